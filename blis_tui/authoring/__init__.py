@@ -1,1 +1,1 @@
-"""Help with writing documents: templates, provenance, explanations, formatting, migration, reference pages."""
+"""Support for writing documents: templates, provenance, explanations, formatting, migration, reference pages."""

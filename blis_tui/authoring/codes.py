@@ -1,7 +1,6 @@
-"""What a code of a diagnostic means, with the smallest mistake that causes it and what is then printed.
+"""Explanations of diagnostic codes, each with a minimal mistake that causes it and the resulting output.
 
-An example is the part of a small experiment or study that is wrong; the keys it does not mention are sound. A test
-makes each.
+An example is the invalid part of a small experiment or study; all other keys are valid. A test runs each example.
 """
 
 from __future__ import annotations
@@ -36,24 +35,24 @@ _SOUND: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         "Study": {"experiment": "quickstart"},
     }
 )
-"""Kind of document -> what one cannot do without."""
+"""Kind of document -> its indispensable keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A mistake: lines of a document that are wrong, or a whole text, or an argument of ``--set``."""
+    """A mistake: invalid lines of a document, a whole text, or an argument of ``--set``."""
 
     wrong: str = ""
-    """Top-level lines that join, or replace, those of a sound document."""
+    """Top-level lines that are added to a valid document, or replace lines of it."""
     kind: str = "Experiment"
     """Kind of the document: an experiment, or a ``Study``."""
     whole: str | None = None
-    """The whole text instead; half surrogates stand for bytes that are no text."""
+    """The whole text instead; lone surrogates stand for bytes that are not UTF-8."""
     shown: str | None = None
-    """What to show where the text itself cannot be: too large, or invisible."""
+    """What to show if the text is too large or invisible."""
     overrides: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
-    """Other files beside it."""
+    """Other files in its folder."""
 
     @property
     def text(self) -> str:
@@ -67,7 +66,7 @@ class Example:
 
 
 def _clients(*lengths: str) -> str:
-    """A generated workload with these keys of its one client."""
+    """Return a generated workload whose only client has these keys."""
     inner = "\n".join(f"      {line}" for line in lengths)
     return f"workload:\n  requests: 10\n  rate_per_s: 1\n  clients:\n    - id: chat\n{inner}"
 
@@ -175,7 +174,7 @@ _TABLE: Final = {
 }
 
 EXAMPLES: Final[Mapping[str, Example]] = MappingProxyType(_TABLE)
-"""Code -> a mistake that causes it. Codes that only guard against the unforeseen have none."""
+"""Code -> a mistake that causes it. Codes for unforeseen errors have none."""
 
 
 class UnknownCodeError(BlisError):
@@ -184,7 +183,7 @@ class UnknownCodeError(BlisError):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Everything there is to say about a code."""
+    """The explanation of a code."""
 
     code: str
     layer: str
@@ -192,12 +191,12 @@ class Explanation:
     cause: str
     remedy: str
     example: str = ""
-    """The mistake; empty where no document is known to make it."""
+    """The mistake; empty if no document is known to cause it."""
     output: str = ""
-    """What it makes a command print."""
+    """The command output that it causes."""
 
     def to_text(self) -> str:
-        """For a person."""
+        """Return the explanation as text."""
         lines = [f"{self.code}: {self.title}  ({self.layer})", ""]
         lines += textwrap.wrap(self.cause, _WIDTH)
         lines += textwrap.wrap(f"Remedy: {self.remedy}", _WIDTH)
@@ -208,7 +207,7 @@ class Explanation:
 
 
 def normal_code(text: str) -> str:
-    """A code as it is written: `blis1001` and `1001` are `BLIS1001`, too.
+    """Return the normal form of a code: `blis1001` and `1001` become `BLIS1001`.
 
     Raises:
         UnknownCodeError: there is no such code.
@@ -223,7 +222,7 @@ def normal_code(text: str) -> str:
 
 
 def explain(code: str) -> Explanation:
-    """Explain a code, making its example's mistake to see what comes out.
+    """Explain a code, and run its example to show the output.
 
     Raises:
         UnknownCodeError: there is no such code.
@@ -245,7 +244,7 @@ def _shown(example: Example) -> str:
 
 
 def output_of(code: str, example: Example) -> str:
-    """The diagnostics of that code that the example causes; empty when it causes none."""
+    """Return the diagnostics with that code that the example causes; empty if there are none."""
     with TemporaryDirectory() as name:
         folder = Path(name).resolve()
         for file, text in example.files.items():
@@ -257,7 +256,7 @@ def output_of(code: str, example: Example) -> str:
 
 
 def _diagnostics(path: Path, example: Example) -> tuple[Diagnostic, ...]:
-    from blis_tui.workload.traces import read_trace  # noqa: PLC0415  (one example of many needs it)
+    from blis_tui.workload.traces import read_trace  # noqa: PLC0415  (only needed for one example)
 
     try:
         if example.kind == "Study":

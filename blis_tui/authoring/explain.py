@@ -1,4 +1,4 @@
-"""What a key of a document means: looked up by its dotted path or found by a word, as text or as plain data."""
+"""Explains keys of documents, found by dotted path or by word, as text or as plain data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _WIDTH: Final = 100
 _NEAR: Final = 5
 _KINDS_WITH_OWN: Final = ("Experiment", "Latency", "Study")
-"""The documents with keys of their own; an experiment holds the keys of all others."""
+"""The kinds of document with unique keys; an experiment contains the keys of all others."""
 _MOST_SHOWN: Final = 12
 
 
@@ -38,11 +38,11 @@ class UnknownKeyError(BlisError):
 
 
 def look_up(path: str, plugins: Registry | None = None) -> tuple[str, list[Key]]:
-    """The kind of document and the keys at a dotted path.
+    """Return the kind of document and the keys at a dotted path.
 
     ``engine.kv_blocks`` is a path in an experiment, ``Hardware.mfu`` one in a document of that kind, ``Hardware`` the
-    document itself. Positions in lists may be left out. Several keys are found where a key means something else for
-    another ``kind`` beside it.
+    document itself. List positions may be left out. Several keys are returned if the key's meaning depends on a
+    ``kind`` beside it.
 
     Raises:
         UnknownKeyError: there is no such key.
@@ -50,7 +50,7 @@ def look_up(path: str, plugins: Registry | None = None) -> tuple[str, list[Key]]
     steps = [step for step in path.split(".") if step]
     named = {kind.lower(): kind for kind in KINDS}
     kind = "Experiment"
-    # `workload` alone is a key of an experiment; `Workload` is the kind of document.
+    # `workload` is a key of an experiment, `Workload` the kind of document.
     if steps and steps[0].lower() in named and (steps[0] in KINDS or steps[0] not in root(kind, plugins).children):
         kind = named[steps.pop(0).lower()]
     steps = [step for step in steps if not step.isdecimal()]
@@ -64,7 +64,7 @@ def look_up(path: str, plugins: Registry | None = None) -> tuple[str, list[Key]]
 
 
 def _below(key: Key, step: str) -> list[Key]:
-    """The keys a step leads to: a child, the same child in several variants, or a variant by its name."""
+    """Return the keys that a step leads to: a child, the same child in several variants, or a variant by name."""
     if step in key.children and (step in ("kind", "step_time") or not any(step in one.keys for one in key.variants)):
         return [key.children[step]]
     in_variants = [one.keys[step] for one in key.variants if step in one.keys]
@@ -94,7 +94,7 @@ def _unknown(
 
 
 def _elsewhere(step: str, plugins: Registry | None) -> list[str]:
-    """Paths that end with the key, or with the one nearest to it, anywhere."""
+    """Return the paths anywhere that end with the key, or with the nearest one."""
     every: dict[str, list[str]] = {}
     for kind in KINDS:
         for key in root(kind, plugins).walk():
@@ -103,23 +103,23 @@ def _elsewhere(step: str, plugins: Registry | None) -> list[str]:
                 every[key.name].append(shown)
     near = [step] if step in every else get_close_matches(step, sorted(every), n=1, cutoff=0.75)
     paths = every.get(near[0], []) if near else []
-    # The same key of a document and of an experiment that holds it: the experiment's path is the one for `--set`.
+    # A key may occur both in a document and in the experiment that contains it; prefer the path for `--set`.
     short = [one for one in paths if one[0].islower()] or paths
     return [one for one in short if not _is_echo(one, short)][:_NEAR]
 
 
 def is_among(path: str, paths: Iterable[str]) -> bool:
-    """Whether it is one of these keys, or its echo."""
+    """Return whether a path is one of these keys, or an echo of one."""
     return any(path == other or path.endswith(f".{other}") for other in paths)
 
 
 def _is_echo(path: str, paths: Iterable[str]) -> bool:
-    """Whether it is another of these keys further down, as a pool's `engine` has the keys of the experiment's."""
+    """Return whether a path repeats one of these keys at a deeper level, like a pool's `engine` keys."""
     return any(path.endswith(f".{other}") for other in paths)
 
 
 def as_data(kind: str, keys: Iterable[Key]) -> Json:
-    """What is known about the keys, as plain data."""
+    """Return the description of the keys as plain data."""
     found: list[Json] = [_data(kind, key) for key in keys]
     return found[0] if len(found) == 1 else found
 
@@ -144,7 +144,7 @@ def _data(kind: str, key: Key) -> dict[str, Json]:
 
 
 def as_text(kind: str, keys: list[Key]) -> str:
-    """What is known about the keys, for a person."""
+    """Return the description of the keys as text."""
     return "\n\n".join(_text(kind, key) for key in keys) + "\n"
 
 
@@ -181,7 +181,7 @@ def _rows(key: Key) -> list[tuple[str, str]]:
 
 
 def overview(kind: str, plugins: Registry | None = None) -> str:
-    """The tree of all keys of a kind of document, a line each."""
+    """Return the tree of all keys of a kind of document, one per line."""
     return "\n".join([f"{kind}: {root(kind).description}", *_tree(root(kind, plugins), 0)]) + "\n"
 
 
@@ -193,7 +193,7 @@ def _tree(key: Key, depth: int) -> list[str]:
         known = "|".join(one.value for one in child.choices)
         about = " ".join(part for part in (child.type if child.type != "word" else known, child.unit, mark) if part)
         lines.append(f"{indent}{child.name}: {about}")
-        if not child.document:  # the other document has a tree of its own
+        if not child.document:  # the other document has its own tree
             lines += _tree(child, depth + 1)
     for variant in key.variants:
         if variant.keys:
@@ -203,10 +203,10 @@ def _tree(key: Key, depth: int) -> list[str]:
 
 
 def search(text: str, plugins: Registry | None = None) -> list[tuple[str, Key]]:
-    """Every key that ``text`` may be about, with the kind of its document, the best match first.
+    """Return every key that ``text`` may mean, with the kind of its document, the best match first.
 
-    A key of that name comes before one that others call so, then names and values with these words, names with words
-    that begin so, and descriptions with these words.
+    Exact names come first, then names from other tools, names and values with these words, names with words that begin
+    like this, and descriptions with these words.
     """
     words = words_of(text)
     if not words:
@@ -234,7 +234,7 @@ def _rank(words: Sequence[str], key: Key, kind: str) -> int | None:
     if all(any(one.startswith(word) for one in name) for word in words):
         return 3
     description = key.description.lower()
-    if not all(word in description for word in words):  # most of them: a look that takes little
+    if not all(word in description for word in words):  # a cheap test that excludes most keys
         return None
     there = set(words_of(re.sub(r"`[^`]*`", "", description)))
     return 4 if all(word in there or f"{word}s" in there for word in words) else None
@@ -242,24 +242,24 @@ def _rank(words: Sequence[str], key: Key, kind: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A word that keys take, and what it means there."""
+    """A value that keys accept, and its meaning."""
 
     word: str
     meaning: str
     paths: tuple[str, ...]
-    """The keys, as ``explain`` takes them."""
+    """The keys, in the form of ``explain``."""
     keys: tuple[tuple[str, str], ...]
-    """What may be said beside it, and what that means."""
+    """Further keys allowed beside it, and their meanings."""
 
     def to_text(self) -> str:
-        """For a person."""
+        """Return the explanation as text."""
         title = f"{self.word}: a value of {in_words([f'`{path}`' for path in self.paths[:_NEAR]])}"
         head = textwrap.wrap(title, _WIDTH, break_on_hyphens=False)
         beside = ["", "  keys beside it", *described(self.keys)] if self.keys else []
         return "\n".join([*head, "", *textwrap.wrap(self.meaning, _WIDTH), *beside]) + "\n"
 
     def to_dict(self) -> Json:
-        """As plain data."""
+        """Return the explanation as plain data."""
         return {
             "value": self.word,
             "meaning": self.meaning,
@@ -270,7 +270,7 @@ class Value:
 
 @cache
 def _takers(plugins: Registry | None) -> Mapping[str, list[tuple[str, Key, str]]]:
-    """Each word that keys take -> the kind of the document of each of them, the key, and what the word means there."""
+    """Return, for each accepted value, the kinds of document, the keys, and its meaning there."""
     found: dict[str, list[tuple[str, Key, str]]] = {}
     for kind in _KINDS_WITH_OWN:
         for key in every_key(kind, plugins):
@@ -282,7 +282,7 @@ def _takers(plugins: Registry | None) -> Mapping[str, list[tuple[str, Key, str]]
 
 
 def values(word: str, plugins: Registry | None = None) -> list[Value]:
-    """What a word means as the value of keys; keys for which it means the same are told together."""
+    """Return the meanings of a word as a value; keys for which it means the same are combined."""
     found: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}
     for kind, key, meaning in _takers(plugins).get(word, ()):
         beside = [one for one in key.variants if one.value == word]
@@ -293,7 +293,7 @@ def values(word: str, plugins: Registry | None = None) -> list[Value]:
 
 
 def as_list(text: str, found: Sequence[tuple[str, Key]], *, alone: bool = True) -> str:
-    """The best matches, a line each, for a person; ``alone``: nothing else is called so."""
+    """Return the best matches, one per line; ``alone``: whether nothing else has this name."""
     rows = [(key.shown(kind), key.description) for kind, key in found[:_MOST_SHOWN]]
     width = max(len(path) for path, _ in rows)
     room = max(_WIDTH - width - 4, 30)
@@ -305,6 +305,6 @@ def as_list(text: str, found: Sequence[tuple[str, Key]], *, alone: bool = True) 
 
 
 def as_rows(found: Sequence[tuple[str, Key]]) -> Json:
-    """All matches as plain data."""
+    """Return all matches as plain data."""
     rows: list[Json] = [{"path": key.shown(kind), "description": key.description} for kind, key in found]
     return rows

@@ -1,7 +1,7 @@
 """The schemas as files for editors and other tools.
 
-What is exported says a little more than what is shipped: a hover text with default and range for every key, which
-editors do not show by themselves. It has no ``$id``: copies in a folder refer to each other there, without a network.
+Exported schemas have a hover text with default and range for every key, because editors do not show these by
+themselves. They have no ``$id``, so that copies in a folder refer to each other without a network.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REFERENCE = re.compile(r'"\$ref": "([a-z]+\.schema\.json)')
 
 
 def schema_files() -> dict[str, str]:
-    """Every schema: file name -> text.
+    """Return every schema: file name -> text.
 
     Raises:
         InputError: the installation is incomplete.
@@ -36,7 +36,7 @@ def schema_files() -> dict[str, str]:
 
 
 def with_references(name: str, files: Mapping[str, str]) -> dict[str, str]:
-    """One schema and all that it refers to."""
+    """Return a schema and all schemas that it refers to."""
     chosen: dict[str, str] = {}
     waiting = [name]
     while waiting:
@@ -55,7 +55,7 @@ def _annotated(text: str) -> str:
 
 
 def _annotate(node: Json) -> None:
-    """Give every property below the node its hover text."""
+    """Add a hover text to every property below the node."""
     if isinstance(node, list):
         for part in node:
             _annotate(part)

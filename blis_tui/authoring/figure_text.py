@@ -1,4 +1,4 @@
-"""What a figure of reports, a column of request files or a field of records is, as text or as plain data."""
+"""What a metric of reports, a column of request files or a field of records is, as text or as plain data."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _NUMERIC: Final = ("number", "whole number")
 
 
 def is_named(figure: Figure) -> bool:
-    """Whether ``expect`` and studies can name it."""
+    """Return whether ``expect`` and studies can use the figure."""
     steps = ("0" if step == NUMBER else step for step in figure.path.split("."))
     return not figure.is_section and is_metric(".".join(steps).replace(NAME, "name"))
 
 
 def figure_data(figure: Figure) -> dict[str, Json]:
-    """What is known of it, as plain data."""
+    """Return the description of a figure as plain data."""
     section = figure.way[0]
     return {
         "figure": figure.path,
@@ -42,7 +42,7 @@ def figure_data(figure: Figure) -> dict[str, Json]:
 
 
 def figure_text(figure: Figure) -> str:
-    """What is known of it, for a person."""
+    """Return the description of a figure as text."""
     section = figure.way[0]
     kind = "a section of reports" if figure.is_section and len(figure.way) == 1 else "a figure of reports"
     lines = [f"{figure.path}: {kind}", "", *textwrap.wrap(_meaning(figure), _WIDTH), ""]
@@ -63,7 +63,7 @@ def figure_text(figure: Figure) -> str:
 
 
 def _meaning(figure: Figure) -> str:
-    """Its own words; of a statistic, those of what it sums up, too."""
+    """Return the meaning of a figure; for a statistic, also that of the summarised quantity."""
     meaning = figure.field.meaning
     return f"{meaning} Of {figure.way[-2].name}: {figure.way[-2].meaning}" if figure.is_statistic else meaning
 
@@ -77,7 +77,7 @@ def _named_by(figure: Figure) -> str:
 
 
 def _written(figure: Figure) -> str:
-    """What stands for the parts of its path that depend on the run."""
+    """Return what the run-dependent parts of its path stand for."""
     steps = figure.path.split(".")
     names = [f"{NAME} is a name of {before}" for before, step in pairwise(steps) if step == NAME]
     places = [f"{NUMBER} is a place in {before}, from 0" for before, step in pairwise(steps) if step == NUMBER]
@@ -85,7 +85,7 @@ def _written(figure: Figure) -> str:
 
 
 def near(figure: Figure) -> list[str]:
-    """What is like it: figures of the same name in other sections, then its neighbours."""
+    """Return related figures: those of the same name in other sections, then its neighbours."""
     if figure.is_section:
         return []
     depth = 2 if figure.is_statistic else 1
@@ -95,19 +95,19 @@ def near(figure: Figure) -> list[str]:
         sums = [one for one in all_figures() if one.way[:-1] == figure.way[:-2] and one.is_distribution]
         beside = [f"{one.path}.{figure.field.name}" for one in sums]
     else:
-        around = figure.way[:-1]  # what stands beside the sections has nothing in common
+        around = figure.way[:-1]  # top-level sections are unrelated
         beside = [one.path for one in all_figures() if around and one.way[:-1] == around and not one.is_section]
     return [one for one in dict.fromkeys((*same, *_around(beside, figure.path))) if one != figure.path][:_NEAR]
 
 
 def _around(paths: list[str], path: str) -> list[str]:
-    """The paths, those that stand next to one of them first."""
+    """Return the paths, sorted by distance from one of them."""
     at = paths.index(path) if path in paths else 0
     return sorted(paths, key=lambda one: abs(paths.index(one) - at))
 
 
 def field_text(field: Field, of: str) -> str:
-    """What is known of a column or a field, for a person."""
+    """Return the description of a column or a field as text."""
     lines = [f"{field.name}: {of}", ""]
     lines += [*textwrap.wrap(field.meaning, _WIDTH), ""] if field.meaning else []
     lines += [f"  {name:<9}{text}" for name, text in (("type", field.type), ("unit", field.unit)) if text]
@@ -115,12 +115,12 @@ def field_text(field: Field, of: str) -> str:
 
 
 def field_data(field: Field, what: str, of: str) -> dict[str, Json]:
-    """The same as plain data; ``what``: a column or a field, ``of`` which file or kind of record."""
+    """Return the same as plain data; ``what``: a column or a field, ``of``: its file or kind of record."""
     return {what: field.name, "of": of, "meaning": field.meaning, "type": field.type, "unit": field.unit}
 
 
 def together(found: Sequence[Figure]) -> list[tuple[str, str]]:
-    """Figures with their meanings; those that are the same of other parts of the cluster share a line."""
+    """Return figures with their meanings; the same figure of several parts of the cluster is one line."""
     paths: dict[Field, list[str]] = {}
     for one in found:
         paths.setdefault(one.field, []).append(one.path)
@@ -129,11 +129,11 @@ def together(found: Sequence[Figure]) -> list[tuple[str, str]]:
 
 
 def listed(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """Several of one name, a line each."""
+    """Return several figures of one name, one per line."""
     return "\n".join([title, "", *described(rows)]) + "\n"
 
 
 def overview() -> list[tuple[str, str]]:
-    """Every figure and section of reports but single statistics, each with a sentence; those of studies last."""
+    """Return every figure and section of reports, without single statistics, and then those of studies."""
     found = [(one.path, one.field.meaning) for one in all_figures() if not one.is_statistic]
     return [*found, *COSTS.items()]

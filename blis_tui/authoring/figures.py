@@ -1,8 +1,8 @@
-"""What each figure of a report, column of a request file and field of a record is: read off the docstrings of fields.
+"""The meanings of report figures, request file columns and record fields, read from the fields' docstrings.
 
-``docs/reference/report.md`` and ``records.md`` are made from the same, so a figure is explained in one place, beside
-the field that holds it. The sources are read and not imported: a report has some thirty modules, most of which few
-runs need. None of these is compiled, so that every wheel has them.
+``docs/reference/report.md`` and ``records.md`` use the same source, so a figure is explained only once, beside its
+field. Source files are parsed instead of imported, because a report has some thirty modules, of which few runs need
+most. None of them is compiled, so that every wheel contains their sources.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _UNITS: Final = (
     ("_bytes", "bytes"),
     ("_ppm", "parts per million"),
 )
-"""End of a name -> the unit that it says; ``per_s`` and ``rps`` are rates of what stands before them."""
+"""Suffix of a name -> unit; ``per_s`` and ``rps`` are rates of what comes before."""
 _WORDS: Final = {"int": "whole number", "float": "number", "str": "text", "bool": "truth value"}
 _DISTRIBUTION: Final = "Distribution"
 NAME: Final = "NAME"
-"""Stands in a path for what the run calls it: a class, a tenant, a pool."""
+"""Placeholder in a path for a name from the run: a class, a tenant, a pool."""
 NUMBER: Final = "N"
-"""Stands in a path for a place in a list, from 0."""
+"""Placeholder in a path for a list position, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a record: its name, its type as written, and what it means."""
+    """A field of a record: its name, its type as written, and its meaning."""
 
     name: str
     annotation: str
@@ -52,7 +52,7 @@ class Field:
 
     @property
     def unit(self) -> str:
-        """The unit that its name says; empty = it says none."""
+        """The unit that the name states; empty = none."""
         if self.name.endswith("_rps"):
             return "requests per second"
         if self.name.endswith("per_s"):
@@ -61,7 +61,7 @@ class Field:
 
     @property
     def type(self) -> str:
-        """Its type in words, and whether it can be null."""
+        """The type in words, and whether the field can be null."""
         bare = self.annotation.removesuffix(" | None")
         held = re.fullmatch(r"(?:Mapping\[str, |tuple\[)(\w+)(?:, \.\.\.)?\]", bare)
         inner = _part_named(bare)
@@ -74,38 +74,38 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A record that a report consists of, or one that is written by itself."""
+    """A record that is a part of reports, or is written on its own."""
 
     name: str
     about: str
     """Its docstring."""
     bases: tuple[str, ...]
     fields: tuple[Field, ...]
-    """Its own, in their order."""
+    """Its own fields, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of reports, or a section of them."""
+    """A figure or a section of reports."""
 
     path: str
-    """As ``expect`` names it, with ``NAME`` and ``N`` where it depends on the run."""
+    """Its path for ``expect``, with ``NAME`` and ``N`` for run-dependent parts."""
     way: tuple[Field, ...]
-    """The field that holds it, behind those of the sections around it."""
+    """The field, preceded by the fields of the sections that contain it."""
 
     @property
     def field(self) -> Field:
-        """What holds it."""
+        """The field of the figure."""
         return self.way[-1]
 
     @property
     def unit(self) -> str:
-        """Its own unit; of a statistic, that of what it sums up."""
+        """Its own unit; for a statistic, that of the summarised quantity."""
         return next((one.unit for one in reversed(self.way[-2:]) if one.unit), "")
 
     @property
     def is_statistic(self) -> bool:
-        """Whether it is one figure of a distribution."""
+        """Whether it is a statistic of a distribution."""
         return len(self.way) > 1 and _part_named(self.way[-2].annotation) == _DISTRIBUTION
 
     @property
@@ -115,21 +115,21 @@ class Figure:
 
     @property
     def is_section(self) -> bool:
-        """Whether there are figures below it."""
+        """Whether it contains figures."""
         return bool(_part_named(self.field.annotation))
 
 
 def _read_part(node: ast.ClassDef) -> Part:
-    """What the source of a record says."""
+    """Return the part that the source of a record describes."""
     bases = tuple(map(ast.unparse, node.bases))
     return Part(node.name, ast.get_docstring(node) or "", bases, tuple(_read_fields(node)))
 
 
 def part_of(record: type) -> Part:
-    """What the source of a record says; without one (of a plug-in that has none at hand), its fields alone."""
+    """Return the part for a record class; without its source (a plug-in's may be missing), only its fields."""
     try:
         known = _classes_in(record.__module__)
-        # One that a function defines is not among those of its module.
+        # A class defined in a function is not among those of its module.
         return known.get(record.__name__) or _read_classes(dedent(getsource(record)))[record.__name__]
     except (OSError, TypeError, KeyError):
         names = tuple(Field(name, str(kind), "") for name, kind in record.__annotations__.items())
@@ -138,7 +138,7 @@ def part_of(record: type) -> Part:
 
 @cache
 def _classes_in(module: str) -> Mapping[str, Part]:
-    """The classes of a module that has been imported."""
+    """Return the classes of an imported module."""
     return _read_classes(getsource(sys.modules[module]))
 
 
@@ -147,7 +147,7 @@ def _read_classes(source: str) -> dict[str, Part]:
 
 
 def _read_fields(node: ast.ClassDef) -> Iterator[Field]:
-    """Its fields, each with the text below it."""
+    """Yield the fields of a class, each with the docstring below it."""
     for field, after in pairwise((*node.body, None)):
         if not isinstance(field, ast.AnnAssign) or "ClassVar" in ast.unparse(field.annotation):
             continue
@@ -163,13 +163,13 @@ def _text_of(node: ast.stmt | None) -> str:
 
 
 def as_code(text: str) -> str:
-    """The text with names of code between single backticks, as documents have them."""
+    """Return a text with code names in single backticks, as in documents."""
     return re.sub(r"``([^`]*)``", r"`\1`", text)
 
 
 @cache
 def classes_of(folder: str) -> Mapping[str, Part]:
-    """Every public class in the modules of a folder of the package, by name."""
+    """Return every public class in the modules of a folder of the package, by name."""
     found: dict[str, Part] = {}
     for file in sorted((_PACKAGE / folder).rglob("*.py")):
         found |= _read_classes(file.read_text(encoding="utf-8"))
@@ -177,43 +177,43 @@ def classes_of(folder: str) -> Mapping[str, Part]:
 
 
 def report_parts() -> Mapping[str, Part]:
-    """The records that reports consist of, and others that are written beside them."""
+    """Return the records that reports consist of, and others defined beside them."""
     return classes_of("metrics")
 
 
 def fields_of(name: str) -> tuple[Field, ...]:
-    """The fields of a part of reports, its own first."""
+    """Return the fields of a part of reports, its own first."""
     part = report_parts()[name]
     inherited = [field for base in part.bases if base in report_parts() for field in fields_of(base)]
     return (*part.fields, *inherited)
 
 
 def _part_named(annotation: str) -> str:
-    """The part that a field of this type holds, alone, in a list or by name; empty = it holds a plain value."""
+    """Return the part that a field of this type holds, alone, in a list or by name; empty = a plain value."""
     found = [name for name in re.findall(r"\w+", annotation) if name in report_parts()]
     return found[-1] if found else ""
 
 
 def _steps(field: Field) -> tuple[str, ...]:
-    """What comes behind a field's name in a path, before the names of what it holds."""
+    """Return the path steps between a field's name and the names of what it holds."""
     if field.annotation.startswith("Mapping["):
         return (NAME,)
     return (NUMBER,) if field.annotation.startswith("tuple[") else ()
 
 
 _NOT_WRITTEN: Final = frozenset({"experiment", "step_models", "rows", "left_out"})
-"""What a report has in Python alone."""
+"""Attributes of a report that exist only in Python."""
 
 
 @cache
 def all_figures() -> tuple[Figure, ...]:
-    """Every figure and section of reports, those of sections that few runs have last."""
+    """Return every figure and section of reports; sections that few runs have come last."""
     fields = [field for field in fields_of("Report") if field.name not in _NOT_WRITTEN]
     return tuple(figure for field in fields for figure in _below((), (), field))
 
 
 def _below(path: tuple[str, ...], way: tuple[Field, ...], field: Field) -> Iterator[Figure]:
-    """A field of a report, and all that it holds."""
+    """Yield a field of a report, and everything in it."""
     here, way = (*path, field.name), (*way, field)
     inner = _part_named(field.annotation)
     yield Figure(".".join(here if inner else (*here, *_steps(field))), way)
@@ -222,7 +222,7 @@ def _below(path: tuple[str, ...], way: tuple[Field, ...], field: Field) -> Itera
 
 
 def figures_at(path: str) -> list[Figure]:
-    """The figure of that path; those with that name where it is one step. Names and places may be left out."""
+    """Return the figure with that path, or for a single step those with that name; placeholders may be omitted."""
     steps = tuple(path.lower().split("."))
     exact = [one for one in all_figures() if _matches(one.path.split("."), steps)]
     if exact or len(steps) > 1:
@@ -231,7 +231,7 @@ def figures_at(path: str) -> list[Figure]:
 
 
 def _matches(pattern: list[str], steps: tuple[str, ...]) -> bool:
-    """Whether a path is one of that pattern, in which names and places may be left out."""
+    """Return whether a path matches a pattern, in which placeholders may be omitted."""
     if not pattern or not steps:
         return not steps and all(one in (NAME, NUMBER) for one in pattern)
     first, rest = pattern[0], pattern[1:]
@@ -243,7 +243,7 @@ def _matches(pattern: list[str], steps: tuple[str, ...]) -> bool:
 
 
 def filled(pattern: str, path: str) -> str:
-    """The pattern with the names and places of a path that is like it."""
+    """Fill the placeholders of a pattern with the steps of a similar path."""
     steps = path.split(".")
     places = [*steps, *pattern.split(".")[len(steps) :]]
     pairs = zip(pattern.split("."), places, strict=False)
@@ -251,5 +251,5 @@ def filled(pattern: str, path: str) -> str:
 
 
 def request_columns() -> tuple[Field, ...]:
-    """The columns of request files."""
+    """Return the columns of request files."""
     return fields_of("RequestRow")

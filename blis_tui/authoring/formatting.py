@@ -1,4 +1,4 @@
-"""The normal form of a document's text: what ``spec fmt`` writes. Comments stay, and so does every value."""
+"""The normal form of a document's text, which ``spec fmt`` writes. Comments and values do not change."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import Document
 
 _ROUNDS = 3
-"""How often the layout may be repeated until nothing changes any more; once is the rule."""
+"""Maximum number of layout passes until nothing changes; usually one suffices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Formatted:
-    """A text in its normal form; ``left_alone`` says why it is as it was, if it is."""
+    """A text in its normal form; ``left_alone`` says why it was not changed, if so."""
 
     text: str
     left_alone: str = ""
 
 
 def format_source(source: Source) -> Formatted:
-    """The normal form of a document.
+    """Return the normal form of a document.
 
-    Indentation by two blanks, one blank between tokens, no quotes around words that need none, at most one blank
-    line, top-level keys in the schema's order. A text that cannot be laid out safely is returned as it is.
+    Two spaces of indentation, one space between tokens, no unnecessary quotes, at most one blank line, top-level keys
+    in the schema's order. A text that cannot be laid out safely is returned unchanged.
 
     Raises:
         SpecError: the text is not one strict YAML document.
@@ -47,7 +47,7 @@ def format_source(source: Source) -> Formatted:
 
 
 def _settled(source: Source) -> str:
-    """The text laid out until nothing changes any more."""
+    """Lay out a text repeatedly until nothing changes."""
     text = normal_text(source.text)
     for _ in range(_ROUNDS):
         before, text = text, _once(text, source)
@@ -63,7 +63,7 @@ def _once(text: str, source: Source) -> str:
 
 
 def _verify(document: Document, source: Source, text: str) -> None:
-    """Nothing but the layout may have changed, whatever the code above believes."""
+    """Verify that only the layout has changed, independently of the code above."""
     after = parse(Source(source.name, text, source.directory))
     if to_sorted_json(after.data) != to_sorted_json(document.data):
         raise LeftAloneError("a layout that would change its meaning")
@@ -72,7 +72,7 @@ def _verify(document: Document, source: Source, text: str) -> None:
 
 
 def _in_order(text: str, document: Document) -> str:
-    """The top-level keys of a block map in the order of the schema, each with the comment right above it."""
+    """Return the top-level keys of a block map in the schema's order, each with the comment directly above it."""
     data = document.data
     kind = document.get("kind")
     if not isinstance(data, dict) or kind not in KINDS or has_anchors(text):
@@ -91,7 +91,7 @@ def _in_order(text: str, document: Document) -> str:
 
 
 def _chunks(lines: Sequence[str], starts: Sequence[int]) -> tuple[list[str], list[list[str]], list[str]]:
-    """What stands above the first key, each key with its comment and the blank line above that, what comes after."""
+    """Return the text above the first key, each key with its comment and preceding blank line, and the rest."""
     begins = [starts[0]]
     for start in starts[1:]:
         begin = start

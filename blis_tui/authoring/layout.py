@@ -1,7 +1,7 @@
-"""The layout of a YAML text: indentation, blanks between tokens, blank lines. Comments and line breaks stay.
+"""Lays out a YAML text: indentation, spaces between tokens, blank lines. Comments and line breaks stay.
 
-The scanner's tokens say what is what; everything between two of them is white space and comments. A line is written
-again from its tokens, with the indentation that its place in the document asks for.
+The scanner's tokens give the structure; only white space and comments lie between two of them. Each line is rewritten
+from its tokens, with the indentation of its place in the document.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SCANNER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STEP: Final = 2
 _COMMENT_GAP: Final = 2
-"""Blanks between a value and a comment, at least."""
+"""Minimum number of spaces between a value and a comment."""
 
 _TEXT: Final = (tk.ScalarToken, tk.AliasToken, tk.AnchorToken, tk.TagToken)
 _OPENING: Final = (tk.FlowMappingStartToken, tk.FlowSequenceStartToken)
@@ -31,12 +31,12 @@ _WRITTEN: Final = (*_TEXT, *_OPENING, *_CLOSING, *_MARKERS, tk.FlowEntryToken, t
 
 
 class LeftAloneError(Exception):
-    """The text uses something this module does not lay out; it is fine as it is."""
+    """The text uses something that this module does not lay out; it is valid as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """One token with its text and place; a text may span lines (plain, quoted and block scalars)."""
+    """A token with its text and place; a text may span lines (plain, quoted and block scalars)."""
 
     kind: type[yaml.Token]
     text: str
@@ -44,15 +44,15 @@ class _Word:
     column: int
     end_line: int
     end_column: int
-    """Where the source goes on after it; for a block scalar, after its header."""
+    """Column where the source continues after it; for a block scalar, after its header."""
     opens_key: bool
-    """Whether a key of a block map begins here."""
+    """Whether it starts a key of a block map."""
     is_block: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """An open block map or list: the column it was found at, and the one it gets."""
+    """An open block map or list: its original and its new column."""
 
     is_list: bool
     column: int
@@ -60,16 +60,16 @@ class _Level:
 
 
 def normal_text(text: str) -> str:
-    r"""The text without a byte-order mark, its lines ended by ``\n``, the last one, too."""
+    r"""Return the text without a byte-order mark, with every line ended by a newline character."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     return text if text.endswith("\n") else text + "\n"
 
 
 def lay_out(text: str) -> str:
-    """The text in its normal layout.
+    """Return the text in its normal layout.
 
     Raises:
-        LeftAloneError: the text has something that is not laid out.
+        LeftAloneError: the text contains something that is not laid out.
     """
     text = normal_text(text)
     lines = text.split("\n")
@@ -85,7 +85,7 @@ def lay_out(text: str) -> str:
 
 
 def comments(text: str) -> list[str]:
-    """All comments of a text, sorted."""
+    """Return all comments of a text, sorted."""
     text = normal_text(text)
     lines = text.split("\n")
     found: list[str] = []
@@ -101,12 +101,12 @@ def comments(text: str) -> list[str]:
 
 
 def has_anchors(text: str) -> bool:
-    """Whether parts of the document refer to one another, so that their order matters."""
+    """Return whether parts of the document refer to one another, so that their order matters."""
     return any(isinstance(token, tk.AnchorToken) for token in yaml.scan(text, Loader=_SCANNER))
 
 
 def _between(lines: Sequence[str], line: int, column: int, end_line: int, end_column: int) -> list[str]:
-    """The comments between two places with nothing but white space and comments in between."""
+    """Return the comments between two places that are separated only by white space and comments."""
     if line >= end_line:
         parts = [lines[line][column:end_column]] if line == end_line else []
     else:
@@ -157,7 +157,7 @@ def _word(token: yaml.Token, lines: Sequence[str], opens_key: bool) -> _Word:
 
 
 def _requoted(value: str, text: str) -> str:
-    """A word without the quotes it does not need; other texts in double quotes where nothing has to be escaped."""
+    """Return a word without unnecessary quotes; other texts in double quotes if nothing must be escaped."""
     if is_bare(value):
         return value
     plain = text[0] == "'" and text[1:-1] == value and not set(value) & set('"\\')
@@ -170,19 +170,19 @@ def _indent_of(line: str, blanks: str = " ") -> int:
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes the lines again, from the first to the last."""
+    """Rewrites the lines in order."""
 
     lines: Sequence[str]
     words: Sequence[_Word]
     output: list[str] = field(default_factory=list)
     levels: list[_Level] = field(default_factory=list)
     depth: int = 0
-    """Brackets that are open."""
+    """Number of open brackets."""
     base: int = 0
-    """Indentation of the line on which the outermost bracket opened."""
+    """Indentation of the line of the outermost open bracket."""
 
     def write(self) -> None:
-        """Comments and blank lines between the words; the words of a line together."""
+        """Write comments, blank lines, and the words of each line."""
         at, line = 0, 0
         while at < len(self.words):
             self._write_gap(line, self.words[at].line, self.words[at])
@@ -195,7 +195,7 @@ class _Writer:
         self._write_gap(line, len(self.lines), None)
 
     def _write_gap(self, start: int, stop: int, following: _Word | None) -> None:
-        """Lines without words. A comment is indented like what follows, or like the block it closes."""
+        """Write lines without words. A comment is indented like what follows, or like the block that it ends."""
         coming = 0
         if following is not None:
             kept = self.levels.copy()
@@ -216,7 +216,7 @@ class _Writer:
             self.output.append(" " * indent + text)
 
     def _indent(self, word: _Word) -> int:
-        """The indentation of a line that begins with this word; blocks are closed and opened as it says."""
+        """Return the indentation of a line that begins with this word, closing and opening blocks accordingly."""
         if word.kind in _MARKERS:
             return 0
         if self.depth:
@@ -227,19 +227,19 @@ class _Writer:
         return self.levels[-1].indent + _STEP if self.levels else 0
 
     def _enter(self, word: _Word) -> None:
-        """Close the blocks that end before an entry or key, and open the one it begins."""
+        """Close the blocks that end before an entry or key, and open the one that it begins."""
         is_list = word.kind is tk.BlockEntryToken
         levels = self.levels
         while levels and levels[-1].column > word.column:
             levels.pop()
-        # A list may stand at the same column as the key it belongs to.
+        # A list may have the same column as its key.
         if levels and levels[-1].column == word.column and levels[-1].is_list and not is_list:
             levels.pop()
         if not levels or levels[-1].column < word.column or levels[-1].is_list != is_list:
             levels.append(_Level(is_list, word.column, levels[-1].indent + _STEP if levels else 0))
 
     def _write_words(self, words: Sequence[_Word]) -> None:
-        """One line of words (more where texts span lines) and the comment at its end."""
+        """Write a line of words (more if texts span lines) and the comment at its end."""
         indent = self._indent(words[0])
         text = " " * indent
         previous: _Word | None = None
@@ -264,17 +264,17 @@ class _Writer:
         self.output += text.split("\n")
 
     def _blank(self, previous: _Word | None, word: _Word) -> str:
-        """What stands between two words of a line."""
+        """Return the separator between two words of a line."""
         if previous is None:
             return ""
-        if word.kind is tk.ValueToken:  # `*alias :` needs its blank, or the colon would belong to the name
+        if word.kind is tk.ValueToken:  # without the space in `*alias :`, the colon would belong to the name
             return " " if previous.kind is tk.AliasToken else ""
         if word.kind is tk.FlowEntryToken or (self.depth and (previous.kind in _OPENING or word.kind in _CLOSING)):
             return ""
         return " "
 
     def _text(self, word: _Word, indent: int) -> str:
-        """The word's text. Lines of a block scalar move together; in other texts their indentation means nothing."""
+        """Return the word's text. Lines of a block scalar move together; in other texts indentation is irrelevant."""
         first, *rest = word.text.split("\n")
         if word.is_block:
             inner = min((_indent_of(line) for line in rest if line.strip()), default=0)

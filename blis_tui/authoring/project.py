@@ -1,4 +1,4 @@
-"""A new project: one small experiment with its own workload and policy, and everything around it."""
+"""Creates a new project: a small experiment with its own workload and policy, and the files around it."""
 
 from __future__ import annotations
 
@@ -163,11 +163,11 @@ _IGNORED: Final = "__pycache__/\n.pytest_cache/\n.venv/\n/out/\n/golden-report.m
 
 
 _SHOWN: Final = 4
-"""Files that are named where many are in the way."""
+"""Maximum number of conflicting files named."""
 
 
 def project_files() -> dict[str, str]:
-    """Every file of a new project: path below its folder -> text."""
+    """Return every file of a new project: path below its folder -> text."""
     return {
         "README.md": _README,
         "requirements.txt": _REQUIREMENTS,
@@ -194,10 +194,10 @@ def _settings() -> str:
 
 
 def check_room(folder: Path, files: Iterable[str], *, replace: bool) -> None:
-    """Refuse a folder that :func:`write_tree` would refuse for what is there.
+    """Refuse a folder that :func:`write_tree` would refuse.
 
     Raises:
-        InputError: it is no folder, or a file is there already (and ``replace`` is off).
+        InputError: it is no folder, or a file exists (and ``replace`` is off).
     """
     with _written(folder):
         if folder.exists() and not folder.is_dir():
@@ -211,10 +211,10 @@ def check_room(folder: Path, files: Iterable[str], *, replace: bool) -> None:
 def write_tree(folder: Path, files: Mapping[str, str | bytes], *, replace: bool) -> None:
     """Write files below a folder: all of them or, after any error, none.
 
-    Everything is written beside the folder first and then moved in; with ``replace`` other files in it stay.
+    Everything is written beside the folder first and then moved into it; with ``replace`` its other files stay.
 
     Raises:
-        InputError: a file is there already (and ``replace`` is off), or something cannot be written.
+        InputError: a file exists (and ``replace`` is off), or something cannot be written.
     """
     check_room(folder, files, replace=replace)
     with _written(folder):
@@ -233,7 +233,7 @@ def write_tree(folder: Path, files: Mapping[str, str | bytes], *, replace: bool)
 
 @contextmanager
 def _written(folder: Path) -> Iterator[None]:
-    """What the system refuses is told as an error of ours."""
+    """Convert OSError to InputError."""
     try:
         yield
     except OSError as error:
@@ -241,7 +241,7 @@ def _written(folder: Path) -> Iterator[None]:
 
 
 def _move(staged: Path, target: Path, files: Iterable[str]) -> None:
-    """Put the staged files in their place: a new folder at once, else (it may be the working folder) file by file."""
+    """Move the staged files: a new folder at once, an existing one (perhaps the working folder) file by file."""
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         mask = os.umask(0)

@@ -1,6 +1,6 @@
-"""One experiment composed of all its files and defaults, each line with where its value comes from.
+"""One experiment composed of all its files and defaults, with the origin of each value.
 
-The text is a document in its own right: it needs no other specification, and gives the same ``spec_sha256``.
+The text is a complete document: it needs no other one, and has the same ``spec_sha256``.
 """
 
 from __future__ import annotations
@@ -31,27 +31,26 @@ _COMMENT_COLUMN: Final = 56
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """A resolved experiment and the origin of every value."""
+    """A resolved experiment with the origin of every value."""
 
     data: Json
     origins: dict[DataPath, str]
     """Path of a plain value or a list of plain values -> ``file:line``, ``default``, ``--set`` or ``computed``.
 
-    Files are named from the experiment's folder, shipped ones as ``blis-tui/specs/…``.
-
-    The origin of what is not in there is not known.
+    Paths of files are relative to the experiment's folder, those of shipped ones ``blis-tui/specs/…``. A path that is
+    missing has an unknown origin.
     """
     spec_sha256: str
     files: tuple[Path, ...] = ()
-    """What it was read from."""
+    """The files that were read."""
 
     def to_data(self) -> Json:
-        """Everything as plain data, for ``--format json``."""
+        """Return everything as plain data, for ``--format json``."""
         origins: Json = {".".join(map(str, path)): origin for path, origin in self.origins.items()}
         return {"spec_sha256": self.spec_sha256, "document": self.data, "origins": origins}
 
     def to_yaml(self) -> str:
-        """The document with a comment on every line that says a value."""
+        """Return the document with a comment on every line with a value."""
         head = [
             "# One experiment with everything it refers to; each comment says where the value comes from.",
             f"# spec_sha256: {self.spec_sha256}",
@@ -64,7 +63,7 @@ class Composed:
                 yield from self._entry(f"{indent}{flow(key)}:", item, (*path, key), f"{indent}  ")
         elif isinstance(value, list):
             for at, item in enumerate(value):
-                # The first line of an entry stands beside the dash.
+                # The first line of an entry follows the dash.
                 first, *rest = self._lines(item, (*path, at), f"{indent}  ")
                 yield f"{indent}- {first.removeprefix(indent + '  ')}"
                 yield from rest
@@ -80,7 +79,7 @@ class Composed:
 
 
 def _is_branch(value: Json) -> bool:
-    """Whether a value takes lines of its own: a map, or a list of maps."""
+    """Return whether a value takes several lines: a map, or a list of maps."""
     return bool(value) and (
         isinstance(value, dict) or (isinstance(value, list) and all(isinstance(one, dict) and one for one in value))
     )
@@ -96,17 +95,17 @@ def compose(
     relative_to: Path | None = None,
     trace_name: str = "",
 ) -> Composed:
-    """Resolve an experiment and note where everything comes from.
+    """Resolve an experiment and record the origin of each value.
 
     Args:
         source: as for :func:`blis_tui.spec.load.load`.
         overrides: ``path=value`` texts.
         seed: replaces the document's ``seed``.
         stdin_text: the document itself, for ``-``.
-        plugins: what its names may refer to; None = this package's own plug-ins.
-        relative_to: the folder the text will be in, so that a trace can be named from there; without it, a trace is
-            named by its absolute path.
-        trace_name: what a trace will be called beside the text; empty = as ``relative_to`` says.
+        plugins: plug-ins that it may name; None = those of this package.
+        relative_to: the folder of the output, to which a trace's path becomes relative; without it, the path is
+            absolute.
+        trace_name: name of the trace beside the output; empty = see ``relative_to``.
 
     Raises:
         SpecError: the experiment is not valid.
@@ -124,13 +123,13 @@ def compose(
 
 
 def without_origins(document: Mapping[str, object], spec_sha256: str, trace_name: str = "") -> Composed:
-    """A resolved experiment of which nothing else is known; ``trace_name``: as of :func:`compose`."""
+    """Return a resolved experiment without origins; ``trace_name``: as for :func:`compose`."""
     data = cast("Json", dict(document))
     return Composed(_with_trace(data, trace_name) if trace_name else data, {}, spec_sha256)
 
 
 def _with_trace(data: Json, name: str) -> Json:
-    """The data with another name for the trace's file."""
+    """Return the data with another name for the trace's file."""
     document = as_map(data)
     workload = as_map(document["workload"])
     return {**document, "workload": {**workload, "trace": {**as_map(workload["trace"]), "file": name}}}
@@ -157,7 +156,7 @@ def _leaves(value: Json, path: DataPath) -> Iterator[tuple[DataPath, Json]]:
 
 
 def _origin(document: Document, path: DataPath, value: Json) -> str:
-    """Where the value at ``path`` of the finished document comes from."""
+    """Return the origin of the value at ``path`` of the resolved document."""
     place = document.values.get(path)
     if document.get(*path) != value or path == ("workload", "trace", "sha256"):
         return "computed" if place is None else f"computed; {_written(document, path, place)}"
@@ -186,14 +185,14 @@ def _written(document: Document, path: DataPath, place: Location) -> str:
 
 
 def _coefficients(document: Document, at: DataPath) -> str:
-    """The file with the coefficients of the step-time model at that path."""
+    """Return the file with the coefficients of the step-time model at that path."""
     kind = str(document.get(*at, "kind"))
     path = find("Latency", kind, naming_directory(document, at))
     return "default" if path is None else _path_named(path, document.source)
 
 
 def _named(source: Source, main: Source) -> str:
-    """A file as it is called from the experiment's own folder, on any machine; what is no file, as it calls itself."""
+    """Return a machine-independent name of a source: a file's path from the experiment's folder, or its own name."""
     if source.directory is None or source.name.startswith(("<", "--")):
         return source.name
     return _path_named(source.directory / Path(source.name).name, main)

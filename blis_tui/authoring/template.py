@@ -1,6 +1,6 @@
-"""A new document of any kind: a short one, or with every key explained, optional ones commented out.
+"""Templates of documents: short ones, or with every key explained and optional keys commented out.
 
-``##`` begins an explanation, ``# `` a key that is switched off, so that an editor's "toggle comment" switches keys on.
+``##`` starts an explanation, ``# `` a disabled key, so that an editor's "toggle comment" enables keys.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WIDTH: Final = 100
 _LIVE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"Model": ("config",), "Study": ("axes", "constraints"), "Workload": ("requests", "rate_per_s", "clients")}
 )
-"""Keys without which a document says nothing, although its schema (which allows alternatives) can do without."""
+"""Keys that a useful document needs, although its schema (which has alternatives) does not require them."""
 
 _COMMON: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -35,7 +35,7 @@ _COMMON: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "Workload": ("trace",),
     }
 )
-"""Optional keys that one wants to know of first."""
+"""Optional keys to know first."""
 
 _INTRODUCTION: Final = (
     "Lines with `##` explain. Lines with a single `#` are keys that are switched off: remove the `# ` to use one. "
@@ -44,7 +44,7 @@ _INTRODUCTION: Final = (
 
 
 def template(kind: str, name: str, schema: str) -> str:
-    """A valid document of that kind; ``schema`` is what its modeline says."""
+    """Return a valid document of a kind; ``schema`` is the reference in its modeline."""
     tree = root(kind)
     lines = [f"# yaml-language-server: $schema={schema}"]
     lines += [f"# {line}" for line in textwrap.wrap(f"{kind}: {tree.description}", _WIDTH - 2)]
@@ -61,7 +61,7 @@ def template(kind: str, name: str, schema: str) -> str:
 
 
 def short(kind: str, name: str, schema: str) -> str:
-    """A valid document with what it needs, and the optional keys that one wants to know of first, switched off."""
+    """Return a valid document with the required keys, and the most important optional ones disabled."""
     tree = root(kind)
     more = f"Every key: `blis-tui spec new {kind.lower()} --all`; what one means: `blis-tui explain KEY`."
     lines = [f"# yaml-language-server: $schema={schema}", f"# {more}", "apiVersion: blis/v1", f"kind: {kind}"]
@@ -79,7 +79,7 @@ def short(kind: str, name: str, schema: str) -> str:
 
 
 def _entry(key: Key, value: Json, *, live: bool) -> list[str]:
-    """A key with its explanation; commented out unless it is live."""
+    """Return a key with its explanation; commented out unless it is live."""
     lines = [] if key.name in ("apiVersion", "kind", "metadata") else _explained(key)
     body = _body(key, value if live else sample(key))
     return lines + (body if live else [f"# {line}" for line in body])
@@ -114,7 +114,7 @@ def _explained(key: Key) -> list[str]:
 
 
 def _body(key: Key, value: Json) -> list[str]:
-    """``key: value``, a map with keys of its own as a block with all of them."""
+    """Return ``key: value``; a map with known keys becomes a block with all of them."""
     if isinstance(value, dict) and key.children and not key.variants:
         return [f"{key.name}:", *_indented(_children(key, value))]
     if key.is_list and key.children and isinstance(value, list) and value and isinstance(value[0], dict):
@@ -144,7 +144,7 @@ def _indented(lines: Iterator[str]) -> Iterator[str]:
 
 
 def sample(key: Key) -> Json:
-    """A value the key can have: its example where the author has to choose, else its default."""
+    """Return a valid value of a key: its example if the author must choose, else its default."""
     if key.has_default and not key.required and key.default not in (None, [], {}):
         return key.default
     if key.examples:
@@ -160,24 +160,24 @@ def sample(key: Key) -> Json:
 
 
 _PLACEHOLDERS: Final[Mapping[str, Json]] = MappingProxyType({"text": "text", "null": None, "false": True})
-"""Last word of a type -> a value of it, for keys that have neither default nor example."""
+"""Last word of a type -> an example value, for keys without default and example."""
 
 
 def _all_defaults(key: Key) -> dict[str, Json]:
-    """A map with its required keys and those that have a default."""
+    """Return a map with its required keys and those that have a default."""
     return {child.name: sample(child) for child in key.children.values() if child.required or child.has_default}
 
 
 def file_name(kind: str, name: str) -> str:
-    """How a file with that document is called."""
+    """Return the file name of a document."""
     return name + suffix(kind)
 
 
 def schema_reference(kind: str, folder: Path) -> tuple[str, bool]:
-    """What the modeline of a document in ``folder`` says, and whether that is the author's own copy.
+    """Return the schema reference of a document in ``folder``, and whether it is the author's own copy.
 
-    The schema is looked for in ``schemas/`` of the folder and those enclosing it. Without one, the file this package
-    ships is named: right on this machine, but not elsewhere.
+    The schema is searched in ``schemas/`` of the folder and its parents. Without one, the reference is to the file in
+    this package, which is valid on this machine only.
     """
     shipped = real_path(schema_path(kind.lower()))
     folder = real_path(folder)

@@ -1,6 +1,6 @@
-"""The schemas as a tree of keys: what ``explain``, ``new``, completion and the reference pages walk.
+"""The schemas as a tree of keys, for ``explain``, ``new``, completion and the reference pages.
 
-Everything is read from ``schemas/``; only the unit comes from a key's name, where the house puts it.
+Everything is read from ``schemas/``, except for the unit, which is part of a key's name.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ _UNITS: Final = {
     "_blocks": "blocks",
     "_watts": "watts",
 }
-"""Ending of a key's name -> unit; the first that fits counts."""
+"""Suffix of a key's name -> unit; the first match counts."""
 
 _UNIT_OF_PARENT: Final = frozenset(
     {"mean", "std_dev", "min", "max", "value", "xm", "bf16", "fp8", "idle", "peak", "memory_bound"}
 )
-"""Keys that say nothing of a unit themselves: `input_tokens.mean` is in tokens."""
+"""Keys without a unit in their names, which have that of their parent: `input_tokens.mean` is in tokens."""
 
 DISCRIMINATORS: Final = ("kind", "step_time")
-"""Keys whose value decides which others there are."""
+"""Keys whose value determines which other keys exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of the words a key takes."""
+    """A word that a key accepts."""
 
     value: str
     description: str
@@ -66,7 +66,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What a map looks like when its ``kind`` has a certain value."""
+    """The keys of a map for one value of its ``kind``."""
 
     value: str
     description: str
@@ -75,11 +75,11 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of a document and all that its schema says about it."""
+    """A key of a document with everything that its schema says."""
 
     name: str
     path: tuple[str, ...]
-    """Keys from the document's root; positions in lists are left out."""
+    """Keys from the document's root, without list positions."""
     description: str
     type: str
     required: bool = False
@@ -89,35 +89,35 @@ class Key:
     choices: tuple[Choice, ...] = ()
     examples: tuple[Json, ...] = ()
     document: str = ""
-    """The kind of document that may stand here by name, by path or inline; empty = none."""
+    """The kind of document allowed here by name, by path or inline; empty = none."""
     is_list: bool = False
     """Whether it is a list; ``children`` are then those of an entry."""
     open: bool = False
-    """Whether it takes keys of the author's own choice."""
+    """Whether it accepts arbitrary keys."""
     children: Mapping[str, Key] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
     only: str = ""
-    """The value of ``kind`` this key belongs to; empty = it is there in any case."""
+    """The value of ``kind`` that it requires; empty = it always exists."""
 
     @property
     def dotted(self) -> str:
-        """The path as ``--set`` takes it, without positions in lists."""
+        """The path for ``--set``, without list positions."""
         return ".".join(self.path)
 
     def shown(self, kind: str) -> str:
-        """The path as ``explain`` takes it, for a key of a document of that kind."""
+        """Return the path for ``explain``, for a key of a document of a kind."""
         return self.dotted if kind == "Experiment" else f"{kind}.{self.dotted}"
 
     @property
     def unit(self) -> str:
-        """The unit, as far as the name says it; a text has none."""
+        """The unit, as stated by the name; texts have none."""
         if self.type == "text":
             return ""
         named = self.path[-2] if self.name in _UNIT_OF_PARENT and len(self.path) > 1 else self.name
         return next((unit for ending, unit in _UNITS.items() if f"_{named}".endswith(ending)), "")
 
     def as_variant(self, variant: Variant) -> Key:
-        """The same key with the keys of one ``kind`` only."""
+        """Return the key with the children of one ``kind`` only."""
         own = {name: key for name, key in self.children.items() if name not in variant.keys}
         return replace(
             self, description=variant.description, children={**own, **variant.keys}, variants=(), only=variant.value
@@ -125,16 +125,16 @@ class Key:
 
     @property
     def discriminator(self) -> tuple[Choice, ...]:
-        """The words that decide which keys there are below; none where nothing decides that."""
+        """The words that determine which keys exist below; empty if nothing does."""
         return next((self.children[name].choices for name in DISCRIMINATORS if name in self.children), ())
 
     def names(self) -> tuple[str, ...]:
-        """All keys below, those of every variant included."""
+        """Return all keys directly below, including those of every variant."""
         listed = [*self.children, *(name for one in self.variants for name in one.keys)]
         return tuple(dict.fromkeys(listed))
 
     def walk(self) -> Iterator[Key]:
-        """This key and everything below, in the order of the schema."""
+        """Yield this key and everything below, in the order of the schema."""
         yield self
         for child in self.children.values():
             yield from child.walk()
@@ -145,9 +145,9 @@ class Key:
 
 @cache
 def root(kind: str, plugins: Registry | None = None) -> Key:
-    """The tree of a kind of document, such as ``Policy``; its ``children`` are the top-level keys.
+    """Return the tree of a kind of document, such as ``Policy``; its ``children`` are the top-level keys.
 
-    ``plugins`` are what it may name; None = what this package brings.
+    ``plugins`` are the plug-ins that it may name; None = those of this package.
 
     Raises:
         InputError: the installation lacks the schema.
@@ -158,17 +158,17 @@ def root(kind: str, plugins: Registry | None = None) -> Key:
 
 @cache
 def every_key(kind: str, plugins: Registry | None = None) -> tuple[Key, ...]:
-    """All keys of the tree of a kind of document, as :meth:`Key.walk` comes by them, its root first."""
+    """Return all keys of a kind of document in the order of :meth:`Key.walk`, the root first."""
     return tuple(root(kind, plugins).walk())
 
 
 @dataclass(frozen=True, slots=True)
 class _Builder:
-    """Turns parts of one schema file into keys."""
+    """Converts parts of a schema file to keys."""
 
     file: File
     inside: frozenset[str] = frozenset()
-    """References that are being followed; one that leads back into itself ends the tree."""
+    """References that are being followed; a recursive one ends the tree."""
 
     def key(self, part: Json, path: tuple[str, ...], *, required: bool, only: str = "") -> Key:
         node, builder = self.merged(part)
@@ -211,7 +211,7 @@ class _Builder:
         )
 
     def merged(self, part: Json) -> tuple[_Part, _Builder]:
-        """The part with what its ``$ref`` says below what it says itself, and who reads its inner references."""
+        """Return the part merged into the target of its ``$ref``, and the builder for the target's references."""
         node = as_map(part)
         if not isinstance(reference := node.get("$ref"), str):
             return node, self
@@ -221,7 +221,7 @@ class _Builder:
         if place in self.inside:
             return {"type": "object", **own}, self
         base, builder = _Builder(file, self.inside | {place}).merged(target)
-        # What is referred to says what a key takes, not what it is when it is left out.
+        # A referenced definition says what a key accepts, but not its default.
         both = {**{key: value for key, value in base.items() if key != "default"}, **own}
         if "required" in both:
             both["required"] = [*_texts(node.get("required")), *_texts(base.get("required"))]
@@ -255,7 +255,7 @@ class _Builder:
 
 
 def _condition(rule: _Part) -> str | None:
-    """The value of ``kind`` that a rule of ``allOf`` is about."""
+    """Return the value of ``kind`` in a rule of ``allOf``."""
     properties = as_map(as_map(rule.get("if")).get("properties"))
     for name in DISCRIMINATORS:
         wanted = as_map(properties.get(name)).get("const")
@@ -265,7 +265,7 @@ def _condition(rule: _Part) -> str | None:
 
 
 def _choices(node: _Part) -> tuple[Choice, ...]:
-    """The words a key takes, with what each means."""
+    """Return the words that a key accepts, with their meanings."""
     if "const" in node:
         return (Choice(str(node["const"]), ""),)
     words = node.get("enum")
@@ -279,7 +279,7 @@ def _choices(node: _Part) -> tuple[Choice, ...]:
 
 
 def _type(node: _Part, entry: _Part) -> str:
-    """What a key takes, in words."""
+    """Return what a key accepts, in words."""
     if "items" in node:
         inner = _type(entry, {})
         listed = "list" if inner == "list" else f"list of {_PLURALS.get(inner, inner)}"
@@ -311,7 +311,7 @@ _PLURALS: Final = {
 
 
 def range_of(node: _Part) -> str:
-    """The limits of a number or a size, in words."""
+    """Return the limits of a number or a size, in words."""
     low, high = node.get("minimum"), node.get("maximum")
     above, below = node.get("exclusiveMinimum"), node.get("exclusiveMaximum")
     parts = []

@@ -1,7 +1,7 @@
-"""Documents of an older format, or with older spellings, as documents that this version understands.
+"""Converts documents of an older format, or with former spellings, to the current ones.
 
-What is older is said by the table in ``blis_tui/spec/older.py``. The text is edited where a key stands, so that
-comments and layout stay, and read again: what has not become what it should is left to its author.
+``blis_tui/spec/older.py`` lists the changes. Keys are edited in the text, so that comments and layout stay, and the
+result is parsed again: what did not become as intended is left to the author.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import DataPath, Document, Json, Span
 
 _MOVES_WITHIN: Final = "Experiment"
-"""The kind of document in which a key can move to another part: others hold one part only."""
+"""The only kind of document in which a key can move to another part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upgraded:
-    """A text as it is written now."""
+    """A text in the current form."""
 
     text: str
     changes: tuple[str, ...]
-    """What was rewritten, each with its line in the text that it was."""
+    """What was rewritten, each with its line in the original text."""
     left: tuple[str, ...]
-    """What has to be rewritten by hand, likewise, with what to do."""
+    """What must be rewritten by hand, each with its line and instructions."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """An older key in a document."""
+    """A former key in a document."""
 
     path: DataPath
-    """To the key; its last step may be a path with dots itself."""
+    """Path of the key; the last step may itself be a dotted path."""
     row: Older
 
     @property
@@ -51,7 +51,7 @@ class _Found:
 
 
 def upgrade(source: Source, formats: Sequence[str] = FORMATS, older: tuple[Older, ...] = OLDER) -> Upgraded:
-    """Bring a document to the present format and spelling.
+    """Convert a document to the current format and spelling.
 
     Raises:
         SpecError: the text is not strict YAML, or its ``apiVersion`` is missing or unknown.
@@ -71,7 +71,7 @@ def upgrade(source: Source, formats: Sequence[str] = FORMATS, older: tuple[Older
 
 
 def _respelt(source: Source, rows: tuple[Older, ...], told: list[tuple[int, str]], left: list[tuple[int, str]]) -> str:
-    """A text without the older keys of these rows; what could not be rewritten stays."""
+    """Return a text without the former keys of these rows; what cannot be rewritten stays."""
     first = document = parse(source)
     text = source.text
     for found in tuple(_older(document.data, (), rows, document)):
@@ -87,7 +87,7 @@ def _respelt(source: Source, rows: tuple[Older, ...], told: list[tuple[int, str]
 
 
 def _older(node: Json, path: DataPath, rows: tuple[Older, ...], document: Document) -> Iterator[_Found]:
-    """The older keys of a document, in the order in which they stand there."""
+    """Yield the former keys of a document, in order."""
     if isinstance(node, list):
         for at, item in enumerate(node):
             yield from _older(item, (*path, at), rows, document)
@@ -101,7 +101,7 @@ def _older(node: Json, path: DataPath, rows: tuple[Older, ...], document: Docume
 
 
 def _kind_of(node: Json) -> str:
-    """The ``kind`` that a part of a document says, or is; empty = it says none."""
+    """Return the ``kind`` that a part of a document states, or is; empty = none."""
     kind = node.get("kind") if isinstance(node, dict) else node
     return kind if isinstance(kind, str) else ""
 
@@ -114,7 +114,7 @@ def _by_hand(found: _Found, said: str, document: Document) -> str:
 
 
 def _without(document: Document, text: str, found: _Found) -> tuple[str, Document] | None:
-    """The text in which a key is spelt as it is now, and what that says; None where it has to be done by hand."""
+    """Return the text with a key in its current spelling, and its document; None if it must be done by hand."""
     wanted = _wanted(document, found)
     if wanted is None:
         return None
@@ -137,7 +137,7 @@ def _without(document: Document, text: str, found: _Found) -> tuple[str, Documen
 
 
 def _wanted(document: Document, found: _Found) -> Json:
-    """What the document says when it is done; None where that cannot be."""
+    """Return the intended content of the document; None if that is impossible."""
     data = copied(document.data)
     holder: Json = data
     for step in found.path[:-1]:
@@ -162,13 +162,13 @@ def _wanted(document: Document, found: _Found) -> Json:
 
 
 def _cut(document: Document, text: str, path: DataPath) -> str:
-    """The text without a key and its value: the whole line where nothing else stands on it."""
+    """Return the text without a key and its value; with the whole line if nothing else is on it."""
     key, value = document.place(path, key=True).span, document.place(path).span
     lines = text.split("\n")
     line = lines[key.line - 1]
     before, behind = line[: key.column - 1], line[value.end_column - 1 :]
     if key.line != value.line:
-        return text  # found out when it is read again
+        return text  # reading the text again will detect this
     if not before.strip() and not behind.partition("#")[0].strip():
         del lines[key.line - 1]
     elif behind.lstrip().startswith(","):
@@ -179,7 +179,7 @@ def _cut(document: Document, text: str, path: DataPath) -> str:
 
 
 def _with_key(source: Source, path: Sequence[str], value: Json) -> str:
-    """The text with a key more in a part of the experiment."""
+    """Return the text with an additional key in a part of the experiment."""
     document, (part, key) = parse(source), path
     entry = f"{key}: {flow(value)}"
     lines = source.text.split("\n")
@@ -196,7 +196,7 @@ def _with_key(source: Source, path: Sequence[str], value: Json) -> str:
 
 
 def _replaced(text: str, span: Span, new: str) -> str:
-    """The text with something else in the place of a stretch of it."""
+    """Return the text with a span replaced."""
     lines = text.split("\n")
     line = lines[span.line - 1]
     lines[span.line - 1] = line[: span.column - 1] + new + line[span.end_column - 1 :]

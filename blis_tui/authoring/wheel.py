@@ -1,4 +1,4 @@
-"""The wheel of the blis-tui that runs, so that another machine gets the same one where no package index has it."""
+"""Builds the wheel of the running blis-tui, for machines that cannot get it from a package index."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 NAME: Final = f"blis_tui-{__version__}-py3-none-any.whl"
 _INFO: Final = f"blis_tui-{__version__}.dist-info"
 _DATA: Final = ("specs", "schemas")
-"""Folders of files that the package carries (``pyproject.toml``)."""
+"""Folders of data files in the package (``pyproject.toml``)."""
 _OF_A_BUILD: Final = frozenset({".pyc", ".so", ".pyd"})
-"""Made for one version of Python or one platform; the sources lie beside them."""
+"""Suffixes of files for one Python version or platform; their sources are beside them."""
 _ABOUT: Final = frozenset({"METADATA", "entry_points.txt"})
 _DATE: Final = (2020, 2, 2, 0, 0, 0)
-"""Equal contents are equal files."""
+"""Fixed date, so that equal contents give equal files."""
 
 
 def own_wheel() -> bytes | None:
-    """The wheel, in plain Python, of what runs: installed from a wheel, from a clone, or out of one as it is.
+    """Return a pure Python wheel of the running package, installed from a wheel or a clone, or run from a clone.
 
-    None where it came from a package index by its name, or is not installed at all.
+    Returns None if it was installed from a package index by name, or is not installed at all.
     """
     try:
         installed = distribution("blis-tui")
     except PackageNotFoundError:
         return None
-    # Installers write this file (PEP 610) where they were given an address and not a name.
+    # Installers write this file (PEP 610) if they were given a URL or path instead of a name.
     if installed.version != __version__ or installed.read_text("direct_url.json") is None:
         return None
     members = {**dict(_package()), **dict(_metadata(installed))}
@@ -52,7 +52,7 @@ def own_wheel() -> bytes | None:
 
 
 def _package() -> Iterator[tuple[str, bytes]]:
-    """The modules, and the data wherever they lie."""
+    """Yield the modules, and the data wherever they are."""
     package = package_root()
     carried = package / "_data"
     yield from _files(package, "blis_tui", without=carried)
@@ -67,7 +67,7 @@ def _files(folder: Path, name: str, without: Path | None = None) -> Iterator[tup
 
 
 def _metadata(installed: Distribution) -> Iterator[tuple[str, bytes]]:
-    """What was installed, but for what the installer wrote itself."""
+    """Yield the installed metadata, except for files written by the installer."""
     for file in installed.files or ():
         below = file.parts[1:]
         if file.parts[0] == _INFO and (below[0] == "licenses" or "/".join(below) in _ABOUT):

@@ -1,6 +1,6 @@
-"""The words of screens, reports and documents: what each means here, for people who come from another engine.
+"""Glossary of screens, reports and documents, for users of other engines.
 
-Field terms keep the meaning that vLLM gives them; where this package counts in its own way, the entry says so.
+Terms have vLLM's meaning; entries mention where this package counts differently.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from blis_tui.classes import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A term: its name, what it is also called, and what it means."""
+    """A term: its name, its other names, and its meaning."""
 
     name: str
     also: tuple[str, ...]

@@ -1,1 +1,1 @@
-"""Step-time models against measured servers: judge them, and fit their coefficients."""
+"""Compares step-time models with measured servers, and fits their coefficients."""

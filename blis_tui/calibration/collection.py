@@ -1,4 +1,4 @@
-"""``calibrate --collect``: the loads to measure of a server, as an experiment whose cases they are."""
+"""``calibrate --collect``: the loads to measure on a server, written as the cases of an experiment."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 
 def collection(spec: str, overrides: Sequence[str], count: int) -> Plan:
-    """Choose the loads to measure, for a fit of ``fitted``: ``blackbox`` expects nothing of its coefficients.
+    """Choose the loads to measure, for a fit of ``fitted``, because ``blackbox`` has no expected coefficients.
 
     Args:
         spec: the experiment that describes the server.
-        overrides: as of ``load``.
-        count: of loads.
+        overrides: as for ``load``.
+        count: number of loads.
 
     Raises:
-        InputError: the extra is not installed, or the engine serves none of the loads.
+        InputError: the extra is not installed, or the engine can serve none of the loads.
         PolicyError: the experiment has more than one instance.
-        SpecError: it is wrong.
+        SpecError: it is invalid.
     """
     require_extra()
     from blis_tui.calibration.fitting.calibrate import fitted_law  # noqa: PLC0415  (needs the extra)
-    from blis_tui.calibration.fitting.collect import plan  # noqa: PLC0415  (likewise)
+    from blis_tui.calibration.fitting.collect import plan  # noqa: PLC0415  (needs the extra)
 
     experiment = load_experiment(spec, overrides=overrides)
     require_one_instance(experiment)
@@ -46,18 +46,18 @@ def collection(spec: str, overrides: Sequence[str], count: int) -> Plan:
 
 
 def name_of(load: Load) -> str:
-    """Of its case."""
+    """Return the name of a load's case."""
     return f"users-{load.users}-prompt-{load.prompt_tokens}-answer-{load.answer_tokens}"
 
 
 def collection_text(spec: str, overrides: Sequence[str], found: Plan, target: Path) -> str:
-    """An experiment whose cases are the loads, the first to measure first; comments say what each is for.
+    """Return an experiment whose cases are the loads, in order of measurement; comments say what each determines.
 
     Args:
         spec: the experiment that describes the server.
-        overrides: as of ``load``.
+        overrides: as for ``load``.
         found: the loads.
-        target: where it will be written.
+        target: the file to be written.
     """
     workloads = [_workload(one.load) for one in found.loads]
     name = target.name.removesuffix(".blis.yaml").removesuffix(".yaml")
@@ -80,7 +80,7 @@ def collection_text(spec: str, overrides: Sequence[str], found: Plan, target: Pa
 
 
 def remains(found: Plan) -> list[str]:
-    """What will be known of the coefficients when all loads are measured, in sentences."""
+    """Return sentences on how well the coefficients will be known once all loads are measured."""
     from blis_tui.calibration.fitting.collect import settled  # noqa: PLC0415  (needs the extra)
 
     known, open_ = settled(found.within)

@@ -1,4 +1,4 @@
-"""What is calibrated with."""
+"""Input of a calibration."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A recording, and the experiment it was taken of."""
+    """A recording, and the experiment that describes the measured server."""
 
     recording: Recording | StepLog
     experiment: Experiment
     repeated: bool = False
-    """Whether prompts repeat, and are found in the prefix cache."""
+    """Whether prompts repeat and hit the prefix cache."""

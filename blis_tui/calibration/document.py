@@ -1,4 +1,4 @@
-"""What ``calibrate`` writes: an experiment to inherit from, and a page that shows measured against predicted."""
+"""Output of ``calibrate``: an experiment to extend, and a page that shows measured against predicted values."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _STYLE: Final = """circle { fill: #2563eb; fill-opacity: .35; }
 
 
 def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]) -> str:
-    """An experiment's ``latency`` to be named under ``extends``; comments say where its coefficients are from.
+    """Return an experiment with only ``latency``, for use with ``extends``; comments give the coefficients' sources.
 
     Args:
         fitted: the coefficients.
-        data: what they were fitted to.
+        data: the measurements.
         errors: metric -> error of the mean, over all recordings.
     """
     lines = [
@@ -84,7 +84,7 @@ def _note(one: Coefficient) -> str:
 
 
 def page(title: str, runs: Mapping[str, Pairs]) -> str:
-    """Measured against predicted, a diagram for each metric and run, and the errors by batch size."""
+    """Return a page of measured against predicted values for each metric and run, and of errors by batch size."""
     parts: list[str] = []
     for name, pairs in runs.items():
         parts.append(f"<h2>{escape(name)}</h2>")

@@ -1,7 +1,7 @@
-"""What to expect of calibrated coefficients under other loads: what the measurements leave open, simulated.
+"""Expected errors of fitted coefficients under other loads, from simulations.
 
-Coefficients that are about as likely as the best ones serve another load. How far their means are from those of the
-best ones is how far these may be from the server's, as far as the server has the form of the step-time model.
+Coefficients about as likely as the best ones are simulated under another load. The spread of their means around those
+of the best ones is the expected error of the best ones, provided that the server follows the step-time model.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 METRICS: Final = ("ttft", "tpot", "e2e")
 DRAWS: Final = 16
 _CHANCE: Final = 1e-3
-"""By how much means of one server differ between runs that differ by a microsecond: who meets whom in a batch."""
+"""Relative difference of a server's means between runs that differ by a microsecond, by chance of batch composition."""
 _WITHIN: Final = 1.2 * 1.75
-"""Nine of ten errors are within so many standard deviations: 1.75, as these are known from 16 draws (Student's t), and
-a fifth more, with which that many are in round trips (``benchmarks/calibration.py``): draws do not know who may have
-shared a batch with whom, nor where other starts ended."""
+"""Factor from a standard deviation to a 90 % bound: 1.75 because it is estimated from 16 draws (Student's t), times
+1.2, with which 90 % of round trips are within (``benchmarks/calibration.py``): draws do not cover other assignments of
+requests to batches, nor the results of other starts."""
 REQUESTS: Final = 120
 _MANY_USERS: Final = 64
 ANSWER_TOKENS: Final = 48
 
 
 _LONG: Final = 8
-"""Contexts of long prompts are so many times as long as those of short ones."""
+"""Ratio of long to short prompts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Users in a closed loop."""
+    """A closed-loop load."""
 
     users: int
     prompt_tokens: int
@@ -49,18 +49,18 @@ class Load:
 
     @property
     def words(self) -> str:
-        """As it is suggested."""
+        """Its description in suggestions."""
         who = "one user at a time" if self.users == 1 else f"{self.users} users"
         return f"a run with {who} and prompts of about {self.prompt_tokens:,} tokens"
 
     @property
     def requests(self) -> int:
-        """How many it has."""
+        """Its number of requests."""
         return max(REQUESTS, 2 * self.users)
 
     @property
     def client(self) -> dict[str, Json]:
-        """Its users, as a workload's document has them: lengths from half to one and a half times as said."""
+        """Return its client for a workload document; lengths vary from half to one and a half times the given ones."""
         lengths = {"input_tokens": self.prompt_tokens, "output_tokens": self.answer_tokens}
         return {
             "id": "users",
@@ -74,15 +74,15 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """What to expect under another load."""
+    """The expected errors under another load."""
 
     load: Load
     within: Mapping[str, float]
-    """Metric -> the share by which nine of ten means are off at most."""
+    """Metric -> relative error that 90 % of means stay within."""
 
 
 def loads_beside(experiment: Experiment, prompt_tokens: float) -> list[Load]:
-    """What may be tried beside prompts of that length on average: few users first."""
+    """Return loads to try besides prompts of that mean length, those with few users first."""
     (pool,) = experiment.pools
     most = min(pool.engine.max_model_len or pool.model.max_position_embeddings, pool.model.max_position_embeddings)
     short = max(16, min(128, int(prompt_tokens) // 4 or 16))
@@ -94,7 +94,7 @@ def loads_beside(experiment: Experiment, prompt_tokens: float) -> list[Load]:
 
 
 def loads_elsewhere(experiment: Experiment, prompt_tokens: float) -> list[Load]:
-    """Loads under which errors are told: one user, and many, with prompts of that length on average."""
+    """Return the loads for which errors are reported: one user and many, with prompts of that mean length."""
     (pool,) = experiment.pools
     many = min(_MANY_USERS, pool.engine.max_num_seqs)
     tokens = max(1, round(prompt_tokens))
@@ -102,7 +102,7 @@ def loads_elsewhere(experiment: Experiment, prompt_tokens: float) -> list[Load]:
 
 
 def under(experiment: Experiment, load: Load) -> Experiment:
-    """The experiment under a load."""
+    """Return the experiment under a load."""
     prompt = {"min": max(1, load.prompt_tokens // 2), "max": load.prompt_tokens * 3 // 2}
     answer = {"min": max(1, load.answer_tokens // 2), "max": load.answer_tokens * 3 // 2}
     client = Client(
@@ -117,7 +117,7 @@ def under(experiment: Experiment, load: Load) -> Experiment:
 
 
 def means(experiment: Experiment) -> dict[str, float]:
-    """Of TTFT, time per output token and E2E, in microseconds; a metric that no request has is left out.
+    """Return the means of TTFT, time per output token and E2E in microseconds, without metrics that no request has.
 
     Raises:
         BlisError: the engine cannot serve this.
@@ -138,12 +138,12 @@ def means(experiment: Experiment) -> dict[str, float]:
 
 
 def within(experiment: Experiment, best: PluginConfig, draws: Sequence[PluginConfig]) -> dict[str, float]:
-    """Metric -> the share by which nine of ten means are off at most, under the experiment's own load.
+    """Return the relative error that 90 % of means stay within, by metric, under the experiment's own load.
 
     Args:
-        experiment: with the load.
-        best: the coefficients in use.
-        draws: others, each as likely as a draw from what is known of them.
+        experiment: the experiment with the load.
+        best: the fitted coefficients.
+        draws: other coefficients, drawn from their posterior distribution.
     """
     aim = means(with_latency(experiment, best))
     others = [means(with_latency(experiment, one)) for one in draws]
@@ -157,7 +157,7 @@ def within(experiment: Experiment, best: PluginConfig, draws: Sequence[PluginCon
 def expected_under(
     experiment: Experiment, best: PluginConfig, draws: Sequence[PluginConfig], loads: Sequence[Load]
 ) -> tuple[Elsewhere, ...]:
-    """What to expect under some loads; without those that the engine cannot serve."""
+    """Return the expected errors under some loads, without those that the engine cannot serve."""
     found = []
     for load in loads if draws else ():
         try:
@@ -170,6 +170,6 @@ def expected_under(
 
 
 def expected_text(one: Elsewhere) -> str:
-    """As it is printed."""
+    """Return the expected errors as printed."""
     shares = ", ".join(f"{metric.upper()} {100.0 * share:.1f} %" for metric, share in one.within.items())
     return f"{one.load.words}: {shares}"

@@ -1,4 +1,4 @@
-"""How well simulated requests agree with measured ones."""
+"""The agreement of simulated requests with measured ones."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 METRICS: Final = ("ttft", "tpot", "e2e", "step")
 GRADES: Final = ((0.05, 0.1, 0.9, "excellent"), (0.1, 0.2, 0.7, "good"), (0.2, 0.4, 0.4, "fair"))
-"""What agreement is called that has at most this error of the mean and of single requests, and at least this r."""
+"""Grades: maximum error of the mean, maximum error of single requests, minimum correlation, and the word."""
 _NO_VARIATION: Final = 0.03
-"""Where single requests are off by no more, there is too little variation for a correlation to matter."""
+"""Below this error of single requests, there is too little variation for the correlation to matter."""
 _BINS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A request, measured and simulated; times in microseconds."""
+    """A measured and a simulated request; times in microseconds."""
 
     measured: Measured
     ttft_us: float
@@ -33,7 +33,7 @@ class Pair:
     batch: float = 0.0
 
     def values(self, metric: str) -> tuple[float, float] | None:
-        """Measured and simulated, in milliseconds; None where the request has no such figure."""
+        """Return the measured and simulated value in milliseconds; None if the request has no such figure."""
         one = self.measured
         if metric == "step":
             return None
@@ -49,7 +49,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class StepPair:
-    """A step, measured and predicted."""
+    """A measured and a predicted step."""
 
     measured: Step
     step_us: float
@@ -60,7 +60,7 @@ class StepPair:
         return self.measured.tokens
 
     def values(self, metric: str) -> tuple[float, float] | None:
-        """Measured and predicted, in milliseconds."""
+        """Return the measured and predicted duration, in milliseconds."""
         return (self.measured.duration_us / 1e3, self.step_us / 1e3) if metric == "step" else None
 
 
@@ -70,22 +70,22 @@ Pairs: TypeAlias = "Sequence[Pair] | Sequence[StepPair]"
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How one metric agrees over some requests."""
+    """The agreement of one metric over some requests."""
 
     requests: int
     measured_ms: float
-    """Mean; likewise simulated."""
+    """Measured mean. The next field has the simulated one."""
     simulated_ms: float
     bias: float
-    """Of the mean: simulated / measured - 1."""
+    """Error of the mean: simulated / measured - 1."""
     mape: float
-    """Mean absolute error of single requests, as a share of the measured."""
+    """Mean absolute error of single requests, relative to the measured value."""
     pearson_r: float | None
-    """Correlation of single requests; None where there is no variation."""
+    """Correlation of single requests; None if there is no variation."""
 
     @property
     def grade(self) -> str:
-        """What it is called: all three figures are as good, or better."""
+        """The grade for which all three figures are good enough."""
         r = 1.0 if self.pearson_r is None or self.mape <= _NO_VARIATION else self.pearson_r
         for bias, mape, correlation, word in GRADES:
             if abs(self.bias) <= bias and self.mape <= mape and r >= correlation:
@@ -94,7 +94,7 @@ class Agreement:
 
 
 def agreement(pairs: Pairs, metric: str) -> Agreement | None:
-    """How a metric agrees; None where no request has it."""
+    """Return the agreement of a metric; None if no request has it."""
     values = [both for pair in pairs if (both := pair.values(metric)) is not None]
     if not values:
         return None
@@ -117,7 +117,7 @@ def _pearson(values: Sequence[tuple[float, float]], left: float, right: float) -
 
 
 def by_stage(pairs: Pairs, durations_s: Sequence[float]) -> list[list[Pair]]:
-    """The requests of each stage by their arrival; without durations, all are one stage. Steps belong to none."""
+    """Return the requests of each stage, by arrival; without durations, there is one stage. Steps have no stage."""
     pairs = [pair for pair in pairs if isinstance(pair, Pair)]
     if not durations_s:
         return [pairs]
@@ -129,7 +129,7 @@ def by_stage(pairs: Pairs, durations_s: Sequence[float]) -> list[list[Pair]]:
 
 
 def by_batch(pairs: Pairs) -> list[Pairs]:
-    """The requests in bins of equal number, by the size of the batch around them; steps by their tokens."""
+    """Return the requests in bins of equal number, by the size of their batch; steps by their tokens."""
     ordered: list[Pair] | list[StepPair] = sorted(pairs, key=_batch)
     cuts = [len(ordered) * number // _BINS for number in range(_BINS + 1)]
     return [ordered[start:end] for start, end in pairwise(cuts) if end > start]
@@ -140,11 +140,11 @@ def _batch(pair: Pair | StepPair) -> float:
 
 
 def disagreement(runs: Mapping[str, Pairs], *, of_means: bool = False) -> float:
-    """How far measured and simulated are from each other: errors of means and of single ones, over all metrics.
+    """Return the mean of all errors, of means and of single requests, over all metrics.
 
     Args:
         runs: pairs of recordings.
-        of_means: leave single ones out, as where some were held up by what is not simulated.
+        of_means: whether to ignore single errors, for servers with delays that are not simulated.
     """
     found = [
         abs(told.bias) + (0.0 if of_means else told.mape)

@@ -1,4 +1,4 @@
-"""Measured requests, as load generators write them down."""
+"""Measured requests, in the formats of load generators."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 1 << 30
 _SUMMARY: Final = {"input_lens", "request_throughput", "total_input_tokens", "mean_ttft_ms"}
-"""Keys of `vllm bench serve` that are there without times of single requests, too."""
+"""Keys of `vllm bench serve` that exist even without times of single requests."""
 _FEWEST: Final = 20
-"""Requests without which there is nothing to say."""
+"""Minimum number of requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One request as its client saw it; times in microseconds since the first one's arrival."""
+    """A request as its client saw it; times in microseconds since the first arrival."""
 
     arrival_us: float
     input_tokens: int
@@ -40,7 +40,7 @@ class Measured:
     e2e_us: float
     prefix_group: str = ""
     prefix_tokens: int = 0
-    """How much of its prompt is that of its group."""
+    """Length of the prefix that it shares with its group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +52,28 @@ class Recording:
     sha256: str
     requests: tuple[Measured, ...]
     failed: int
-    """Requests that have no answer; they loaded the server, but are left out."""
+    """Number of requests without an answer; they loaded the server, but are excluded."""
 
     @property
     def size(self) -> str:
-        """How much it holds."""
+        """The number of its requests, as text."""
         return f"{plural(len(self.requests), 'request')}"
 
 
 def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
     """Read requests of a load generator, or steps of an engine.
 
-    Requests as ``vllm bench serve``, GuideLLM, inference-perf, BLIS (TraceV2) and ``blis-tui run --requests`` write
-    them; steps as ``steps.read_steps`` knows them.
+    Requests may have the format of ``vllm bench serve``, GuideLLM, inference-perf, BLIS (TraceV2) or ``blis-tui run
+    --requests``; ``steps.read_steps`` reads steps.
 
     Args:
         path: the file.
-        pool: what was measured.
+        pool: the measured pool.
 
     Raises:
-        InputError: the file cannot be read, is of no known format, lacks something, or holds too little.
+        InputError: the file cannot be read, has an unknown format, lacks something, or has too few entries.
     """
-    from hashlib import sha256  # noqa: PLC0415  (kept beside its only use)
+    from hashlib import sha256  # noqa: PLC0415  (only used here)
 
     if (path / "recording.json").is_file():
         raise InputError(f"{path} is the folder of a recording, not a file of it", help=_named_of(path))
@@ -122,7 +122,7 @@ def _named_of(recording: Path) -> str:
 
 
 def _parse(path: Path, text: str) -> tuple[str, Iterator[Measured | None]]:
-    """The format's name, and its requests; None = one without an answer."""
+    """Return the format's name, and its requests; None = a request without an answer."""
     if text.lstrip()[:1] in ("{", "["):
         try:
             document = json.loads(text)
@@ -216,7 +216,7 @@ def _inference_perf(row: Mapping[str, object]) -> Measured | None:
 def _trace_v2(row: Mapping[str, str]) -> Measured | None:
     if row.get("status", "ok") not in ("ok", "completed", "") or not row["last_chunk_time_us"]:
         return None
-    if row["first_chunk_time_us"] in ("", "0"):  # nobody knows when its first token was there
+    if row["first_chunk_time_us"] in ("", "0"):  # the time of its first token is unknown
         return None
     start = _finite(float(row.get("send_time_us") or row["arrival_time_us"]))
     return Measured(

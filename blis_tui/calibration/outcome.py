@@ -1,4 +1,4 @@
-"""What a fit comes to: coefficients, how well the measurements tell them, and what is to be said about that."""
+"""The result of a fit: coefficients, how well the measurements determine them, and remarks."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import PluginConfig
 
 LEVEL: Final = 0.9
-"""Of intervals."""
+"""Probability of the intervals."""
 MEASURED_WITHIN: Final = 0.1
-"""A coefficient counts as measured when its interval reaches no farther than this share of it to either side."""
+"""A coefficient counts as measured if its interval reaches at most this share of it to either side."""
 UNTOLD: Final = 0.8
-"""Where an interval is still so long, as a share of what was expected before, the measurements hardly tell it."""
+"""If an interval is longer than this share of the prior one, the measurements hardly determine the coefficient."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coefficient:
-    """A coefficient that has a part in what was measured."""
+    """A coefficient that the measurements contain."""
 
     name: str
     value: float
     base: float
     low: float
-    """Where its interval begins, whatever the other coefficients are; rounded down."""
+    """Lower end of its interval with the other coefficients free; rounded down."""
     high: float
-    """Where it ends; rounded up."""
+    """Upper end of its interval; rounded up."""
     told: str
     """``measured``; ``roughly``; ``together``: only together with others; ``hardly``; or ``averaged``: single steps
-    could not be followed, and means agree with it."""
+    could not be followed, but means agree with it."""
     together_with: tuple[str, ...] = ()
-    """Coefficients whose effect cannot be told from its own."""
+    """Coefficients whose effect cannot be distinguished from its own."""
     at_bound: bool = False
-    """Whether it is as small as it can be."""
+    """Whether it is at its lower bound."""
     pressed: bool = False
-    """Whether it would be smaller if it could: by more than chance explains."""
+    """Whether the measurements favour a value below its bound by more than chance explains."""
 
     @property
     def words(self) -> str:
-        """How well it is told."""
+        """Its rating in words."""
         return {
             "measured": "measured",
             "roughly": f"within {share_text(self.width, 0)}" if self.value else "at its bound",
@@ -55,19 +55,19 @@ class Coefficient:
 
     @property
     def interval(self) -> str:
-        """As it is printed."""
+        """Its interval as text."""
         return f"{self.low:.4g} to {self.high:.4g}"
 
     @property
     def width(self) -> float:
-        """How far its interval reaches to the farther side, as a share of it."""
+        """Distance to the farther end of its interval, relative to its value."""
         reach = max(self.high - self.value, self.value - self.low)
         return reach / self.value if self.value else float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A coefficient that keeps its base value, and why."""
+    """A coefficient that keeps its base value, and the reason."""
 
     name: str
     why: str
@@ -75,26 +75,26 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What the measurements say."""
+    """The result of a fit."""
 
     latency: PluginConfig
-    """The step-time model with its coefficients."""
+    """The step-time model with the fitted coefficients."""
     found: tuple[Coefficient, ...]
     left_out: tuple[LeftOut, ...]
     statements: tuple[str, ...]
-    """What is to be said: sentences."""
+    """Remarks, as sentences."""
     followed: float = 1.0
-    """Share of the first and last tokens that came in the steps in which they were expected."""
+    """Share of the first and last tokens that came in their expected steps."""
     gap_us: float = 0.0
-    """What of each step lies between those that the server logs."""
+    """Part of each step that the server's log does not contain."""
     draws: tuple[PluginConfig, ...] = ()
-    """Step-time models as likely as the measurements leave them; none where that is not known."""
+    """Step-time models drawn from the posterior; empty if it is unknown."""
     elsewhere: tuple[Elsewhere, ...] = ()
-    """What to expect under other loads."""
+    """Expected errors under other loads."""
     kept: bool = False
-    """Whether the experiment's own coefficients were kept, as nothing better was found."""
+    """Whether the experiment's own coefficients were kept, because no better ones were found."""
 
     @property
     def values(self) -> Mapping[str, float]:
-        """Coefficient -> value."""
+        """The values of the coefficients, by name."""
         return {one.name: one.value for one in self.found}

@@ -1,4 +1,4 @@
-"""Recordings beside what step-time models make of them."""
+"""Recordings with the predictions of step-time models."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Runs: TypeAlias = "dict[str, Pairs]"
 
 
 def compared(data: Sequence[Data], latency: PluginConfig | None = None, gap_us: float = 0.0) -> Runs:
-    """Recordings beside what a step-time model makes of them; by default, each experiment's own.
+    """Return recordings with the predictions of a step-time model; by default, each experiment's own.
 
     Args:
         data: the recordings.
         latency: the step-time model.
-        gap_us: what of each of its steps lies between logged ones.
+        gap_us: part of each of its steps that logs do not contain.
 
     Raises:
         InputError: no request of a recording completes in the simulation.
@@ -40,7 +40,7 @@ def compared(data: Sequence[Data], latency: PluginConfig | None = None, gap_us: 
 
 
 def pairs_of(one: Data, latency: PluginConfig | None, gap_us: float = 0.0) -> Pairs:
-    """One of them, as :func:`compared`.
+    """Return one recording with its predictions, as :func:`compared` does.
 
     Raises:
         InputError: no request of the recording completes in the simulation.
@@ -66,7 +66,7 @@ def _beside(recording: Recording, report: Report) -> Pairs:
 
 
 def judged(data: Sequence[Data]) -> tuple[Runs, dict[str, tuple[str, Expectation]]]:
-    """Recordings beside what each experiment's own step times make of them, and what was to be expected of these.
+    """Return recordings with the predictions of each experiment's own step times, and the expected errors.
 
     Raises:
         InputError: no request of a recording completes in the simulation.
@@ -75,7 +75,7 @@ def judged(data: Sequence[Data]) -> tuple[Runs, dict[str, tuple[str, Expectation
     runs: Runs = {}
     expected: dict[str, tuple[str, Expectation]] = {}
     for number, one in enumerate(data):
-        name, pool = name_of(data, number), one.experiment.pools[0]  # the only one, or there are too many instances
+        name, pool = name_of(data, number), one.experiment.pools[0]  # the only pool; replay requires it
         if isinstance(one.recording, StepLog):
             runs[name], known = pairs_of(one, None), expectation(one.experiment, pool, Seen(0.0))
         else:
@@ -86,7 +86,7 @@ def judged(data: Sequence[Data]) -> tuple[Runs, dict[str, tuple[str, Expectation
 
 
 def name_of(data: Sequence[Data], number: int) -> str:
-    """A recording's file name; its path where several have the same."""
+    """Return a recording's file name; its path if several have the same."""
     path = data[number].recording.path
     alike = len([one for one in data if one.recording.path.name == path.name])
     return path.name if alike == 1 else f"{path} ({number + 1})"

@@ -1,4 +1,4 @@
-"""A measured load, simulated."""
+"""Simulates a measured load."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _MAX_TRACE_BYTES = 1 << 30
 
 
 def require_one_instance(experiment: Experiment) -> None:
-    """Raise PolicyError where an experiment has several instances: measurements are of one."""
+    """Raise PolicyError unless an experiment has exactly one instance, as measurements do."""
     pools = experiment.pools
     if len(pools) != 1 or pools[0].instances != 1:
         raise PolicyError("measurements are compared with one instance", help="set cluster.instances=1")
 
 
 def with_load(experiment: Experiment, recording: Recording, folder: Path, *, repeated: bool) -> Experiment:
-    """The experiment with a measured load; ``repeated``: prompts of one length are one prompt, found in the cache.
+    """Return the experiment with a measured load; ``repeated``: prompts of equal length are equal and hit the cache.
 
     Raises:
         PolicyError: it has more than one instance.
@@ -59,13 +59,13 @@ def with_load(experiment: Experiment, recording: Recording, folder: Path, *, rep
 
 
 def with_latency(experiment: Experiment, latency: PluginConfig) -> Experiment:
-    """The experiment with another step-time model."""
+    """Return the experiment with another step-time model."""
     (pool,) = experiment.pools
     return replace(experiment, pools=(replace(pool, latency=latency),))
 
 
 def simulate(experiment: Experiment, recording: Recording, *, repeated: bool = False) -> Report:
-    """What the experiment's own step-time model makes of a measured load."""
+    """Simulate a measured load with the experiment's own step-time model."""
     with TemporaryDirectory() as folder:
         simulation = Simulation(with_load(experiment, recording, Path(folder), repeated=repeated), check="off")
         simulation.run()
@@ -73,7 +73,7 @@ def simulate(experiment: Experiment, recording: Recording, *, repeated: bool = F
 
 
 def batches(rows: Sequence[RequestRow]) -> list[float]:
-    """Of each request, how many had their first token and not their last while it did, on average, itself included."""
+    """Return, for each request, the mean number of requests (including itself) that decoded while it did."""
     spans = [(row.first_token_us, row.completed_us) for row in rows]
     changes = sorted(
         change for begin, end in spans if begin is not None and end is not None for change in ((begin, 1), (end, -1))
@@ -95,7 +95,7 @@ def batches(rows: Sequence[RequestRow]) -> list[float]:
 
 
 def stepped(experiment: Experiment, log: StepLog) -> list[StepPair]:
-    """What the experiment's own step-time model makes of measured steps."""
+    """Predict measured steps with the experiment's own step-time model."""
     (pool,) = experiment.pools
     latency = launched(create_latency(builtin(), pool), pool)
     load = StepLoad()

@@ -1,4 +1,4 @@
-"""The two things to do with measurements."""
+"""Runs a calibration, and checks whether requests come from one server."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ _LAUNCHED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Calibrated:
-    """Coefficients, and how they do."""
+    """Fitted coefficients, and their agreement."""
 
     fit: Fit
     before: Runs
-    """What the experiments' own step-time models make of the recordings."""
+    """Predictions of the experiments' own step-time models."""
     runs: Runs
     left_out_runs: Runs
-    """Each recording with coefficients fitted to the others; without those whose others tell nothing."""
+    """Each recording with coefficients fitted to the others, if these determine any."""
     document: str
 
 
 def require_extra() -> None:
-    """Raise InputError where the extra is not installed."""
+    """Raise InputError if the extra is not installed."""
     try:
         import numpy as np  # noqa: F401, PLC0415  (an extra)
-        import scipy.optimize  # noqa: F401, PLC0415  (likewise)
+        import scipy.optimize  # noqa: F401, PLC0415  (an extra)
     except ImportError as error:
         message = f"`calibrate` needs the extra `calibrate`: {error.name} is not installed"
         raise InputError(message, help=install_command("calibrate")) from error
@@ -64,11 +64,11 @@ def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
     """Fit to all recordings, and to all but each.
 
     Args:
-        data: what was measured.
-        kind: the step-time model to fit; by default the first experiment's, if it can be, else ``fitted``.
+        data: the measurements.
+        kind: the step-time model to fit; by default the first experiment's if it can be fitted, else ``fitted``.
 
     Raises:
-        InputError: the extra is not installed, or the measurements tell no coefficient.
+        InputError: the extra is not installed, or the measurements determine no coefficient.
         PolicyError: an experiment has more than one instance.
     """
     require_extra()
@@ -105,14 +105,14 @@ def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
 
 
 def _with_all_in_coefficients(one: Data) -> Data:
-    """Measured steps have their launches in them: none are added to what the coefficients say."""
+    """Remove launch overheads, which measured steps, and so the coefficients, already include."""
     (pool,) = one.experiment.pools
     pool = replace(pool, engine=replace(pool.engine, enforce_eager=False, cudagraph_mode="FULL_AND_PIECEWISE"))
     return replace(one, experiment=replace(one.experiment, pools=(pool,)))
 
 
 def _elsewhere(found: Fit, data: Sequence[Data]) -> tuple[Elsewhere, ...]:
-    """What to expect of a fit under loads beside the first measured one."""
+    """Return the expected errors of a fit under loads besides the first measured one."""
     for one in data:
         if isinstance(one.recording, Recording):
             lengths = [asked.input_tokens for asked in one.recording.requests]
@@ -122,14 +122,14 @@ def _elsewhere(found: Fit, data: Sequence[Data]) -> tuple[Elsewhere, ...]:
 
 
 def _kept(found: Fit, data: Sequence[Data]) -> Fit:
-    """The experiment's own step-time model, as nothing better was found."""
+    """Return the experiment's own step-time model as the result, because nothing better was found."""
     latency = data[0].experiment.pools[0].latency
     kept = "The experiment's own coefficients are kept: none were found that agree better."
     return replace(found, latency=latency, kept=True, statements=(kept, *found.statements))
 
 
 def _mixtures(data: Sequence[Data]) -> list[str]:
-    """Sentences about recordings that seem to be of several servers."""
+    """Return sentences on recordings that seem to come from several servers."""
     found = []
     for number, one in enumerate(data):
         if not isinstance(one.recording, StepLog) and (told := mixed(one.recording)) is not None:
@@ -137,26 +137,26 @@ def _mixtures(data: Sequence[Data]) -> list[str]:
     return found
 
 
-# Whether requests are those of one server: those that run beside each other share its steps.
+# Requests come from one server if concurrent ones share its steps.
 
 _FEWEST_TOKENS: Final = 8
-"""Of shorter answers, single steps decide how long a token takes."""
+"""In shorter answers, single steps dominate the time per token."""
 _FEWEST: Final = 20
 _BESIDE: Final = 0.5
-"""A request ran beside another when it did for this share of the other's answer."""
+"""A request is concurrent with another if it ran during this share of the other's answer."""
 _MOST_BESIDE: Final = 32
 _SMALLEST_GROUP: Final = 0.15
 _APART: Final = 0.2
-"""Groups differ by so much at least, as a share."""
+"""Minimum relative difference between groups,"""
 _CLEAR: Final = 5.0
-"""And by so many standard deviations."""
+"""and minimum difference in standard deviations."""
 
 
 def mixed(recording: Recording) -> str | None:
-    """A sentence if its requests seem to be those of several servers; None = they may be of one.
+    """Return a sentence if requests seem to come from several servers; None otherwise.
 
-    Each step gives a token to all who run, so that tokens of requests at the same time take equally long, whatever
-    steps take. Where they fall into two groups, each alike in itself, there were two servers.
+    Each step gives one token to every running request, so concurrent requests have equal times per token whatever steps
+    take. If these form two consistent groups, there were two servers.
     """
     answers = [
         (
@@ -182,7 +182,7 @@ def mixed(recording: Recording) -> str | None:
 
 
 def _beside(answers: Sequence[tuple[float, float, float]], at: int) -> float | None:
-    """What a token of an answer took, as a multiple of what it took for the fastest beside it."""
+    """Return an answer's time per token, relative to the fastest concurrent one."""
     begin, end, each = answers[at]
     others: list[float] = []
     for number in range(max(0, at - _MOST_BESIDE), min(len(answers), at + _MOST_BESIDE + 1)):
@@ -193,12 +193,12 @@ def _beside(answers: Sequence[tuple[float, float, float]], at: int) -> float | N
 
 
 def _two_groups(ratios: Sequence[float]) -> int | None:
-    """Where the second of two clear groups begins, in order; None = there are none."""
+    """Return where the second of two clear groups begins in sorted order; None if there are none."""
     count = len(ratios)
     if count < _FEWEST:
         return None
     least = max(2, int(_SMALLEST_GROUP * count))
-    # The widest gap that leaves enough on both sides.
+    # Take the widest gap that leaves enough values on both sides.
     gaps = [(after - before, number + 1) for number, (before, after) in enumerate(pairwise(ratios))]
     _, split = max(gaps[least - 1 : count - least])
     low, high = ratios[:split], ratios[split:]

@@ -1,4 +1,4 @@
-"""Steps of an engine, as its log tells them: what each worked on, and how long it took."""
+"""Steps from an engine's log: the work and the duration of each."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _ITERATION: Final = re.compile(
     r"Iteration\((\d+)\): (\d+) context requests, (\d+) context tokens, (\d+) generation requests, \d+ generation "
     r"tokens, iteration elapsed time: ([0-9.]+) ms(?: \(dummy\))?(?:, [A-Z]+ KV cache usage: ([0-9.]+)%)?"
 )
-"""vLLM 0.27, ``v1/metrics/loggers.py``; older ones, ``v1/engine/core.py``, end with the time. The KV cache is named by
-the device: GPU, CPU."""
+"""vLLM 0.27, ``v1/metrics/loggers.py``; older versions, ``v1/engine/core.py``, end with the time. The device (GPU, CPU)
+is part of the name of the KV cache."""
 _PROCESS: Final = re.compile(r"^\((\S+ pid=\d+)\)")
 _SPLIT: Final = "a log of another server, or of a second start; give each a file of its own"
 _DURATIONS: Final = ("duration_us", "period_us")
@@ -40,19 +40,19 @@ class Step:
     duration_us: float
     decode_requests: int
     context_tokens: float
-    """Of the decodes, summed."""
+    """Sum of the decodes' contexts."""
     chunks: tuple[tuple[int, int], ...]
-    """Of each prefill, the tokens computed before and in this step."""
+    """For each prefill, the tokens computed before and in this step."""
 
     @property
     def tokens(self) -> int:
-        """New tokens."""
+        """Number of new tokens."""
         return self.decode_requests + sum(new for _, new in self.chunks)
 
 
 @dataclass(frozen=True, slots=True)
 class StepLog:
-    """The steps of one file that computed anything."""
+    """The non-empty steps of one file."""
 
     path: Path
     format: str
@@ -61,12 +61,12 @@ class StepLog:
 
     @property
     def size(self) -> str:
-        """How much it holds."""
+        """The number of its steps, as text."""
         return f"{plural(len(self.steps), 'step')}"
 
 
 def holds_steps(text: str) -> bool:
-    """Whether a file tells of steps, not of requests."""
+    """Return whether a file contains steps instead of requests."""
     if text.lstrip()[:1] in ("{", "["):
         return False
     columns = set(text.partition("\n")[0].strip().split(","))
@@ -74,15 +74,14 @@ def holds_steps(text: str) -> bool:
 
 
 def read_steps(path: Path, text: str, sha256: str, pool: Pool) -> StepLog:
-    """Read a log of ``vllm serve --enable-logging-iteration-details``, or a CSV file with a row a step.
+    """Read a log of ``vllm serve --enable-logging-iteration-details``, or a CSV file with one row per step.
 
-    Such rows have ``duration_us`` (or ``period_us``), ``decode_requests`` and ``prefill_tokens``, and, where they are
-    known, ``context_tokens`` (of the decodes, summed), ``prefill_requests`` and ``prefill_computed_tokens`` (before the
-    step, summed). Contexts that are not told are worked out from the KV cache in use: its share in the log, or
-    ``kv_blocks_free``.
+    CSV rows have ``duration_us`` (or ``period_us``), ``decode_requests`` and ``prefill_tokens``, and optionally
+    ``context_tokens`` (sum over the decodes), ``prefill_requests`` and ``prefill_computed_tokens`` (sum before the
+    step). Missing contexts are derived from the KV cache usage: its share in the log, or ``kv_blocks_free``.
 
     Raises:
-        InputError: something is missing or no number, or there are too few steps.
+        InputError: a value is missing or no number, or there are too few steps.
     """
     blocks = pool.engine.kv_blocks
     capacity = blocks * pool.engine.block_size_tokens
@@ -111,12 +110,12 @@ def read_steps(path: Path, text: str, sha256: str, pool: Pool) -> StepLog:
 
 
 _Row = tuple[float, int, int, int, int, float | None, float | None]
-"""Duration, decodes, prefills, their new tokens and those before, context of the decodes, share of the KV cache."""
+"""Duration, decodes, prefills, their new and earlier tokens, context of the decodes, share of the KV cache."""
 
 
 def _logged(text: str) -> Iterator[_Row]:
     one = (-1, "")
-    """The last iteration, and whose it was."""
+    """The latest iteration, and its engine."""
     for place, line in enumerate(text.splitlines(), 1):
         if "Iteration(" not in line:
             continue
@@ -164,7 +163,7 @@ def _optional(row: Mapping[str, str], name: str) -> float | None:
 
 
 def _chunks(prefills: int, new: int, before: int) -> Iterator[tuple[int, int]]:
-    """Prefills of which the sums are known, equally long. Raises ValueError for more than any step has."""
+    """Yield prefills of equal length for known sums. Raises ValueError for more prefills than a step can have."""
     count = min(max(prefills, 1), new)
     if count > _MOST_PREFILLS:
         raise ValueError(f"{count:,} prefills in one step, at most {_MOST_PREFILLS:,} can be read")

@@ -1,4 +1,4 @@
-"""What ``calibrate`` prints."""
+"""The output of ``calibrate``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ABOUT: Final = (
 def as_table(
     runs: Runs, durations_s: Sequence[float], found: Calibrated | None, expected: Expected | None = None
 ) -> str:
-    """The figures for a terminal; ``expected``: of each run, its step-time model, and what was to be expected of it."""
+    """Return the figures for a terminal; ``expected``: the step-time model and the expected errors of each run."""
     lines: list[str] = []
     if found is not None:
         interval = f"{share_text(LEVEL, 0)} interval"
@@ -86,7 +86,7 @@ def _line(label: str, told: Agreement) -> str:
 def as_json(
     runs: Runs, durations_s: Sequence[float], found: Calibrated | None, expected: Expected | None = None
 ) -> str:
-    """The same as canonical JSON."""
+    """Return the figures as canonical JSON."""
     document: dict[str, object] = {
         "runs": {
             name: {

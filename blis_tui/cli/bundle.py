@@ -1,4 +1,4 @@
-"""``blis-tui bundle``, and what other commands do with the files that it writes."""
+"""``blis-tui bundle``, and how other commands open bundles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
 _SUFFIX: Final = ".blis"
-"""Of bundles; experiments are named `.blis.yaml`."""
+"""Suffix of bundles; experiments end in `.blis.yaml`."""
 _PAGE: Final = ".html"
 _EVENTS: Final = 200
 
@@ -141,7 +141,7 @@ def _write_page(
 
 
 def _require_place(place: Place, golden: Golden, experiment: Experiment) -> None:
-    """Raise UsageError where a run has no such place."""
+    """Raise UsageError if the run has no such place."""
     from blis_tui.compare.divergence import record_stream  # noqa: PLC0415
     from blis_tui.engine.records import Arrived  # noqa: PLC0415
 
@@ -157,19 +157,19 @@ def _require_place(place: Place, golden: Golden, experiment: Experiment) -> None
 
 
 def is_bundle(source: str | None) -> bool:
-    """Whether it is the name of a bundle."""
+    """Return whether a name is that of a bundle."""
     return source is not None and source.endswith(_SUFFIX)
 
 
 def require_as_packed(*changes: object) -> None:
-    """Raise UsageError where something is to be changed about a bundle."""
+    """Raise UsageError if an option would change the bundled experiment."""
     if any(changes):
         raise click.UsageError("a bundle is opened as it is: --set, --seed and --case cannot be used with it")
 
 
 @contextmanager
 def opened(source: str, known: Registry | None) -> Iterator[tuple[Bundle, bool]]:
-    """A bundle to be looked at, and whether its run gives here what it holds; if not, standard error says where."""
+    """Open a bundle; yield it and whether its run here reproduces its results, after a warning if not."""
     from blis_tui.golden.bundle import unpacked, verified  # noqa: PLC0415  (heavy imports only when it runs)
 
     with unpacked(source, known) as found:

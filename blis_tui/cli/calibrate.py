@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """What is wanted of the measured files."""
+    """What to do with the measured files."""
 
     base: str | None
     compare: bool
@@ -34,7 +34,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Collected:
-    """Which loads to measure."""
+    """The loads to collect."""
 
     collect: str | None
     loads: int
@@ -42,14 +42,14 @@ class _Collected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
-    """What is written, and how."""
+    """The output options."""
 
     output: str | None
     html: str | None
     output_format: str
 
     def files(self) -> dict[str, str | None]:
-        """The options with what they name."""
+        """The output files, by option."""
         return {"-o": self.output, "--html": self.html}
 
 
@@ -146,7 +146,7 @@ def calibrate(
 
 
 def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], asked: _Asked, written: _Written) -> None:
-    """Fit or judge: each file with the experiment that was measured."""
+    """Fit or judge, with the experiment of each file."""
     from blis_tui.calibration import text  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.calibration.data import Data  # noqa: PLC0415
     from blis_tui.calibration.measured import read_recording  # noqa: PLC0415
@@ -184,7 +184,7 @@ def _collect(collect: str, spec: str, overrides: tuple[str, ...], loads: int) ->
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     require_different_files({"--collect": collect})
-    load(spec, overrides=overrides)  # reads all that it names
+    load(spec, overrides=overrides)  # notes the input files that it names
     require_spared({"--collect": collect})
     found = collection(spec, overrides, loads)
     write_text(collect, collection_text(spec, overrides, found, Path(collect)))

@@ -1,4 +1,4 @@
-"""The cases of an experiment file (``cases:``, ``matrix:``) on the command line: one by name, or a word about all."""
+"""Selects a case of an experiment file (``cases:``, ``matrix:``) on the command line, or mentions the cases."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ case_option: Final = click.option(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Which experiment is meant: a case of the file, values that are replaced, and what may be named in it."""
+    """The selected experiment: a case of the file, replaced values, and plug-ins."""
 
     case: str | None
     overrides: tuple[str, ...]
@@ -34,22 +34,22 @@ class Chosen:
     plugins: tuple[str, ...]
 
     def known(self) -> Registry | None:
-        """What it may name; see ``known_plugins``."""
+        """Return the plug-ins that it may name; see ``known_plugins``."""
         return known_plugins(self.plugins)
 
 
 chosen_options: Final = grouped("chosen", Chosen, case_option, set_option, seed_option, plugins_option)
-"""Of commands that take an experiment; they get them as one value ``chosen``."""
+"""Options of commands that take an experiment, passed to them as one value ``chosen``."""
 
 
 def case_overrides(
     source: str, name: str | None, overrides: tuple[str, ...], stdin_text: str | None, plugins: Registry | None
 ) -> tuple[str, ...]:
-    """The assignments of a case, then those given; without a name only these.
+    """Return the assignments of a case followed by the given ones; without a name, only these.
 
     Raises:
         click.UsageError: there is no such case.
-        SpecError: the document is wrong.
+        SpecError: the document is invalid.
         InputError: it cannot be read.
     """
     if name is None:
@@ -66,7 +66,7 @@ def case_overrides(
 
 
 def mention_cases(source: str, stdin_text: str | None, plugins: Registry | None) -> None:
-    """Say on standard error, of a document that is in order, which cases are left out when it is taken as it stands."""
+    """Say on standard error which cases of a valid document are not covered."""
     from blis_tui.spec.compose import shown  # noqa: PLC0415
 
     cases = list(cases_by_name(source, stdin_text, plugins).values())
@@ -83,7 +83,7 @@ def mention_cases(source: str, stdin_text: str | None, plugins: Registry | None)
 
 
 def cases_by_name(source: str, stdin_text: str | None, plugins: Registry | None) -> Mapping[str, Case]:
-    """The cases that a file declares, by name."""
+    """Return the cases that a file declares, by name."""
     from blis_tui.spec.load import locate, open_source  # noqa: PLC0415
     from blis_tui.spec.source import as_map  # noqa: PLC0415
 

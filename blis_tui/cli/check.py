@@ -1,4 +1,4 @@
-"""``blis-tui check``: documents of any kind, without running them, and policies of one's own, by running them."""
+"""``blis-tui check``: checks documents without running them, and users' policies by running them."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
 _PATTERN: Final = frozenset("*?[")
-"""Characters of a pattern of a shell."""
+"""Wildcard characters of a shell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What validation found in one document."""
+    """The result of checking one document."""
 
     file: str
     kind: str = ""
     name: str = ""
     cases: int = 0
-    """How many cases (`cases`, `matrix`) it has besides; they are not checked."""
+    """Number of its cases (`cases`, `matrix`), which are not checked."""
     diagnostics: tuple[Diagnostic, ...] = ()
     unreadable: str = ""
     """Why the file could not be read; empty = it could."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there is no problem."""
         return not self.diagnostics and not self.unreadable
 
 
@@ -99,7 +99,7 @@ def check(
         _print_text(outcomes)
     policies: list[Checked] = []
     if code:
-        from blis_tui.golden.unreturned import Returning  # noqa: PLC0415  (documents alone run nothing)
+        from blis_tui.golden.unreturned import Returning  # noqa: PLC0415  (not needed for documents alone)
 
         with Returning():
             own = known_plugins((*plugins, *code))
@@ -125,7 +125,7 @@ def _print_policy(policy: Checked, so_far: list[Checked]) -> None:
 
 
 def _check_all(path: str, stdin_text: str | None, plugins: Registry | None) -> list[Outcome]:
-    """The documents of a path. A folder without any is one that was meant otherwise."""
+    """Check the documents of a path; a folder without any is an error."""
     from blis_tui.errors import InputError  # noqa: PLC0415  (heavy imports only when the command runs)
 
     try:
@@ -192,10 +192,10 @@ def _as_json(outcomes: list[Outcome], policies: list[Checked] | None) -> str:
     return to_json({"ok": ok, "documents": documents, **checked})
 
 
-# What ``blis-tui check`` does with policies of one's own: they must give the same bytes in every run.
+# Checks of users' policies: they must give the same bytes in every run.
 
 ANY: Final = "quickstart"
-"""What is run where nothing is chosen, and overrides may name plug-ins."""
+"""The default experiment, in which overrides may name plug-ins."""
 OK: Final = "ok"
 DIFFERS: Final = "differs"
 FAILS: Final = "fails"
@@ -204,24 +204,24 @@ UNNAMED: Final = "not checked: the experiment does not name it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What became of one policy."""
+    """The result of checking one policy."""
 
     point: str
     """Where a document names it: ``policy.routing``."""
     name: str
     verdict: str
     found: str = ""
-    """What is wrong, with the first event that differs or the line that raised; empty = nothing."""
+    """The problem, with the first event that differs or the line that raised; empty = none."""
 
     @property
     def code(self) -> ExitCode:
-        """The exit code that it asks for."""
+        """The corresponding exit code."""
         return {DIFFERS: ExitCode.CHECK_FAILED, FAILS: ExitCode.SIMULATION}.get(self.verdict, ExitCode.OK)
 
 
 def is_code(name: str) -> bool:
-    """Whether it names a script or an installed package rather than a document."""
-    from blis_tui.spec.library import entries  # noqa: PLC0415  (most arguments end before it is needed)
+    """Return whether a name is that of a script or an installed package, and not of a document."""
+    from blis_tui.spec.library import entries  # noqa: PLC0415  (most arguments are decided before)
     from blis_tui.user_plugins import offers_plugins  # noqa: PLC0415
 
     if name.endswith(".py"):
@@ -236,10 +236,10 @@ def is_code(name: str) -> bool:
 def check_policies(
     known: Registry, source: str | None, overrides: tuple[str, ...], seed: int | None
 ) -> Iterator[Checked]:
-    """Run an experiment with each policy, again without observers, from a checkpoint and in another process.
+    """Repeat an experiment with each policy without observers, from a checkpoint, and in another process.
 
     Raises:
-        UsageError: no experiment is known in which it has something to decide.
+        UsageError: no experiment uses the policy.
     """
     from blis_tui.golden.determinism import find_nondeterminism  # noqa: PLC0415  (heavy imports only when it runs)
 
@@ -260,7 +260,7 @@ def check_policies(
 def _experiments(
     known: Registry, source: str | None, overrides: tuple[str, ...], seed: int | None
 ) -> Iterator[tuple[tuple[Plugin, ...], Experiment | None]]:
-    """The experiment, if it names plug-ins; else for each one that does."""
+    """Yield the given experiment if it names plug-ins, else one for each plug-in."""
     from blis_tui.plug_points import BY_PATH  # noqa: PLC0415  (as above)
     from blis_tui.spec.load import load  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""What the shell offers after TAB (names of documents, keys for ``--set``, codes), and the script that makes it ask."""
+"""Shell completion: names of documents, keys for ``--set``, codes; and the script that enables it."""
 
 from __future__ import annotations
 
@@ -53,32 +53,32 @@ _BASH: Final = """\
 
 complete -o nosort -F %(complete_func)s %(prog_name)s
 """
-"""As click's script, but for `=` inside a word, and no blank after what wants to be continued."""
+"""click's script, adapted to `=` within a word, and without a blank after an incomplete word."""
 
 
 def experiments(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of experiments, and files."""
+    """Complete names of experiments, and files."""
     return _names(incomplete, "Experiment")
 
 
 def studies(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of studies and experiments, and files."""
+    """Complete names of studies and experiments, and files."""
     return _names(incomplete, "Study", "Experiment")
 
 
 def documents(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of documents (of the kind that ``--kind`` says, if any), and files."""
+    """Complete names of documents (of the kind in ``--kind``, if given), and files."""
     kind = context.params.get("kind")
     return _names(incomplete, *([kind.capitalize()] if isinstance(kind, str) else []))
 
 
 def files(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Files only."""
+    """Complete files only."""
     return [CompletionItem(incomplete, type=_FILE)]
 
 
 def assignments(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """``path=`` of every key of an experiment, and after the ``=`` the words that the key takes."""
+    """Complete ``path=`` for every key of an experiment, and after the ``=`` the words that the key accepts."""
     from blis_tui.authoring.tree import root  # noqa: PLC0415  (only when TAB is pressed)
 
     path, equals, _ = incomplete.partition("=")
@@ -97,7 +97,7 @@ def assignments(_context: click.Context, _parameter: click.Parameter, incomplete
 
 
 def metrics(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Figures that bounds and objectives are about."""
+    """Complete metrics for bounds and objectives."""
     from blis_tui.spec.metric_names import all_metrics  # noqa: PLC0415  (only when TAB is pressed)
     from blis_tui.spec.study.metrics import COSTS  # noqa: PLC0415
 
@@ -109,7 +109,7 @@ def metrics(_context: click.Context, _parameter: click.Parameter, incomplete: st
 
 
 def keys(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Dotted paths of keys."""
+    """Complete dotted paths of keys."""
     from blis_tui.authoring.tree import root  # noqa: PLC0415
     from blis_tui.spec.schema import KINDS  # noqa: PLC0415
 
@@ -122,7 +122,7 @@ def keys(_context: click.Context, _parameter: click.Parameter, incomplete: str) 
 
 
 def subjects(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Codes of diagnostics, names of warnings, records and terms, and paths of keys: what ``explain`` takes."""
+    """Complete what ``explain`` accepts: codes, warnings, records, terms, and paths of keys."""
     from blis_tui.subjects import names  # noqa: PLC0415  (only when TAB is pressed)
 
     found = keys(context, parameter, incomplete)
@@ -135,16 +135,16 @@ def subjects(context: click.Context, parameter: click.Parameter, incomplete: str
 def _names(incomplete: str, *kinds: str) -> list[CompletionItem]:
     if "/" in incomplete or incomplete.startswith("."):
         return [CompletionItem(incomplete, type=_FILE)]
-    # The file item comes first: in bash it empties the list.
+    # The file item must come first, because in bash it empties the list.
     return [CompletionItem(incomplete, type=_FILE), *_items(((name, "") for name in _known(*kinds)), incomplete)]
 
 
 def _known(*kinds: str) -> list[str]:
-    """Names of documents of these kinds, else of all, from the working directory's own ``specs/`` and shipped ones.
+    """Return names of documents of these kinds (default: all), from the working directory's ``specs/`` and the package.
 
-    Those of files that a terminal would act on are left out: another text in their place would be no name.
+    Names with control characters are left out, because an escaped form would not be the name.
     """
-    from pathlib import Path  # noqa: PLC0415  (printing the script needs none)
+    from pathlib import Path  # noqa: PLC0415  (not needed to print the script)
 
     from blis_tui.printable import printable  # noqa: PLC0415
     from blis_tui.spec.library import entries  # noqa: PLC0415
@@ -173,6 +173,6 @@ def completion(context: click.Context, shell: str) -> None:
     if kind is None:
         raise click.UsageError(f"no completion for {shell}")
     maker = kind(context.find_root().command, {}, "blis-tui", _VARIABLE)
-    # Not click's `source()`: for bash that would run bash to look at its version.
+    # click's `source()` would run bash to find its version.
     template = _BASH if shell == "bash" else maker.source_template
     print_data(template % {**maker.source_vars(), "complete_func": _FUNCTION})

@@ -1,4 +1,4 @@
-"""``blis-tui diff``: two experiments, or results that were kept, side by side."""
+"""``blis-tui diff``: compares two experiments, or stored results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Changed:
-    """What the experiments are changed by, and with which plug-ins they are read."""
+    """Changes to the experiments, and the plug-ins for them."""
 
     both: tuple[str, ...]
     only_a: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""``blis-tui explain``: what a code, a warning, a figure, a record, a term or a key means."""
+"""``blis-tui explain``: explains a code, a warning, a figure, a record, a term or a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command fails: one message on standard error, and the exit code that goes with it."""
+"""Failures of commands: one message on standard error, and an exit code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
     CHECK_FAILED = 1
     """A golden, an expectation or an invariant did not hold."""
     USAGE = 2
-    """Wrong arguments, or an invalid specification."""
+    """Invalid arguments, or an invalid specification."""
     IO = 3
     """A file could not be read or written."""
     SIMULATION = 4
@@ -30,17 +30,17 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
     """Ctrl-C, SIGTERM or SIGHUP."""
     READER_GONE = 141
-    """Standard output has no reader any more (`blis-tui run … | head`): as a shell shows SIGPIPE."""
+    """Standard output has lost its reader (`blis-tui run … | head`); the code that shells use for SIGPIPE."""
 
 
 def reported(command: Callable[P, None]) -> Callable[P, None]:
-    """Wrap a command so that the package's own errors become a message and an exit code instead of a traceback."""
+    """Wrap a command so that errors of this package give a message and an exit code instead of a traceback."""
 
     @wraps(command)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
         from blis_tui.standard_output import for_results  # noqa: PLC0415  (`--help` is printed by Click)
 
-        if (inputs := sys.modules.get("blis_tui.inputs")) is not None:  # in a process that has run other commands
+        if (inputs := sys.modules.get("blis_tui.inputs")) is not None:  # another command may have run in this process
             inputs.forget_noted_inputs()
         try:
             with for_results():
@@ -56,7 +56,7 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def _told(error: BaseException) -> ExitCode | None:
-    """Tell what has failed; the exit code that goes with it, or nothing where it is not a failure of a known kind."""
+    """Report a failure and return its exit code; None if the error is of an unknown kind."""
     from blis_tui import errors  # noqa: PLC0415  (most commands do not fail)
 
     if isinstance(error, errors.BlisError):

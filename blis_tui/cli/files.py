@@ -1,4 +1,4 @@
-"""What commands read and where they write: files, and the standard streams, which may be closed, broken or full."""
+"""Input and output of commands: files, and standard streams, which may be closed, broken or full."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from blis_tui.metrics.report import Report
 
 _AFRESH: Final = "\r\x1b[2K"
-"""To the start of the line, and empty it."""
+"""Control sequence that moves to the start of the line and clears it."""
 
 
 def read_standard_input() -> bytes:
-    """What standard input holds; of more than a document may have, enough to tell.
+    """Return the content of standard input; if it is too large for a document, enough to detect that.
 
     Raises:
         InputError: there is no standard input, or it cannot be read.
@@ -40,24 +40,24 @@ def read_standard_input() -> bytes:
 
 
 def read_standard_input_text() -> str:
-    """As :func:`read_standard_input`, decoded so that what is no text can still be told."""
+    """Return :func:`read_standard_input` as text; invalid UTF-8 stays recognisable."""
     return read_standard_input().decode(errors="surrogateescape")
 
 
 def tell(message: str, *, nl: bool = True, afresh: bool = False) -> None:
-    """Print a message on standard error; where that takes nothing, the exit code has to do.
+    """Print a message on standard error; if that fails, only the exit code tells.
 
     Args:
-        message: what to print; what a terminal would act on is replaced.
+        message: the message; control characters are replaced.
         nl: whether to end the line.
-        afresh: whether it takes the place of what the terminal's line shows.
+        afresh: whether to replace the current line of the terminal.
     """
     with suppress(OSError):
         click.echo((_AFRESH if afresh else "") + _shown(message), err=True, nl=nl)
 
 
 def tell_left_out(*reports: Report | Hindsight | Comparison) -> None:
-    """Say what of their traces is no request; once what several leave out."""
+    """Report what traces' formats left out; entries shared by several reports once."""
     from blis_tui.printable import printable  # noqa: PLC0415
 
     for one in dict.fromkeys(one for report in reports for one in report.left_out):
@@ -65,7 +65,7 @@ def tell_left_out(*reports: Report | Hindsight | Comparison) -> None:
 
 
 def print_text(text: str, *, nl: bool = True) -> None:
-    """Print a text for people, or JSON, on standard output; what a terminal would act on is replaced.
+    """Print a text or JSON on standard output, with control characters replaced.
 
     Raises:
         InputError: there is no standard output, or it cannot be written.
@@ -74,23 +74,23 @@ def print_text(text: str, *, nl: bool = True) -> None:
 
 
 def columns(most: int, stream: TextIO | None) -> int:
-    """Characters to a line of a text on a stream: those of its terminal, and not more than ``most``."""
+    """Return the line width of a stream: its terminal's, but at most ``most``."""
     try:
         found = 0 if stream is None else os.get_terminal_size(stream.fileno()).columns
-    except (OSError, ValueError):  # a file, a pipe, or nothing that a file stands behind
+    except (OSError, ValueError):  # a file, a pipe, or a stream without a file descriptor
         return most
-    return min(most, found or most)  # 0: a terminal that does not know
+    return min(most, found or most)  # 0: the terminal does not know its width
 
 
 def results() -> TextIO | None:
-    """Where results go: standard output; None = there is none."""
+    """Return standard output, the destination of results; None if there is none."""
     from blis_tui.standard_output import standard_output  # noqa: PLC0415  (`--help` is printed by Click)
 
     return standard_output()
 
 
 def print_data(text: str) -> None:
-    """Print exactly these bytes (CSV, a document); to a terminal as :func:`print_text` does.
+    """Print exactly these bytes (CSV, a document); on a terminal, print like :func:`print_text`.
 
     Raises:
         InputError: there is no standard output, or it cannot be written.
@@ -112,16 +112,16 @@ def _write(text: str) -> None:
 
 
 def yaml_files(path: str) -> list[str]:
-    """A folder as the YAML files below it, in a fixed order; what is hidden belongs to other programs.
+    """Return a path, or for a folder the YAML files below it in a fixed order, without hidden ones.
 
     Raises:
-        InputError: there are none: it was meant otherwise.
+        InputError: the folder has none.
     """
     from pathlib import Path  # noqa: PLC0415  (`--help` and `completion` need none, and it takes a tenth of their time)
 
     from blis_tui.errors import InputError  # noqa: PLC0415  (as above)
 
-    if path == "-" or not os.path.isdir(path):  # noqa: PTH112  (a name too long for a file is no error here)
+    if path == "-" or not os.path.isdir(path):  # noqa: PTH112  (Path.is_dir may raise for a name that is too long)
         return [path]
     folder = Path(path)
     found = [file for ending in ("*.yaml", "*.yml") for file in folder.rglob(ending)]
@@ -132,14 +132,14 @@ def yaml_files(path: str) -> list[str]:
 
 
 def require_different_files(outputs: Mapping[str, str | None]) -> None:
-    """Each result needs a file of its own. Raises UsageError."""
+    """Raise UsageError unless each result has its own file."""
     files = [_identity(name) for name in outputs.values() if name not in (None, "-")]
     if len(dict.fromkeys(files)) < len(files):
         raise click.UsageError(f"{', '.join(outputs)} must be different files")
 
 
 def require_spared(outputs: Mapping[str, str | None], also: Iterable[Path] = ()) -> None:
-    """No result may take the place of a file that the command has read, or will (``also``). Raises UsageError."""
+    """Raise UsageError if a result would overwrite a file that the command reads (including ``also``)."""
     from blis_tui.inputs import noted_inputs  # noqa: PLC0415  (heavy imports only when a command runs)
 
     read: tuple[str | Path, ...] = (*noted_inputs(), *also)
@@ -150,9 +150,9 @@ def require_spared(outputs: Mapping[str, str | None], also: Iterable[Path] = ())
 
 
 def _identity(path: str | Path) -> tuple[object, ...]:
-    """Equal for two names of one file; devices, which several results may share, are all different."""
+    """Return an identity that is equal for two names of one file; devices, which results may share, all differ."""
     try:
-        status = os.stat(path)  # noqa: PTH116  (a name will do)
+        status = os.stat(path)  # noqa: PTH116  (takes any kind of name)
     except OSError:
         return (os.path.realpath(path),)
     if not stat.S_ISREG(status.st_mode):

@@ -1,4 +1,4 @@
-"""``blis-tui golden``: look at golden files and at new results that wait for a decision."""
+"""``blis-tui golden``: shows golden files and waiting results."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _names = click.argument("names", metavar="[NAME]...", nargs=-1)
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """Which goldens are meant, as options say.
+    """The selection of goldens by options.
 
     Attributes:
-        folder: of the golden files; None = the project's.
-        root: the folder that the tests run in; None = that of the project that one is in.
+        folder: folder of the golden files; None = the project's.
+        root: the folder in which the tests run; None = that of the current project.
     """
 
     folder: Path | None = None
     root: Path | None = None
 
     def found(self) -> tuple[Path, Path]:
-        """The folder of the golden files, and the folder that the tests run in.
+        """Return the folder of the golden files, and the folder in which the tests run.
 
         Raises:
             InputError: a configuration of pytest cannot be read.
@@ -116,7 +116,7 @@ def status(names: tuple[str, ...], where: _Where, style: str, plugins: tuple[str
 
 
 def _differences(folder: Path, root: Path, names: Sequence[str], known: Registry | None) -> bool:
-    """Tell what waiting results would change; whether none waits."""
+    """Print what waiting results would change; return whether none waits."""
     from blis_tui.golden.review import difference_text  # noqa: PLC0415
 
     waiting = _found(folder, names, pending=True)
@@ -126,7 +126,7 @@ def _differences(folder: Path, root: Path, names: Sequence[str], known: Registry
 
 
 def _list(folder: Path, root: Path, names: Sequence[str], known: Registry | None, *, as_json: bool) -> bool:
-    """List all goldens; whether none waits, is obsolete or broken."""
+    """List all goldens; return whether none waits, is obsolete or broken."""
     from blis_tui.columns import aligned  # noqa: PLC0415
     from blis_tui.golden.review import survey  # noqa: PLC0415
     from blis_tui.units import plural  # noqa: PLC0415
@@ -219,7 +219,7 @@ def record(names: tuple[str, ...], where: _Where, full: bool, plugins: tuple[str
 
 
 def _found(folder: Path, names: Sequence[str], *, pending: bool = False) -> Sequence[GoldenFiles]:
-    """The goldens (or waiting results) meant; names that match nothing are an error, nothing at all is said."""
+    """Return the selected goldens (or waiting results); unmatched names are an error, an empty folder a message."""
     from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.golden.review import find  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""``blis-tui spec import``: documents of BLIS, Hugging Face and load generators as documents of this package."""
+"""``blis-tui spec import``: converts documents of BLIS, Hugging Face and load generators."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def import_() -> None:
 
 
 def _converting(kind: str, about: str) -> None:
-    """Add the command that converts documents of this kind."""
+    """Add the command that converts documents of a kind."""
 
     @import_.command(kind, help=about)
     @_FILE
@@ -51,7 +51,7 @@ def _converting(kind: str, about: str) -> None:
     @reported
     def command(file: Path, output: Path | None, name: str | None, strict: bool) -> None:
         module = kind.replace("-", "_")
-        importer = import_module(f"blis_tui.importers.{module}")  # heavy: only when the command runs
+        importer = import_module(f"blis_tui.importers.{module}")  # heavy, so only when the command runs
         convert: Callable[..., Imported] = getattr(importer, f"import_{module}")
         _finish([(output, convert(file, name=name))], strict=strict)
 
@@ -114,7 +114,7 @@ def hardware(file: Path, output: Path | None, strict: bool) -> None:
 
 
 def _finish(documents: Sequence[tuple[Path | None, Imported]], *, strict: bool) -> None:
-    """Write all documents or none, then the list of what they lack."""
+    """Write all documents or none, then list what could not be converted."""
     from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.importers.section import notes_text  # noqa: PLC0415
     from blis_tui.records.files import atomic_text  # noqa: PLC0415
@@ -130,7 +130,7 @@ def _finish(documents: Sequence[tuple[Path | None, Imported]], *, strict: bool) 
             except OSError as error:
                 raise InputError(f"cannot write {path}: {error.strerror or error}") from error
             files.enter_context(atomic_text(path)).write(document.text)
-    # The documents of one file share one list.
+    # All documents of a file share one list.
     notes = documents[0][1].notes
     tell(notes_text(notes), nl=False)
     if strict and any(note.lossy for note in notes):

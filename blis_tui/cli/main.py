@@ -47,7 +47,7 @@ COMMANDS: Final = {
     "explain": ("blis_tui.cli.explain", "explain", "Explain a metric, key, error, warning or term."),
     "completion": ("blis_tui.cli.completion", "completion", "Print a shell's completion script."),
 }
-"""Command -> module, attribute, and the line that ``--help`` shows without importing it."""
+"""Command -> module, attribute, and the line shown by ``--help`` without importing it."""
 
 FORMER: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     ("validate",): ("check",),
@@ -60,7 +60,7 @@ FORMER: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     ("golden", "accept"): ("golden", "review", "--accept"),
     ("golden", "reject"): ("golden", "review", "--reject"),
 }
-"""What a command was called before -> what it is now; the former names go with version 1.0."""
+"""Former name of a command -> current name; former names will be removed in version 1.0."""
 
 EPILOG: Final = """\b
 Exit codes: 0 ok · 1 an expectation or invariant failed · 2 usage error or invalid
@@ -69,11 +69,11 @@ closed"""
 
 
 _COLLECT_AFTER: Final = 50_000
-"""Objects made, and not freed, between two looks for garbage: what runs make stays, and is hardly ever garbage."""
+"""Allocations between two garbage collections; a run's objects are kept and rarely become garbage."""
 
 
 class _ReaderGoneError(Exception):
-    """Standard output has no reader any more."""
+    """Standard output has lost its reader."""
 
 
 class _LazyGroup(click.Group):
@@ -111,7 +111,7 @@ class _LazyGroup(click.Group):
 
 
 def todays(args: list[str]) -> list[str]:
-    """The arguments, with the command's former name replaced; a person is told, a script keeps its bytes."""
+    """Return the arguments with a former command name replaced; only a terminal gets a note about it."""
     for former, now in FORMER.items():
         if tuple(args[: len(former)]) == former:
             if sys.stderr is not None and sys.stderr.isatty():
@@ -128,7 +128,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 
 @reported
 def _tell_version() -> None:
-    from blis_tui.kept import COMPILED  # noqa: PLC0415  (only this asks)
+    from blis_tui.kept import COMPILED  # noqa: PLC0415  (only needed here)
 
     print_text(f"blis-tui {__version__} (engine {ENGINE}, {'compiled' if COMPILED else 'plain Python'})")
 
@@ -169,7 +169,7 @@ def cli(context: click.Context) -> None:
     command_begins()
     _collect_garbage()
     if context.invoked_subcommand is None:
-        from blis_tui.cli.tui import has_terminal, show_home  # noqa: PLC0415  (only here)
+        from blis_tui.cli.tui import has_terminal, show_home  # noqa: PLC0415  (only needed here)
 
         if has_terminal():
             show_home()
@@ -178,7 +178,7 @@ def cli(context: click.Context) -> None:
 
 
 def _collect_garbage() -> None:
-    """From now on, if the process began without; what has been imported is not looked at any more."""
+    """Enable garbage collection if the process started without it; imported objects are exempt."""
     if not gc.isenabled():
         gc.freeze()
         gc.set_threshold(_COLLECT_AFTER)
@@ -186,10 +186,10 @@ def _collect_garbage() -> None:
 
 
 def main() -> None:
-    """Entry point of the console script; every way to fail is one message and its exit code."""
+    """Run the command line; every failure gives one message and its exit code."""
     try:
         shown = cli(prog_name="blis-tui", standalone_mode=False)
-        if shown is not None and sys.stdout is None:  # a text that Click shows, such as `--help`, was shown to nobody
+        if shown is not None and sys.stdout is None:  # a text such as `--help` could not be shown
             _require_output()
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -198,14 +198,14 @@ def main() -> None:
 
 
 def _failed(error: BaseException) -> int:
-    """Say what went wrong, unless standard error is closed, too; returns the exit code."""
+    """Report a failure, if standard error is open; return the exit code."""
     if isinstance(error, click.ClickException):
         text = StringIO()
         error.show(text)
-        message = click.unstyle(error.message)  # as it stands in what is shown
+        message = click.unstyle(error.message)  # in the form in which it is shown
         from blis_tui.printable import printable, printable_lines  # noqa: PLC0415
 
-        # A group without a command "fails" with its help, which is ours and has many lines.
+        # A group without a command "fails" with its own help, which has many lines.
         is_help = error.message == (error.ctx.get_help() if isinstance(error, click.UsageError) and error.ctx else "")
         tell(text.getvalue().replace(message, (printable_lines if is_help else printable)(message)), nl=False)
         return error.exit_code
@@ -221,7 +221,7 @@ def _failed(error: BaseException) -> int:
 
 
 def _tell_interrupted(error: BaseException | None) -> None:
-    """Say so, and what became of what was being written (see ``atomic_bytes``)."""
+    """Report the interruption, and what happened to files being written (see ``atomic_bytes``)."""
     while isinstance(error, click.Abort):
         error = error.__cause__
     if isinstance(error, KeyboardInterrupt):
@@ -233,7 +233,7 @@ def _tell_interrupted(error: BaseException | None) -> None:
 
 @contextmanager
 def _pipes_told_apart() -> Iterator[None]:
-    """Keep a broken pipe from click, which would end with 1: an expectation that failed."""
+    """Hide a broken pipe from click, which would exit with 1, the code of a failed expectation."""
     try:
         yield
     except BrokenPipeError as error:
@@ -241,6 +241,6 @@ def _pipes_told_apart() -> Iterator[None]:
 
 
 def _discard(stream: TextIO | None) -> None:
-    """Keep the interpreter from failing again when it flushes this stream at its end."""
+    """Redirect a stream, so that flushing it at interpreter exit cannot fail again."""
     if stream is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,4 +1,4 @@
-"""``blis-tui observe``: a real server under a workload, recorded."""
+"""``blis-tui observe``: loads a real server with a workload and records it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NO_LIMIT: Final = "`{name}` is endless: limit it with --requests or --duration"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Loaded:
-    """What the server is loaded with."""
+    """The load."""
 
     workload: str | None
     case: str | None
@@ -48,7 +48,7 @@ class _Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ends:
-    """When sending ends, and when a request is given up."""
+    """When sending ends, and when a request times out."""
 
     requests: int | None
     duration_s: float | None
@@ -57,7 +57,7 @@ class _Ends:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sent:
-    """What requests look like."""
+    """The form of requests."""
 
     api: str
     dialect: str | None
@@ -74,7 +74,7 @@ class _Sent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Watched:
-    """What is recorded beside the answers."""
+    """What is recorded besides the answers."""
 
     scrape_s: float
     log: str | None
@@ -83,7 +83,7 @@ class _Watched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Drawn:
-    """What is drawn of the workload."""
+    """Sampling of the workload."""
 
     overrides: tuple[str, ...]
     seed: int | None
@@ -92,7 +92,7 @@ class _Drawn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """What is told while it goes on, and at the end."""
+    """What is shown during and after the recording."""
 
     progress: bool | None
     live: bool
@@ -262,7 +262,7 @@ def observe(
         _show_live(url)
         return
     try:
-        from blis_tui.observe.observer import Observer  # noqa: PLC0415  (an extra that may not be there)
+        from blis_tui.observe.observer import Observer  # noqa: PLC0415  (an extra that may be missing)
     except ImportError:
         raise click.UsageError(f"this needs extra packages: {install_command('observe')}") from None
     from blis_tui.observe.folder import Folder  # noqa: PLC0415  (heavy imports only when the command runs)
@@ -290,7 +290,7 @@ def observe(
 
 
 def _plan(url: str, loaded: _Loaded, ends: _Ends, sent: _Sent, watched: _Watched, drawn: _Drawn) -> Plan:
-    """What is sent where, and for how long. Raises UsageError: nothing ends it, or a header has no value."""
+    """Return what to send where, and for how long. Raises UsageError if nothing ends it, or a header has no value."""
     from blis_tui.observe.load import Limits  # noqa: PLC0415
     from blis_tui.observe.observer import Plan  # noqa: PLC0415
     from blis_tui.observe.prompts import Asking  # noqa: PLC0415
@@ -332,8 +332,8 @@ def _plan(url: str, loaded: _Loaded, ends: _Ends, sent: _Sent, watched: _Watched
 
 
 def _show_live(url: str) -> None:
-    """Run the same command without a screen, and show how it goes."""
-    from blis_tui.cli.tui import has_terminal  # noqa: PLC0415  (only here)
+    """Run the same command as a subprocess, and show its progress in the terminal interface."""
+    from blis_tui.cli.tui import has_terminal  # noqa: PLC0415  (only needed here)
     from blis_tui.tui.app import BlisApp  # noqa: PLC0415
     from blis_tui.tui.observing import ObservingStart  # noqa: PLC0415
 
@@ -349,7 +349,7 @@ def _show_live(url: str) -> None:
 
 
 def _headers(given: tuple[str, ...], key: str | None) -> dict[str, str]:
-    """What is sent with each request. Raises UsageError: one has no value."""
+    """Return the headers of each request. Raises UsageError if one has no value."""
     found = {"Authorization": f"Bearer {key}"} if key else {}
     for one in given:
         name, mark, value = one.partition("=")
@@ -360,7 +360,7 @@ def _headers(given: tuple[str, ...], key: str | None) -> dict[str, str]:
 
 
 def _total(load: Load, source: object, requests: int | None, duration_s: float | None) -> int | None:
-    """How many requests will be sent; None = not known. Raises UsageError: nothing ends them."""
+    """Return the number of requests to send; None = unknown. Raises UsageError if nothing ends them."""
     workload = load.workload
     known = len(source) if hasattr(source, "__len__") else workload.requests
     ends = known is not None or workload.stages or workload.sessions is not None
@@ -377,7 +377,7 @@ def _duration_us(load: Load, duration_s: float | None) -> int | None:
 
 
 def _shown_on(line: ProgressLine) -> Callable[[Status], None]:
-    """Show how it goes on a line of the terminal."""
+    """Return a function that shows progress on a line of the terminal."""
     from blis_tui.observe.status import status_text  # noqa: PLC0415
 
     return lambda status: line.show(lambda: status_text(status))
@@ -388,14 +388,14 @@ def _status_line(status: Status) -> None:
 
 
 def _run(observer: Observer, told: Told) -> bool:
-    """Observe; a first signal ends it in good order, a second one at once."""
+    """Run the recording; the first signal ends it gracefully, a second one at once."""
 
     async def main() -> bool:
         loop = asyncio.get_running_loop()
         told.tell = lambda: loop.is_closed() or loop.call_soon_threadsafe(observer.stop)
         return await observer.run()
 
-    # In a full collection of garbage, 13 ms with all that is imported, no chunk is read: what is there is left out.
+    # No chunk is read during a full garbage collection, which takes 13 ms with all imports, so these are exempt.
     gc.collect()
     gc.freeze()
     try:
@@ -405,7 +405,7 @@ def _run(observer: Observer, told: Told) -> bool:
 
 
 def _finish(folder: Path, output_format: str, *, complete: bool) -> None:
-    """Write the tables and the summary, and exit accordingly."""
+    """Write the tables and the summary, and exit with the corresponding code."""
     from blis_tui.canonical import to_json  # noqa: PLC0415
     from blis_tui.observe.folder import write_tables  # noqa: PLC0415
     from blis_tui.observe.reading import is_recording, read_recording  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ KINDS: Final = ("experiment", "model", "hardware", "workload", "policy", "latenc
 
 
 class FiniteRange(click.FloatRange):
-    """A range of numbers: among them neither infinity nor what is no number, which every comparison lets pass."""
+    """A range of numbers without infinity and NaN, which would pass range checks."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number; one that is none is an error of usage."""
+        """Return the number; a non-finite one is a usage error."""
         number: float = super().convert(cast("float", value), param, ctx)
         if not isfinite(number):
             self.fail(f"{value} is not a number", param, ctx)
@@ -52,7 +52,7 @@ plugins_option: Final = click.option(
 
 
 def _host(_context: click.Context, _option: click.Parameter, given: str) -> str:
-    """What can be looked up at all; what cannot is not an error of the system's, but of Python's, of several kinds."""
+    """Refuse names that no host can have, for which Python raises errors of several kinds."""
     try:
         given.encode("idna")
     except UnicodeError:
@@ -72,9 +72,9 @@ def format_option(*formats: str, about: str | None = None) -> Callable[[_Command
 
 
 def grouped(name: str, kind: type, *options: Callable[[_Grouped], _Grouped]) -> Callable[[_Command], _Command]:
-    """Options that belong together: the command gets them as one value ``name``, a dataclass with a field for each.
+    """Group options: the command gets them as one value ``name``, a dataclass with a field for each.
 
-    A field that has no option keeps its default.
+    A field without an option keeps its default.
     """
     parts = [one.name for one in fields(kind)]
 
@@ -93,14 +93,14 @@ def grouped(name: str, kind: type, *options: Callable[[_Grouped], _Grouped]) -> 
 
 
 def known_plugins(names: Sequence[str]) -> Registry | None:
-    """What an experiment may name; None = what this package brings.
+    """Return the plug-ins that an experiment may name; None = those of this package.
 
     Raises:
-        PolicyError: what was asked for is not there or cannot be used.
+        PolicyError: a requested plug-in does not exist or cannot be used.
         InputError: a script cannot be read.
     """
     if not names:
         return None
-    from blis_tui.user_plugins import load_plugins  # noqa: PLC0415  (only who asks for plug-ins pays for it)
+    from blis_tui.user_plugins import load_plugins  # noqa: PLC0415  (only needed with plug-ins)
 
     return load_plugins(names)

@@ -1,6 +1,6 @@
-"""What a run writes: a file for each option, subscribers while it runs, and what fills the files at its end.
+"""Output files of a run: one per option, subscribers during the run, and what is written at its end.
 
-Imports are made where they are used: a run that writes nothing but its report does not pay for them.
+Imports are local, so that a run that only prints its report does not pay for them.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ OPENMETRICS: Final = "--openmetrics"
 HTML: Final = "--html"
 _HEADER: Final = "--trace-output (header)"
 _AT_ONCE: Final = 1024
-"""Lines that are encoded and written together: with each for itself, a table takes a seventh longer."""
+"""Number of lines that are encoded and written together; one at a time, a table takes a seventh longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The files that a run was asked for (None = not that one, ``-`` = standard output), and what they should hold."""
+    """The requested files (None = not requested, ``-`` = standard output), and their settings."""
 
     output: str | None
     requests_file: str | None
@@ -56,7 +56,7 @@ class Written:
     interval_s: float
 
     def names(self) -> dict[str, str | None]:
-        """Option -> its file."""
+        """The files, by option."""
         return {
             REPORT: self.output,
             REQUESTS: self.requests_file,
@@ -127,14 +127,14 @@ written_options: Final = grouped(
         help="Simulated time between two samples of --openmetrics.",
     ),
 )
-"""Of commands that run one experiment; they get them as one value ``written``."""
+"""Options of commands that run one experiment, passed to them as one value ``written``."""
 
 
 class Outputs:
-    """The files that a run was asked for; none takes its place before all have taken their content.
+    """The requested files; none replaces an existing file before all have been written completely.
 
     Args:
-        written: what the options say.
+        written: the options.
 
     Raises:
         UsageError: two of them are one file, or something other than the report goes to standard output.
@@ -161,13 +161,13 @@ class Outputs:
         return option in self._names
 
     def listed(self) -> str:
-        """The names of the files; empty = there are none."""
+        """Return the names of the files; empty if there are none."""
         from blis_tui.printable import printable  # noqa: PLC0415
 
         return printable(", ".join(self._names.values()))
 
     def open(self, opened: ExitStack, also: Iterable[Path]) -> None:
-        """Open all files: what cannot be written should be known before a long run, not after it.
+        """Open all files, so that write errors appear before a long run.
 
         Raises:
             UsageError: one of them is a file that the command has read, or one of ``also``.
@@ -188,7 +188,7 @@ class Outputs:
             self._files[option] = opened.enter_context(atomic_bytes(name))
 
     def listen(self, simulation: Simulation) -> None:
-        """Let those listen that write while it runs."""
+        """Subscribe the outputs that are written during the run."""
         from blis_tui.records.tables import record_line  # noqa: PLC0415
 
         for option, kind in ((RECORDS, "all"), (DECISIONS, "routing-decision")):
@@ -209,19 +209,19 @@ class Outputs:
             self._load = LoadObserver(simulation)
 
     def run(self, simulation: Simulation, go_on: Callable[[Simulation], bool]) -> bool:
-        """Run the simulation to its end, as :meth:`Simulation.run` does, and look at it as often as asked for."""
+        """Run the simulation to its end, like :meth:`Simulation.run`, with the requested scrapes."""
         if OPENMETRICS not in self:
             return simulation.run(go_on=go_on)
         from blis_tui.records.openmetrics.scrapes import Scrapes  # noqa: PLC0415
 
         self._scrapes = Scrapes()
         interval_us, looked_us = self._interval_us, -self._interval_us
-        if (first := simulation.peek()) is not None and first.time_us > 0:  # else the first look is at 0
+        if (first := simulation.peek()) is not None and first.time_us > 0:  # otherwise the loop scrapes at 0
             self._scrapes.take(simulation.cluster, 0)
             looked_us = 0
         while (upcoming := simulation.peek()) is not None:
             next_us = -(-upcoming.time_us // interval_us) * interval_us
-            if next_us - interval_us > looked_us:  # nothing happens until then
+            if next_us - interval_us > looked_us:  # nothing changes until then
                 self._scrapes.take(simulation.cluster, next_us - interval_us)
             if not simulation.run(next_us, go_on=go_on) or not go_on(simulation):
                 return False

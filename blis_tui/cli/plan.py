@@ -1,4 +1,4 @@
-"""``blis-tui plan``: how many GPUs for a rate, or which rate for a cluster."""
+"""``blis-tui plan``: the number of GPUs for a rate, or the rate of a cluster."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _SIZES: Final = re.compile(r"([A-Za-z0-9_.]+)=([1-9][0-9]{0,4})\.\.([1-9][0-9]{0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choices:
-    """What configurations there are to choose from."""
+    """The configurations to choose from."""
 
     hardware: str | None
     tensor_parallel: str | None
     axes: tuple[str, ...]
 
     def all(self) -> tuple[str | AxisOption, ...]:
-        """The axes of a study."""
+        """Return the axes of the study."""
         from blis_tui.spec.study.arguments import AxisOption  # noqa: PLC0415  (heavy imports only when it runs)
 
         known = (
@@ -65,7 +65,7 @@ class _Choices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
-    """How far to look, and how closely."""
+    """Range and precision of the search."""
 
     sizes: str
     seeds: str
@@ -76,7 +76,7 @@ class _Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Start:
-    """What is planned with."""
+    """The basis of the plan."""
 
     prices: tuple[str, ...]
     price_table: str | None
@@ -87,7 +87,7 @@ class _Start:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
-    """Where the answer goes."""
+    """The output of the answer."""
 
     output_format: str
     output: str | None
@@ -218,7 +218,7 @@ def plan(
 
 
 def _answer(question: Question, runs: Runs, written: _Written) -> Plan:
-    """Ask, and write the answer where it was wanted."""
+    """Answer the question and write the answer."""
     from blis_tui.canonical import to_json  # noqa: PLC0415  (as above)
     from blis_tui.records.files import atomic_text  # noqa: PLC0415
     from blis_tui.study.planning.plan import plan as ask  # noqa: PLC0415
@@ -250,7 +250,7 @@ def _answer(question: Question, runs: Runs, written: _Written) -> Plan:
 
 
 def _page(found: Plan) -> str:
-    """The page about a plan; the run at the answer is made once more, to show it over time."""
+    """Return the HTML page about a plan; the run at the answer is repeated to show it over time."""
     from blis_tui.pictures.chosen import rerun  # noqa: PLC0415
     from blis_tui.pictures.plan_page import answer_runs, plan_page  # noqa: PLC0415
 
@@ -275,7 +275,7 @@ def _table(found: Plan, stream: TextIO | None) -> str:
 
 
 def _progress_text(runs: int, row: Row) -> str:
-    """How many runs there were, and what the latest one tried."""
+    """Return the number of runs, and what the latest one tried."""
     from blis_tui.study.names import value_text  # noqa: PLC0415  (heavy imports only when it runs)
 
     tried = ", ".join(f"{path.rsplit('.', 1)[-1]} {value_text(value)}" for path, value in row.coordinates.items())

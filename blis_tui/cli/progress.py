@@ -1,4 +1,4 @@
-"""One line on standard error that tells how far a command is."""
+"""A progress line on standard error."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 _EVERY_S: Final = 0.2
 _MOST_COLUMNS: Final = 101
-"""One of them stays free: a cursor beyond the last column is on a line that rewriting does not reach."""
+"""One column stays free, because a cursor past the last column is on the next line."""
 
 
 class ProgressLine:
     """A line that is rewritten a few times a second, and cleared at the end.
 
     Args:
-        wanted: whether to show it; None = where standard error is a terminal.
+        wanted: whether to show it; None = only if standard error is a terminal.
     """
 
     def __init__(self, wanted: bool | None) -> None:
@@ -30,17 +30,17 @@ class ProgressLine:
 
     @property
     def elapsed_s(self) -> float:
-        """Since when it is there, in seconds."""
+        """Seconds since its creation."""
         return time.monotonic() - self._start_s
 
     def show(self, text: Callable[[], str]) -> None:
-        """Write the line anew, unless that was done just before."""
+        """Rewrite the line, unless that was done very recently."""
         now_s = time.monotonic()
         if self._shown and now_s >= self._next_s:
             self._next_s = now_s + _EVERY_S
             tell(text()[: columns(_MOST_COLUMNS, sys.stderr) - 1], nl=False, afresh=True)
 
     def clear(self) -> None:
-        """Leave nothing behind."""
+        """Clear the line."""
         if self._next_s:
             tell("", nl=False, afresh=True)

@@ -1,4 +1,4 @@
-"""``blis-tui run``: simulate an experiment without a user interface."""
+"""``blis-tui run``: simulates an experiment without a user interface."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
 _MANY_REQUESTS: Final = 50_000
-"""So many take about a second to report on."""
+"""Above this number, the report takes about a second."""
 
 
 @click.command()
@@ -89,7 +89,7 @@ def run(
             )
             outputs.fill(simulation, report, text)
         if REPORT not in outputs:
-            print_text(text, nl=False)  # last: it is not printed where another result could not be written
+            print_text(text, nl=False)  # last: nothing is printed if another result cannot be written
     tell_left_out(report)
     if output_format == "json":
         _warn(report)
@@ -103,9 +103,9 @@ def run(
 
 
 def _opening(source: str, chosen: Chosen, event: int) -> str:
-    """What opens the debugger at an event of this run; empty where it cannot be typed again."""
+    """Return the command that opens the debugger at an event of this run; empty if it could not be run again."""
     from importlib.util import find_spec  # noqa: PLC0415  (as below)
-    from shlex import join  # noqa: PLC0415  (few runs are not as expected)
+    from shlex import join  # noqa: PLC0415  (only needed if an expectation fails)
 
     if source == "-" or find_spec("blis_tui.tui") is None:
         return ""
@@ -128,7 +128,7 @@ def _table(report: Report, stream: TextIO | None) -> str:
 
 
 def _load(source: str, chosen: Chosen, more: tuple[str, ...]) -> Experiment:
-    """The experiment, ``more`` being set in it, too."""
+    """Load the experiment, with additional assignments ``more``."""
     from blis_tui.spec.load import build, resolve_source  # noqa: PLC0415  (heavy imports only when the command runs)
 
     stdin_text = read_standard_input_text() if source == "-" else None
@@ -142,7 +142,7 @@ def _load(source: str, chosen: Chosen, more: tuple[str, ...]) -> Experiment:
 
 
 def _run(simulation: Simulation, outputs: Outputs, signals: Signals, line: ProgressLine) -> bool:
-    """Run to the end; False when a signal stopped it between two events."""
+    """Run to the end; return False if a signal stopped it between two events."""
     requests = simulation.experiment.workload.requests
     total = "" if requests is None else f" of {requests:,}"
 
@@ -170,14 +170,14 @@ def _run(simulation: Simulation, outputs: Outputs, signals: Signals, line: Progr
 
 
 def _warn(report: Report) -> None:
-    """Tell on standard error what looks wrong with the run: few read that in the JSON."""
+    """Print warnings about the run on standard error, because few users read them in the JSON."""
     from blis_tui.records.summary import WIDTH, warnings_text  # noqa: PLC0415
 
     tell(warnings_text(report, columns(WIDTH, sys.stderr)), nl=False)
 
 
 def _judge(report: Report, opening: Callable[[int], str]) -> None:
-    """Tell on standard error what does not hold, and exit accordingly."""
+    """Print what does not hold on standard error, and exit with the corresponding code."""
     counts = report.requests
     if counts.completed < counts.total:
         missing = counts.total - counts.completed

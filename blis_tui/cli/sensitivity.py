@@ -1,4 +1,4 @@
-"""``blis-tui sensitivity``: what each key does to the tightest bound."""
+"""``blis-tui sensitivity``: the effect of each key on the tightest bound."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def serve(
     if source is None and (overrides or plugins or seed is not None):
         raise click.UsageError("--set, --seed and --plugins need an experiment: give its name as SPEC")
     try:
-        from blis_tui.cli.web_server import WebServer, is_loopback  # noqa: PLC0415  (an extra that may not be there)
+        from blis_tui.cli.web_server import WebServer, is_loopback  # noqa: PLC0415  (an extra that may be missing)
     except ImportError:
         raise click.UsageError(f"this needs an extra package: {install_command('web')}") from None
     if source is not None:
@@ -62,7 +62,7 @@ def serve(
 
         load(
             source, overrides=overrides, seed=seed, plugins=known_plugins(plugins)
-        )  # what is wrong with it is said here, not in each browser
+        )  # report errors here instead of in each browser
     port = _free_port(host, port)
     local = is_loopback(host)
     if not local:
@@ -84,7 +84,7 @@ def serve(
 def program(
     source: str | None, overrides: tuple[str, ...], seed: int | None, plugins: tuple[str, ...] = ()
 ) -> list[str]:
-    """The command that each browser window runs."""
+    """Return the command that each browser window runs."""
     words = [sys.executable, "-m", "blis_tui", "tui"]
     for override in overrides:
         words += ["--set", override]
@@ -98,21 +98,21 @@ def program(
 
 
 def _authority(host: str) -> str:
-    """The host as it stands in a URL that works on this machine."""
+    """Return the host for a URL that works on this machine."""
     if _is_any(host):
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host
 
 
 def _is_any(host: str) -> bool:
-    """Whether a host stands for every address of this machine."""
+    """Return whether a host stands for every address of this machine."""
     return host in ("0.0.0.0", "::", "")  # noqa: S104  (the user's choice, with a warning)
 
 
 def _free_port(host: str, port: int) -> int:
-    """The port, or a free one for 0.
+    """Return the port, or a free one for 0.
 
-    Exits when that address cannot be listened on.
+    Exits if the address cannot be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

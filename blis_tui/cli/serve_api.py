@@ -36,7 +36,7 @@ _LATE_US: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Address:
-    """Where it listens, and where it publishes events of the KV cache."""
+    """Where it listens, and where it publishes KV cache events."""
 
     host: str
     port: int
@@ -51,13 +51,13 @@ class _Written:
     requests_file: str | None
 
     def files(self) -> dict[str, str | None]:
-        """The options with what they name."""
+        """The output files, by option."""
         return {"-o": self.output, "--requests": self.requests_file}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Changed:
-    """How SPEC is read."""
+    """Changes to SPEC, and plug-ins for it."""
 
     overrides: tuple[str, ...]
     seed: int | None
@@ -109,7 +109,7 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
     stops the server.
     """
     try:
-        from blis_tui.serving.server import Endpoint  # noqa: PLC0415  (an extra that may not be there)
+        from blis_tui.serving.server import Endpoint  # noqa: PLC0415  (an extra that may be missing)
     except ImportError:
         raise click.UsageError(f"this needs extra packages: {install_command('serve-api')}") from None
     from blis_tui.spec.load import build, resolve_source  # noqa: PLC0415  (heavy imports only when the command runs)
@@ -144,7 +144,7 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
 
 
 def _opened(written: _Written, opened: ExitStack) -> tuple[TextIO | None, TextIO | None]:
-    """The files of the report and of the requests: what cannot be written is told before anything is served."""
+    """Open the files of the report and of the requests, so that write errors appear before serving."""
     from blis_tui.records.files import atomic_text  # noqa: PLC0415
 
     report, requests = (
@@ -155,7 +155,7 @@ def _opened(written: _Written, opened: ExitStack) -> tuple[TextIO | None, TextIO
 
 
 async def _served(endpoint: Endpoint, host: str, port: int, told: Told) -> None:
-    """Serve until a signal comes."""
+    """Serve until a signal arrives."""
     from blis_tui.serving.server import run  # noqa: PLC0415
 
     stop = asyncio.Event()
@@ -170,7 +170,7 @@ async def _served(endpoint: Endpoint, host: str, port: int, told: Told) -> None:
 
 
 def _finish(endpoint: Endpoint, files: tuple[TextIO | None, TextIO | None]) -> None:
-    """Write what was served, and say how it went."""
+    """Write what was served, and print a summary."""
     from blis_tui.serving.table import served_csv  # noqa: PLC0415
     from blis_tui.units import plural, span_text  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""``blis-tui shrink``: the smallest workload that still breaks what is expected."""
+"""``blis-tui shrink``: finds the smallest workload that still breaks an expectation."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def shrink(
     line = ProgressLine(progress)
     trace, document = Path(f"{output}.csv"), Path(f"{output}.blis.yaml")
     made = {"-o": str(trace), "-o (document)": str(document)}
-    load(source, overrides=assignments, seed=seed, plugins=known)  # reads all that it names
+    load(source, overrides=assignments, seed=seed, plugins=known)  # notes the input files that it names
     require_spared(made)
     with ending_on_signals(), ExitStack() as opened:
         rows, spec = (opened.enter_context(atomic_text(path)) for path in (trace, document))
@@ -121,7 +121,7 @@ def shrink(
 
 
 def _expectation(text: str) -> Mapping[str, Json]:
-    """What an ``--expect`` says. Raises SpecError where it is no bound on a metric that there is."""
+    """Parse an ``--expect``. Raises SpecError unless it is a bound on an existing metric."""
     from blis_tui.errors import SpecError  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.spec.checks import expectation_problems  # noqa: PLC0415
     from blis_tui.spec.source import Document, as_map  # noqa: PLC0415
@@ -137,7 +137,7 @@ def _expectation(text: str) -> Mapping[str, Json]:
 
 
 def _write_golden(document: Path, plugins: Registry | None) -> str:
-    """Keep its result where pytest looks for it; the file that says so."""
+    """Store its result where pytest looks for it; return the file."""
     from blis_tui.errors import InputError  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.golden.case import cases_of  # noqa: PLC0415
     from blis_tui.golden.project import from_here, home_of  # noqa: PLC0415

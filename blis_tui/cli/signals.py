@@ -1,6 +1,6 @@
-"""What Ctrl-C, SIGTERM and SIGHUP do to a command that computes: it ends in good order, or at once.
+"""Handling of Ctrl-C, SIGTERM and SIGHUP in computing commands: a graceful end, or an immediate one.
 
-To all others they are a ``KeyboardInterrupt`` (see :mod:`blis_tui.interrupted`).
+Elsewhere these signals raise ``KeyboardInterrupt`` (see :mod:`blis_tui.interrupted`).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _PATIENCE_S: Final = 0.5
-"""How long work that was asked to stop may go on until it is broken off."""
+"""How long work may continue after it was asked to stop, before it is interrupted."""
 _ECHO_S: Final = 0.1
-"""`timeout` and terminals may send a signal twice, to the process and to its group: that is still one."""
+"""`timeout` and terminals may send a signal twice, to the process and to its group; within this time it counts once."""
 
 
 class OverdueError(Interrupted):
-    """Work that was asked to stop went on for too long: it is broken off wherever it is."""
+    """Work did not stop in time and is interrupted wherever it is."""
 
 
 class Signals:
-    """Turns signals into ``KeyboardInterrupt``, at once or (see :meth:`stopping`) where work can be left whole."""
+    """Turns signals into ``KeyboardInterrupt``, at once or (see :meth:`stopping`) at a point where work is complete."""
 
     def __init__(self) -> None:
         self._asked = False
@@ -39,11 +39,11 @@ class Signals:
 
     @contextmanager
     def stopping(self, stop: Callable[[], None]) -> Iterator[None]:
-        """Within the block the first signal calls ``stop``, which should end the block soon.
+        """Within the block, the first signal calls ``stop``, which should end the block soon.
 
         Raises:
-            OverdueError: it did not within half a second.
-            KeyboardInterrupt: another signal came, or one before whose exception was lost on its way.
+            OverdueError: it did not end within half a second.
+            KeyboardInterrupt: another signal arrived, or the exception of an earlier one was lost.
         """
         if self._raised:
             raise Interrupted
@@ -55,12 +55,12 @@ class Signals:
             _set_alarm(0.0)
 
     def handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  (a handler's signature)
-        """A signal to end has come."""
+        """Handle a signal to end."""
         now_s = time.monotonic()
         if now_s - self._latest_s < _ECHO_S:
             return
         self._latest_s = now_s
-        if self._raised:  # it does not even clean up
+        if self._raised:  # exits without any cleanup
             os._exit(ExitCode.INTERRUPTED)
         if self._stop is not None and not self._asked:
             self._asked = True
@@ -71,12 +71,12 @@ class Signals:
             raise Interrupted
 
     def break_off(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  (as above)
-        """Patience has run out."""
+        """Interrupt overdue work."""
         if self._stop is not None:
             raise OverdueError
 
     def install(self) -> dict[int, signal.Handlers | Callable[[int, FrameType | None], object] | int | None]:
-        """Take over the signals that are not ignored (`nohup` ignores one); returns the handlers they had."""
+        """Install handlers for the signals that are not ignored (`nohup` ignores one); return the previous handlers."""
         previous = {number: signal.signal(number, self.handle) for number in numbers()}
         if hasattr(signal, "SIGALRM"):
             previous[signal.SIGALRM] = signal.signal(signal.SIGALRM, self.break_off)
@@ -84,13 +84,13 @@ class Signals:
 
 
 def _set_alarm(seconds: float) -> None:
-    if hasattr(signal, "setitimer"):  # elsewhere work that does not stop is broken off by the second signal
+    if hasattr(signal, "setitimer"):  # without it, the second signal interrupts work that does not stop
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 @contextmanager
 def ending_on_signals() -> Iterator[Signals]:
-    """Within the block signals that ask the process to end raise ``KeyboardInterrupt``."""
+    """Within the block, signals to end raise ``KeyboardInterrupt``."""
     raise_what_was_lost()
     signals = Signals()
     previous = signals.install()
@@ -102,10 +102,10 @@ def ending_on_signals() -> Iterator[Signals]:
 
 
 class Told:
-    """What the first signal does to a program that serves or loads: it is told, and ends in good order.
+    """Handles signals for programs that serve or load: the first one lets them end gracefully.
 
     Attributes:
-        tell: what the first signal calls, wherever the program is; None = it is an exception.
+        tell: called by the first signal, wherever the program is; None = the signal raises an exception.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Told:
         self._first_s: float | None = None
 
     def handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  (a handler's signature)
-        """A signal to end has come."""
+        """Handle a signal to end."""
         now_s = time.monotonic()
         if self._first_s is None and self.tell is not None:
             self._first_s = now_s
@@ -124,10 +124,10 @@ class Told:
 
 @contextmanager
 def told_on_signals() -> Iterator[Told]:
-    """Within the block the first signal is told, its echo is none, and another one is a ``KeyboardInterrupt``.
+    """Within the block, the first signal is passed on, its echo ignored, and another one raises ``KeyboardInterrupt``.
 
-    An event loop's own handlers are gone when it has ended, and results are written after that. Ctrl-C counts even
-    where it was ignored: shells do that for what they start in the background, where it has to end a server, too.
+    An event loop removes its own handlers when it ends, but results are written after that. Ctrl-C is handled even if
+    it was ignored: shells ignore it for background processes, where it must end a server, too.
     """
     told = Told()
     heeded = dict.fromkeys([*numbers(), signal.SIGINT])

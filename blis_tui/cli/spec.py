@@ -1,4 +1,4 @@
-"""``blis-tui spec``: what documents there are, how they are written, and what an experiment resolves to."""
+"""``blis-tui spec``: lists, shows, writes, converts and resolves documents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Group(click.Group):
-    """Its group of imports is a module of its own, which is imported where it is asked for."""
+    """A group whose import commands are in a module that is imported on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), _IMPORT])
@@ -139,7 +139,7 @@ def resolve(
 
 
 def _find(name: str, kind: str | None) -> Entry:
-    """The document; of several kinds the experiment, as elsewhere, or the first in the order of ``spec list``."""
+    """Return the document; among several kinds prefer the experiment, else the first in the order of ``spec list``."""
     from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.spec.compose import is_path  # noqa: PLC0415
     from blis_tui.spec.diagnostics import suggestion  # noqa: PLC0415
@@ -174,6 +174,6 @@ def _resolved(entry: Entry, overrides: tuple[str, ...]) -> str:
 
 
 def _json(data: object) -> str:
-    from blis_tui.canonical import to_json  # noqa: PLC0415  (a list needs none)
+    from blis_tui.canonical import to_json  # noqa: PLC0415  (not needed for a list)
 
     return to_json(data)

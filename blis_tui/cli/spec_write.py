@@ -59,7 +59,7 @@ def new(kind: str, name: str | None, output: str | None, *, every: bool, force: 
 
 
 def _check_name(name: str) -> None:
-    """Refuse a name that the document's own schema would refuse."""
+    """Raise UsageError for a name that the document's schema would refuse."""
     from blis_tui.spec.schema import violations  # noqa: PLC0415
 
     wrong = [one for one in violations({"metadata": {"name": name}}, "Policy") if one.path == ("metadata", "name")]
@@ -83,18 +83,18 @@ def init(folder: Path, *, force: bool) -> None:
     from blis_tui.authoring.wheel import NAME, own_wheel  # noqa: PLC0415
 
     texts = project_files()
-    check_room(folder, texts, replace=force)  # what follows takes a while
+    check_room(folder, texts, replace=force)  # before the slow part
     files: dict[str, str | bytes] = {**texts, **_goldens(texts, DEMO)}
     if (wheel := own_wheel()) is not None:
         files[f"wheels/{NAME}"] = wheel
     write_tree(folder, files, replace=force)
-    from blis_tui.units import plural  # noqa: PLC0415  (most commands of this group count nothing)
+    from blis_tui.units import plural  # noqa: PLC0415  (most commands of this group do not need it)
 
     tell(f"wrote {plural(len(files), 'file')} below {folder}; next: blis-tui run {folder / DEMO}, and pytest there")
 
 
 def _goldens(files: Mapping[str, str], spec: str) -> dict[str, str]:
-    """The golden files of an experiment of a project, so that its first `pytest` has something to compare with."""
+    """Return the golden files of a project's experiment, so that its first `pytest` has something to compare with."""
     from tempfile import TemporaryDirectory  # noqa: PLC0415
 
     from blis_tui.authoring.project import write_tree  # noqa: PLC0415
@@ -144,15 +144,15 @@ def rewrite(
     done: str,
     unfinished: Callable[[], bool] = lambda: False,
 ) -> NoReturn:
-    """Replace files by what ``change`` makes of them; a wrong file keeps none of the others from being done.
+    """Replace files by what ``change`` makes of them; an invalid file does not stop the others.
 
     Args:
         paths: files, folders, or - for standard input to output.
-        change: what to make of a text; it may raise SpecError or InputError.
-        check: write nothing; something to change is exit code 1.
+        change: returns the new text; may raise SpecError or InputError.
+        check: write nothing; a needed change gives exit code 1.
         diff: write nothing; show what would change.
-        done: what is said of a file that was changed.
-        unfinished: asked at the end: whether something could not be changed that should be, which is exit code 1.
+        done: the message about a changed file.
+        unfinished: called at the end: whether something could not be changed that should be, which gives exit code 1.
     """
     from blis_tui.errors import InputError, SpecError  # noqa: PLC0415
     from blis_tui.records.files import write_text  # noqa: PLC0415
@@ -173,7 +173,7 @@ def rewrite(
             if path == "-" and not check and not diff:
                 print_data(text)
             elif differs and diff:
-                from difflib import unified_diff  # noqa: PLC0415  (only here)
+                from difflib import unified_diff  # noqa: PLC0415  (only needed here)
 
                 lines = unified_diff(source.text.splitlines(), text.splitlines(), path, path, lineterm="")
                 print_text("\n".join(map(printable, lines)))
@@ -198,7 +198,7 @@ def rewrite(
 
 
 def _read(path: str) -> tuple[Source, bool]:
-    """The text, and whether a byte-order mark stands before it."""
+    """Return the text, and whether it starts with a byte-order mark."""
     from blis_tui.inputs import read_input  # noqa: PLC0415
     from blis_tui.spec.loader import MAX_BYTES, decode  # noqa: PLC0415
 
@@ -227,7 +227,7 @@ def schema(kind: str | None, folder: Path | None) -> None:
     if folder is not None:
         chosen = files if kind is None else with_references(f"{kind}.schema.json", files)
         write_tree(folder, chosen, replace=True)
-        from blis_tui.units import plural  # noqa: PLC0415  (most commands of this group count nothing)
+        from blis_tui.units import plural  # noqa: PLC0415  (most commands of this group do not need it)
 
         tell(f"wrote {plural(len(chosen), 'schema')} to {folder}")
     elif kind is None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from blis_tui.study.sweep import Sweep
 
 MOST_JOBS: Final = 64
-"""Processes at the same time: about as many as one process can load experiments for."""
+"""Maximum number of processes, about as many as one process can load experiments for."""
 
 slo_option: Final = click.option(
     "--slo",
@@ -115,7 +115,7 @@ progress_option: Final = click.option(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What options say of a study: see those of the same names."""
+    """Options that define a study: see the options of the same names."""
 
     case: str | None = None
     axes: tuple[str | AxisOption, ...] = ()
@@ -130,7 +130,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
-    """Where runs are made, and where their results are kept: see the options of the same names."""
+    """Where simulations run, and where results are kept: see the options of the same names."""
 
     jobs: int | None
     dask: str | None
@@ -146,12 +146,12 @@ class Runs:
 
 
 runs_options: Final = grouped("runs", Runs, jobs_option, dask_option, store_option)
-"""Of commands that make many runs; they get them as one value ``runs``."""
+"""Options of commands that make many runs, passed to them as one value ``runs``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
-    """Where results go."""
+    """The output of results."""
 
     output_format: str
     outputs: tuple[str, ...]
@@ -234,10 +234,10 @@ def sweep(source: str, asked: Asked, runs: Runs, early_stop: bool, written: _Wri
 
 
 def open_study(source: str, asked: Asked) -> Study:
-    """The study that a command line describes: a document of its own, or an experiment and what varies.
+    """Return the study that a command line describes: a study document, or an experiment with axes.
 
     Raises:
-        SpecError: something in it is wrong.
+        SpecError: something in it is invalid.
         PolicyError: plug-ins cannot be used.
         InputError: it cannot be read.
     """
@@ -266,10 +266,10 @@ def open_study(source: str, asked: Asked) -> Study:
 
 
 def store_of(given: str | None) -> Store:
-    """Where results are kept: as asked for, or in the user's folder for caches, which may be none.
+    """Return the store for results: as requested, or the user's cache folder if it is usable, else memory.
 
     Raises:
-        InputError: they cannot be kept where it was asked for.
+        InputError: results cannot be kept in the requested place.
     """
     from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.study.store import FolderStore, MemoryStore  # noqa: PLC0415
@@ -290,11 +290,11 @@ def store_of(given: str | None) -> Store:
 
 
 def runner_of(jobs: int | None, dask: str | None, runs: int) -> Runner:
-    """Where runs are made: in this process, in several, or on a cluster.
+    """Return the runner: in this process, in several, or on a cluster.
 
     Raises:
         InputError: the cluster cannot be used.
-        click.UsageError: both are asked for.
+        click.UsageError: both are requested.
     """
     from blis_tui.study.runners import HereRunner, ProcessRunner  # noqa: PLC0415
 
@@ -311,17 +311,17 @@ def runner_of(jobs: int | None, dask: str | None, runs: int) -> Runner:
 
 
 def warn(message: str) -> None:
-    """Say what went wrong although it goes on; a line of progress gives way."""
+    """Print a warning, replacing a progress line."""
     tell(f"warning: {printable(message)}", afresh=sys.stderr is not None and sys.stderr.isatty())
 
 
 def usable_cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_all(runs: Sweep, runner: Runner, progress: bool | None) -> bool:
-    """Run until all is done, or until an interrupt; False then."""
+    """Run until all is done or interrupted; return False if interrupted."""
     from blis_tui.study.sweep import progress_text  # noqa: PLC0415
 
     line = ProgressLine(progress)
@@ -344,7 +344,7 @@ def _ending(name: str) -> str:
 
 
 def _open(opened: ExitStack, names: Iterable[str], endings: Iterable[str]) -> list[Callable[[StudyResult], None]]:
-    """Open all files: what cannot be written should be known before a long sweep, not after it."""
+    """Open all files, so that write errors appear before a long sweep."""
     from blis_tui.records.files import atomic_bytes  # noqa: PLC0415
     from blis_tui.study.parquet import require_parquet, write_rows  # noqa: PLC0415
     from blis_tui.study.rows import rows_csv, rows_jsonl  # noqa: PLC0415
@@ -363,7 +363,7 @@ def _open(opened: ExitStack, names: Iterable[str], endings: Iterable[str]) -> li
 
 
 def open_page(opened: ExitStack, name: str) -> TextIO:
-    """Open the file of a page: what cannot be written should be known before a long search."""
+    """Open the file of a page, so that write errors appear before a long search."""
     from blis_tui.pictures.library import require_plotly  # noqa: PLC0415
     from blis_tui.records.files import atomic_text  # noqa: PLC0415
 
@@ -374,7 +374,7 @@ def open_page(opened: ExitStack, name: str) -> TextIO:
 
 
 def _page(result: StudyResult) -> str:
-    """The page about a study; the best of its points are run once more, to show them over time."""
+    """Return the HTML page about a study; its best points are run again to show them over time."""
     from blis_tui.pictures.chosen import choose, rerun  # noqa: PLC0415
     from blis_tui.pictures.points import Points  # noqa: PLC0415
     from blis_tui.pictures.study_page import study_page  # noqa: PLC0415
@@ -400,7 +400,7 @@ def _tell_interrupted(result: StudyResult, *, kept: bool) -> None:
 
 
 def _judge(result: StudyResult) -> None:
-    """Tell on standard error what went wrong, and exit accordingly."""
+    """Print what went wrong on standard error, and exit with the corresponding code."""
     failed = [row for row in result.rows if row.status == "failed"]
     for row in failed[:3]:
         tell(f"FAIL  point {row.point.number}, seed {row.seed}: {printable(row.why)}")

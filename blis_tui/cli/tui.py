@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Studied:
-    """What makes a study of an experiment, and how its runs are made: see ``blis-tui sweep``."""
+    """Options that turn an experiment into a study: see ``blis-tui sweep``."""
 
     axes: tuple[str, ...]
     seeds: str
@@ -148,7 +148,7 @@ def _show_study(source: str, chosen: Chosen, studied: _Studied) -> None:
 
 
 def _is_study(source: str) -> bool:
-    """Whether it is a Study document. Raises SpecError and InputError: it cannot be read."""
+    """Return whether it is a Study document. Raises SpecError and InputError if it cannot be read."""
     from blis_tui.spec.study.opening import open_study_or_experiment  # noqa: PLC0415
 
     return open_study_or_experiment(source)[1] is None
@@ -179,7 +179,7 @@ def _show_experiment(
         parse_place("0" if at is None else at)
     except InputError as error:
         raise click.UsageError(f"--at: {error}") from error
-    Simulation(experiment)  # what is wrong with its trace or its policies is said here, on the ordinary screen
+    Simulation(experiment)  # report errors in its trace or policies here, before the terminal interface starts
     from blis_tui.tui.app import BlisApp, Start  # noqa: PLC0415
 
     start = Start(experiment=experiment, source=source, at=at, breaks=breaks, overrides=overrides, seed=seed)
@@ -202,7 +202,7 @@ def _show_twin(
 
 
 def has_terminal() -> bool:
-    """Whether there is something to show it on: a terminal, or the browser that ``serve`` talks to."""
+    """Return whether there is a display: a terminal, or the browser of ``serve``."""
     shown = results()
     return bool(os.environ.get("TEXTUAL_DRIVER")) or (sys.stdin.isatty() and shown is not None and shown.isatty())
 
@@ -215,7 +215,7 @@ def show_home() -> None:
 
 
 def _run(app: BlisApp) -> None:
-    """Until the user leaves; a defect that ends the program is its exit code."""
+    """Run until the user leaves; exit with a non-zero code after a crash."""
     app.show()
     if app.return_code:
         sys.exit(app.return_code)

@@ -1,4 +1,4 @@
-"""``blis-tui twin``: a recording beside a simulation of its requests, or beside another recording."""
+"""``blis-tui twin``: compares a recording with a simulation of its requests, or with another recording."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def twin(
 
 
 def _judge(found: Twin, within: float | None) -> None:
-    """Tell which mean latency is too far off, and exit accordingly."""
+    """Print which mean latency is too far off, and exit with the corresponding code."""
     failures = [
         f"FAIL  mean {metric} differs by {100 * error.bias:+.1f} %, more than the limit of {within:g} %"
         for metric, error in found.errors.items()

@@ -1,4 +1,4 @@
-"""``blis-tui upgrade``: documents of an older format, or with older spellings."""
+"""``blis-tui upgrade``: rewrites documents of older formats or with former spellings."""
 
 from __future__ import annotations
 

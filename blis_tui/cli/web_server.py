@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 MAX_COLUMNS: Final = 1_000
 MAX_ROWS: Final = 400
-"""The largest terminal, about what an 8K display shows. A program's memory grows with every cell that it is told of."""
+"""Maximum terminal size, about that of an 8K display; a program's memory grows with each cell."""
 DRIVER: Final = "blis_tui.tui.web_driver:PipeDriver"
 _log: Final = logging.getLogger(__name__)
 _GRACE_S: Final = 3.0
-"""How long a program may take to end, in seconds, before it is killed."""
+"""Seconds that a program may take to end before it is killed."""
 _PIECE_BYTES: Final = 65_536
 _HEARTBEAT_S: Final = 15.0
-"""How often a window is asked whether it is still there, in seconds."""
+"""Interval between checks that a window is still there, in seconds."""
 _FOREIGN_FONT: Final = re.compile(r"<link[^>]*fonts\.googleapis[^>]*>")
 _OWN_FONT: Final = (
     "<style>@font-face { font-family: 'Roboto Mono'; "
     "src: url('static/fonts/RobotoMono-VariableFont_wght.ttf'); font-weight: 100 700; }</style>"
 )
 _BUTTON: Final = ' onClick="refresh()"'
-"""What a button of its base's page does, in a way that a page with a policy may not use."""
+"""Click handler of a button on the base class's page, in a form that a content security policy forbids."""
 _FOCUS: Final = """<script>
 window.addEventListener("load", () => {
   for (const button of document.querySelectorAll("button")) button.addEventListener("click", () => refresh());
@@ -53,16 +53,16 @@ window.addEventListener("load", () => {
 });
 </script>
 </body>"""
-"""Gives the keys to the terminal once it is there: without, nothing happens until it is clicked."""
+"""Moves the focus to the terminal once it is there; otherwise no key works before a click."""
 _HEADERS: Final = {
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
 }
-"""On every answer: no page may show this one in a frame, and nothing is loaded that :func:`policy` does not name."""
+"""Headers of every answer: no page may embed this one in a frame, and only sources in :func:`policy` may be loaded."""
 _ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
-"""A host with its port, and nothing beside them: it is copied into the page."""
+"""A host with an optional port and nothing else, because it is copied into the page."""
 
 
 class Program(AppService):
@@ -81,20 +81,20 @@ class Program(AppService):
         )
 
     async def start(self, width: int, height: int) -> None:
-        """Start it on a terminal of this size, within reason."""
+        """Start the program on a terminal of this size, within limits."""
         await super().start(*bounded(width, height))
 
     async def set_terminal_size(self, width: int, height: int) -> None:
-        """Tell it that its terminal has another size, within reason."""
+        """Resize the program's terminal, within limits."""
         await super().set_terminal_size(*bounded(width, height))
 
     def _build_environment(self, width: int = 80, height: int = 24) -> dict[str, str]:
-        """Its terminal is the page's, not the one that the server was started from."""
+        """Return the environment: the terminal is the page, not the one from which the server was started."""
         terminal = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "TEXTUAL_DRIVER": DRIVER}
         return {**super()._build_environment(width, height), **terminal}
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
-        """Start it, with no shell in between that would have to be ended, too."""
+        """Start the process without a shell in between, which would have to be ended as well."""
         pipe = asyncio.subprocess.PIPE
         self._process = process = await asyncio.create_subprocess_exec(
             *self._words, stdin=pipe, stdout=pipe, stderr=pipe, env=self._build_environment(width, height)
@@ -103,17 +103,17 @@ class Program(AppService):
         return process
 
     async def _tell(self, text: str) -> None:
-        """Tell the page something; it looks for downloads at ``/download/``, where they need the token, too."""
+        """Send a message to the page; its downloads under ``/download/`` need the token, too."""
         kind, value = json.loads(text)
         if kind == "deliver_file_start":
             value = f"../{self._server.token}/download/{value}"
         await self._websocket.send_json([kind, value])
 
     async def run(self) -> None:
-        """Show what it says, until it ends, and its window with it; or until its window does, and then let it finish.
+        """Show the program's output until it ends, or until its window does; then let it finish.
 
-        What it still says is read and dropped: it could not end while it waits for a reader, and asyncio takes no
-        process to be over before its pipes have been read to their ends.
+        Remaining output is read and discarded, because the program could not end while it waits for a reader, and
+        asyncio considers a process finished only after its pipes are read to their ends.
         """
         await super().run()
         await self._close()
@@ -124,14 +124,14 @@ class Program(AppService):
         await self._websocket.close()
 
     async def stop(self) -> None:
-        """Ask it to end, and wait until it has; kill it when it does not."""
+        """Ask the program to end and wait for it; kill it if it does not."""
         if self._process is None:
             return
         late = asyncio.get_running_loop().call_later(_GRACE_S, self._kill)
         try:
             await super().stop()
             await self._process.wait()
-        finally:  # also when the server ends meanwhile and waits no longer
+        finally:  # also if the server stops waiting because it ends
             late.cancel()
             self._kill()
         self.stdin.close()
@@ -139,23 +139,23 @@ class Program(AppService):
             await self.stdin.wait_closed()
 
     def _kill(self) -> None:
-        """End it if it has not ended, and close its pipes, which a process that it started may still hold."""
+        """Kill the process if needed, and close its pipes, which a child process may still hold."""
         if self._process is not None:
             self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 class WebServer(Server):
-    """Answers who knows the token, and says nothing by itself.
+    """Answers only requests with the token.
 
     Args:
         words: the command that each window runs.
         host: the address to listen on.
         port: the port to listen on.
         local: whether that address can be reached from this machine only.
-        max_windows: how many windows may be open at once.
+        max_windows: maximum number of open windows.
 
     Attributes:
-        token: what every path begins with. No other page and no other user of the machine can guess it.
+        token: secret prefix of every path, which no other page or user of the machine can guess.
     """
 
     def __init__(self, words: Sequence[str], *, host: str, port: int, local: bool, max_windows: int) -> None:
@@ -167,17 +167,17 @@ class WebServer(Server):
         self._windows: set[web.WebSocketResponse] = set()
 
     def run(self, ready: Callable[[], None]) -> None:
-        """Answer until Ctrl-C; `ready` is called when it does."""
+        """Serve until Ctrl-C; call `ready` once it does."""
         handler = logging.StreamHandler()
         handler.setFormatter(OneLine())
         logging.basicConfig(level=logging.WARNING, handlers=[handler])
-        with redirect_stdout(sys.stderr):  # where its base writes what a program said before it failed
+        with redirect_stdout(sys.stderr):  # the base class prints a failed program's output
             web.run_app(
                 self._make_app(), host=self.host, port=self.port, access_log=None, print=lambda *_, **__: ready()
             )
 
     async def _make_app(self) -> web.Application:
-        """The routes of its base, below the token and without listings of folders."""
+        """Create the base class's routes, below the token and without folder listings."""
         pages = web.Application()
         aiohttp_jinja2.setup(pages, loader=jinja2.FileSystemLoader(self.templates_path))
         pages.add_routes(
@@ -200,7 +200,7 @@ class WebServer(Server):
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse what does not come from a page of this server."""
+        """Refuse requests that do not come from a page of this server."""
         if not is_own_page(request.host, request.headers.get("Origin"), local=self._local):
             raise web.HTTPForbidden(text="this address only answers its own pages")
         token = request.path.removeprefix("/").partition("/")[0]
@@ -211,14 +211,14 @@ class WebServer(Server):
         return await handler(request)
 
     def _require_room(self) -> None:
-        """Refuse one window more than there may be."""
+        """Refuse a window beyond the maximum."""
         if len(self._windows) >= self._max_windows:
             raise web.HTTPServiceUnavailable(
                 text=f"{self._max_windows} windows are open, which is the limit: close one, or see --max-windows"
             )
 
     async def handle_index(self, request: web.Request) -> web.Response:
-        """The page, with addresses that work where it is looked at."""
+        """Return the page, with addresses that work for its client."""
         self._require_room()
         here = copy(self)
         here.public_url = f"{request.scheme}://{request.host}"
@@ -229,7 +229,7 @@ class WebServer(Server):
         return page
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
-        """The connection to a program, from its start to its end."""
+        """Handle the connection to a program, from its start to its end."""
         self._require_room()
         window = web.WebSocketResponse(heartbeat=_HEARTBEAT_S)
         self._windows.add(window)
@@ -248,19 +248,19 @@ class WebServer(Server):
 
 
 async def _drop(said: asyncio.StreamReader | None) -> None:
-    """Read all that is said until it ends, and keep none of it."""
+    """Read a stream to its end and discard it."""
     while said is not None and await said.read(_PIECE_BYTES):
         pass
 
 
 async def _protect(_request: web.Request, answer: web.StreamResponse) -> None:
-    """Say in every answer what a browser may do with it."""
+    """Add to every answer the headers that restrict what a browser may do with it."""
     for name, value in _HEADERS.items():
         answer.headers.setdefault(name, value)
 
 
 async def converse(window: web.WebSocketResponse, program: AppService) -> None:
-    """Hand a program what its window says, until it closes or says what no window says."""
+    """Pass a window's messages to its program, until the window closes or sends an invalid message."""
     async for message in window:
         if message.type is not WSMsgType.TEXT:
             continue
@@ -281,12 +281,12 @@ async def converse(window: web.WebSocketResponse, program: AppService) -> None:
 
 
 def bounded(width: int, height: int) -> tuple[int, int]:
-    """A size of a terminal in columns and rows, or what is next to it among those that programs get."""
+    """Limit a terminal size, in columns and rows."""
     return max(1, min(width, MAX_COLUMNS)), max(1, min(height, MAX_ROWS))
 
 
 def _decoded(text: str) -> object:
-    """A message of the page; None when it is none."""
+    """Decode a message of the page; return None if it is invalid."""
     try:
         return cast("object", json.loads(text))
     except (ValueError, RecursionError):
@@ -294,10 +294,10 @@ def _decoded(text: str) -> object:
 
 
 class OneLine(logging.Formatter):
-    """What went wrong, in a line that no client can break or colour."""
+    """Formats log records as one line that clients cannot break or colour."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The level, the message, and what the exception says."""
+        """Return the level, the message, and the exception's text."""
         text = record.getMessage()
         if record.exc_info and (error := record.exc_info[1]) is not None:
             text += f": {error or type(error).__name__}"
@@ -306,19 +306,19 @@ class OneLine(logging.Formatter):
 
 
 def own_font(page: str) -> str:
-    """The page with the font that the server has itself: nothing is fetched from elsewhere."""
+    """Replace the page's font by the server's own, so that nothing is fetched from elsewhere."""
     return _FOREIGN_FONT.sub(_OWN_FONT, page)
 
 
 def focusing(page: str) -> str:
-    """The page with the keys going to the terminal from the beginning."""
+    """Make the terminal in the page receive keys from the start."""
     return page.replace(_BUTTON, "").replace("</body>", _FOCUS)
 
 
 def policy(host: str, nonce: str) -> str:
-    """What the page may load and connect to: what this server has, and the scripts that have the nonce.
+    """Return the content security policy: sources of this server, and scripts with the nonce.
 
-    The terminal in it makes styles of its own.
+    Inline styles are allowed because the terminal creates them.
     """
     allowed = {
         "script-src": f"'nonce-{nonce}'",
@@ -331,24 +331,24 @@ def policy(host: str, nonce: str) -> str:
 
 
 def is_own_page(host: str, origin: str | None, *, local: bool) -> bool:
-    """Whether a request came from a page that this server made.
+    """Return whether a request came from a page of this server.
 
     Args:
         host: the request's `Host`.
-        origin: the request's `Origin`, if the browser named one.
-        local: whether the server listens on this machine only; then other names for it are a trick.
+        origin: the request's `Origin`, if the browser sent one.
+        local: whether the server listens on this machine only; another name for it then indicates DNS rebinding.
     """
     if _ADDRESS.fullmatch(host) is None:
         return False
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return (origin is None or urlsplit(origin).netloc == host) and (not local or is_loopback(name))
-    except ValueError:  # one of them is no address
+    except ValueError:  # one of them is no valid address
         return False
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is this machine's for itself."""
+    """Return whether a name or address is a loopback one."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""``blis-tui whatif``: the same run with one routing decision changed, or what each decision cost."""
+"""``blis-tui whatif``: repeats a run with one routing decision changed, or measures the cost of each decision."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _One:
-    """The decision that is changed, and where to."""
+    """The decision to change, and its new destination."""
 
     request: str | None
     route_to: int | None
@@ -28,13 +28,13 @@ class _One:
 
     @property
     def unsaid(self) -> bool:
-        """Whether none is asked for."""
+        """Whether no option is given."""
         return (self.request, self.route_to, self.event) == (None, None, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Many:
-    """Which decisions are replayed, and how often."""
+    """Which decisions are replayed, and how many."""
 
     every: int | None
     counterfactual: int | None
@@ -115,7 +115,7 @@ def whatif(source: str, one: _One, many: _Many, chosen: Chosen, output_format: s
 def _one(
     experiment: Experiment, request: str, route_to: int, event: int | None, *, as_json: bool, everything: bool
 ) -> None:
-    """One decision changed."""
+    """Report the effect of one changed decision."""
     from blis_tui.canonical import to_json  # noqa: PLC0415
     from blis_tui.compare.whatif import whatif as ask  # noqa: PLC0415
     from blis_tui.compare.whatif_text import whatif_text  # noqa: PLC0415
@@ -127,7 +127,7 @@ def _one(
 
 
 def _hindsight(experiment: Experiment, every: int, many: _Many, *, as_json: bool, everything: bool) -> None:
-    """Many decisions, each with its alternatives."""
+    """Report the cost of many decisions, each compared with its alternatives."""
     from blis_tui.canonical import to_json  # noqa: PLC0415
     from blis_tui.compare.hindsight import MOST, ask_true_regret  # noqa: PLC0415
     from blis_tui.compare.hindsight_text import hindsight_text  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""``blis-tui workload``: what the requests of a workload are like, and workloads made from others."""
+"""``blis-tui workload``: describes workloads, and derives new ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STAGE = "Follow the trace's rate in stages of this length [default: one rate]."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chosen:
-    """Which requests are meant."""
+    """The selected requests."""
 
     overrides: tuple[str, ...]
     seed: int | None
@@ -43,7 +43,7 @@ class _Chosen:
     plugins: tuple[str, ...]
 
     def choice(self) -> Choice:
-        """The same, with the plug-ins loaded."""
+        """Return the selection, with the plug-ins loaded."""
         from blis_tui.traffic.opening import Choice  # noqa: PLC0415  (heavy imports only when the command runs)
 
         return Choice(self.overrides, self.seed, self.requests, self.trace_format, known_plugins(self.plugins))
@@ -233,12 +233,12 @@ def fit_(
 
 
 def _document_name(output: str | None, otherwise: str) -> str:
-    """What a document in that file is called."""
+    """Return the name of the document in a file."""
     return otherwise if output in (None, "-") else Path(str(output)).name.partition(".")[0]
 
 
 def _tell_left_out(traffic: Traffic) -> None:
-    """Say what of a trace is not among its requests."""
+    """Print what a trace's format left out."""
     for one in traffic.left_out:
         tell(printable(f"note: {traffic.name}: left out {one}"))
 

@@ -1,1 +1,1 @@
-"""What differs between two experiments, their reports and their record streams: the one place that finds it."""
+"""Finds all differences between two experiments, their reports and their record streams."""

@@ -1,4 +1,4 @@
-"""Two experiments simulated and put side by side: documents, figures (which way is better), and single requests."""
+"""Compares two simulated experiments: documents, figures (with the better direction), and single requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # ---- figures ----
 
 THRESHOLD: Final = 0.01
-"""What changes by no more than this share of itself is neither better nor worse: it is noise."""
+"""Relative changes up to this size count as noise, neither better nor worse."""
 LOWER: Final = "lower"
 HIGHER: Final = "higher"
 
@@ -39,10 +39,10 @@ _DIRECTIONS: Final = (
     (r"(requests|slo_classes\..*|tenants\..*)\.completed", HIGHER),
     (r"throughput\..*", HIGHER),
 )
-"""Pattern of a metric's whole name -> which way is better. What is not listed has no obvious direction: what is served
-in the `steady` half of the arrivals follows what arrives in it, and a backlog from before it counts, too; requests that
-were preempted hit the cache with their own blocks, so that more hits may be more work done twice; more requests run
-where more are let in."""
+"""Pattern of a metric's whole name -> which direction is better. Metrics that are not listed have no obvious direction.
+Throughput in the `steady` half follows the arrivals there and includes earlier backlog; preempted requests hit the
+cache with their own blocks, so more hits may mean more repeated work; the number running grows if more requests are
+admitted."""
 
 _PATTERNS: Final = tuple((re.compile(pattern), direction) for pattern, direction in _DIRECTIONS)
 
@@ -50,20 +50,20 @@ _MAIN: Final = re.compile(
     r"(requests|tokens|throughput|kv)\..*|(offered|steady)\..*_per_s|duration_us|(latency|slo_classes|tenants)\..*\.(mean|p50|p99|max)"
     r"|(slo_classes|tenants)\..*\.(completed|rejected|timed_out)"
 )
-"""The figures one looks at first; the others are shown when everything is asked for."""
+"""The main figures; the others are shown only on request."""
 
 _LARGEST: Final = 2**63 - 1
-"""Whole numbers of reports are counts and microseconds."""
+"""Integers in reports are counts and microseconds."""
 
 _LONGEST: Final = 40
 _NO_NUMBER: Final = "`blis-tui explain FIGURE` says what it is; write the file again with `blis-tui run -o FILE.json`"
 _NO_RESULTS: Final = frozenset({"meta", "step_time", "expectations", "warnings"})
-"""Parts of a report that say what was simulated or wished, or judge what happened."""
+"""Parts of a report that describe the input, or judge the results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One figure of both reports; None where a report does not have it, or nothing was observed."""
+    """One figure of both reports; None if a report does not have it, or nothing was observed."""
 
     metric: str
     a: float | None
@@ -71,45 +71,45 @@ class Row:
 
     @property
     def differs(self) -> bool:
-        """Whether the two figures are not the same."""
+        """Whether the two figures differ."""
         return self.a != self.b
 
     @property
     def main(self) -> bool:
-        """Whether it is one of the figures to look at first."""
+        """Whether it is one of the main figures."""
         return _MAIN.fullmatch(self.metric) is not None
 
     @property
     def tenant(self) -> str:
-        """The tenant whose figure it is; empty for the others."""
+        """The tenant of the figure; empty for other figures."""
         part, _, rest = self.metric.partition(".")
         return rest.partition(".")[0] if part == "tenants" else ""
 
     @property
     def change(self) -> float | None:
-        """``b - a``; None when one of them is missing."""
+        """``b - a``; None if one of them is missing."""
         return None if self.a is None or self.b is None else self.b - self.a
 
     @property
     def relative(self) -> float | None:
-        """The change as a share of ``a``; None when there is no such share."""
+        """The change relative to ``a``; None if that is undefined."""
         return None if self.change is None or not self.a else self.change / abs(self.a)
 
     @property
     def is_noise(self) -> bool:
-        """Whether the figures differ by less than what matters."""
+        """Whether the figures differ by no more than noise."""
         return self.differs and self.a is not None and self.b is not None and not matters(self.a, self.b)
 
     @property
     def verdict(self) -> str:
-        """``better`` or ``worse``; empty when nothing changed, or hardly, or the metric has no obvious direction."""
+        """``better`` or ``worse``; empty if the change is zero or noise, or the metric has no obvious direction."""
         direction = direction_of(self.metric)
         if not self.change or self.is_noise or direction is None:
             return ""
         return "better" if (self.change > 0) == (direction == HIGHER) else "worse"
 
     def to_dict(self) -> dict[str, object]:
-        """As plain data."""
+        """Return the row as plain data."""
         return {
             "metric": self.metric,
             "a": self.a,
@@ -121,17 +121,17 @@ class Row:
 
 
 def matters(a: float, b: float) -> bool:
-    """Whether a figure changes by more than noise."""
+    """Return whether a figure changes by more than noise."""
     return abs(b - a) > THRESHOLD * abs(a)
 
 
 def direction_of(metric: str) -> str | None:
-    """:data:`LOWER` or :data:`HIGHER`: which way is better; None when neither obviously is."""
+    """Return which direction is better, :data:`LOWER` or :data:`HIGHER`; None if neither obviously is."""
     return next((direction for pattern, direction in _PATTERNS if pattern.fullmatch(metric)), None)
 
 
 def rows(a: Mapping[str, object], b: Mapping[str, object]) -> list[Row]:
-    """All figures of two reports, in the order of the first; what only the second has follows in its order."""
+    """Return all figures of two reports, in the order of the first; figures only in the second come last."""
     left, right = dict(_figures(a)), dict(_figures(b))
     names = [*left, *(name for name in right if name not in left)]
     return [
@@ -153,7 +153,7 @@ def _leaves(name: str, value: object) -> Iterator[tuple[str, float | None]]:
 
 
 def _values(name: str, value: object) -> Iterator[tuple[str, object]]:
-    """Everything in a part of a report that is neither a map nor a list, with its path."""
+    """Yield every value in a part of a report that is neither a map nor a list, with its path."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _values(f"{name}.{key}", inner)
@@ -165,7 +165,7 @@ def _values(name: str, value: object) -> Iterator[tuple[str, object]]:
 
 
 def _texts(report: Mapping[str, object]) -> Iterator[tuple[str, str | bool]]:
-    """What of a report's results is no number."""
+    """Yield the non-numeric results of a report."""
     for name, part in report.items():
         if name not in _NO_RESULTS:
             for path, value in _values(name, part):
@@ -174,7 +174,7 @@ def _texts(report: Mapping[str, object]) -> Iterator[tuple[str, str | bool]]:
 
 
 def _shown(value: str | bool) -> str:
-    """A value as JSON has it, cut where it is long."""
+    """Return a value as JSON, truncated if it is long."""
     text = json.dumps(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
@@ -194,13 +194,13 @@ class Affected:
 
     @property
     def change_us(self) -> int:
-        """``b - a``."""
+        """``b - a``, in microseconds."""
         return self.b_us - self.a_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fates:
-    """How often requests that ended as ``a`` in one run ended as ``b`` in the other."""
+    """Number of requests that ended in state ``a`` in one run and in state ``b`` in the other."""
 
     a: str
     b: str
@@ -212,23 +212,23 @@ class RequestChanges:
     """The requests of two runs, matched by name."""
 
     common: int
-    """Requests of both runs: same name, same arrival, same prompt length."""
+    """Requests in both runs with equal name, arrival and prompt length."""
     other: int
-    """Same name, but another arrival or prompt: another request. They are left out of everything below."""
+    """Requests with equal names but another arrival or prompt, which are excluded from all fields below."""
     only_a: int
     only_b: int
     compared: int
-    """Of the common ones, those that completed in both runs."""
+    """Common requests that completed in both runs."""
     slower: int
-    """By more than noise, end to end."""
+    """Compared requests whose end-to-end time grew by more than noise."""
     faster: int
     different_ends: tuple[Fates, ...]
-    """Requests that did not end alike, by frequency."""
+    """Requests with different outcomes, by frequency."""
     most_affected: tuple[Affected, ...]
-    """By the size of the change; of equals the earlier arrival."""
+    """By the size of the change; ties by the earlier arrival."""
 
     def to_dict(self) -> dict[str, object]:
-        """As plain data."""
+        """Return the changes as plain data."""
         return {
             **{name: getattr(self, name) for name in ("common", "other", "only_a", "only_b", "compared")},
             "threshold": THRESHOLD,
@@ -240,7 +240,7 @@ class RequestChanges:
 
 
 def request_changes(a: Sequence[RequestRow], b: Sequence[RequestRow]) -> RequestChanges:
-    """Match the requests of two runs and summarise what became of them."""
+    """Match the requests of two runs and summarise how their outcomes differ."""
     others = {row.request_id: row for row in b}
     fates: Counter[tuple[str, str]] = Counter()
     timed: list[Affected] = []
@@ -273,35 +273,35 @@ def request_changes(a: Sequence[RequestRow], b: Sequence[RequestRow]) -> Request
     )
 
 
-# ---- all of it ----
+# ---- whole comparisons ----
 
 
 class Side(Protocol):
-    """One of the two that are compared."""
+    """One side of a comparison."""
 
     @property
     def source(self) -> str:
-        """What the user called it."""
+        """The user's name for it."""
 
     @property
     def name(self) -> str:
-        """The experiment's name."""
+        """Name of the experiment."""
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """What was replaced in it on the command line."""
+        """Its overrides from the command line."""
 
     @property
     def seed(self) -> int:
-        """The experiment's seed."""
+        """Seed of the experiment."""
 
     @property
     def sha256(self) -> str:
-        """Which experiment it is."""
+        """Digest of the experiment."""
 
     @property
     def document(self) -> Mapping[str, object] | None:
-        """The whole experiment; None = only its results are known."""
+        """The resolved experiment; None = only its results are known."""
 
     @property
     def figures(self) -> Mapping[str, object]:
@@ -309,7 +309,7 @@ class Side(Protocol):
 
     @property
     def rows(self) -> Sequence[RequestRow] | None:
-        """What became of each request; None = that is not known."""
+        """The outcome of each request; None = unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,22 +323,22 @@ class Simulated:
 
     @property
     def name(self) -> str:
-        """The experiment's name."""
+        """Name of the experiment."""
         return self.experiment.name
 
     @property
     def seed(self) -> int:
-        """The experiment's seed."""
+        """Seed of the experiment."""
         return self.experiment.seed
 
     @property
     def sha256(self) -> str:
-        """Which experiment it is."""
+        """Digest of the experiment."""
         return self.experiment.sha256
 
     @property
     def document(self) -> Mapping[str, object]:
-        """The whole experiment."""
+        """The resolved experiment."""
         return self.experiment.document
 
     @property
@@ -348,13 +348,13 @@ class Simulated:
 
     @property
     def rows(self) -> Sequence[RequestRow]:
-        """What became of each request."""
+        """The outcome of each request."""
         return self.report.rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A report that was kept as a file: by ``run``, of a golden, or in a bundle."""
+    """A report from a file: written by ``run``, of a golden, or in a bundle."""
 
     source: str
     name: str
@@ -365,20 +365,20 @@ class Stored:
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """None: they are in the file."""
+        """Empty, because overrides are already applied in the file."""
         return ()
 
     @property
     def rows(self) -> None:
-        """No report has them."""
+        """None, because reports do not contain requests."""
         return
 
 
 def stored(source: str, report: object, document: Mapping[str, object] | None = None) -> Stored:
-    """A side that is a report as plain data, as a JSON file has it.
+    """Return a side from a report as plain JSON data.
 
     Raises:
-        InputError: that is no report.
+        InputError: it is not a report.
     """
     meta = report.get("meta") if isinstance(report, dict) else None
     if not isinstance(report, dict) or not isinstance(meta, dict) or not isinstance(report.get("requests"), dict):
@@ -410,27 +410,27 @@ def _side_data(side: Side) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two experiments or results, and everything that differs between them."""
+    """Two experiments or results, and all differences between them."""
 
     a: Side
     b: Side
     spec: tuple[Difference, ...] | None
-    """None = one of them is not known."""
+    """Differences of the experiments; None = one of them is unknown."""
     metrics: tuple[Row, ...]
     requests: RequestChanges | None
-    """None = single requests of one of them are not known."""
+    """Differences of the requests; None = the requests of one side are unknown."""
     notes: tuple[str, ...] = ()
-    """What the reader should know about the comparison itself."""
+    """Remarks on the comparison itself."""
 
     @property
     def left_out(self) -> tuple[LeftOut, ...]:
-        """What of their traces is no request; once what both leave out."""
+        """What the trace formats of both sides left out; shared entries appear once."""
         found = [one for side in (self.a, self.b) if isinstance(side, Simulated) for one in side.report.left_out]
         return tuple(dict.fromkeys(found))
 
     @property
     def results_differ(self) -> bool:
-        """Whether any figure differs, or any request fared differently."""
+        """Whether any figure, or the outcome of any request, differs."""
         requests = self.requests
         if any(row.differs for row in self.metrics):
             return True
@@ -440,7 +440,7 @@ class Comparison:
         return bool(requests.different_ends or requests.most_affected) or requests.common < most
 
     def shown_metrics(self, *, everything: bool) -> list[Row]:
-        """The main figures that differ, or all figures. A group of all requests says nothing new."""
+        """Return the main figures that differ, or all figures. A group that contains all requests is left out."""
         if everything:
             return list(self.metrics)
         only_groups = tuple(
@@ -451,7 +451,7 @@ class Comparison:
         return [row for row in self.metrics if row.differs and row.main and not row.metric.startswith(only_groups)]
 
     def to_dict(self, *, everything: bool = False) -> dict[str, object]:
-        """As plain data; ``everything`` includes figures that are equal or of minor interest."""
+        """Return the comparison as plain data; ``everything`` includes equal and minor figures."""
         return {
             "a": _side_data(self.a),
             "b": _side_data(self.b),
@@ -469,11 +469,11 @@ def _size(part: object) -> int:
 
 
 def simulate(*experiments: Experiment) -> Iterator[Report]:
-    """The report of each; equal experiments are simulated once, for their reports are the same.
+    """Yield the report of each experiment; equal experiments are simulated only once.
 
     Raises:
         SimulationError: one of them cannot go on.
-        TraceError: rows of a recorded workload are wrong.
+        TraceError: rows of a recorded workload are invalid.
     """
     known: dict[tuple[str, int], Report] = {}
     for one in experiments:
@@ -490,7 +490,7 @@ def _report(experiment: Experiment) -> Report:
 
 
 def compare(a: Side, b: Side, notes: tuple[str, ...] = ()) -> Comparison:
-    """Everything that differs between two sides, as far as both are known."""
+    """Compare two sides, as far as both are known."""
     left, right = a.document, b.document
     return Comparison(
         a=a,
@@ -503,7 +503,7 @@ def compare(a: Side, b: Side, notes: tuple[str, ...] = ()) -> Comparison:
 
 
 def _engines(a: Side, b: Side) -> Iterator[str]:
-    """What to know where the two were simulated by other rules."""
+    """Yield a note if the two sides were simulated by different engines."""
     left, right = (side.figures.get("meta") for side in (a, b))
     if isinstance(left, dict) and isinstance(right, dict) and left.get("engine") != right.get("engine"):
         was, now = (_shown(str(meta.get("engine", ""))) for meta in (left, right))

@@ -1,4 +1,4 @@
-"""The first event at which two runs differ: one search, over any two streams of records."""
+"""Finds the first event at which two runs differ, in any two streams of records."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Fields: TypeAlias = "Mapping[str, object]"
 """A record as plain data."""
 
 NEIGHBOURS: Final = 3
-"""Records both sides share that are remembered before the first that differs."""
+"""Number of shared records that are kept before the first difference."""
 _SLICE: Final = 64
-"""Events simulated, and records compared, at a time."""
+"""Number of events simulated, and of records compared, between two yields."""
 _MOST: Final = 8
 _FIELD_COLUMNS: Final = 120
 _COMPACT: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -48,7 +48,7 @@ class Divergence:
 
     @property
     def fields(self) -> list[Difference]:
-        """What differs in the two records, where they are of one kind."""
+        """Return the differences between the two records if they are of the same kind."""
         left, right = self.left, self.right
         if left is None or right is None or left["kind"] != right["kind"]:
             return []
@@ -58,12 +58,12 @@ class Divergence:
 def search(
     left: Iterable[T], right: Iterable[T], plain: Callable[[T], Fields]
 ) -> Generator[T, None, Divergence | None]:
-    """Look for the first difference of two streams; yields now and then how far it is, None = there is none.
+    """Search for the first difference of two streams; yield now and then to report progress; None = no difference.
 
     Args:
-        left: the records of the one run, in any form that can be compared.
-        right: those of the other, in the same form.
-        plain: a record's fields, ``event`` among them.
+        left: the records of one run, in any comparable form.
+        right: the records of the other run, in the same form.
+        plain: returns a record's fields, including ``event``.
     """
     shared: deque[T] = deque(maxlen=NEIGHBOURS)
     for count, (one, other) in enumerate(zip_longest(left, right), 1):
@@ -78,13 +78,13 @@ def search(
 
 
 def first_divergence(left: Iterable[T], right: Iterable[T], plain: Callable[[T], Fields]) -> Divergence | None:
-    """The result of a :func:`search`, at once."""
+    """Return the result of a :func:`search` at once."""
     looking = search(left, right, plain)
     return at_once(looking)
 
 
 def at_once(work: Generator[object, None, T]) -> T:
-    """The result of work that is done a little at a time."""
+    """Run a generator to its end and return its result."""
     while True:
         try:
             next(work)
@@ -94,16 +94,16 @@ def at_once(work: Generator[object, None, T]) -> T:
 
 
 def _whole(value: object) -> int:
-    """A field that is a whole number in every record."""
+    """Return a field that is an integer in every record."""
     if not isinstance(value, int):
         raise TypeError(f"{value!r} is no whole number")
     return value
 
 
 def record_stream(experiment: Experiment, after: int = 0, routes: Routes | None = None) -> Iterator[Record]:
-    """The records of a fresh run, from the event behind ``after`` on, without holding them in memory.
+    """Yield the records of a new run after event ``after``, without holding them in memory.
 
-    Where the run cannot go on, they end with those of its last whole event. ``routes``: as of a ``Simulation``.
+    If the run fails, they end with those of its last complete event. ``routes``: as for ``Simulation``.
     """
     simulation = Simulation(experiment, check="off", routes=routes)
     simulation.run(max_events=after)
@@ -121,11 +121,11 @@ def record_stream(experiment: Experiment, after: int = 0, routes: Routes | None 
 
 
 def divergence_lines(found: Divergence, marks: tuple[str, str]) -> list[str]:
-    """The first event at which two runs differ: what they share before, the two records, and what differs in them.
+    """Return the lines on the first difference: shared records before, the two records, and the differing fields.
 
     Args:
-        found: where they part.
-        marks: what stands before the record of the one run and of the other.
+        found: the divergence.
+        marks: prefixes of the records of the two runs.
     """
     changed = found.fields
     lines = [
@@ -139,7 +139,7 @@ def divergence_lines(found: Divergence, marks: tuple[str, str]) -> list[str]:
 
 
 def record_text(fields: Fields | None) -> str:
-    """A record: event, time, what it is, and those of its fields that say something; None = there is none any more."""
+    """Return a record as text: event, time, kind, and the fields with a value; None = the run has ended."""
     if fields is None:
         return "the run has ended"
     event, time_us = (_whole(fields[name]) for name in ("event", "time_us"))
@@ -153,7 +153,7 @@ def record_text(fields: Fields | None) -> str:
 
 
 def counted_from_one(fields: Fields) -> dict[str, object]:
-    """A record's fields, the position in a queue as people count: ``place`` 1st, 2nd, ..."""
+    """Return a record's fields, with a queue position given as an ordinal: ``place`` 1st, 2nd, ..."""
     counted: dict[str, object] = {}
     for name, value in fields.items():
         if name == "position" and isinstance(value, int):

@@ -1,7 +1,7 @@
-"""What differs between two plain JSON documents: experiments, reports, records. DeepDiff computes it.
+"""Finds the differences between two plain JSON documents (experiments, reports, records) with DeepDiff.
 
-Values count as equal when JSON would write them alike: ``1``, ``1.0`` and ``true`` are three values. The order of a
-map's keys carries no meaning.
+Values are equal if their JSON is equal: ``1``, ``1.0`` and ``true`` are three values. The order of a map's keys does
+not matter.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _IDENTITIES: Final[Mapping[tuple[str, ...], str]] = {
     ("policy", "routing", "filters"): "kind",
     ("expect",): "metric",
 }
-"""Lists whose entries have a name -> the key that holds it. Their order is reported as one difference of its own."""
+"""Lists with named entries -> the key that holds the name. A change of their order is reported as one difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,23 +30,23 @@ class Difference:
     """One difference between two documents."""
 
     path: str
-    """Where it is: dotted in experiments and records, a JSON pointer in reports."""
+    """Its path: dotted in experiments and records, a JSON pointer in reports."""
     kind: str
     """``changed``, ``added``, ``removed`` or ``reordered``."""
     old: object
-    """None where it was added."""
+    """The old value; None if it was added."""
     new: object
-    """None where it was removed."""
+    """The new value; None if it was removed."""
 
     def to_dict(self) -> dict[str, object]:
-        """As plain data."""
+        """Return the difference as plain data."""
         return {"path": self.path, "kind": self.kind, "old": self.old, "new": self.new}
 
 
 def experiment_differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[Difference]:
-    """Every difference between two resolved experiments, in the order of the documents.
+    """Return every difference between two resolved experiments, in the order of the documents.
 
-    An entry of a list is called by its name, where it has one: ``workload.clients[chat].share``.
+    A list entry with a name is identified by it: ``workload.clients[chat].share``.
     """
     left, right = dict(old), dict(new)
     orders: dict[Path, tuple[list[str], list[str]]] = {}
@@ -54,7 +54,7 @@ def experiment_differences(old: Mapping[str, object], new: Mapping[str, object])
         _name_entries(left, right, listed, key, orders)
 
     def unnamed(value: object, steps: Path) -> object:
-        """A whole list of entries that one side lacks is shown as the list it is."""
+        """Turn a named list back into a list if only one side has it."""
         return list(value.values()) if steps in _IDENTITIES and isinstance(value, dict) else value
 
     found = [
@@ -69,24 +69,23 @@ def experiment_differences(old: Mapping[str, object], new: Mapping[str, object])
 
 
 def differences(old: object, new: object, path_text: Callable[[Path], str]) -> list[Difference]:
-    """Every difference between two documents, in the order of ``old``; what is new comes after what was there.
+    """Return every difference between two documents, in the order of ``old``; additions come last.
 
-    A map or list that only one side has is one difference, not one for each value in it. Lists are compared by
-    position.
+    A map or list that only one side has is one difference. Lists are compared by position.
 
     Args:
-        old: the one document.
-        new: the other.
-        path_text: how a path is written: :func:`dotted` or :func:`pointer`.
+        old: the old document.
+        new: the new document.
+        path_text: formats a path: :func:`dotted` or :func:`pointer`.
     """
     return [one for _, one in _differences(old, new, path_text)]
 
 
 def _differences(old: object, new: object, path_text: Callable[[Path], str]) -> list[tuple[Path, Difference]]:
-    """The differences with their paths."""
-    from deepdiff import DeepDiff  # noqa: PLC0415  (100 ms, and only when there is something to say)
+    """Return the differences with their paths."""
+    from deepdiff import DeepDiff  # noqa: PLC0415  (100 ms, and only needed if there is a difference)
 
-    # Maps with few keys in common are still compared key by key, lists by position, and no name is private.
+    # Compare even maps with few common keys by key, compare lists by position, and treat no name as private.
     tree = DeepDiff(
         old,
         new,
@@ -109,12 +108,12 @@ def _differences(old: object, new: object, path_text: Callable[[Path], str]) -> 
 
 
 def pointer(steps: Path) -> str:
-    """A path as a JSON pointer (RFC 6901), such as ``/workload/clients/0/share``; empty = the whole document."""
+    """Return a path as a JSON pointer (RFC 6901), such as ``/workload/clients/0/share``; empty = the whole document."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
 
 
 def dotted(steps: Path, named: Collection[Path] = ()) -> str:
-    """A path with dots; the steps below one of ``named`` are names, in brackets."""
+    """Return a dotted path, with brackets around steps directly below one of ``named``."""
     text = ""
     for at, step in enumerate(steps):
         if steps[:at] in named:
@@ -125,7 +124,7 @@ def dotted(steps: Path, named: Collection[Path] = ()) -> str:
 
 
 def _order(steps: Path, left: object, right: object, places: dict[Path, dict[object, int]]) -> list[int]:
-    """Where a path stands in the documents, level by level; ``places`` remembers where the keys of a map stand."""
+    """Return the position of a path in the documents, level by level; ``places`` caches positions of keys."""
     order: list[int] = []
     for at, step in enumerate(steps):
         if isinstance(step, int):
@@ -156,7 +155,7 @@ def _name_entries(
     key: str,
     orders: dict[Path, tuple[list[str], list[str]]],
 ) -> None:
-    """Turn the list at ``path`` of both documents into maps by name, where the names are unambiguous."""
+    """Turn the list at ``path`` of both documents into maps by name if the names are unambiguous."""
     lists = [_at(document, path) for document in (left, right)]
     if not all(isinstance(entries, list) for entries in lists):
         return
@@ -186,7 +185,7 @@ def _at(document: object, path: Sequence[str]) -> object:
 
 
 def _put(document: dict[str, object], path: Sequence[str], value: object) -> None:
-    """Replace a value; the maps on the way are copied, so that the caller's stay as they are."""
+    """Replace a value; maps on its path are copied, so that the caller's maps do not change."""
     here = document
     for step in path[:-1]:
         inner = here[step]

@@ -1,7 +1,7 @@
-"""True regret: routing decisions replayed with their alternatives, and what the best of these would have changed.
+"""True regret: replays routing decisions with their alternatives, and finds what the best one would have changed.
 
-Scores are what a policy believes. Here the rest of the run is simulated with another instance, once for each
-alternative of each decision that is looked at; all later decisions are made by the policies as that run unfolds.
+A policy's scores only express its expectation. Here the rest of the run is simulated with another instance, once for
+each alternative of each examined decision; the policies make all later decisions as that run unfolds.
 """
 
 from __future__ import annotations
@@ -29,34 +29,34 @@ if TYPE_CHECKING:
     from blis_tui.workload.trace_table import LeftOut
 
 MOST: Final = 1000
-"""Replays that are made without being asked for more."""
+"""Default maximum number of replays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """The run with one decision made for another instance; changes are against the run as it was, negative = sooner."""
+    """The run with one decision sent to another instance; changes are relative to the original, negative = sooner."""
 
     instance: int
     state: str
-    """What became of the request."""
+    """Final state of the request."""
     ttft_change_us: int | None
-    """Of the request; None where there was no first token in one of the runs."""
+    """Change for the request; None if it got no first token in one of the runs."""
     e2e_change_us: int | None
     completed_change: int
-    """How many more requests completed, of all."""
+    """Change in the number of completed requests."""
     run_ttft_change_us: int
-    """Of all requests that have a first token in both runs, added up."""
+    """Sum over all requests that have a first token in both runs."""
     run_e2e_change_us: int
-    """Of all that completed in both, likewise."""
+    """Sum over all requests that completed in both runs."""
 
     @property
     def for_request(self) -> tuple[bool, int, int]:
-        """The less, the better for the request: whether it does not complete, when, when its first token comes."""
+        """Sort key, best first for the request: whether it fails to complete, E2E change, TTFT change."""
         return self.state != _COMPLETED, self.e2e_change_us or 0, self.ttft_change_us or 0
 
     @property
     def for_run(self) -> tuple[int, int, int]:
-        """The less, the better for all: requests that complete, then their E2E latencies, then TTFT."""
+        """Sort key, best first for all requests: completions, then E2E latencies, then TTFTs."""
         return -self.completed_change, self.run_e2e_change_us, self.run_ttft_change_us
 
 
@@ -69,19 +69,19 @@ class Judged:
     request_id: str
     policy: str
     state: str
-    """What became of the request."""
+    """Final state of the request."""
     chosen: int
     candidates: int
     regret: float | None
-    """As the router saw its candidates; None = the policy has no scores."""
+    """Regret by the router's view of the candidates; None = the policy has no scores."""
     true_regret: float | None
-    """By the candidates as they were."""
+    """Regret by the candidates' true state."""
     alternatives: tuple[Alternative, ...]
-    """Those that were replayed, in the order of their scores."""
+    """The replayed alternatives, in the order of their scores."""
 
     @property
     def as_it_was(self) -> Alternative:
-        """The decision itself: it changes nothing."""
+        """The actual decision as an alternative without changes."""
         return Alternative(
             instance=self.chosen,
             state=self.state,
@@ -94,16 +94,16 @@ class Judged:
 
     @property
     def best_for_request(self) -> Alternative:
-        """What the request would have fared best with; of equals the decision itself."""
+        """The best choice for the request; the actual decision wins ties."""
         return min((self.as_it_was, *self.alternatives), key=lambda one: one.for_request)
 
     @property
     def best_for_run(self) -> Alternative:
-        """What all requests together would have fared best with, likewise."""
+        """The best choice for all requests together; the actual decision wins ties."""
         return min((self.as_it_was, *self.alternatives), key=lambda one: one.for_run)
 
     def to_dict(self) -> dict[str, object]:
-        """As plain data."""
+        """Return the decision as plain data."""
         names = ("event", "time_us", "request_id", "policy", "state", "chosen", "candidates", "regret", "true_regret")
         return {
             **{name: getattr(self, name) for name in names},
@@ -115,51 +115,51 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hindsight:
-    """What decisions of a run there were to regret."""
+    """The true regret of a run's decisions."""
 
     experiment: Experiment
     every: int
     decisions: int
-    """Of the whole run."""
+    """Number of decisions in the run."""
     requests: int
     completed: int
-    """In the run as it was."""
+    """Number of completed requests in the original run."""
     judged: tuple[Judged, ...]
-    """Every so many of the decisions, from the first on."""
+    """The examined decisions: the first one, and every n-th after it."""
     left_out: tuple[LeftOut, ...] = ()
-    """What of a recorded workload is no request; not part of the JSON document."""
+    """What the trace's format left out of a recorded workload; not part of the JSON document."""
 
     @property
     def replays(self) -> int:
-        """Runs that were made, each from its decision on, beside the run itself."""
+        """Number of replays, each from its decision on, besides the run itself."""
         return len([one for judged in self.judged for one in judged.alternatives])
 
     @property
     def lost_by_requests(self) -> Distribution:
-        """What each decision cost its request: E2E with the chosen instance less that with the best, in ms.
+        """Distribution of each decision's cost for its request: E2E with the chosen minus the best instance, in ms.
 
-        Of decisions whose request completed.
+        Covers decisions whose request completed.
         """
         best = [one.best_for_request for one in self.judged if one.state == _COMPLETED]
         return of_samples([-one.e2e_change_us for one in best if one.e2e_change_us is not None])
 
     @property
     def lost_by_run(self) -> Distribution:
-        """What each decision cost all requests together: their E2E latencies less those with the best, added up, in ms.
+        """Distribution of each decision's cost for all requests: total E2E with the chosen minus the best one, in ms.
 
-        Of decisions that made no difference to how many complete.
+        Covers decisions that do not affect how many requests complete.
         """
         best = [one.best_for_run for one in self.judged]
         return of_samples([-one.run_e2e_change_us for one in best if not one.completed_change])
 
     def __repr__(self) -> str:
-        """One line."""
+        """Return one line."""
         return (
             f"<Hindsight {self.experiment.name}: {len(self.judged):,} of {plural(self.decisions, 'decision')} judged>"
         )
 
     def to_dict(self) -> dict[str, object]:
-        """As plain data."""
+        """Return the result as plain data."""
         better = {
             name: len([one for one in self.judged if getattr(one, f"best_for_{name}").instance != one.chosen])
             for name in ("request", "run")
@@ -183,20 +183,20 @@ class Hindsight:
 def true_regret(
     experiment: Experiment, *, every: int = 1, alternatives: int | None = None, most: int = MOST
 ) -> Hindsight:
-    """Replay routing decisions with each of their alternatives: what the best of them would have changed.
+    """Replay routing decisions with each of their alternatives, and return what the best ones would have changed.
 
-    The run is simulated twice, to know its decisions and to come to each of them; each replay goes on from there.
+    The run is simulated twice, to learn its decisions and to reach each of them; each replay continues from there.
 
     Args:
-        experiment: what :func:`blis_tui.load` returned.
-        every: look at the first decision and at each so many further ones; 1 = at all.
-        alternatives: how many of each, those with the best scores as the router saw them; None = all.
-        most: how many replays there may be.
+        experiment: an experiment from :func:`blis_tui.load`.
+        every: examine the first decision and every n-th after it; 1 = all.
+        alternatives: maximum number of alternatives per decision, by the scores the router saw; None = all.
+        most: maximum number of replays.
 
     Raises:
-        RouteError: there would be more replays than that.
+        RouteError: more replays would be needed.
         SimulationError: one of the runs cannot go on.
-        TraceError: rows of a recorded workload are wrong.
+        TraceError: rows of a recorded workload are invalid.
         ValueError: a number is below 1.
     """
     return at_once(ask_true_regret(experiment, every=every, alternatives=alternatives, most=most))
@@ -205,13 +205,13 @@ def true_regret(
 def ask_true_regret(
     experiment: Experiment, *, every: int = 1, alternatives: int | None = None, most: int = MOST
 ) -> Generator[tuple[int, int], None, Hindsight]:
-    """The same a little at a time: says how many replays there have been, and of how many."""
+    """Do the same as :func:`true_regret` step by step; yield the number of replays done and in total."""
     if not isinstance(experiment, Experiment):
         raise TypeError(f"not an experiment but {type(experiment).__name__}: load one with blis_tui.load()")
     if min(every, 1 if alternatives is None else alternatives, most) < 1:
         raise ValueError("every, alternatives and most are at least 1")
     decisions: list[RoutingDecision] = []
-    # The same run: what is weighed changes nothing. An autoscaler may have as many candidates as it likes.
+    # Weighing more candidates does not change the run. An autoscaler may add any number of candidates.
     wanted = replace(experiment, counterfactual=alternatives or experiment.instance_numbers)
     first = Simulation(wanted)
     first.subscribe(RoutingDecision, decisions.append)
@@ -231,7 +231,7 @@ def ask_true_regret(
         others = [one.instance for one in decision.top if one.instance != decision.instance]
         mark = again.mark() if others else None
         for instance in others:
-            assert mark is not None  # noqa: S101  (there are others)
+            assert mark is not None  # noqa: S101  (it has other candidates)
             other = again.twin(mark, routes={decision.request_id: Reroute(instance, decision.event)})
             while not other.done:
                 other.run(max_events=SLICE_EVENTS)
@@ -251,7 +251,7 @@ def ask_true_regret(
 
 
 def _require_few(total: int, most: int, every: int, decisions: Sequence[RoutingDecision]) -> None:
-    """Raises RouteError where a look at the decisions takes more replays than allowed."""
+    """Raise RouteError if the decisions need more replays than allowed."""
     if total <= most:
         return
     fewer = -(-every * total // most)
@@ -266,7 +266,7 @@ def _require_few(total: int, most: int, every: int, decisions: Sequence[RoutingD
 
 
 def _books(simulation: Simulation) -> dict[int, Row]:
-    """The books of all requests, by their number."""
+    """Return the books of all requests, by number."""
     return {row.number: row for row in simulation.log.table(simulation.cluster).plain()}
 
 
@@ -308,7 +308,7 @@ def _alternative(instance: int, number: int, before: dict[int, Row], after: dict
 
 
 def _change(before: int, after: int) -> int | None:
-    """Of a time; None where it is not there in one of the runs."""
+    """Return the change of a time; None if it is missing in one of the runs."""
     return after - before if before >= 0 and after >= 0 else None
 
 

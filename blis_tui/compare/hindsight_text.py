@@ -1,4 +1,4 @@
-"""True regret as text for people, at most 100 columns wide."""
+"""True regret as text, at most 100 columns wide."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from blis_tui.compare.hindsight import Alternative, Hindsight, Judged
 
 _ROWS: Final = 20
-"""Decisions that are listed: those that cost all requests together most."""
+"""Maximum number of decisions listed: those that cost all requests together most."""
 _INDENT: Final = " " * len("true regret  ")
 _COLUMNS: Final = ("mean", "p50", "p90", "p99", "max")
 _HEAD: Final = ("event", "request", "chosen", "as seen", "as it was", "best", "TTFT", "E2E", "best", "TTFT", "E2E")
@@ -21,11 +21,11 @@ _OVER: Final = ("", "", "", "score", "lost", "for the", "request,", "ms", "for",
 
 
 def hindsight_text(found: Hindsight, *, everything: bool = False) -> str:
-    """What was replayed, what decisions cost, and the decisions that cost most.
+    """Return what was replayed, the cost of decisions, and the decisions that cost most.
 
     Args:
-        found: what to show.
-        everything: list all decisions that were looked at, in their order.
+        found: the result.
+        everything: list all examined decisions, in order.
     """
     blocks = [_question(found), _losses(found), _decisions(found, everything=everything)]
     return "\n\n".join("\n".join(printable(line).rstrip() for line in block) for block in blocks if block) + "\n"
@@ -84,7 +84,7 @@ def _row(one: Judged) -> tuple[str, ...]:
 
 
 def _change(one: Judged, best: Alternative, ttft_us: int | None, e2e_us: int | None) -> tuple[str, str, str]:
-    """Where to, and what changes; nothing where none was better."""
+    """Return the better instance and the changes; empty if the chosen one was the best."""
     if best.instance == one.chosen:
         return "=", "", ""
     if best.completed_change and best is one.best_for_run:

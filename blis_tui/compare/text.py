@@ -1,4 +1,4 @@
-"""A comparison as text for people, at most 100 columns wide."""
+"""A comparison as text, at most 100 columns wide."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 100
 _TENANTS: Final = 3
-"""Tenants whose figures are shown, where there are more."""
+"""Maximum number of tenants whose figures are shown."""
 
 
 def comparison_text(comparison: Comparison, *, everything: bool = False) -> str:
-    """Blocks of text: who is compared, the documents, the figures, the requests.
+    """Return blocks of text: the two sides, documents, figures, requests.
 
     Args:
-        comparison: what to show.
-        everything: also show figures that are equal or of minor interest.
+        comparison: the comparison.
+        everything: also show equal and minor figures.
     """
     blocks = [
         [
@@ -68,7 +68,7 @@ def _documents(spec: Sequence[Difference] | None, *, same: bool) -> list[str]:
 
 
 def metric_lines(comparison: Comparison, *, everything: bool) -> list[str]:
-    """The figures of both reports that differ, or all of them, as an aligned table below a line that counts them."""
+    """Return a table of the differing figures, or of all, below a line that counts them."""
     rows = comparison.shown_metrics(everything=everything)
     if not everything:
         folded = _folded(rows)
@@ -93,7 +93,7 @@ def metric_lines(comparison: Comparison, *, everything: bool) -> list[str]:
 
 
 def _folded(rows: Sequence[Row]) -> frozenset[str]:
-    """The tenants that changed least, where there are many: they would hide everything else."""
+    """Return the tenants with the smallest changes, if there are many, because they would hide everything else."""
     largest: dict[str, float] = {}
     for row in rows:
         if row.tenant:

@@ -1,4 +1,4 @@
-"""A counterfactual: the same run with one routing decision changed, and what that did to all requests."""
+"""A counterfactual: the same run with one routing decision changed, and the effect on all requests."""
 
 from __future__ import annotations
 
@@ -28,41 +28,41 @@ if TYPE_CHECKING:
     from blis_tui.metrics.stats import Distribution
 
 MOST: Final = 5
-"""How many of those who lost most, and of those who gained most, are listed."""
+"""Maximum number of requests listed as most slowed down, and as most sped up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A request in the run as it was, and in the one with the other decision."""
+    """A request in the original run, and in the run with the changed decision."""
 
     before: RequestRow
     after: RequestRow
 
     @property
     def request_id(self) -> str:
-        """Who."""
+        """The request's name."""
         return self.before.request_id
 
     @property
     def ttft_change_us(self) -> int | None:
-        """How much later its first token came; None where there was none in one of the runs."""
+        """Change of its TTFT; None if it got no first token in one of the runs."""
         return _change(self.before.ttft_us, self.after.ttft_us)
 
     @property
     def e2e_change_us(self) -> int | None:
-        """How much longer it took from arrival to last token, likewise."""
+        """Change of its E2E; None if it did not complete in one of the runs."""
         return _change(self.before.e2e_us, self.after.e2e_us)
 
     @property
     def moved(self) -> bool:
-        """Whether another instance served it than before."""
+        """Whether another instance served it."""
         before, after = self.before, self.after
         if before.instance is None or after.instance is None:
             return False
         return (before.instance, before.prefill_instance) != (after.instance, after.prefill_instance)
 
     def to_dict(self) -> dict[str, object]:
-        """As plain data."""
+        """Return the change as plain data."""
         names = ("state", "instance", "prefill_instance", "ttft_us", "e2e_us")
         before, after = ({name: getattr(row, name) for name in names} for row in (self.before, self.after))
         return {
@@ -76,34 +76,34 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift:
-    """By how much a latency of the other requests changed; positive = longer."""
+    """Changes of a latency of the other requests; positive = longer."""
 
     longer: int
-    """Requests whose latency grew."""
+    """Number of requests whose latency grew."""
     shorter: int
     total_us: int
-    """All changes added up."""
+    """Sum of all changes."""
     change_ms: Distribution
-    """The changes of those for whom it changed."""
+    """Distribution of the non-zero changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Others:
-    """What the decision did to all other requests."""
+    """The effect of the decision on all other requests."""
 
     total: int
     changed: int
-    """Requests of whom anything in the request table is another."""
+    """Requests for which anything in the request table differs."""
     moved: int
-    """Those whom another instance served."""
+    """Requests that another instance served."""
     ttft: Shift
     e2e: Shift
     different_ends: tuple[Fates, ...]
-    """Requests that did not end alike, by frequency."""
+    """Requests with different outcomes, by frequency."""
     worst: tuple[Change, ...]
-    """Whose end-to-end latency grew most; of equals the earlier arrival."""
+    """Requests whose E2E grew most; ties by the earlier arrival."""
     best: tuple[Change, ...]
-    """Whose shrank most."""
+    """Requests whose E2E shrank most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,44 +112,44 @@ class Decision:
 
     event: int
     instance: int
-    """The index of the instance that the policy chose."""
+    """Index of the instance that the policy chose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """A run, and the same with one request sent to another instance."""
+    """A run, and the same run with one request sent to another instance."""
 
     experiment: Experiment
     decision: Decision
-    """What was decided where the decision was changed."""
+    """The original decision that was changed."""
     decisions: tuple[Decision, ...]
-    """All about the request in the run as it was, that one included: several when it was split or started again."""
+    """All decisions about the request in the original run; several if it was split or restarted."""
     forced: int
-    """The instance that the request was sent to instead."""
+    """The instance to which the request was sent instead."""
     request: Change
     others: Others
     divergence: Divergence | None
-    """The first event that differs; None when the policy chose that instance anyway."""
+    """The first event that differs; None if the policy chose that instance anyway."""
     comparison: Comparison
-    """The reports side by side: A as it was, B with the other decision."""
+    """Both reports: A is the original run, B the changed one."""
 
     @property
     def chosen(self) -> int:
-        """The instance that the policy chose where the decision was changed."""
+        """The instance that the policy chose in the changed decision."""
         return self.decision.instance
 
     @property
     def routes(self) -> dict[str, Reroute]:
-        """What makes the run with the other decision, as of a ``Simulation``."""
+        """The override that produces the changed run, for ``Simulation``."""
         return {self.request.request_id: Reroute(self.forced, self.decision.event)}
 
     def __repr__(self) -> str:
-        """One line, without the reports."""
+        """Return one line, without the reports."""
         where = f"{self.request.request_id} to instance {self.forced}, not {self.chosen}"
         return f"<WhatIf {where}: {self.others.changed:,} of {self.others.total:,} others changed>"
 
     def to_dict(self, *, everything: bool = False) -> dict[str, object]:
-        """As plain data; ``everything`` includes figures of the reports that are equal or of minor interest."""
+        """Return the result as plain data; ``everything`` includes equal and minor figures of the reports."""
         found, others = self.divergence, self.others
         return {
             "experiment": self.experiment.name,
@@ -176,24 +176,24 @@ class WhatIf:
 
 
 def whatif(experiment: Experiment, request: str, route_to: int, *, event: int | None = None) -> WhatIf:
-    """Replay a run with one routing decision changed: what it does to that request, and to all others.
+    """Replay a run with one routing decision changed, and return the effect on that request and all others.
 
-    The run is simulated anew from its start. The router is asked as always, so that what its policy remembers and draws
-    stays as it was; only where ``request`` goes is another instance. All later decisions are made by the policies as
-    the run unfolds. A request is routed several times when its prefill and decode run on two instances, and when it
-    starts again because its instance has gone: ``event`` says which of its decisions becomes another one.
+    The run is simulated from its start. The router is still asked, so that its policy's state and random numbers stay
+    the same; only the destination of ``request`` changes. The policies make all later decisions as the run unfolds. A
+    request is routed several times if its prefill and decode run on two instances, or if it restarts because its
+    instance has gone: ``event`` selects the decision to change.
 
     Args:
-        experiment: what :func:`blis_tui.load` returned.
+        experiment: an experiment from :func:`blis_tui.load`.
         request: the name of a request.
         route_to: the index of an instance.
-        event: the event of the decision; None = the first among whose candidates the instance is.
+        event: the event of the decision; None = the first one that has the instance among its candidates.
 
     Raises:
-        RouteError: there is no such request or instance, the request is never routed, not in that event, or not among
-            such candidates.
+        RouteError: there is no such request or instance; or the request is never routed, not in that event, or not with
+            that candidate.
         SimulationError: one of the two runs cannot go on.
-        TraceError: rows of a recorded workload are wrong.
+        TraceError: rows of a recorded workload are invalid.
     """
     return at_once(ask_whatif(experiment, request, route_to, event))
 
@@ -201,7 +201,7 @@ def whatif(experiment: Experiment, request: str, route_to: int, *, event: int | 
 def ask_whatif(
     experiment: Experiment, request: str, route_to: int, event: int | None = None
 ) -> Generator[object, None, WhatIf]:
-    """The same a little at a time, for those who may not want to wait for the end."""
+    """Do the same as :func:`whatif` step by step, for callers that may want to stop early."""
     if not isinstance(experiment, Experiment):
         raise TypeError(f"not an experiment but {type(experiment).__name__}: load one with blis_tui.load()")
     simulation = Simulation(experiment)
@@ -262,7 +262,7 @@ def _side(experiment: Experiment, report: Report) -> Simulated:
 
 
 def _require_routed(request: str, decisions: Sequence[Decision], event: int | None, rows: Sequence[RequestRow]) -> None:
-    """Raises RouteError when a request is unknown or was never routed, or not in that event."""
+    """Raise RouteError if a request is unknown or was never routed, or not in that event."""
     if decisions:
         if event is None or any(one.event == event for one in decisions):
             return
@@ -279,7 +279,7 @@ def _require_routed(request: str, decisions: Sequence[Decision], event: int | No
 
 
 def require_instance(index: int, count: int) -> None:
-    """Raises RouteError when there is no such instance."""
+    """Raise RouteError if there is no such instance."""
     if not 0 <= index < count:
         which = f"0 to {count - 1}" if count > 1 else "0"
         raise RouteError(f"there is no instance {index}", help=f"the cluster has {plural(count, 'instance')}: {which}")

@@ -1,4 +1,4 @@
-"""A counterfactual as text for people, at most 100 columns wide."""
+"""A counterfactual as text, at most 100 columns wide."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _STATISTICS = ("mean", "min", "p50", "p90", "p99", "max")
 
 
 def whatif_text(found: WhatIf, *, everything: bool = False) -> str:
-    """Blocks of text: the question, the request, the others, the figures of the reports, the first event that differs.
+    """Return blocks of text: the question, the request, the others, the reports' figures, the first differing event.
 
     Args:
-        found: what to show.
-        everything: also show figures that are equal or of minor interest.
+        found: the result.
+        everything: also show equal and minor figures.
     """
     request = found.request
     question = f"{request.request_id} on instance {found.forced} instead of {found.chosen}"
@@ -50,7 +50,7 @@ def whatif_text(found: WhatIf, *, everything: bool = False) -> str:
 
 
 def _decisions(found: WhatIf) -> list[str]:
-    """Which of several decisions was changed."""
+    """Return which of several decisions was changed."""
     if len(found.decisions) == 1:
         return []
     known = ", ".join(f"{one.event:,} (to {one.instance})" for one in found.decisions)
@@ -76,7 +76,7 @@ def _times(before: int | None, after: int | None, change: int | None) -> tuple[s
 
 
 def place_text(row: RequestRow) -> str:
-    """Where it was served; ``0 > 2``: prefill and decode."""
+    """Return where the request was served; ``0 > 2``: prefill and decode."""
     there = "-" if row.instance is None else str(row.instance)
     return there if row.prefill_instance is None else f"{row.prefill_instance} > {there}"
 
@@ -112,7 +112,7 @@ def _figures(shift: Shift) -> list[str]:
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The first column to the left, the others to the right."""
+    """Align the first column left and the others right."""
     return list(aligned(rows, range(1, len(rows[0]))))
 
 

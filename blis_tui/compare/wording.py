@@ -1,4 +1,4 @@
-"""The words for what differs, wherever it is told: on the command line, in golden tests and on the screen."""
+"""The wording of differences, shared by the command line, golden tests and the terminal interface."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from blis_tui.compare.documents import Difference
 
 MARKS: Final[Mapping[str, str]] = {"added": "+", "removed": "-", "reordered": "~"}
-"""Kind of a difference -> its mark; a value that changed has none of its own."""
+"""Kind of a difference -> its mark; a changed value has none."""
 
 _LONGEST: Final = 60
-"""Columns of a value."""
+"""Maximum width of a value, in columns."""
 _DIGITS: Final = (6, 9, 12, 17)
-"""Digits that count in a number: the first choice that tells the two values apart."""
+"""Numbers of significant digits to try until two values differ as text."""
 _NO_CHANGE: Final = 0.00005
-"""A smaller share would be written as 0.00 %."""
+"""Smaller relative changes would be shown as 0.00 %."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{32,}")
 _DIGEST_SHOWN: Final = 12
 
 
 def difference_lines(found: Sequence[Difference], most: int) -> list[str]:
-    """As ``diff`` writes it: ``-`` what went, ``+`` what came, in columns; of more than ``most``, how many."""
+    """Return the differences in columns, with ``-`` for old and ``+`` for new values; beyond ``most``, their number."""
     shown: list[tuple[Difference, str, str]] = []
     for one in found[:most]:
         old, new = value_texts(one)
@@ -49,7 +49,7 @@ def difference_lines(found: Sequence[Difference], most: int) -> list[str]:
 
 
 def value_change(one: Difference, room: int, arrow: str = "->") -> str:
-    """From what to what, or the value that one side alone has, in at most ``room`` columns."""
+    """Return the old and new value, or the only one, in at most ``room`` columns."""
     old, new = value_texts(one)
     if not old or not new:
         return clip(old or new, room)
@@ -60,7 +60,7 @@ def value_change(one: Difference, room: int, arrow: str = "->") -> str:
 
 
 def value_texts(one: Difference) -> tuple[str, str]:
-    """Both values; empty for one that is not there."""
+    """Return both values as text; empty for an absent one."""
     old, new = one.old, one.new
     if one.kind in ("added", "removed"):
         return ("", _value(new)) if one.kind == "added" else (_value(old), "")
@@ -72,7 +72,7 @@ def value_texts(one: Difference) -> tuple[str, str]:
 
 
 def relative_text(one: Difference) -> str:
-    """The change as a share of the old value, such as ``-65.23 %``; empty where there is none."""
+    """Return the relative change, such as ``-65.23 %``; empty if undefined."""
     old, new = one.old, one.new
     if isinstance(old, bool) or isinstance(new, bool) or not old:
         return ""
@@ -93,7 +93,7 @@ def _number(value: object, digits: int) -> str:
 
 
 def _value(value: object, *, bare: bool = True) -> str:
-    """A value as JSON; a text without quotes where they would tell nothing, a digest by its beginning."""
+    """Return a value as JSON; a text without quotes if they are not needed, a digest shortened."""
     if isinstance(value, str):
         text = value if bare and value and value.isprintable() else json.dumps(value, ensure_ascii=False)
         return _DIGEST.sub(lambda found: f"{found[0][:_DIGEST_SHOWN]}…", text)

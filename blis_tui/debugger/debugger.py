@@ -1,8 +1,8 @@
-"""Time travel through one simulation: forwards and backwards by events, phases and batches, and to anywhere.
+"""Time travel through one simulation: forward and backward by events, phases and steps, or directly to any place.
 
-Going back is going to an earlier checkpoint and forward again; whatever is done again must come out the same, and is
-checked. Long ways are *moves*: generators that do a little at a time, so that the caller decides about the
-pace, can show progress, and can stop at any moment.
+To go back, the debugger restores an earlier checkpoint and replays from there. It verifies that the replay reproduces
+the same states. Long-running movements are *moves*: generators that advance a little at a time, so that the caller sets
+the pace, can show progress, and can stop at any moment.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
 _VERIFIED: Final = 10_000
-"""Requests up to which a state is compared whenever it is looked at; for more, that takes longer than it may."""
+"""Verify the state at every visit only while at most this many requests are live; digests of more take too long."""
 
 _T = TypeVar("_T")
 
 
 class Debugger:
-    """One simulation and the position of its reader.
+    """One simulation and the reader's position in it.
 
     Args:
         experiment: what to simulate.
         check: when to verify the invariants, as for ``Simulation``.
         cap_bytes: memory that checkpoints may take.
-        routes: routing decisions to overrule, as for ``Simulation``.
+        routes: routing decisions to override, as for ``Simulation``.
 
     Attributes:
-        routes: routing decisions that are overruled.
-        tape: what every known event did.
+        routes: overridden routing decisions.
+        tape: what every recorded event did.
         history: the checkpoints.
-        phase: for a step, how far it has been looked into (see ``PHASES``); None at other events.
-        failure: the error that ended the simulation at its frontier, if one did.
-        complete: whether the whole run is known: its end has been reached at least once.
+        phase: for a step, the phase that the reader has reached (an index of ``PHASES``); None at other events.
+        failure: the error that ended the simulation at the frontier, if any.
+        complete: whether the whole run is recorded, that is, its end has been reached at least once.
     """
 
     def __init__(
@@ -77,40 +77,43 @@ class Debugger:
         self._moment: Moment | None = None
         self.complete = self._simulation.done
 
-    # ---- where ----
+    # ---- position ----
 
     @property
     def event(self) -> int:
-        """Events so far at the present position."""
+        """Number of events up to the current position."""
         return self._simulation.events
 
     @property
     def settled(self) -> int:
-        """The last event of which all is past: the present one, or the one before in the middle of a step."""
+        """The last event whose results are all in effect: the current one, or in the middle of a step the previous."""
         return self.event if settles(self.phase) else self.event - 1
 
     @property
     def time_us(self) -> int:
-        """Simulated time of the present position, in microseconds."""
+        """Simulated time at the current position, in microseconds."""
         return self._simulation.now_us
 
     @property
     def frontier(self) -> int:
-        """How many events are known."""
+        """Number of recorded events."""
         return len(self.tape)
 
     @property
     def at_end(self) -> bool:
-        """Whether nothing follows."""
+        """Whether no event follows the current position."""
         return self.event == self.frontier and (self.failure is not None or self._simulation.done)
 
     @property
     def simulation(self) -> Simulation:
-        """The simulation after the present event; look, but move it only through the debugger."""
+        """The simulation after the current event. Callers may read it, but must move it only through the debugger."""
         return self._simulation
 
     def ask(self, question: Callable[[Simulation], _T]) -> _T:
-        """What a simulation answers at the present position, also in the middle of a step; it must not be moved."""
+        """Return the answer to a question about the simulation at the current position, even in the middle of a step.
+
+        The question must not advance the simulation.
+        """
         if settles(self.phase):
             return question(self._simulation)
         twin = self._replay.before(self.event)
@@ -121,39 +124,39 @@ class Debugger:
         return answers[0]
 
     def digest(self) -> str:
-        """Digest of the state after the present event."""
+        """Return the digest of the state after the current event."""
         return self._simulation.digest()
 
     def report(self) -> Report:
-        """The report as of the present event, all of it; tokens and ends count from when they come."""
+        """Return the full report as of the current event; tokens and completions count from the time they occur."""
         return self._simulation.report(by_clock=True)
 
     def circumstances(self) -> dict[str, str]:
-        """What a report of a defect should say about this run."""
+        """Return the facts about this run that a bug report should contain."""
         one = self.experiment
         return {"experiment": one.name, "spec_sha256": one.sha256, "seed": str(one.seed), "event": str(self.event)}
 
     def checkup(self) -> Checkup:
-        """The checks behind the report's warnings, as of the present position."""
+        """Return the checks behind the report's warnings, as of the current position."""
         return self.ask(lambda simulation: simulation.checkup())
 
     def upcoming(self) -> PendingEvent | None:
-        """The event that follows."""
+        """Return the next event, or None at the end."""
         return None if self.at_end else self._simulation.peek()
 
     def request(self, name: str) -> RequestSnapshot | None:
-        """A live request at the present position; None when it has not arrived or has ended."""
+        """Return a live request at the current position; None if it has not arrived or has ended."""
         return self.ask(lambda simulation: simulation.request(name))
 
     def glance(self) -> Moment:
-        """The present position without how it got there: what is shown while running."""
+        """Return the current position without the event's records, which a running display does not need."""
         return self._moment or self._frozen(None)
 
     def moment(self) -> Moment:
-        """The present position, with what the latest event did.
+        """Return the current position, with what the latest event did.
 
         Raises:
-            DivergenceError: a replay did not come to the present state: a defect of the simulator.
+            DivergenceError: a replay did not reproduce the current state, which is a defect of the simulator.
         """
         if self._moment is None:
             present = self._simulation.arrived - self._simulation.ended
@@ -162,7 +165,7 @@ class Debugger:
         return self._moment
 
     def records_of(self, event: int) -> tuple[Record, ...]:
-        """What a known event did; the position stays."""
+        """Return the records of a recorded event, without moving."""
         return self._replay.of(event).records if 0 < event <= self.frontier else ()
 
     def _frozen(self, done: Done | None) -> Moment:
@@ -180,10 +183,10 @@ class Debugger:
             failure="" if self.failure is None else str(self.failure),
         )
 
-    # ---- one move ----
+    # ---- single moves ----
 
     def step(self) -> bool:
-        """One event forward; False when nothing follows."""
+        """Go forward one event; return False if no event follows."""
         if self.at_end:
             return False
         before = self.event
@@ -196,7 +199,7 @@ class Debugger:
         return self.event > before
 
     def step_phase(self) -> bool:
-        """One phase forward: further into a step, or to the next event and, if it is a step, into its first phase."""
+        """Go forward one phase: within a step, or to the next event and, if that is a step, to its first phase."""
         if self.phase is not None and self.phase < LAST_PHASE:
             self._look_into(self.phase + 1)
             return True
@@ -207,7 +210,7 @@ class Debugger:
         return True
 
     def back_phase(self) -> Move:
-        """One phase back: out of a step, or to the end of the event before."""
+        """Go back one phase: within a step, or to the end of the previous event."""
         if self.phase:
             self._look_into(self.phase - 1)
             return Stop("there")
@@ -218,7 +221,7 @@ class Debugger:
         self._moment = None
 
     def finish_batch(self) -> Move:
-        """To the end of the step being looked into, or of the next one of any instance."""
+        """Go to the end of the current step, or of the next step of any instance."""
         if self.phase is not None and self.phase < LAST_PHASE:
             self._look_into(LAST_PHASE)
             return Stop("there")
@@ -234,19 +237,19 @@ class Debugger:
         return self._end()
 
     def back_batch(self) -> Move:
-        """To the end of the step before."""
+        """Go to the end of the previous step."""
         return (yield from self.seek(self.tape.next_step(self.event, back=True)))
 
     # ---- moves ----
 
     def seek(self, event: int) -> Move:
-        """To an event, known or not; beyond the ends, to the end or the start."""
+        """Go to an event, recorded or not; stop at the start or the end if it lies beyond."""
         event = max(event, 0)
         yield from self._travel(event)
         return self._end() if self.event < event else Stop("there")
 
     def seek_time(self, time_us: int) -> Move:
-        """To the last event that is not later than a time."""
+        """Go to the last event at or before a time."""
         if self.tape.at_time(time_us) < self.frontier or self.complete:
             return (yield from self.seek(self.tape.at_time(time_us)))
         yield from self._travel(self.frontier)
@@ -255,7 +258,7 @@ class Debugger:
         return self._end() if self.at_end else Stop("there")
 
     def seek_request(self, name: str) -> Move:
-        """To the arrival of a request."""
+        """Go to the arrival of a request."""
         if not self.tape.first_event_of(name):
             start = self.event
             yield from self._travel(self.frontier)
@@ -267,7 +270,7 @@ class Debugger:
         return (yield from self.seek(self.tape.first_event_of(name)))
 
     def seek_match(self, matches: Callable[[EventRow], bool], *, back: bool = False) -> Move:
-        """To the next event that matches (or the one before); where the tape ends, the run goes on."""
+        """Go to the next (or previous) event that matches; simulate further where the tape ends."""
         found: int | None = 0
         for found in self.tape.find(matches, self.event, back=back):
             if found is None:
@@ -288,11 +291,11 @@ class Debugger:
         return (yield from self.seek(found))
 
     def run(self, watch: Watch | None = None, *, until: int | None = None, until_us: int | None = None) -> Move:
-        """Forward to the next breakpoint, or to the end.
+        """Run forward to the next breakpoint, or to the end.
 
         Args:
             watch: the breakpoints; None = none.
-            until: an event to stop at anyway.
+            until: an event at which to stop in any case.
             until_us: the last microsecond to simulate.
         """
         if watch is None:
@@ -322,15 +325,15 @@ class Debugger:
         return Stop("there")
 
     def run_back(self, watch: Watch) -> Move:
-        """Back to the latest earlier event at which a breakpoint stops, or to the start."""
+        """Go back to the latest earlier event at which a breakpoint stops, or to the start."""
         found, hits = yield from self._replay.last_hit(watch, self.event - 1)
         yield from self.seek(found)
         return Stop("breakpoint", hits) if found else Stop("start")
 
-    # ---- underneath ----
+    # ---- implementation ----
 
     def _travel(self, event: int) -> Generator[Progress, None, None]:
-        """Move to an event, or as far as the run goes."""
+        """Go to an event, or to the end of the run if that comes first."""
         start = self.event
         if event == start:
             self._landed()
@@ -351,7 +354,7 @@ class Debugger:
                 yield self._progress(event)
 
     def _advance(self, count: int, until_us: int | None = None) -> int:
-        """Do at most ``count`` events, known or new ones but not both; returns how many."""
+        """Run at most ``count`` events, either all recorded or all new; return how many."""
         simulation = self._simulation
         start = simulation.events
         if not self._listen():
@@ -368,13 +371,13 @@ class Debugger:
         return simulation.events - start
 
     def _keep_if_due(self, spacing: int = SPACING) -> None:
-        """Leave a checkpoint here, if one is worth it."""
+        """Keep a checkpoint here if one is due."""
         work = self.tape.work(self.event)
         if self.history.is_due(self._simulation, work, spacing):
             self.history.keep(self._simulation, work=work)
 
     def _listen(self) -> bool:
-        """Record what follows, exactly when it is not known yet; returns whether that is so."""
+        """Record the following events if they are new, otherwise stop recording; return whether they are new."""
         new = self.event >= self.frontier
         if new and not self._recording:
             self._mute = self._recorder.listen(self._simulation)
@@ -384,7 +387,7 @@ class Debugger:
         return new
 
     def _fail(self, error: SimulationError) -> None:
-        """The simulation cannot go on: stay at the last event that was whole."""
+        """Handle a simulation that cannot go on: return to the last event that was complete."""
         last = error.event - 1 if isinstance(error, InvariantError) else self._simulation.events
         self.failure = error
         self._mute()
@@ -394,7 +397,7 @@ class Debugger:
         self._simulation.run(max_events=last - self._simulation.events)
 
     def _landed(self) -> None:
-        """Stand at an event: all of it has been looked at. A move given up anywhere leaves a whole position."""
+        """Finish a move at an event, with all its phases shown; an abandoned move also leaves a valid position."""
         self._moment = None
         is_step = self.event > 0 and self.tape.is_step(self.event)
         self.phase = LAST_PHASE if is_step else None

@@ -1,4 +1,4 @@
-"""What an event changed: every field of the state that differs after it, each with a path, what matters first."""
+"""What an event changed: every field of the state that differs after it, with its path, the most important first."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GROUPS: Final = (
     "counters",
     "details",
 )
-"""What a change belongs to, in the order in which changes are latest; what another kind of record says comes last."""
+"""Groups of changes, in display order; groups named after other kinds of records come last."""
 
 COUNT: Final = ""
 TIME: Final = "time"
@@ -43,39 +43,40 @@ SPAN: Final = "span"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One thing that an event changed."""
+    """One change made by an event."""
 
     group: str
     """One of ``GROUPS``, or a kind of record."""
     path: str
-    """Where it stands in the state: ``instances[0].kv.used_blocks``."""
+    """Path of the field in the state: ``instances[0].kv.used_blocks``."""
     old: Value = None
-    """None = it was not there."""
+    """Value before the event; None = absent."""
     new: Value = None
-    """None = it is not there any more."""
+    """Value after the event; None = absent."""
     unit: str = COUNT
-    """Of numbers: ``time`` (a point in time, microseconds), ``span`` (a duration, microseconds) or empty (a count)."""
+    """Unit of a number: ``time`` (a point in time, microseconds), ``span`` (a duration, microseconds) or empty (a
+    count)."""
     about: str = ""
-    """What it means, in a few words."""
+    """Meaning of the change, in a few words."""
     request: str = ""
     """The request it concerns."""
 
     @property
     def delta(self) -> int | None:
-        """By how much a number changed."""
+        """Difference between the new and the old number; None if either is no number."""
         return self.new - self.old if isinstance(self.old, int) and isinstance(self.new, int) else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A field to compare: where it stands below its owner, what it is, and what it means."""
+    """A field to compare: its path below its owner, its unit, and its meaning."""
 
     path: str
     unit: str = COUNT
     about: str = ""
     group: str = "details"
     source: str = ""
-    """The attribute it is read from, where that is not its path."""
+    """The attribute that holds the value, if its name differs from the path."""
 
     def read(self, owner: object) -> Value:
         found: Value = attrgetter(self.source or self.path)(owner)
@@ -98,7 +99,7 @@ _REQUEST_FIELDS: Final = (
     _Field("max_output_tokens", about="maximum output tokens"),
 )
 _DECODED: Final = frozenset({"computed_tokens", "generated_tokens", "held_blocks"})
-"""What an ordinary decode changes; latest once for all requests."""
+"""Fields that an ordinary decode changes; one change reports them for all requests."""
 
 _INSTANCE_FIELDS: Final = (
     _Field("life", about="its state", group="queue"),
@@ -123,17 +124,17 @@ _CLUSTER_FIELDS: Final = (
 
 
 def differences(moment: Moment) -> tuple[Change, ...]:
-    """What the event of a moment has changed so far; empty at the start, and while running."""
+    """Return what the event of a moment has changed so far; empty at the start, and while running."""
     if moment.before is None:
         return ()
     return compare(moment.before, moment.state, moment.past)
 
 
 def compare(before: Snapshot, after: Snapshot, records: Sequence[Record]) -> tuple[Change, ...]:
-    """The differences between two states with one event between them, what matters first.
+    """Return the differences between two states with one event between them, the most important first.
 
-    Snapshots may hold windows of long queues. Who came or went is therefore told only of requests that the records
-    name: others have only moved into a window or out of it.
+    Snapshots may hold only a window of a long queue. Therefore only requests that the records name count as having come
+    or gone: others may merely have moved into or out of the window.
     """
     news = _news(records)
     old = {request.request_id: request for request in live(before)}
@@ -150,7 +151,7 @@ def compare(before: Snapshot, after: Snapshot, records: Sequence[Record]) -> tup
 
 
 def _instances(before: Snapshot, after: Snapshot) -> Iterator[Change]:
-    """What became of the instances, some of which may have come or gone."""
+    """Yield the changes of the instances, including instances that were added or removed."""
     old, new = ({one.index: one for one in side.instances} for side in (before, after))
     for index in sorted({**old, **new}):
         if index in old and index in new:
@@ -161,7 +162,7 @@ def _instances(before: Snapshot, after: Snapshot) -> Iterator[Change]:
 
 
 def _others(records: Sequence[Record]) -> Iterator[Change]:
-    """What records say that are not about a request."""
+    """Yield the changes reported by records that are not about a request."""
     for record in records:
         if record.shown.change and not hasattr(record, "request_id"):
             instance = getattr(record, "instance", None)
@@ -174,7 +175,7 @@ def _others(records: Sequence[Record]) -> Iterator[Change]:
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """What the records say of a request: its group, the word for what became of it, and what it means."""
+    """What the records say about a request: the group, a word for what became of the request, and its meaning."""
 
     group: str
     fate: str
@@ -182,7 +183,7 @@ class _News:
 
 
 def _news(records: Sequence[Record]) -> Mapping[str, _News]:
-    """What the event did to each request it names; of several things the one that matters most comes first."""
+    """Return what the event did to each request it names; if it did several things, the most important comes first."""
     by_name: dict[str, list[_News]] = {}
     for record in records:
         for name, news in _news_of(record):
@@ -224,7 +225,7 @@ def _request(
     if old == new:
         return
     group, about = ("moved", "") if latest is None else (latest.group, latest.about)
-    # Preempted and let in again at once, or the like: the phase is the same, yet something happened.
+    # A request may have been preempted and rescheduled at once: its phase is the same, but the change must be shown.
     if old.phase != new.phase or group != "moved":
         yield Change(group=group, path=f"{path}.phase", old=old.phase, new=new.phase, about=about, request=name)
     skipped = _DECODED if _is_ordinary(old, new) else frozenset[str]()
@@ -233,7 +234,7 @@ def _request(
 
 
 def _is_ordinary(old: RequestSnapshot, new: RequestSnapshot) -> bool:
-    """Whether a request did nothing but decode one token."""
+    """Return whether a request only decoded one token."""
     return (
         old.phase == new.phase == "decode"
         and new.generated_tokens == old.generated_tokens + 1
@@ -244,7 +245,7 @@ def _is_ordinary(old: RequestSnapshot, new: RequestSnapshot) -> bool:
 def _decoded(
     old: Mapping[str, RequestSnapshot], new: Mapping[str, RequestSnapshot], records: Sequence[Record]
 ) -> Iterator[Change]:
-    """All ordinary decodes of the step in one change."""
+    """Yield one change for all ordinary decodes of the step."""
     step = next((record for record in records if isinstance(record, StepFinished)), None)
     if step is None or not any(_is_ordinary(old[name], one) for name, one in new.items() if name in old):
         return

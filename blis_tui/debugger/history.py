@@ -1,4 +1,4 @@
-"""Checkpoints of one run, and known events done again from them: for going back, and for what each event did."""
+"""Checkpoints of one run, and the replay of recorded events from them, to go back and to see what each event did."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ if TYPE_CHECKING:
 
 
 SPACING: Final = 2000
-"""Work between two checkpoints, in ordinary events: 3 to 10 ms of replay."""
+"""Minimum work between two checkpoints, in ordinary events: 3 to 10 ms of replay."""
 _WORK_PER_REQUEST: Final = 2
-"""The same, for each request that is there: what a checkpoint of it costs (measured, roughly)."""
+"""Additional minimum work for each live request, because a checkpoint costs that much (rough measurement)."""
 CAP_BYTES: Final = 64 * 1024 * 1024
-"""Memory that checkpoints may take; beyond it they thin out, the far ones first."""
+"""Memory that checkpoints may take. Beyond it, checkpoints are thinned out, those far from the reader first."""
 _LADDER: Final = (512, 128, 32, 8)
-"""Events before a place gone back to at which checkpoints are left, so that the next steps back are short."""
+"""Distances, in events, before the target of a move back at which checkpoints are kept, to make further steps back
+short."""
 _DIGESTS: Final = 4096
-"""Digests of places once looked at that are remembered."""
+"""Number of visited events whose digests are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A mark, with the work done before it and the digest its state must have."""
+    """A checkpoint's mark, the work done before it, and the digest that its state must have."""
 
     event: int
     work: int
@@ -47,10 +48,10 @@ class Checkpoint:
 
 
 class History:
-    """The checkpoints of a simulation, and the digests of states seen.
+    """The checkpoints of a simulation, and the digests of visited states.
 
-    Every return is verified: the state restored must have the digest it had when the checkpoint was made, and a place
-    that was looked at before must look the same again.
+    Every return is verified: the restored state must have the digest that it had when the checkpoint was made, and an
+    event visited before must have the same digest again.
     """
 
     def __init__(self, simulation: Simulation, *, cap_bytes: int = CAP_BYTES) -> None:
@@ -63,23 +64,24 @@ class History:
 
     @property
     def events(self) -> Sequence[int]:
-        """At which events there are checkpoints, in order; the first is always 0."""
+        """Events that have checkpoints, in order; the first is always 0."""
         return self._events
 
     def before(self, event: int) -> Checkpoint:
-        """The latest checkpoint at or before an event."""
+        """Return the latest checkpoint at or before an event."""
         return self._checkpoints[bisect_right(self._events, event) - 1]
 
     def is_due(self, simulation: Simulation, work: int, spacing: int = SPACING) -> bool:
-        """Whether a simulation should leave a checkpoint where it stands.
+        """Return whether a simulation should keep a checkpoint at its current event.
 
-        One that costs more than the replay it saves is none: in a queue of 100,000 requests it takes half a second.
+        A checkpoint is not due while it would cost more than the replay it saves: with a queue of 100,000 requests one
+        takes half a second.
         """
         done = work - self.before(simulation.events).work
         return done >= spacing and done >= _WORK_PER_REQUEST * (simulation.arrived - simulation.ended)
 
     def keep(self, simulation: Simulation, *, work: int) -> None:
-        """Leave a checkpoint where the simulation stands."""
+        """Keep a checkpoint of the simulation's current state."""
         event = simulation.events
         place = bisect_left(self._events, event)
         if place < len(self._events) and self._events[place] == event:
@@ -92,14 +94,14 @@ class History:
             self._thin(event)
 
     def ladder(self, target: int, start: int) -> list[int]:
-        """Events between ``start`` and ``target`` at which a replay to ``target`` should leave checkpoints."""
+        """Return the events between ``start`` and ``target`` at which a replay should keep checkpoints."""
         return [target - distance for distance in _LADDER if target - distance > start]
 
     def return_to(self, simulation: Simulation, event: int) -> None:
-        """Take a simulation to the latest checkpoint at or before an event.
+        """Return a simulation to the latest checkpoint at or before an event.
 
         Raises:
-            DivergenceError: its state is not the one that was kept.
+            DivergenceError: the restored state differs from the one that was saved.
         """
         checkpoint = self.before(event)
         simulation.return_to(checkpoint.mark)
@@ -107,10 +109,10 @@ class History:
             raise DivergenceError("the checkpoint does not restore the state it was taken from", event=checkpoint.event)
 
     def look(self, simulation: Simulation) -> str:
-        """Remember the state at this place, or compare it with what it was the last time; returns its digest.
+        """Remember the digest of the current state, or compare it with that of the last visit; return it.
 
         Raises:
-            DivergenceError: it is another one now.
+            DivergenceError: the digest differs from that of the last visit.
         """
         event = simulation.events
         digest = simulation.digest()
@@ -121,10 +123,10 @@ class History:
         return digest
 
     def _thin(self, here: int) -> None:
-        """Drop checkpoints until three quarters of the memory are used: those whose loss is felt least.
+        """Drop the least useful checkpoints until they use at most three quarters of the allowed memory.
 
-        Without one of them a replay to its neighbourhood gets longer by the gap before it. That matters less the
-        farther it lies from where the reader is, so gaps grow geometrically with the distance.
+        Without a checkpoint, a replay to an event shortly after it grows by the gap before it. That matters less the
+        farther the checkpoint lies from the reader, so gaps grow geometrically with the distance.
         """
         order = sorted(
             range(1, len(self._events)),
@@ -143,15 +145,15 @@ class History:
         self._events = [self._events[place] for place in kept]
 
 
-# ---- known events done again ----
+# ---- replay of recorded events ----
 
 _REMEMBERED: Final = 64
-"""Events whose records are remembered after they were looked up."""
+"""Number of replayed events whose records are cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How an event came about: the state before it, what it did, and for a step the state in its middle."""
+    """One event in detail: the state before it, its records, and for a step the state in the middle."""
 
     before: Snapshot
     records: tuple[Record, ...]
@@ -159,7 +161,7 @@ class Done:
 
 
 def observed(simulation: Simulation, before: Snapshot, do: Callable[[], object]) -> Done:
-    """Have a simulation do one event, and see how it comes about."""
+    """Run one event of a simulation and return it in detail."""
     records: list[Record] = []
     middles: list[Snapshot] = []
 
@@ -167,20 +169,20 @@ def observed(simulation: Simulation, before: Snapshot, do: Callable[[], object])
         if not middles:
             middles.append(simulation.snapshot(WINDOW))
 
-    stops = [simulation.subscribe(kind, records.append) for kind in RECORD_KINDS]  # those on demand, too
+    stops = [simulation.subscribe(kind, records.append) for kind in RECORD_KINDS]  # also on-demand ones
     stops.append(simulation.pause_in_steps(look))
     do()
     for stop in stops:
         stop()
     if not middles or not records:
         return Done(before, tuple(records), None)
-    # To the simulation the event is not there before all of it has happened.
+    # The simulation counts the event only after it is complete, so the snapshot in the middle still has the one before.
     return Done(before, tuple(records), replace(middles[0], event=records[0].event, time_us=records[0].time_us))
 
 
 @contextmanager
 def watched(simulation: Simulation, watch: Watch) -> Iterator[list[Record]]:
-    """Begin to watch a simulation; gives the list of the records that breakpoints look at, to be emptied at will."""
+    """Start to watch a simulation; yield the list of records for the breakpoints, which the caller may clear."""
     watch.reset(simulation)
     collected: list[Record] = []
     stops = [simulation.subscribe(kind, collected.append) for kind in sorted(watch.needs)]
@@ -192,12 +194,12 @@ def watched(simulation: Simulation, watch: Watch) -> Iterator[list[Record]]:
 
 
 class Replay:
-    """Does known events again, and checks that they come out as they did.
+    """Replays recorded events and verifies that they match the tape.
 
     Args:
-        twin: a simulation of its own.
-        history: the checkpoints to begin at.
-        tape: what happened.
+        twin: a separate simulation of the same experiment.
+        history: the checkpoints to start from.
+        tape: the recorded events.
     """
 
     def __init__(self, twin: Simulation, history: History, tape: Tape) -> None:
@@ -207,11 +209,11 @@ class Replay:
         self._done: OrderedDict[int, Done] = OrderedDict()
 
     def of(self, event: int, digest: str | None = None) -> Done:
-        """How a known event came about, by doing it again elsewhere.
+        """Return a recorded event in detail, by replaying it in the twin.
 
         Args:
             event: the event.
-            digest: what the state must be after it; None = that is not compared.
+            digest: the expected digest of the state after it; None = not compared.
         """
         known = self._done.get(event)
         if known is not None:
@@ -226,7 +228,7 @@ class Replay:
         return self.remember(event, done)
 
     def before(self, event: int) -> Simulation:
-        """A simulation at the place where that event is the next one."""
+        """Return a simulation positioned just before an event."""
         twin = self._twin
         if not self._history.before(event - 1).event <= twin.events < event:
             self._history.return_to(twin, event - 1)
@@ -234,14 +236,14 @@ class Replay:
         return twin
 
     def remember(self, event: int, done: Done) -> Done:
-        """Keep what is known of an event, instead of what was not asked for longest."""
+        """Cache an event's details, and evict the least recently used ones."""
         self._done[event] = done
         if len(self._done) > _REMEMBERED:
             self._done.popitem(last=False)
         return done
 
     def last_hit(self, watch: Watch, last: int) -> Generator[Progress, None, tuple[int, tuple[Hit, ...]]]:
-        """The latest event up to one at which a breakpoint stops, 0 if none does; from checkpoint to checkpoint."""
+        """Find the latest event up to ``last`` at which a breakpoint stops; 0 if there is none."""
         while last > 0:
             start = self._history.before(last - 1).event
             found, hits = yield from self._last_hit_since(watch, start, last)
@@ -253,7 +255,7 @@ class Replay:
     def _last_hit_since(
         self, watch: Watch, start: int, last: int
     ) -> Generator[Progress, None, tuple[int, tuple[Hit, ...]]]:
-        # One of its own: explanations may be asked for meanwhile.
+        # Use another twin, because explanations may use the shared one between two steps of this move.
         twin = self._twin.twin(self._history.before(start).mark)
         self._history.return_to(twin, start)
         found: tuple[int, tuple[Hit, ...]] = (0, ())
@@ -269,15 +271,15 @@ class Replay:
         return found
 
 
-# Long ways through a run, a little at a time: the caller sets the pace.
+# Long moves through a run, done a little at a time so that the caller sets the pace.
 
 SLICE: Final = 64
-"""Events between two looks at whether to go on: a tenth of a millisecond, a few under memory pressure."""
+"""Events between two yields of a move: a tenth of a millisecond, or a few milliseconds under memory pressure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a move is. ``goal``: the event it goes to, None when it is not known how far that is."""
+    """Progress of a move. ``goal``: the target event; None if the distance is unknown."""
 
     event: int
     time_us: int
@@ -288,8 +290,8 @@ class Progress:
 class Stop:
     """How a move ended.
 
-    ``reason``: ``there`` (where it was meant to go), ``breakpoint`` (with ``hits``), ``end`` (of the run), ``start``,
-    ``failed`` (the simulation cannot go on), ``unknown`` (the run ended without what was looked for).
+    ``reason``: ``there`` (the target was reached), ``breakpoint`` (with ``hits``), ``end`` (of the run), ``start``,
+    ``failed`` (the simulation cannot go on), ``unknown`` (the run ended before the target was found).
     """
 
     reason: str
@@ -297,11 +299,11 @@ class Stop:
 
 
 Move = Generator[Progress, None, Stop]
-"""A long way: each ``next`` goes a little further, and the caller may stop at any time."""
+"""A long movement: each ``next`` goes a little further, and the caller may stop at any time."""
 
 
 def run_to_stop(move: Move) -> Stop:
-    """Drive a move to its end at once."""
+    """Run a move to its end at once."""
     while True:
         try:
             next(move)

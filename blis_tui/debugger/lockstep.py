@@ -1,7 +1,7 @@
-"""Two simulations moved together by simulated time, and the first event at which they part.
+"""Two simulations that advance together by simulated time, and the first event at which they diverge.
 
-Whatever the two do at one time is paired by order: the first event of one with the first of the other, and so on. So
-going back is the exact reverse of going forward.
+Events at the same time are paired by order: the first event of one side with the first of the other, and so on.
+Therefore going back exactly reverses going forward.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
 _BURSTS: Final = 32
-"""Turns of one side or the other between two looks at whether to go on."""
+"""Alternations between the two sides between two yields of a move."""
 _NEVER: Final = 1 << 62
 
 
 if TYPE_CHECKING:
-    # The way to the first divergence; None when the two runs do the same.
+    # The search for the first divergence; its result is None if the two runs are the same.
     Search = Generator[Progress, None, Divergence | None]
 
 
@@ -37,12 +37,12 @@ class Lockstep:
 
     Args:
         left: one experiment.
-        right: the other.
-        routes: routing decisions to overrule in the other, as for ``Simulation``.
+        right: the other experiment.
+        routes: routing decisions to override on the right side, as for ``Simulation``.
 
     Attributes:
-        left: the debugger of the one.
-        right: the debugger of the other.
+        left: the debugger of the left side.
+        right: the debugger of the right side.
     """
 
     def __init__(self, left: Experiment, right: Experiment, routes: Routes | None = None) -> None:
@@ -51,28 +51,28 @@ class Lockstep:
 
     @property
     def sides(self) -> tuple[Debugger, Debugger]:
-        """Both."""
+        """The left and the right debugger."""
         return self.left, self.right
 
     @property
     def time_us(self) -> int:
-        """Simulated time: that of the later side, in microseconds."""
+        """Simulated time of the side that is further ahead, in microseconds."""
         return max(side.time_us for side in self.sides)
 
     @property
     def at_start(self) -> bool:
-        """Whether nothing has happened on either side."""
+        """Whether neither side has had an event."""
         return not any(side.event for side in self.sides)
 
     @property
     def at_end(self) -> bool:
-        """Whether nothing follows on either side."""
+        """Whether no event follows on either side."""
         return all(side.at_end for side in self.sides)
 
-    # ---- one move ----
+    # ---- single moves ----
 
     def step(self) -> tuple[bool, bool]:
-        """The earlier of the two next events, or both where they are simultaneous; returns which sides moved."""
+        """Run the earlier of the two next events, or both if they are simultaneous; return which sides moved."""
         times = [_next_us(side) for side in self.sides]
         earliest = min(times)
         moves = [earliest < _NEVER and time == earliest for time in times]
@@ -80,7 +80,7 @@ class Lockstep:
         return left, right
 
     def step_batch(self) -> Move:
-        """Forward to the end of the next engine step of either side."""
+        """Go forward to the end of the next engine step of either side."""
         for count in range(1, _NEVER):
             moved = self.step()
             if not any(moved):
@@ -96,7 +96,7 @@ class Lockstep:
         return Stop("there")
 
     def back(self) -> Move:
-        """Undo one move."""
+        """Undo the latest step."""
         latest = max(_last(side) for side in self.sides)
         for side in [side for side in self.sides if side.event and _last(side) == latest]:
             yield from side.seek(side.event - 1)
@@ -105,7 +105,7 @@ class Lockstep:
     # ---- moves ----
 
     def run(self, until_us: int | None = None) -> Move:
-        """Forward to a time, that microsecond included, or to the end of both."""
+        """Run forward up to and including a time, or to the end of both sides."""
         goal = _NEVER - 1 if until_us is None else until_us
         while True:
             for _ in range(_BURSTS):
@@ -114,7 +114,7 @@ class Lockstep:
             yield self._progress()
 
     def seek_time(self, time_us: int) -> Move:
-        """To the last events that are not later than a time."""
+        """Go to the last events at or before a time."""
         if time_us >= self.time_us and not all(_knows(side, time_us) for side in self.sides):
             return (yield from self.run(time_us))
         for side in self.sides:
@@ -122,13 +122,13 @@ class Lockstep:
         return self._end() if self.at_end else Stop("there")
 
     def seek(self, event: int) -> Move:
-        """To the event of that number on each side; their times may differ."""
+        """Go to the event with the given number on each side; their times may differ."""
         for side in self.sides:
             yield from side.seek(event)
         return self._end() if self.at_end else Stop("there")
 
     def seek_request(self, name: str) -> Move:
-        """To the time at which a request arrives, on the first side that has one of that name."""
+        """Go to the time at which a request arrives, on the first side that has a request of that name."""
         for side in self.sides:
             stop = yield from side.seek_request(name)
             if stop.reason != "unknown":
@@ -136,16 +136,16 @@ class Lockstep:
         return Stop("unknown")
 
     def to_start(self) -> Move:
-        """To before the first event."""
+        """Go to the start, before the first event."""
         yield from self.seek(0)
         return Stop("start")
 
     def to_end(self) -> Move:
-        """To the end of both runs."""
+        """Go to the end of both runs."""
         return (yield from self.seek_time(_NEVER - 1))
 
     def first_divergence(self) -> Search:
-        """Look for the first event whose records differ, from the beginning; the position stays."""
+        """Search from the beginning for the first event whose records differ, without moving."""
         left, right = (record_stream(side.experiment, routes=side.routes) for side in self.sides)
         looking = search(left, right, record_dict)
         while True:
@@ -156,10 +156,10 @@ class Lockstep:
                 return found
             yield Progress(record.event, record.time_us, None)
 
-    # ---- underneath ----
+    # ---- implementation ----
 
     def _burst(self, goal: int) -> bool:
-        """What follows on the side that is behind, until the other one's turn; False = nothing up to ``goal``."""
+        """Run the side that is behind until the other side's turn; return False if nothing happens up to ``goal``."""
         left, right = self.sides
         left_us, right_us = _next_us(left), _next_us(right)
         if min(left_us, right_us) > goal:
@@ -180,13 +180,13 @@ class Lockstep:
 
 
 def _next_us(side: Debugger) -> int:
-    """When a side's next event happens."""
+    """Return the time of a side's next event."""
     upcoming = side.upcoming()
     return _NEVER if upcoming is None else upcoming.time_us
 
 
 def _last(side: Debugger) -> tuple[int, int]:
-    """A side's latest event: its time, and its number among those of that time."""
+    """Return the time of a side's latest event, and its number among the events at that time."""
     if not side.event:
         return (-1, 0)
     time_us = side.tape.time_us(side.event)
@@ -194,5 +194,5 @@ def _last(side: Debugger) -> tuple[int, int]:
 
 
 def _knows(side: Debugger, time_us: int) -> bool:
-    """Whether it is known what a side does up to a time."""
+    """Return whether all of a side's events up to a time are recorded."""
     return side.complete or side.tape.at_time(time_us) < side.frontier

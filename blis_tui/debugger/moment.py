@@ -1,4 +1,4 @@
-"""One moment of a run, frozen: everything a reader needs to show it and to say what just happened."""
+"""One moment of a run, frozen: everything needed to display it and to say what just happened."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Record
 
 PHASES: Final = ("schedule", "execute", "complete", "next")
-"""The phases of a step, in order. A position within a step says how much of it has been looked at."""
+"""The phases of a step, in order; a position within a step is the phase that the reader has reached."""
 LAST_PHASE: Final = len(PHASES) - 1
 WINDOW: Final = 300
-"""Requests of each queue and batch in a moment."""
+"""Maximum number of requests of each queue and batch in a moment."""
 _COMPLETE: Final = PHASES.index("complete")
 
 
 def settles(phase: int | None) -> bool:
-    """Whether at a phase (None = that of another event than a step) everything that the event did is past."""
+    """Return whether, at a phase (None = the event is no step), all results of the event are in effect."""
     return phase is None or phase >= _COMPLETE
 
 
 def before_results(records: tuple[Record, ...]) -> tuple[Record, ...]:
-    """What of a step's records is past in its middle: no results, and no plan for the step after it."""
+    """Return the records of a step that apply in its middle: no results, and no plan for the following step."""
     over = False
     found: list[Record] = []
     for record in records:
@@ -39,65 +39,65 @@ def before_results(records: tuple[Record, ...]) -> tuple[Record, ...]:
 class Moment:
     """The simulation right after an event, or in the middle of a step, and how it got there.
 
-    A step is one event: its results carry the time at which it ends, and are past once its phase ``complete`` is. So
-    what a reader sees is ``state``, ``past`` and what happened up to ``settled``; the rest is the known future.
+    A step is one event. Its results carry the time at which the step ends, and are in effect from its phase
+    ``complete``. The reader sees ``state``, ``past`` and the events up to ``settled``; the rest is the known future.
     """
 
     event: int
-    """Events so far; 0 = nothing has happened yet."""
+    """Number of events so far; 0 = nothing has happened yet."""
     phase: int | None
-    """For a step: how many of its phases have been looked at, as an index of ``PHASES``. None for other events."""
+    """For a step, the phase that the reader has reached, as an index of ``PHASES``. None for other events."""
     time_us: int
     """Simulated time of the event, in microseconds."""
     records: tuple[Record, ...]
-    """All that the event did; empty while running, and at the start."""
+    """All records of the event; empty while running, and at the start."""
     before: Snapshot | None
     """The state just before the event; None while running, and at the start."""
     scheduled: Snapshot | None = None
-    """Of a step, the state in its middle: who takes part is decided, nothing is computed. None for other events."""
+    """For a step, the state in its middle: the batch is formed, but nothing is computed. None for other events."""
     after: Snapshot
     frontier: int
-    """How many events are known; more than ``event`` when the reader has gone back."""
+    """Number of recorded events; greater than ``event`` if the reader has gone back."""
     at_end: bool
-    """Nothing will happen any more (or only beyond the horizon)."""
+    """Whether no event follows (or only events beyond the horizon)."""
     complete: bool = False
-    """The whole run is known: nothing follows behind ``frontier``."""
+    """Whether the whole run is recorded, that is, no event follows ``frontier``."""
     failure: str
-    """Why the simulation cannot go on from its end; empty when it did not fail."""
+    """Why the simulation cannot go on from its end; empty if it did not fail."""
 
     @property
     def step(self) -> StepFinished | None:
-        """The step that the event was, if it was one."""
+        """The record of the step, if the event is a step."""
         return next((record for record in self.records if isinstance(record, StepFinished)), None)
 
     @property
     def settled(self) -> int:
-        """The last event of which all is past: the present one, or the one before in the middle of a step."""
+        """The last event whose results are all in effect: the current one, or in the middle of a step the previous."""
         return self.event if settles(self.phase) else self.event - 1
 
     @property
     def state(self) -> Snapshot:
-        """The state at the phase the reader is in."""
+        """The state at the reader's phase."""
         return self.after if self.scheduled is None or settles(self.phase) else self.scheduled
 
     @property
     def past(self) -> tuple[Record, ...]:
-        """What the event has done so far at the phase the reader is in."""
+        """The records of the event that apply at the reader's phase."""
         if settles(self.phase):
             return self.records
         return before_results(self.records)
 
     def instance(self, index: int) -> InstanceSnapshot:
-        """An instance at the phase the reader is in."""
+        """Return an instance at the reader's phase."""
         return next(one for one in self.state.instances if one.index == index)
 
     def request(self, name: str) -> RequestSnapshot | None:
-        """A live request at the phase the reader is in, if it is among those looked at."""
+        """Return a live request at the reader's phase, if the snapshot holds it."""
         return next((request for request in live(self.state) if request.request_id == name), None)
 
 
 def live(snapshot: Snapshot) -> tuple[RequestSnapshot, ...]:
-    """All requests of a snapshot: on the way, then by instance waiting and running."""
+    """Return all requests of a snapshot: those in transit, then by instance those waiting and running."""
     found = [*snapshot.in_transit]
     for instance in snapshot.instances:
         found += [*instance.waiting, *instance.running]

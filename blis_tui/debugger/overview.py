@@ -1,7 +1,7 @@
-"""A whole run in a few hundred buckets of time, and its latencies: what timelines and plots are drawn from.
+"""A whole run in a few hundred time buckets, and its latencies: the data behind timelines and plots.
 
-Buckets start narrow; whenever the run outgrows them, neighbours merge and every bucket is twice as wide. A bucket then
-still holds true maxima and sums, so nothing short is lost between two dots of a plot.
+Buckets start narrow. Whenever the run outgrows them, neighbours merge, so that every bucket is twice as wide. A merged
+bucket still holds true maxima and sums, so a plot loses no short peak.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIRST_WIDTH_US: Final = 1000
 
 @dataclass(slots=True)
 class Bucket:
-    """What happened in a stretch of time. ``*_max``: the largest value that held in it, over all instances."""
+    """What happened in an interval of time. ``*_max``: the largest value in it, over all instances."""
 
     arrivals: int = 0
     completions: int = 0
@@ -32,7 +32,7 @@ class Bucket:
     """Requests rejected, dropped or timed out."""
     preemptions: int = 0
     tokens: int = 0
-    """Tokens computed, prompts and answers."""
+    """Prompt and output tokens computed."""
     batch_tokens_max: int = 0
     waiting_max: int = 0
     running_max: int = 0
@@ -41,7 +41,7 @@ class Bucket:
     ttft_us_max: int = 0
 
     def absorb(self, other: Bucket) -> None:
-        """Take in the bucket that follows."""
+        """Merge the bucket that follows into this one."""
         for name in self.__slots__:
             own, its = getattr(self, name), getattr(other, name)
             setattr(self, name, max(own, its) if name.endswith("_max") else own + its)
@@ -51,8 +51,8 @@ class Overview:
     """Buckets of equal width from time 0 on.
 
     Attributes:
-        width_us: how much simulated time a bucket covers, in microseconds.
-        buckets: those so far; the last one may still be filling.
+        width_us: simulated time that a bucket covers, in microseconds.
+        buckets: the buckets so far; the last one may still be filling.
     """
 
     def __init__(self) -> None:
@@ -66,11 +66,11 @@ class Overview:
 
     @property
     def instances(self) -> int:
-        """How many instances there have been: they come in when they are first heard of."""
+        """Number of instances seen so far."""
         return len(self._load)
 
     def heard_of(self, instance: int) -> None:
-        """An instance is there, and all with lower numbers."""
+        """Register an instance, and all with lower indices."""
         while len(self._load) <= instance:
             self._load.append(0)
             self._kv.append(0)
@@ -78,20 +78,20 @@ class Overview:
             self._kv_max.append(array("q"))
 
     def load_of(self, instance: int) -> Sequence[int]:
-        """For each bucket, the most requests that wait and run at an instance after one of its steps."""
+        """Return, for each bucket, the most requests waiting and running at an instance after any of its steps."""
         return _filled(self._load_max[instance], self._load[instance], len(self.buckets))
 
     def kv_of(self, instance: int) -> Sequence[int]:
-        """For each bucket, the most KV blocks that are in use at an instance after one of its steps."""
+        """Return, for each bucket, the most KV blocks in use at an instance after any of its steps."""
         return _filled(self._kv_max[instance], self._kv[instance], len(self.buckets))
 
     def step(self, record: StepFinished, batch_tokens: int, totals: tuple[int, int, int]) -> None:
-        """A step ended.
+        """Count a step that ended.
 
         Args:
             record: the step.
-            batch_tokens: tokens it computed.
-            totals: requests waiting and running and KV blocks in use after it, over all instances.
+            batch_tokens: tokens that it computed.
+            totals: requests waiting, requests running, and KV blocks in use after it, over all instances.
         """
         bucket = self._at(record.time_us)
         self._totals = totals
@@ -113,19 +113,19 @@ class Overview:
         bucket.kv_used_max = max(bucket.kv_used_max, kv_used)
 
     def arrival(self, time_us: int) -> None:
-        """A request arrived."""
+        """Count an arrival."""
         self._at(time_us).arrivals += 1
 
     def completion(self, time_us: int) -> None:
-        """A request completed."""
+        """Count a completion."""
         self._at(time_us).completions += 1
 
     def loss(self, time_us: int) -> None:
-        """A request was rejected, dropped or timed out."""
+        """Count a request that was rejected, dropped or timed out."""
         self._at(time_us).losses += 1
 
     def first_token(self, time_us: int, ttft_us: int) -> None:
-        """A request got its first token."""
+        """Count a first token."""
         bucket = self._at(time_us)
         bucket.ttft_us_max = max(bucket.ttft_us_max, ttft_us)
 
@@ -136,7 +136,7 @@ class Overview:
             place = time_us // self.width_us
         buckets = self.buckets
         while len(buckets) <= place:
-            # Nothing has changed in it yet: it starts as the last one ended.
+            # A new bucket starts with the state in which the previous one ended.
             waiting, running, kv_used = self._totals
             buckets.append(Bucket(waiting_max=waiting, running_max=running, kv_used_max=kv_used))
         return buckets[place]
@@ -154,7 +154,7 @@ class Overview:
 
 
 def _raise(series: array[int], place: int, before: int, value: int) -> None:
-    """Note a value in the last bucket; buckets without a step hold what was there before."""
+    """Raise the maximum of the last bucket; buckets without a step get the value from before."""
     while len(series) <= place:
         series.append(before)
     series[place] = max(series[place], value)
@@ -165,7 +165,7 @@ def _filled(series: array[int], last: int, buckets: int) -> Sequence[int]:
 
 
 class Latencies:
-    """What every request so far has waited; requests are told by their numbers."""
+    """The latencies of every request so far; requests are identified by their numbers."""
 
     def __init__(self) -> None:
         self._ttft_events = array("q")
@@ -178,7 +178,7 @@ class Latencies:
         self._e2es = array("q")
 
     def first_token(self, number: int, record: FirstToken) -> None:
-        """A request got its first token."""
+        """Note a request's first token."""
         self._ttft_events.append(record.event)
         self._places[number] = len(self._ttfts)
         self._ttfts.append(record.ttft_us)
@@ -186,19 +186,19 @@ class Latencies:
         self._ttft_times.append(record.first_token_us)
 
     def lose(self, number: int, event: int) -> None:
-        """A preemption took a request's first token back, if it had one."""
+        """Discard a request's first token, if it had one, because of a preemption."""
         place = self._places.pop(number, None)
         if place is not None:
             self._ttfts_lost[place] = event
 
     def completed(self, number: int, record: Completed) -> None:
-        """A request completed."""
+        """Note a completion."""
         self._done_events.append(record.event)
         self._done.append(number)
         self._e2es.append(record.e2e_us)
 
     def cut(self, event: int) -> None:
-        """Forget what stands behind an event."""
+        """Forget everything after an event."""
         keep = bisect_right(self._ttft_events, event)
         del self._ttft_events[keep:]
         del self._ttfts[keep:]
@@ -213,14 +213,14 @@ class Latencies:
         del self._e2es[done:]
 
     def ttfts_of(self, first: int, last: int, now_us: int | None) -> list[int]:
-        """The times to first token of the events from one to another, also of tokens that were taken back later."""
+        """Return the TTFTs of the events in a range, including those of tokens that were discarded later."""
         places = range(bisect_left(self._ttft_events, first), bisect_right(self._ttft_events, last))
         return [self._ttfts[place] for place in places if now_us is None or self._ttft_times[place] <= now_us]
 
     def ttfts_us(self, until: int, count: int, settled: int | None = None, now_us: int | None = None) -> list[int]:
-        """The latest ``count`` times to first token up to an event, oldest first, in microseconds.
+        """Return the latest ``count`` TTFTs up to an event, oldest first, in microseconds.
 
-        First tokens that a preemption had taken back by then do not count. ``settled``: as for ``Tape.life``.
+        First tokens that a preemption had discarded by then do not count. ``settled``: as for ``Tape.life``.
         ``now_us``: tokens of steps that end later do not count yet, either.
         """
         found: list[int] = []
@@ -233,7 +233,7 @@ class Latencies:
         return found[::-1]
 
     def slowest(self, until: int, count: int) -> list[tuple[int, int]]:
-        """Of the requests completed up to an event, those that took longest, with their end-to-end times in us."""
+        """Return the slowest of the requests completed up to an event, with their end-to-end times in microseconds."""
         end = bisect_right(self._done_events, until)
         order = nlargest(count, range(end), key=self._e2es.__getitem__)
         return [(self._done[place], self._e2es[place]) for place in order]

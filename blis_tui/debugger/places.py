@@ -1,4 +1,4 @@
-"""Places in a run, as users write them: ``1234``, ``1.5s``, ``request_12``."""
+"""Places in a run, in the form that users write: ``1234``, ``1.5s``, ``request_12``."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _INSTANCE: Final = re.compile(r"(?:instance\s*|i)?([0-9]{1,18})\Z")
 _UNITS_US: Final = {"us": 1, "µs": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000}
 _FURTHEST: Final = 1 << 62
 _SHOWN: Final = 60
-"""Characters of a wrong text that a message shows."""
+"""Maximum number of characters of an invalid text that a message quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place to go: exactly one of the three is set."""
+    """A place to go to: exactly one of the three fields is set."""
 
     event: int | None = None
     time_us: int | None = None
     request: str | None = None
 
     def move(self, run: Debugger | Lockstep) -> Move:
-        """The way there, of one run or of two side by side."""
+        """Return the move to this place, of one run or of two side by side."""
         if self.event is not None:
             return run.seek(self.event)
         if self.time_us is not None:
@@ -40,10 +40,10 @@ class Place:
 
 
 def parse_place(text: str) -> Place:
-    """Understand a place: an event's number, a time with its unit, or else a request's name.
+    """Parse a place: an event number, a time with its unit, or otherwise a request's name.
 
     Raises:
-        InputError: it is empty, or a number beyond all time.
+        InputError: the text is empty, or the number is too large.
     """
     text = text.strip()
     if not text:
@@ -63,7 +63,7 @@ def parse_place(text: str) -> Place:
 
 
 def parse_instance(text: str) -> int:
-    """Understand the index of an instance: ``3``, ``i3`` or ``instance 3``. Raises InputError when it is none."""
+    """Parse the index of an instance: ``3``, ``i3`` or ``instance 3``. Raises InputError if it is none."""
     found = _INSTANCE.match(text.strip())
     if found is None:
         raise InputError(f"{_quoted(text.strip()) or 'nothing'} is no instance", help="its index, from 0: 3")
@@ -71,7 +71,7 @@ def parse_instance(text: str) -> int:
 
 
 def _whole(digits: str, text: str) -> int:
-    """A number of any length; Python itself reads no more than some thousand digits."""
+    """Return a number with any number of digits; ``int`` itself refuses more than a few thousand."""
     return _within(_FURTHEST + 1 if len(digits.lstrip("0")) > len(str(_FURTHEST)) else int(digits[-30:]), text)
 
 
@@ -82,5 +82,5 @@ def _within(number: int, text: str) -> int:
 
 
 def _quoted(text: str) -> str:
-    """As much of a text as a message has room for."""
+    """Return a text, truncated to what fits a message."""
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

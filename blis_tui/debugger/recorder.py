@@ -1,4 +1,4 @@
-"""What the records of a run say, written on a tape."""
+"""Writes the records of a run to a tape."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
     from blis_tui.simulation import Simulation
 
 _BUSY_BATCH: Final = 32
-"""Requests that a step under memory pressure looks at for the work of one ordinary event (measured, roughly)."""
+"""Requests examined by a step under memory pressure that count as the work of one ordinary event (rough measurement).
+"""
 _NOTHING: Final = (0, 0, 0)
 
 
 class Recorder:
-    """Listens to a simulation that goes on where its tape ends.
+    """Listens to a simulation from the point where its tape ends.
 
     Args:
-        tape: what to write on.
+        tape: the tape to write to.
     """
 
     def __init__(self, tape: Tape) -> None:
@@ -36,7 +37,8 @@ class Recorder:
         self._latest: dict[int, tuple[int, int, int]] = {}
         self._stalled: dict[int, frozenset[str]] = {}
         self._gone: dict[int, list[str]] = {}
-        """By instance, whose client has given up since its latest step: a step planned before computes them still."""
+        """Per instance, requests that timed out or were cancelled since its latest step; an already planned step
+        computes them."""
         self._totals = _NOTHING
         self._steps: dict[int, StepFinished] = {}
         self._learns: dict[type[Record], Callable[..., None]] = {
@@ -49,10 +51,10 @@ class Recorder:
             PromptMedia: self._media,
             AnswerBegun: self._answer,
         }
-        """Kinds of which the tape keeps more than figures."""
+        """Handlers for the kinds of records of which the tape keeps more than figures."""
 
     def listen(self, simulation: Simulation) -> Callable[[], None]:
-        """Record what a simulation does from now on; it must stand at the tape's end. Returns what stops it."""
+        """Start to record a simulation, which must be at the tape's end; return a function that stops the recording."""
         self._tape.overview.heard_of(len(simulation.snapshot(0).instances) - 1)
         stops = [
             simulation.subscribe(InstanceChanged, partial(self._welcome, simulation)),
@@ -68,13 +70,13 @@ class Recorder:
         return stop
 
     def _welcome(self, simulation: Simulation, record: InstanceChanged) -> None:
-        """An instance may be new."""
+        """Register an instance that may be new."""
         self._tape.overview.heard_of(record.instance)
         if record.instance >= len(self._tape.profiles):
             self._tape.profiles.append(simulation.snapshot(0).instances[record.instance].profile)
 
     def _reader(self, kind: type[Record]) -> Callable[[Record], None]:
-        """What takes down the records of a kind: their request and instance, and the figures of their description."""
+        """Return the handler for a kind of record: it notes the request, the instance, and the described figures."""
         if kind is StepFinished:
             return self._step  # type: ignore[return-value]
         tape, code, shown, number_of = self._tape, self._tape.code(kind.kind), kind.shown, self._tape.number
@@ -108,7 +110,7 @@ class Recorder:
         return read
 
     def _end(self, shown: Description, record: Record, name: str, instance: int) -> None:
-        """A request ended."""
+        """Record the end of a request."""
         if shown.ends == "lost":
             self._tape.overview.loss(record.time_us)
             self._gone.setdefault(instance, []).append(name)
@@ -118,7 +120,7 @@ class Recorder:
         if name in self._stalled.get(instance, ()):
             self._stalled[instance] -= {name}
 
-    # ---- what the tape has places of its own for ----
+    # ---- records with storage of their own on the tape ----
 
     def _arrived(self, record: Arrived, number: int) -> None:  # noqa: ARG002  (one signature for all)
         self._tape.overview.arrival(record.time_us)
@@ -151,11 +153,11 @@ class Recorder:
         self._tape.sessions.send(record.session_id, SentCall(record.event, number, *called))
 
     def _note_client(self, record: SentByClient) -> None:
-        """Whose request arrived."""
+        """Record which client sent an arriving request."""
         self._tape.arrivals.add("client", record.client, record.event)
 
     def _note_stop(self, record: SchedulingStopped) -> None:
-        """Why requests stay in the queue."""
+        """Record why requests stay in the queue."""
         number = self._tape.number(record.request_id)
         amounts = (record.need, record.had, record.kept, record.tried_us)
         self._tape.add_stop(
@@ -163,7 +165,7 @@ class Recorder:
         )
 
     def _note_stalls(self, record: StepFinished, before: frozenset[str]) -> None:
-        """Who got no token from this step on, and who got one again."""
+        """Record which requests get no token from this step on, and which get tokens again."""
         stalled = frozenset(record.stalled)
         for name in record.stalled:
             if name not in before:
@@ -224,10 +226,10 @@ class Recorder:
         self._tape.overview.step(record, prefill + record.decode_requests, self._totals)
 
     def _planned(self, record: StepFinished) -> int:
-        """The event in which a step was planned: the start of the step before, if it follows that without a pause.
+        """Return the event in which a step was planned: the start of the previous step if no pause lies between.
 
-        Where that plan could do nothing, the step was planned when it started, and so were those whom it admits; of
-        ranks that step together, when the first of them started it.
+        If that earlier plan was empty, the step and its admissions were planned when it started; for ranks that step
+        together, when the first of them started.
         """
         before = self._steps.get(record.instance)
         self._steps[record.instance] = record

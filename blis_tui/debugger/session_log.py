@@ -1,4 +1,4 @@
-"""What a tape remembers of sessions, and of who sent which request: a few whole numbers for each."""
+"""What a tape remembers of sessions and of each request's sender, in a few integers each."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _WIDTH: Final = 6
 
 
 class SentCall(NamedTuple):
-    """A call of a session that was sent; requests are told by their numbers."""
+    """A call of a session that was sent; requests are identified by their numbers."""
 
     event: int
     request: int
     call: int
-    """Its position in the session, from 0; -1 = one of those that begin it."""
+    """Its position in the session, from 0; -1 = a call that starts the session."""
     last: int
-    """The last of the requests that it waited for; -1 = it waited for none."""
+    """The last of the requests that it waited for; -1 = none."""
     waited_us: int
-    """Since then."""
+    """Time between that request and this one, in microseconds."""
     said_tokens: int
-    """Tokens of its prompt that were said before."""
+    """Prompt tokens that earlier calls of the session already contained."""
 
 
 @dataclass(slots=True)
@@ -35,10 +35,10 @@ class _Open:
 
 
 class SessionLog:
-    """The sessions of a run, in the order in which they began; each is told by its place in it.
+    """The sessions of a run in order of their start; each is identified by its index.
 
     Args:
-        paced_by_clock: the clients whose sessions go on whether or not their calls are answered.
+        paced_by_clock: clients whose sessions continue whether or not their calls are answered.
     """
 
     def __init__(self, paced_by_clock: frozenset[str] = frozenset()) -> None:
@@ -58,50 +58,50 @@ class SessionLog:
     def __len__(self) -> int:
         return len(self._names)
 
-    # ---- what is known ----
+    # ---- queries ----
 
     def begun(self, event: int) -> int:
-        """How many sessions had begun by an event."""
+        """Return the number of sessions that had started by an event."""
         return bisect_right(self._begun, event)
 
     def name(self, session: int) -> str:
-        """What a session is called."""
+        """Return the name of a session."""
         return self._names[session]
 
     def place(self, name: str) -> int | None:
-        """The session of that name; None = none has begun."""
+        """Return the index of the session with that name; None = no such session has started."""
         return self._places.get(name)
 
     def of_request(self, request: int) -> int | None:
-        """The session that a request belongs to."""
+        """Return the session that a request belongs to."""
         return self._of.get(request)
 
     def length(self, session: int) -> int:
-        """The calls that a session has if each is answered."""
+        """Return the number of calls that a session has if each is answered."""
         return self._lengths[session]
 
     def began(self, session: int) -> int:
-        """The event in which a session began."""
+        """Return the event in which a session started."""
         return self._begun[session]
 
     def end(self, session: int, until: int) -> tuple[int, bool] | None:
-        """The event in which a session ended and whether each call was answered; None = it had not by that event."""
+        """Return the event in which a session ended, and whether all calls were answered; None = not ended yet."""
         ended = self._ended[session]
         return (ended, bool(self._completed[session])) if 0 < ended <= until else None
 
     def calls(self, session: int) -> list[SentCall]:
-        """Every call of a session that is known to have been sent, in order of their sending."""
+        """Return every call of a session that was sent, in the order of sending."""
         flat = self._calls[session]
         return [SentCall._make(flat[at : at + _WIDTH]) for at in range(0, len(flat), _WIDTH)]
 
     def in_flight(self, event: int) -> int:
-        """How many calls of all sessions were sent by an event and had not come to their end."""
+        """Return how many calls of all sessions were sent but not ended by an event."""
         return bisect_right(self._sent, event) - bisect_right(self._answers, event)
 
     # ---- recording ----
 
     def send(self, name: str, sent: SentCall, calls: int = 0) -> None:
-        """A session sends a call; with the first one it begins, and has so many ``calls``."""
+        """Record that a session sends a call. The first call starts the session, which then has ``calls`` calls."""
         place = self._places.setdefault(name, len(self._names))
         if place == len(self._names):
             self._names.append(name)
@@ -116,7 +116,7 @@ class SessionLog:
         self._sent.append(sent.event)
 
     def end_call(self, request: int, event: int, *, answered: bool) -> None:
-        """A request has come to its end, and with it perhaps its session."""
+        """Record the end of a request, and of its session if that was its last call."""
         place = self._of.get(request)
         if place is None:
             return
@@ -132,7 +132,7 @@ class SessionLog:
             del self._open[place]
 
     def cut(self, event: int) -> None:
-        """Forget what stands behind an event; nothing is recorded after that."""
+        """Forget everything after an event, for good: nothing is recorded after a cut."""
         kept = self.begun(event)
         for name in self._names[kept:]:
             del self._places[name]
@@ -149,26 +149,26 @@ class SessionLog:
 
 
 class ArrivalLog:
-    """The events in which the requests of each client, or each tenant, arrived."""
+    """The arrival events of each client's, or each tenant's, requests."""
 
     def __init__(self) -> None:
         self._events: dict[str, dict[str, array[int]]] = {"client": {}, "tenant": {}}
 
     def names(self, by: str) -> tuple[str, ...]:
-        """Who has sent anything, in order of their first requests. ``by``: ``client`` or ``tenant``."""
+        """Return all senders, in order of their first requests. ``by``: ``client`` or ``tenant``."""
         return tuple(self._events[by])
 
     def until(self, by: str, name: str, event: int) -> int:
-        """How many requests of one of them had arrived by an event."""
+        """Return how many requests of a sender had arrived by an event."""
         return bisect_right(self._events[by].get(name, ()), event)
 
     def add(self, by: str, name: str, event: int) -> None:
-        """A request of one of them arrived; an empty name is not counted."""
+        """Record the arrival of a sender's request; an empty name is not counted."""
         if name:
             self._events[by].setdefault(name, array("q")).append(event)
 
     def cut(self, event: int) -> None:
-        """Forget what stands behind an event."""
+        """Forget everything after an event."""
         for by, found in self._events.items():
             for events in found.values():
                 del events[bisect_right(events, event) :]

@@ -1,7 +1,7 @@
-"""What is remembered of an experiment between two runs of the program: position, breakpoints, how the screen looked.
+"""What is kept of an experiment between two runs of the program: position, breakpoints and screen layout.
 
-One small file each, in the user's state folder and never beside the experiment. A file that is missing or damaged
-costs what it remembered and nothing else; a folder that cannot be written costs a sentence.
+Each experiment has one small file in the user's state folder, never beside the experiment. A missing or damaged file
+only loses what it held; a folder that cannot be written only causes a message.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STATE_VARIABLE: Final = "BLIS_TUI_STATE_DIR"
 """Environment variable that overrides the user's state folder."""
 FORMAT: Final = 1
-"""Version of the files; a file of another version is not read."""
+"""Version of the file format; files of other versions are not read."""
 _MAX_BYTES: Final = 1024 * 1024
 
 Plain = bool | int | float | str
@@ -39,41 +39,41 @@ class Session:
     source: str
     """The experiment's name or path, as the user gave it."""
     position_event: int = 0
-    """The event the reader was at; 0 = the start."""
+    """The event of the reader's position; 0 = the start."""
     breakpoints: tuple[tuple[str, bool], ...] = ()
-    """Texts of breakpoints, and whether they are enabled."""
+    """Text of each breakpoint, and whether it is enabled."""
     layout: Mapping[str, Plain] = field(default_factory=dict)
-    """How the screen looked: the active tab, the speed and the like, by name."""
+    """Screen layout by name: the active tab, the speed and so on."""
     problem: str = field(default="", compare=False)
-    """Why something that was remembered is lost, in a sentence; empty when nothing is."""
+    """A sentence saying what was lost and why; empty if nothing was."""
 
 
 def state_folder() -> Path:
-    """Where the files are: the user's state folder, or what ``BLIS_TUI_STATE_DIR`` says."""
+    """Return the folder of the files: ``BLIS_TUI_STATE_DIR`` if set, otherwise the user's state folder."""
     return Path(os.environ.get(STATE_VARIABLE) or user_state_dir("blis-tui"))
 
 
 def session_path(source: str) -> Path:
-    """The file that remembers an experiment, given by name or path."""
+    """Return the file that remembers an experiment, given by name or path."""
     return state_folder() / "sessions" / f"{sha256(_identity(source)).hexdigest()[:32]}.json"
 
 
 def _identity(source: str) -> bytes:
-    """What stays the same however the experiment is called: its file, or the name where there is no file."""
+    """Return a stable identity of an experiment: its real path, or its name if there is no file."""
     if source == "-":
         return b"-"
-    from blis_tui.spec.load import locate  # noqa: PLC0415  (where the folder is, is asked before documents are read)
+    from blis_tui.spec.load import locate  # noqa: PLC0415 (the state folder is needed before any document is read)
 
     try:
         return os.fsencode(Path(os.path.realpath(locate(source))))
-    except (InputError, OSError, ValueError):  # no such name; a path no system could have
+    except (InputError, OSError, ValueError):  # no experiment of that name; a path that the system does not allow
         return source.encode(errors="surrogatepass")
 
 
 def load(source: str) -> Session:
-    """What is remembered of an experiment; a fresh session where nothing is, or nothing can be read.
+    """Return what is remembered of an experiment, or a new session if there is nothing to read.
 
-    What no longer makes sense is left out, and ``problem`` says so. Never raises.
+    Invalid parts are left out and named in ``problem``. Never raises.
     """
     path = session_path(source)
     try:
@@ -94,7 +94,7 @@ def _fresh(source: str, reason: str) -> Session:
 
 
 def _session(source: str, data: Mapping[str, object]) -> Session:
-    """A session from what a file says, without what makes no sense."""
+    """Return a session from a file's data, without its invalid parts."""
     lost: list[str] = []
     position = data.get("position_event")
     if not isinstance(position, int) or isinstance(position, bool) or position < 0:
@@ -123,7 +123,7 @@ def _breakpoint(entry: object) -> tuple[str, bool] | None:
 
 
 def save(session: Session) -> str:
-    """Remember a session; returns why that was impossible, in a sentence, or nothing. Never raises."""
+    """Save a session; return a sentence saying why that failed, or an empty string. Never raises."""
     path = session_path(session.source)
     content = {
         "format": FORMAT,

@@ -1,4 +1,4 @@
-"""Two runs at one time, aligned: the figures of their instances, and where each request stands on both sides."""
+"""Two runs at one time, aligned: the figures of their instances, and the state of each request on both sides."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ FIGURES: Final[Mapping[str, Callable[[InstanceSnapshot], int]]] = {
     "kv": lambda instance: instance.kv.used_blocks,
     "preemptions": lambda instance: instance.preemptions,
 }
-"""What is compared of each instance: requests running and waiting, KV blocks used, preemptions so far."""
+"""Figures compared for each instance: requests running and waiting, KV blocks used, preemptions so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class FigurePair:
-    """A figure of an instance on both sides; None where a side has no such instance."""
+    """A figure of an instance on both sides; None if a side has no such instance."""
 
     instance: int
     name: str
-    """One of ``FIGURES``."""
+    """A key of ``FIGURES``."""
     left: int | None
     right: int | None
 
     @property
     def differs(self) -> bool:
-        """Whether the sides disagree."""
+        """Whether the two sides differ."""
         return self.left != self.right
 
     @property
     def delta(self) -> int | None:
-        """How much more there is on the right."""
+        """The right value minus the left one; None if either is missing."""
         return None if self.left is None or self.right is None else self.right - self.left
 
 
 def figure_pairs(left: Snapshot, right: Snapshot) -> tuple[FigurePair, ...]:
-    """The figures of all instances of either side, instance by instance."""
+    """Return the figures of all instances of either side, one tuple per instance."""
     sides = [{one.index: one for one in side.instances} for side in (left, right)]
 
     def figure(side: Mapping[int, InstanceSnapshot], index: int, of: Callable[[InstanceSnapshot], int]) -> int | None:
@@ -60,12 +60,12 @@ def figure_pairs(left: Snapshot, right: Snapshot) -> tuple[FigurePair, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a request stands.
+    """The state of a request.
 
-    ``state``: ``not arrived``, ``in transit``, ``waiting``, ``prefill``, ``decode``, ``stalled``, ``running`` (it is
-    not known how far), or the kind of record that ended it, such as ``completed``. ``done`` and ``goal`` are, by state:
-    prefill (tokens computed, tokens to compute), decode and stalled (tokens generated, -), completed (end-to-end time
-    in microseconds, -).
+    ``state``: ``not arrived``, ``in transit``, ``waiting``, ``prefill``, ``decode``, ``stalled``, ``running`` (the
+    progress is unknown), or the kind of record that ended it, such as ``completed``. ``done`` and ``goal`` depend on
+    it: prefill (tokens computed, tokens to compute), decode and stalled (tokens generated, -), completed (end-to-end
+    time in microseconds, -).
     """
 
     state: str
@@ -80,12 +80,12 @@ _AFTER: Final[Mapping[str, str]] = {
     "stalled": "stalled",
     "resumed": "running",
 }
-"""What a step did to a request last -> where it stands since; records say it themselves."""
+"""Maps the last thing a step did to a request to the request's state; other records name the state themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestPair:
-    """A request and where it stands on both sides."""
+    """A request and its state on both sides."""
 
     name: str
     left: Standing
@@ -93,7 +93,7 @@ class RequestPair:
 
 
 class Standings:
-    """Where the requests of one side stand at its present position."""
+    """The states of one side's requests at its current position."""
 
     def __init__(self, tape: Tape, snapshot: Snapshot) -> None:
         self._tape = tape
@@ -101,12 +101,12 @@ class Standings:
         self.live = {request.request_id: request for request in live(snapshot)}
 
     def standing(self, name: str) -> Standing:
-        """Where a request stands."""
+        """Return the state of a request."""
         request = self.live.get(name)
         return self._from_tape(name) if request is None else _of_live(request)
 
     def _from_tape(self, name: str) -> Standing:
-        """For requests that have ended, or stand behind those that a snapshot looks at."""
+        """Return the state of a request that has ended or lies outside the snapshot's window."""
         life = self._tape.life(name, self._event)
         if not life:
             return NOT_ARRIVED
@@ -125,7 +125,7 @@ def _of_live(request: RequestSnapshot) -> Standing:
 
 
 def differing_requests(left: Standings, right: Standings) -> Iterator[RequestPair]:
-    """The requests that live on at least one side and stand elsewhere on the other, in order of arrival."""
+    """Yield the requests that live on at least one side and have different states, in order of arrival."""
     either = {**right.live, **left.live}
     for name in sorted(either, key=lambda name: (either[name].arrival_us, len(name), name)):
         pair = RequestPair(name, left.standing(name), right.standing(name))

@@ -1,7 +1,7 @@
-"""The tape: what every event so far did, a few whole numbers each, so that a million events take tens of megabytes.
+"""The tape records what every event did in a few integers, so that a million events take tens of megabytes.
 
-A simulation is deterministic, so what was once recorded stays true when the reader goes back: the tape grows at the
-frontier only, and knows the future of every earlier position.
+A simulation is deterministic, so recorded events stay valid when the reader goes back. The tape therefore grows only at
+the frontier, and knows the future of every earlier position.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Record, StepFinished
 
 
-# What a tape says of events, of steps, and of what happened to requests.
+# Entries of a tape: events, steps, and what happened to requests.
 
 
 class EventRow(NamedTuple):
-    """One event, called what its main record is. ``event`` counts from 1."""
+    """One event, named after its main record. ``event`` counts from 1."""
 
     event: int
     time_us: int
     kind: str
     instance: int
-    """-1 where no instance was concerned."""
+    """Index of the instance, or -1 if the event concerns none."""
     request: int
-    """Number of the request, -1 where it is not about one."""
+    """Number of the request, or -1 if the event concerns none."""
     step: int
-    """Row of the step's figures, -1 for other events."""
+    """Index of the step's figures, or -1 if the event is no step."""
 
 
 class StepRow(NamedTuple):
-    """A step's figures; the state figures are those after it."""
+    """A step's figures; those of the state are taken after the step."""
 
     duration_us: int
     admitted: int
@@ -57,33 +57,34 @@ class StepRow(NamedTuple):
     running: int
     kv_used_blocks: int
     number: int
-    """Of its instance's steps, from 1."""
+    """Number of the step on its instance, from 1."""
     all_waiting: int
-    """Of all instances together, after it; likewise below."""
+    """Requests waiting on all instances after the step. The next two fields also cover all instances."""
     all_running: int
     all_kv_used_blocks: int
     planned: int
-    """The event in which it was planned: its own, or with asynchronous scheduling the start of the step before."""
+    """The event in which the step was planned: its own, or with asynchronous scheduling the start of the previous step.
+    """
     chunks: int
-    """Requests whose prefill it went on with."""
+    """Number of requests whose prefill it continued."""
 
     @property
     def served(self) -> int:
-        """Requests that got something from the step; those apart whose whole prompt was cached."""
+        """Number of requests that the step served, without those whose whole prompt was cached."""
         return self.chunks + self.decode_requests
 
     @property
     def batch_tokens(self) -> int:
-        """Tokens the step computed."""
+        """Number of tokens the step computed."""
         return self.prefill_tokens + self.decode_requests
 
 
 class StopRow(NamedTuple):
-    """Where the plan of a step stopped to take requests from the queue: see ``SchedulingStopped``."""
+    """Where a step's plan stopped scheduling requests from the queue: see ``SchedulingStopped``."""
 
     cause: str
     request: int
-    """Number of the request that did not get in; -1 = it holds for all that wait."""
+    """Number of the request that was not scheduled; -1 = the cause applies to all waiting requests."""
     need: int
     had: int
     kept: int
@@ -94,10 +95,10 @@ class StopRow(NamedTuple):
 class RequestEvent:
     """One thing that happened to a request.
 
-    ``what`` is a kind of record; ``first`` and ``second`` are then the figures of its description, requests by their
-    number. Of steps, it is also started (where steps are planned ahead: -, -: the first step after it was scheduled),
-    chunk (tokens computed before it, tokens it adds), stalled and resumed (-, -: the first
-    step without a token for it, and the next one with a token again), and last-token (time of the token, -).
+    ``what`` is a kind of record; ``first`` and ``second`` are then the figures of its description, with requests given
+    by number. A step adds these kinds: started (-, -: the first step after the request was scheduled, where steps are
+    planned ahead), chunk (tokens computed before it, tokens it adds), stalled and resumed (-, -: the first step without
+    a token for it, and the next one with a token again), and last-token (time of the token, -).
     """
 
     event: int
@@ -108,38 +109,38 @@ class RequestEvent:
 
 
 _WORDS: Final = ("step", "chunk", "stalled", "resumed", "last-token", "started")
-"""What has a code of its own on every tape; the kinds of records get theirs when they are first met."""
+"""Words with a fixed code on every tape; kinds of records get their codes when they first occur."""
 STEP, CHUNK, STALLED, RESUMED, LAST_TOKEN, STARTED = range(len(_WORDS))
 _STEP_WIDTH: Final = len(StepRow._fields)
 _STOP_WIDTH: Final = 1 + len(StopRow._fields)
-"""The number of the step comes first."""
+"""Each entry starts with the number of the step."""
 _RESULTS: Final = frozenset({"chunk", "last-token"})
-"""What of it is a step's result, as some records are: in the middle of the step it is still to come."""
+"""Request events that are results of a step, as some records are: they do not apply yet in the middle of the step."""
 _PLANNED: Final = frozenset({"scheduled", "preempted"})
-"""What a plan does; one for the step to come is made once the results of the present step count."""
+"""Request events made by a plan. A plan for the following step is made only once the present step's results count."""
 _COUNTED: Final = (Scheduled, Preempted, FirstToken)
-"""What accompanies other records and is counted in the figures of steps."""
+"""Records that accompany others and are counted in the figures of steps."""
 
 _WORK_BITS: Final = 8
-"""Work is remembered at every 256th event."""
+"""The cumulative work is stored at every 256th event."""
 
 
 class Tape:
     """What every event so far did.
 
     Args:
-        profiles: what each instance of the start is like.
-        paced_by_clock: the clients whose sessions go on whether or not their calls are answered.
+        profiles: profile of each initial instance.
+        paced_by_clock: clients whose sessions continue whether or not their calls are answered.
 
     Attributes:
-        profiles: what each instance is like.
-        keeps_output: whether preempted requests keep the tokens they have generated; else a preemption takes also a
-            first token back.
-        plans_ahead: whether a step is planned when the one before it starts, in the same event.
-        overview: figures of the whole run in a fixed number of buckets of time.
-        latencies: what the clients have measured.
-        sessions: which requests belong together.
-        arrivals: whose requests arrived when.
+        profiles: profile of each instance.
+        keeps_output: whether preempted requests keep the tokens they have generated; otherwise a preemption also
+            discards the first token.
+        plans_ahead: whether a step is planned when the previous one starts, in the same event.
+        overview: figures of the whole run in a limited number of time buckets.
+        latencies: latencies measured by the clients.
+        sessions: which requests belong to which session.
+        arrivals: arrival events per client and tenant.
     """
 
     def __init__(self, profiles: Iterable[Profile], paced_by_clock: Iterable[str] = ()) -> None:
@@ -148,7 +149,7 @@ class Tape:
         self.plans_ahead = self.profiles[0].traits.plans_ahead
         self._words = list(_WORDS)
         self._codes = {word: code for code, word in enumerate(_WORDS)}
-        self._lost: list[int] = []  # codes of the kinds in which a request is lost
+        self._lost: list[int] = []  # codes of the kinds that end a request without success
         self._times = array("q")
         self._kinds = array("B")
         self._instances = array("h")
@@ -178,22 +179,22 @@ class Tape:
 
     @property
     def instances(self) -> int:
-        """How many instances have had something to do."""
+        """Number of instances seen so far."""
         return self.overview.instances
 
     def __len__(self) -> int:
         return len(self._times)
 
     def time_us(self, event: int) -> int:
-        """Simulated time of an event, in microseconds; 0 before the first."""
+        """Return the simulated time of an event, in microseconds; 0 before the first."""
         return self._times[event - 1] if event > 0 else 0
 
     def kind(self, event: int) -> str:
-        """What an event is called."""
+        """Return the kind of an event."""
         return self._words[self._kinds[event - 1]]
 
     def row(self, event: int) -> EventRow:
-        """An event, from 1."""
+        """Return an event by its number, from 1."""
         place = event - 1
         code = self._kinds[place]
         subject = self._subjects[place]
@@ -208,11 +209,11 @@ class Tape:
         )
 
     def step(self, number: int) -> StepRow:
-        """A step's figures, by ``EventRow.step``."""
+        """Return a step's figures by ``EventRow.step``."""
         return StepRow._make(self._steps[number * _STEP_WIDTH : (number + 1) * _STEP_WIDTH])
 
     def stop(self, event: int, number: int) -> StopRow | None:
-        """Why the step of that number left requests in the queue, planned in an event; None = its rule did not say."""
+        """Return why a step left requests in the queue, given the event of its plan; None = no cause stated."""
         place = bisect_right(self._stop_events, event) - 1
         while place >= 0 and self._stop_events[place] == event:
             if self._stops[place * _STOP_WIDTH] == number:
@@ -222,7 +223,7 @@ class Tape:
         return None
 
     def stops_of(self, first: int, last: int) -> Mapping[tuple[int, int], tuple[str, int]]:
-        """All that :meth:`stop` knows from one event to another, by event and number: the cause, and the request."""
+        """Return what :meth:`stop` knows in a range of events: cause and request by event and step number."""
         there = range(bisect_left(self._stop_events, first), bisect_right(self._stop_events, last))
         events, stops, causes, width = self._stop_events, self._stops, self._causes, _STOP_WIDTH
         return {
@@ -231,7 +232,7 @@ class Tape:
         }
 
     def steps_of(self, instance: int, first: int, last: int, *figures: str) -> Iterator[tuple[int, ...]]:
-        """The steps of an instance from one event to another: event, time, and the named figures of ``StepRow``."""
+        """Yield the steps of an instance in a range of events: event, time, and the named figures of ``StepRow``."""
         if first > last:
             return iter(())
         there = slice(first - 1, last)
@@ -246,11 +247,11 @@ class Tape:
         return zip([event for event, *_ in found], [time_us for _, time_us, _ in found], *columns, strict=True)
 
     def work(self, event: int) -> int:
-        """How much work the events up to this one were, in ordinary events; under memory pressure steps count more."""
+        """Return the work of all events up to this one, in ordinary events; steps under memory pressure count more."""
         return self._work_marks[event >> _WORK_BITS] + (event & (1 << _WORK_BITS) - 1)
 
     def between(self, first: int, last: int, now_us: int | None = None) -> Bucket:
-        """The figures of the events from one to another, as a bucket of the overview that holds just these has them.
+        """Return the figures of a range of events as one bucket of the overview.
 
         ``now_us``: first tokens of steps that end later do not count yet.
         """
@@ -280,7 +281,7 @@ class Tape:
         return bucket
 
     def _step_rows(self, first: int, last: int) -> dict[str, array[int]]:
-        """The figures of some steps in a row, by name."""
+        """Return the figures of consecutive steps, by name."""
         width = _STEP_WIDTH
         return {
             name: self._steps[first * width + column : (last + 1) * width : width]
@@ -288,21 +289,21 @@ class Tape:
         }
 
     def at_time(self, time_us: int) -> int:
-        """The last event not later than a time; 0 when there is none."""
+        """Return the last event at or before a time; 0 if there is none."""
         return bisect_right(self._times, time_us)
 
     def reason(self, event: int) -> str:
-        """Why an event turned out as it did, in its record's words; empty when nothing was said."""
+        """Return the reason given in an event's record; empty if there was none."""
         return with_spans(self._reasons.get(event, ""))
 
     def has(self, event: int, kind: str) -> bool:
-        """Whether a kind of record is an event's, or one that accompanies it without being counted for its step."""
+        """Return whether an event has a record of a kind; records that only count in step figures are ignored."""
         beside = self._beside.get(kind, ())
         place = bisect_left(beside, event)
         return self.kind(event) == kind or (place < len(beside) and beside[place] == event)
 
     def told(self, kind: str, until: int) -> Iterator[tuple[int, dict[str, object]]]:
-        """The events up to one that :meth:`has` says have a kind, the latest first, with what their lines can name."""
+        """Yield the events up to ``until`` that :meth:`has` a kind, latest first, with the values for their lines."""
         beside = self._beside.get(kind, array("q"))
         place = bisect_right(beside, until)
         kinds, code = self._kinds[:until].tobytes(), self._codes.get(kind)
@@ -323,14 +324,14 @@ class Tape:
         return self._values(event, kind, self._figures.get(event, ()))
 
     def values(self, row: EventRow) -> dict[str, object]:
-        """What the line about an event can name (see ``Description``)."""
+        """Return the values that an event's line can name (see ``Description``)."""
         found = self.latest(row.request, row.kind, row.event) if row.request >= 0 else None
         if found is not None:
             return self.values_of(found)
         return self._values(row.event, row.kind, self._figures.get(row.event, ()))
 
     def values_of(self, one: RequestEvent) -> dict[str, object]:
-        """What the line about something that happened to a request can name."""
+        """Return the values that the line about a request event can name."""
         return self._values(one.event, one.what, (one.first, one.second))
 
     def _values(self, event: int, kind: str, figures: Sequence[int]) -> dict[str, object]:
@@ -341,9 +342,9 @@ class Tape:
         return {"instance": instance, "reason": self.reason(event) or "no reason given", **named}
 
     def find(self, matches: Callable[[EventRow], bool], start: int, *, back: bool = False) -> Iterator[int | None]:
-        """Search from ``start`` on (exclusive); yields None now and then, and at last the event, or 0 if none matches.
+        """Search from ``start`` (exclusive); yield None now and then, and finally the event, or 0 if none matches.
 
-        A search may be given up between two looks.
+        The caller may abandon the search at any yield.
         """
         step = -1 if back else 1
         event = start + step
@@ -357,15 +358,15 @@ class Tape:
         yield 0
 
     def is_step(self, event: int) -> bool:
-        """Whether an event is a step."""
+        """Return whether an event is a step."""
         return self._kinds[event - 1] == STEP
 
     def latest_of(self, kind: str, until: int) -> int:
-        """The latest event up to one that is called so; 0 when there is none."""
+        """Return the latest event of a kind up to ``until``; 0 if there is none."""
         return self._kinds[:until].tobytes().rfind(self.code(kind)) + 1
 
     def next_step(self, event: int, *, back: bool = False) -> int:
-        """The nearest step after (or before) an event; 0 when the tape has none."""
+        """Return the nearest step after (or before) an event; 0 if the tape has none."""
         move = -1 if back else 1
         event += move
         while 0 < event <= len(self):
@@ -378,33 +379,33 @@ class Tape:
 
     @property
     def requests(self) -> int:
-        """How many requests have arrived."""
+        """Number of requests that have arrived."""
         return len(self._names)
 
     def name(self, number: int) -> str:
-        """A request's name by its number in order of arrival."""
+        """Return a request's name by its number in order of arrival."""
         return self._names[number]
 
     def names(self) -> tuple[str, ...]:
-        """All names, in order of arrival."""
+        """Return all names, in order of arrival."""
         return tuple(self._names)
 
     def number(self, name: str) -> int | None:
-        """A request's number, or None when none of that name has arrived."""
+        """Return a request's number, or None if no request of that name has arrived."""
         return self._numbers.get(name)
 
     def media(self, name: str) -> tuple[int, int, int] | None:
-        """Image, audio and video tokens of a request's prompt; None where it is all text."""
+        """Return the image, audio and video tokens of a request's prompt; None if the prompt is all text."""
         return self._media.get(self._numbers.get(name, -1))
 
     def reasoned(self, name: str) -> int:
-        """Tokens that a request whose answer has begun had before: its reasoning."""
+        """Return the reasoning tokens of a request whose answer has begun."""
         return self._reasoned[self._numbers[name]]
 
     def life(self, name: str, until: int | None = None, settled: int | None = None) -> tuple[RequestEvent, ...]:
-        """What happened to a request, up to and including an event (None = all that is known).
+        """Return what happened to a request, up to and including an event (None = everything recorded).
 
-        ``settled``: the last event whose results are past, where that is not ``until`` (see ``Moment.settled``).
+        ``settled``: the last event whose results are in effect, if it is not ``until`` (see ``Moment.settled``).
         """
         number = self._numbers.get(name)
         if number is None:
@@ -425,7 +426,7 @@ class Tape:
         return tuple(found)
 
     def latest(self, number: int, what: str, until: int) -> RequestEvent | None:
-        """The last time that something happened to a request, up to an event; cheap for what ends a life."""
+        """Return the latest event of a kind in a request's life, up to ``until``; fast for what ends a life."""
         flat = self._lives[number]
         code = self.code(what)
         for i in range(len(flat) - 4, -1, -4):
@@ -434,7 +435,7 @@ class Tape:
         return None
 
     def chunks(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Every prefill chunk of the steps from one event to another: event, number of the request, tokens."""
+        """Yield every prefill chunk of the steps in a range of events: event, request number, tokens."""
         for number, flat in enumerate(self._lives):
             if not flat or flat[0] > last or flat[-4] < first:
                 continue
@@ -443,18 +444,18 @@ class Tape:
                     yield flat[place], number, flat[place + 3]
 
     def first_event_of(self, name: str) -> int:
-        """The event at which a request arrived; 0 when it has not."""
+        """Return the event at which a request arrived; 0 if it has not."""
         number = self._numbers.get(name)
         return 0 if number is None else self._lives[number][0]
 
     def slowest(self, until: int, count: int) -> list[tuple[str, int]]:
-        """The requests that took longest of those completed up to an event, with their end-to-end times in us."""
+        """Return the slowest requests completed up to an event, with their end-to-end times in microseconds."""
         return [(self._names[number], e2e_us) for number, e2e_us in self.latencies.slowest(until, count)]
 
     # ---- recording ----
 
     def cut(self, event: int) -> None:
-        """Forget what stands behind an event: an exception interrupted the one after it."""
+        """Forget everything after an event, because an exception interrupted the next one."""
         del self._times[event:]
         del self._kinds[event:]
         del self._instances[event:]
@@ -478,14 +479,14 @@ class Tape:
             self._reasoned.pop(len(self._names), None)
 
     def agrees(self, records: Sequence[Record]) -> bool:
-        """Whether the records of a replayed event are what the tape says happened then."""
+        """Return whether the records of a replayed event match the tape."""
         event = records[0].event
         if event > len(self) or any(record.time_us != self._times[event - 1] for record in records):
             return False
         return self.kind(event) == next((one for one in records if one.shown.own_event), records[0]).kind
 
     def code(self, word: str) -> int:
-        """The number that stands for a kind of record on this tape."""
+        """Return the code of a kind of record on this tape."""
         code = self._codes.setdefault(word, len(self._words))
         if code == len(self._words):
             self._words.append(word)
@@ -494,13 +495,13 @@ class Tape:
         return code
 
     def add_request(self, name: str) -> None:
-        """Number the next request."""
+        """Assign the next number to a request."""
         self._numbers[name] = len(self._names)
         self._names.append(name)
         self._lives.append(array("q"))
 
     def add(self, record: Record, code: int, instance: int, subject: int) -> None:
-        """Give an event its row: its name is that of its first record that can give it one."""
+        """Add an event's row, named after the first of its records that may name an event."""
         own = record.shown.own_event
         if record.event > len(self._times):
             self._times.append(record.time_us)
@@ -520,13 +521,13 @@ class Tape:
             self._note_beside(record)
 
     def add_step(self, record: StepFinished, figures: Iterable[int], work: int) -> None:
-        """Give a step its row and keep its figures; ``work``: how many more events it is worth (see ``work``)."""
+        """Add a step's row and figures; ``work``: how many extra events it counts as (see :meth:`work`)."""
         self.add(record, STEP, record.instance, len(self._steps) // _STEP_WIDTH)
         self._steps.extend(figures)
         self._work += work
 
     def add_stop(self, event: int, number: int, stop: StopRow) -> None:
-        """Why the step of that number, planned in an event, leaves requests in the queue."""
+        """Record why a step, planned in ``event``, leaves requests in the queue."""
         self._stop_events.append(event)
         code = self._cause_codes.setdefault(stop.cause, len(self._causes))
         if code == len(self._causes):
@@ -534,23 +535,23 @@ class Tape:
         self._stops.extend((number, code, *stop[1:]))
 
     def note(self, number: int, event: int, code: int, first: int = -1, second: int = -1) -> None:
-        """Something happened to a request."""
+        """Record that something happened to a request."""
         self._lives[number].extend((event, code, first, second))
 
     def note_media(self, number: int, tokens: tuple[int, int, int]) -> None:
-        """A request's prompt has media."""
+        """Record the media tokens of a request's prompt."""
         self._media[number] = tokens
 
     def note_reasoning(self, number: int, tokens: int) -> None:
-        """A request has reasoned."""
+        """Record the reasoning tokens of a request."""
         self._reasoned[number] = tokens
 
     def keep_reason(self, event: int, reason: str) -> None:
-        """Why an event turned out as it did."""
+        """Record why an event turned out as it did."""
         self._reasons[event] = reason
 
     def keep_figures(self, event: int, figures: Iterable[int]) -> None:
-        """The figures of an event that is not about a request."""
+        """Record the figures of an event that is not about a request."""
         self._figures[event] = tuple(figures)
 
     def _note_beside(self, record: Record) -> None:
@@ -560,6 +561,6 @@ class Tape:
 
 
 def text_fields(kind: str) -> frozenset[str]:
-    """The fields of a kind of record that hold texts."""
+    """Return the names of a kind's fields that hold text."""
     known = RECORD_KINDS.get(kind)
     return frozenset() if known is None else frozenset(one.name for one in fields(known) if one.type in ("str", str))

@@ -1,1 +1,1 @@
-"""Golden tests of experiments: what is stored, how it is compared, and where two runs part ways."""
+"""Golden tests of experiments: what is stored, how it is compared, and where two runs diverge."""

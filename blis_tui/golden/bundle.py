@@ -1,8 +1,8 @@
-"""A run as one file: its experiment with all that it refers to, its recorded workload, its golden, and where to look.
+"""A run as one file: its experiment with all references, its recorded workload, its golden, and a position to open.
 
-A bundle is a zip file whose members are a project of one golden test: unpacked, `pytest` runs it. It is stored without
-compression and with fixed dates, so that equal runs give equal bytes, but for the version of Python that a golden
-names. It holds no code: plug-ins are named with their versions, and are run only where they are asked for again.
+A bundle is a zip file that contains a project with one golden test: after unpacking, `pytest` runs it. It is stored
+uncompressed and with fixed dates, so that equal runs give equal bytes, except for the Python version in the golden. It
+contains no code: plug-ins are named with their versions, and are loaded only if the user asks for them again.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ _MEMBER: Final = re.compile(
 )
 _MOST_MEMBERS: Final = 6
 _MOST_BYTES: Final = 256 * 1024 * 1024
-"""Of all members together but the recorded workload."""
+"""Maximum size of all members together, without the recorded workload."""
 _CHUNK: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """One that has been unpacked."""
+    """An unpacked bundle."""
 
     spec: Path
     case: Case
     files: GoldenFiles
     at: str | None
-    """Where to go first, as `--at` takes it."""
+    """Position to open first, in the form of `--at`."""
     breaks: tuple[str, ...]
     """Breakpoints to set."""
     golden: Golden
-    """The results that it holds."""
+    """The results in the bundle."""
 
 
 def pack(
@@ -83,16 +83,16 @@ def pack(
     accept: Callable[[Golden, Experiment], None] = lambda _golden, _experiment: None,
     go_on: Callable[[Simulation], bool] | None = None,
 ) -> int:
-    """Run an experiment and write it with its results to a file; how many events the run had.
+    """Run an experiment and write it with its results to a file; return the number of events.
 
     Args:
         target: the file.
         source: the experiment, as :func:`blis_tui.spec.load.load` takes it.
         overrides: ``path=value`` texts.
         seed: replaces the document's.
-        at: where it opens first.
-        breaks: breakpoints that are set then.
-        plugins: what the experiment may name.
+        at: position to open first.
+        breaks: breakpoints to set.
+        plugins: plug-ins that the experiment may name.
         accept: called with the results before anything is written; may raise.
         go_on: called now and then; may raise to stop the run.
 
@@ -100,7 +100,7 @@ def pack(
         SpecError: the experiment is not valid.
         InputError: a file cannot be read or written.
         SimulationError: it cannot go on.
-        ConditionError: a breakpoint is none.
+        ConditionError: a breakpoint is invalid.
     """
     experiment = load(source, overrides=list(overrides), seed=seed, plugins=plugins)
     for text in breaks:
@@ -112,7 +112,7 @@ def pack(
 
 
 def trace_name(experiment: Experiment) -> str:
-    """What its recorded workload is called in a bundle; empty where it has none."""
+    """Return the name of the recorded workload in a bundle; empty if there is none."""
     trace = experiment.workload.trace
     return "" if trace is None else _TRACE + "".join(Path(trace.path).suffixes[-2:]).removeprefix(".")
 
@@ -127,16 +127,16 @@ def write_bundle(
     accept: Callable[[Golden, Experiment], None] = lambda _golden, _experiment: None,
     go_on: Callable[[Simulation], bool] | None = None,
 ) -> int:
-    """Run an experiment and write its bundle; how many events the run had.
+    """Run an experiment and write its bundle; return the number of events.
 
     Args:
-        out: what is written to.
-        experiment: what is run.
-        text: the same as a document, its trace named as by :func:`trace_name`.
-        at: as of :func:`pack`.
-        breaks: likewise, known to be breakpoints.
-        accept: as of :func:`pack`.
-        go_on: likewise.
+        out: the output file.
+        experiment: the experiment.
+        text: the experiment as a document, with its trace named as by :func:`trace_name`.
+        at: as for :func:`pack`.
+        breaks: valid breakpoints, otherwise as for :func:`pack`.
+        accept: as for :func:`pack`.
+        go_on: as for :func:`pack`.
 
     Raises:
         InputError: a file cannot be read.
@@ -145,7 +145,7 @@ def write_bundle(
     trace, carried = experiment.workload.trace, trace_name(experiment)
     spec = f"{experiment.name}.blis.yaml"
     with TemporaryDirectory(prefix="blis-") as folder:
-        # It is run as it will be opened: from its own document.
+        # Run it from its own document, as it will be after unpacking.
         (Path(folder) / spec).write_text(text, encoding="utf-8", newline="\n")
         if trace is not None:
             with (Path(folder) / carried).open("wb") as copy:
@@ -177,14 +177,14 @@ def _copy(path: str, out: IO[bytes]) -> None:
 
 @contextmanager
 def unpacked(path: str, plugins: Registry | None = None) -> Iterator[Bundle]:
-    """A bundle in a folder of its own, which goes at the end.
+    """Unpack a bundle into a temporary folder, which is deleted at the end.
 
     Args:
         path: the file.
-        plugins: what its experiment may name.
+        plugins: plug-ins that its experiment may name.
 
     Raises:
-        InputError: it is no bundle of this format, is damaged, or holds more than bundles do.
+        InputError: it is no bundle of this format, is damaged, or exceeds the limits of bundles.
         SpecError: its experiment is not valid here.
     """
     with TemporaryDirectory(prefix="blis-") as folder:
@@ -202,7 +202,7 @@ def _read(path: str, raw: BinaryIO, folder: Path) -> object:
 
 
 def _unpack(opened: zipfile.ZipFile, folder: Path) -> object:
-    """Write its members below a folder; what the bundle says of itself."""
+    """Write its members below a folder; return the bundle's description."""
     members = [one for one in opened.infolist() if not one.is_dir()]
     if len(members) > _MOST_MEMBERS:
         raise ValueError(f"it has {len(members)} members")
@@ -218,7 +218,7 @@ def _unpack(opened: zipfile.ZipFile, folder: Path) -> object:
             raise ValueError(f"it has two members {member.filename}")
         target.parent.mkdir(exist_ok=True)
         with opened.open(member) as content, target.open("wb") as out:
-            while chunk := content.read(_CHUNK):  # what its head says of its size is not to be relied on
+            while chunk := content.read(_CHUNK):  # the size in the member's header cannot be trusted
                 left[is_trace] -= len(chunk)
                 if left[is_trace] < 0:
                     raise ValueError("it holds more than bundles do")
@@ -250,7 +250,7 @@ def _bundle(path: str, folder: Path, about: object, plugins: Registry | None) ->
 
 
 def verified(bundle: Bundle, go_on: Callable[[Simulation], bool] | None = None) -> str:
-    """Run it: how its results differ here from those that it holds; empty where they are the same.
+    """Run the bundle; return how its results differ here from the stored ones, or an empty text if they do not.
 
     Raises:
         BlisError: its experiment cannot be loaded or run here.
@@ -259,7 +259,7 @@ def verified(bundle: Bundle, go_on: Callable[[Simulation], bool] | None = None) 
     result = produce(experiment, spec=bundle.golden.spec, case=bundle.case.name, go_on=go_on)
     found = compare(bundle.golden, result, bundle.case.comparison)
     if not (found.report or found.records or found.spec):
-        return ""  # the order of keys in the header is that of another document
+        return ""  # only the order of keys in the header differs
     return describe(bundle.case, bundle.files, bundle.golden, result, found, experiment)
 
 

@@ -1,4 +1,4 @@
-"""The golden tests that a file holds: one for each case and each twin of an experiment, or one for a study."""
+"""The golden tests in a file: one for each case and each twin of an experiment, or one for a study."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DEFAULT: Final = "default"
 """Name of the only test of a study, and of an experiment without cases."""
 _TWIN: Final = "twin+"
-"""How the names of the tests of twins begin; no case can be called so."""
+"""Prefix of the names of twin tests; no case can have such a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,18 +43,18 @@ class Case:
     overrides: Mapping[str, object]
     tags: tuple[str, ...]
     skip: str
-    """Why it is not run; empty = it is."""
+    """Why it is skipped; empty = it is run."""
     xfail: str
-    """Why it is known to fail; empty = it is not."""
+    """Why it is known to fail; empty = it should pass."""
     known: tuple[str, ...] = ()
-    """Expectations that are known to be broken: the test passes as long as they are."""
+    """Expectations known to be broken; the test passes while they are."""
     comparison: ComparisonOptions
     plugins: Registry | None = None
-    """What it may name besides this package's own plug-ins; None = nothing."""
+    """Additional plug-ins that it may name; None = none."""
     is_study: bool = False
-    """Whether it is a study, and so many runs, instead of one run of an experiment."""
+    """Whether it is a study with many runs, instead of one run of an experiment."""
     twin: TwinTest | None = None
-    """The recording that is compared with a simulation; None = it is no such comparison."""
+    """The recording that is compared with a simulation; None = it is no twin test."""
 
     @property
     def is_run(self) -> bool:
@@ -63,11 +63,11 @@ class Case:
 
     @property
     def what(self) -> str:
-        """What texts call it."""
+        """Its name in messages."""
         return "the study" if self.is_study else f"case `{self.name}`" if self.twin is None else f"`{self.name}`"
 
     def load(self) -> Experiment:
-        """The experiment of this case. Raises SpecError and InputError, also where it is not one run."""
+        """Return the experiment of this case. Raises SpecError and InputError, also if it is not a single run."""
         if self.is_study:
             raise InputError(f"{shown(self.spec)} is a study: it has many runs, not one to look at")
         if self.twin is not None:
@@ -78,16 +78,16 @@ class Case:
         return self.load_experiment()
 
     def load_experiment(self) -> Experiment:
-        """The experiment that is run, or compared with a recording. Raises SpecError and InputError."""
+        """Return the experiment to run, or to compare with a recording. Raises SpecError and InputError."""
         return load(self.spec, overrides=self.overrides, plugins=self.plugins)
 
     def load_study(self) -> Study:
-        """The study that this case is. Raises SpecError and InputError."""
+        """Return the study. Raises SpecError and InputError."""
         return read_study(read_document(self.spec, shown(self.spec)), plugins=self.plugins)
 
 
 def cases_of(spec: Path, plugins: Registry | None = None) -> tuple[Case, ...]:
-    """All golden tests of an experiment or a study; none when it is another kind of document.
+    """Return all golden tests of an experiment or a study; none for another kind of document.
 
     Raises:
         SpecError: the file is no valid document.
@@ -97,7 +97,7 @@ def cases_of(spec: Path, plugins: Registry | None = None) -> tuple[Case, ...]:
 
 
 def cases_in(document: Document, spec: Path, plugins: Registry | None = None) -> tuple[Case, ...]:
-    """The same of a document that has been read already.
+    """Return all golden tests of a parsed document.
 
     Raises:
         SpecError: it is no valid document.
@@ -132,7 +132,7 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
 
 
 def _twins(document: Document, runs: tuple[Case, ...]) -> Iterator[Case]:
-    """A test for each recording that the experiment is compared with; tags and the like are those of its cases."""
+    """Yield a test for each recording of the experiment, with the tags and other settings of its cases."""
     twins = as_list(document.get("twins"))
     if not twins:
         return
@@ -159,7 +159,7 @@ def _twin(data: Mapping[str, Json]) -> TwinTest:
 
 
 def _check_twins(document: Document, problems: Problems) -> None:
-    """Note recordings that have the name of another one."""
+    """Report recordings with equal names."""
     seen: dict[Json, int] = {}
     for at, said in enumerate(as_list(document.get("twins"))):
         name = as_map(said).get("name")

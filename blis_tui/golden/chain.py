@@ -1,7 +1,7 @@
-"""A chain of digests over a record stream: small enough to store, fine enough to say where two streams first differ.
+"""A chain of digests over a record stream, small enough to store and fine enough to locate the first difference.
 
 Entry ``i`` is a digest of all records of the first ``(i + 1) * every`` events. Two streams agree up to the last entry
-they have in common. The number of entries is bounded: when it is reached, every other one is dropped and ``every``
+that is equal. The number of entries is bounded: when the bound is reached, every other entry is dropped and ``every``
 doubles.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAX_ENTRIES: Final = 2048
 _ENTRY_DIGITS: Final = 8
-"""32 bits an entry: a difference is missed by one entry in 4 billion, and then found by the next."""
+"""Digits per entry: 32 bits miss a difference once in 4 billion cases, and the next entry then detects it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,23 +26,23 @@ class Chain:
     """The digests of one record stream."""
 
     events: int
-    """Events of the run."""
+    """Number of events of the run."""
     records: int
-    """Records in the stream."""
+    """Number of records in the stream."""
     sha256: str
-    """Digest of the whole stream, as of the file that ``run --records`` writes."""
+    """Digest of the whole stream, equal to that of the file that ``run --records`` writes."""
     every: int
-    """Events from one entry to the next: a power of two."""
+    """Number of events between two entries: a power of two."""
     entries: tuple[str, ...]
 
     def coarser(self, every: int) -> tuple[str, ...]:
-        """The entries for every ``every``-th event, a multiple of this chain's own step."""
+        """Return the entries for every ``every``-th event, a multiple of this chain's own interval."""
         step = every // self.every
         return self.entries[step - 1 :: step]
 
 
 def divergence_window(old: Chain, new: Chain) -> tuple[int, int] | None:
-    """The events ``(after, until]`` among which the streams first differ; None when they are equal."""
+    """Return the events ``(after, until]`` in which the streams first differ; None if they are equal."""
     if old.sha256 == new.sha256:
         return None
     every = max(old.every, new.every)
@@ -50,12 +50,12 @@ def divergence_window(old: Chain, new: Chain) -> tuple[int, int] | None:
     for i, (before, after) in enumerate(pairs):
         if before != after:
             return (i * every, (i + 1) * every)
-    # Equal as far as both have entries: they differ in what comes after the last common one.
+    # All common entries are equal, so the difference comes after the last one.
     return (len(pairs) * every, max(old.events, new.events))
 
 
 class ChainRecorder:
-    """Listens to all records of a simulation and keeps their chain."""
+    """Subscribes to all records of a simulation and computes their chain."""
 
     def __init__(self) -> None:
         self._hasher = sha256()
@@ -65,13 +65,13 @@ class ChainRecorder:
         self._entries: list[str] = []
 
     def __call__(self, record: Record) -> None:
-        """Take in the next record."""
+        """Add a record."""
         self._close(record.event - 1)
         self._hasher.update(record_line(record).encode())
         self._records += 1
 
     def finish(self, events: int) -> Chain:
-        """The chain of a run of so many events."""
+        """Return the chain of a run with this many events."""
         self._close(events)
         return Chain(
             events=events,
@@ -82,7 +82,7 @@ class ChainRecorder:
         )
 
     def _close(self, event: int) -> None:
-        """Write the entries of all boundaries up to ``event``."""
+        """Add the entries of all boundaries up to ``event``."""
         while self._boundary <= event:
             self._entries.append(self._hasher.hexdigest()[:_ENTRY_DIGITS])
             if len(self._entries) == MAX_ENTRIES:

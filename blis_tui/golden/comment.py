@@ -1,7 +1,7 @@
-"""What has become of goldens as a comment on a change: Markdown, as GitHub and GitLab show it beside the code.
+"""Formats the state of golden tests as a comment on a change: Markdown for GitHub and GitLab.
 
-Names of experiments, cases, requests and plug-ins come from documents that a stranger may propose. They stand in code
-only, so that they neither mention people, nor link, nor end a table.
+Names of experiments, cases, requests and plug-ins come from documents that strangers may propose. They appear only as
+code, so that they cannot mention people, create links, or end a table.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """What the page that shows a comment can do."""
+    """The capabilities of the page that shows a comment."""
 
     folds: bool
-    """It folds what stands in `<details>`; where it does not, that is left out."""
+    """Whether it folds `<details>`; if not, such parts are left out."""
     most: int
-    """Characters of a comment that it takes; 0 = any number."""
+    """Maximum number of characters of a comment; 0 = unlimited."""
 
 
 STYLES: Final[Mapping[str, Style]] = {
@@ -59,13 +59,13 @@ STYLES: Final[Mapping[str, Style]] = {
     "gitlab": Style(folds=True, most=1_000_000),
     "markdown": Style(folds=False, most=0),
 }
-"""GitHub takes 65,536 characters, GitLab 1,000,000 (https://docs.gitlab.com/administration/instance_limits/)."""
+"""GitHub accepts 65,536 characters, GitLab 1,000,000 (https://docs.gitlab.com/administration/instance_limits/)."""
 
 _FIGURES: Final = 12
 _FOLDED: Final = 60
 _NAMES: Final = 10
 _VALUE: Final = 40
-"""Columns of a value in a table."""
+"""Width of a value in a table, in columns."""
 _HEADLINES: Final = tuple(
     re.compile(pattern)
     for pattern in (
@@ -77,19 +77,19 @@ _HEADLINES: Final = tuple(
         r"/duration_us",
     )
 )
-"""What a reader looks for first, in this order; other figures follow as the report has them."""
+"""Figures listed first, in this order; the others follow in the order of the report."""
 _TOLD_ELSEWHERE: Final = re.compile(r"/(meta|expectations|invariants|warnings)/.*")
 
 
 def comment(folder: Path, root: Path, names: Sequence[str], plugins: Registry | None, style: Style) -> tuple[str, bool]:
-    """The comment, and whether every golden holds: none waits, is obsolete or broken, or breaks what it expects.
+    """Return the comment, and whether every golden is accepted, valid, and without unexpected failures.
 
     Args:
-        folder: of the golden files.
-        root: the folder that the tests run in.
+        folder: folder of the golden files.
+        root: the folder in which the tests run.
         names: goldens or patterns; none = all.
-        plugins: what experiments may name besides the package's own.
-        style: where it is to be shown.
+        plugins: additional plug-ins that experiments may name.
+        style: the page on which it is shown.
     """
     entries = survey(folder, root, names, plugins)
     told = [one for entry in entries if (one := _about(entry, root, plugins, style)) is not None]
@@ -98,7 +98,7 @@ def comment(folder: Path, root: Path, names: Sequence[str], plugins: Registry | 
     counts = {state: len([1 for one in told if one.state == state]) for state in _STATES}
     said = ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
     head = f"### Golden tests: {said}, of {plural(len(entries), 'golden')}\n"
-    told.sort(key=lambda one: not one.breaks)  # stable: in the order of their names otherwise
+    told.sort(key=lambda one: not one.breaks)  # stable: keeps the order of names otherwise
     if broken := [_code(one.name) for one in told if one.breaks]:
         more = f" and {len(broken) - _NAMES:,} more" if len(broken) > _NAMES else ""
         head += f"\n**Not as expected**: {', '.join(broken[:_NAMES])}{more}.\n"
@@ -114,25 +114,25 @@ _STATES: Final = ("changed", "new", _UNEXPECTED, "obsolete", "broken")
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What is told of one golden test."""
+    """The part of the comment about one golden test."""
 
     name: str
     state: str
     """One of ``_STATES``."""
     body: str
     waiting: bool = False
-    """A result waits for a decision."""
+    """Whether a result waits for a decision."""
     breaks: bool = False
-    """Its present result breaks what its experiment expects, or an invariant."""
+    """Whether its current result breaks an expectation or an invariant."""
 
     @property
     def text(self) -> str:
-        """Its part of the comment."""
+        """Return its part of the comment."""
         return f"#### {_code(self.name)}: {self.state}\n\n{self.body}"
 
 
 def _cut(head: str, parts: Sequence[str], most: int) -> str:
-    """As many whole parts as there is room for; how many are left out."""
+    """Return as many whole parts as fit, and how many are left out."""
     text = head
     for number, part in enumerate(parts):
         if most and len(text) + len(part) + 1 > most:
@@ -142,7 +142,7 @@ def _cut(head: str, parts: Sequence[str], most: int) -> str:
 
 
 def _about(entry: Entry, root: Path, plugins: Registry | None, style: Style) -> _Told | None:
-    """The part of a golden test; None where nothing is to be told."""
+    """Return the part about a golden test; None if there is nothing to report."""
     if entry.state == "broken":
         return _Told(entry.name, "broken", _block(entry.problem))
     if entry.state == "obsolete":
@@ -192,9 +192,9 @@ def _changed(entry: Entry, case: Case, golden: Golden, new: Golden, style: Style
 
 
 def _figures(found: Sequence[Difference]) -> list[Difference]:
-    """Those of the report that are figures, what is looked for first in front."""
+    """Return the differences in figures of the report, the most important first."""
     figures = [one for one in found if not _TOLD_ELSEWHERE.match(one.path)]
-    return sorted(figures, key=lambda one: _rank(one.path))  # stable: in the order of the report otherwise
+    return sorted(figures, key=lambda one: _rank(one.path))  # stable: keeps the order of the report otherwise
 
 
 def _rank(path: str) -> int:
@@ -202,7 +202,7 @@ def _rank(path: str) -> int:
 
 
 def _table(title: str, found: Sequence[Difference], total: int) -> str:
-    """Before and after of the first of these; of ``total``, how many are left out."""
+    """Return a table of the first differences, old and new; of ``total``, how many are left out."""
     if not found:
         return ""
     rows = [f"| {title} | golden | now | change |", "|---|--:|--:|--:|"]
@@ -214,7 +214,7 @@ def _table(title: str, found: Sequence[Difference], total: int) -> str:
 
 
 def _expectations(golden: Golden | None, new: Golden, case: Case | None) -> str:
-    """What the experiment expects and how that stands, before and now; broken invariants, too."""
+    """Return the experiment's expectations with their old and new verdicts, and broken invariants."""
     before = {} if golden is None else {_wish(one): one for one in _verdicts(golden)}
     rows, opens = [], []
     for one in _verdicts(new):
@@ -227,7 +227,7 @@ def _expectations(golden: Golden | None, new: Golden, case: Case | None) -> str:
 
 
 def _opening(verdict: Verdict, case: Case | None) -> str:
-    """Where a wish for the course of the run was broken first, and what opens the debugger there."""
+    """Return where an expectation of the course was first broken, and the debugger command for that event."""
     if verdict.event is None or case is None:
         return ""
     where = f"{_code(_wish(verdict))} was broken at event {verdict.event:,}: {_code(verdict.why or '')}.\n"
@@ -236,9 +236,9 @@ def _opening(verdict: Verdict, case: Case | None) -> str:
 
 
 def _held(verdict: Verdict, known: bool) -> str:
-    """Whether it holds; what is known to be broken is no news, but that it holds is."""
+    """Return the verdict; for a known failure, only holding is news."""
     holds, broken = ("**holds**", "broken, as known") if known else ("holds", "**broken**")
-    if not verdict.wish():  # of the course of the run
+    if not verdict.wish():  # an expectation of the course of the run
         return holds if verdict.ok else broken
     value = "nothing" if verdict.value is None else verdict.value
     shown = _cell(f"{value:,.6g}" if isinstance(value, float) else str(value))
@@ -250,14 +250,14 @@ def _wish(verdict: Verdict) -> str:
 
 
 def _breaks(golden: Golden, known: Collection[str]) -> bool:
-    """Whether an invariant is broken, or other expectations are than those that are known to be."""
+    """Return whether an invariant is broken, or the broken expectations differ from the known ones."""
     verdicts = _verdicts(golden)
     as_said = {one.metric for one in verdicts if not one.ok} == set(known)
     return not as_said or bool(_broken_invariants(golden))
 
 
 def _verdicts(golden: Golden) -> list[Verdict]:
-    """An experiment's; a study's report has none."""
+    """Return the verdicts of an experiment; a study's report has none."""
     try:
         return [Verdict(**one) for one in json.loads(golden.report).get("expectations", [])]
     except TypeError as error:
@@ -275,7 +275,7 @@ def _folded(found: Sequence[Difference]) -> str:
 
 
 def _divergence(entry: Entry, case: Case, golden: Golden, new: Golden) -> str:
-    """The first event that parts, and what opens the debugger there."""
+    """Return the first divergent event, and the debugger command for it."""
     experiment = case.load()
     if not is_up_to_date(new, experiment):
         return f"{OUTDATED[0].upper()}{OUTDATED[1:]}.\n"
@@ -287,7 +287,7 @@ def _divergence(entry: Entry, case: Case, golden: Golden, new: Golden) -> str:
 
 
 def _code(text: str) -> str:
-    """A text as code inside a line: whatever it holds, it stays code."""
+    """Return a text as inline code, whatever it contains."""
     text = printable(text)
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     pad = " " if text.startswith("`") or text.endswith("`") else ""
@@ -296,12 +296,12 @@ def _code(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """The same inside a table, where a bar ends a cell even in code."""
+    """Return a text as inline code in a table, where even code must escape bars."""
     return _code(text).replace("|", "\\|")
 
 
 def _block(text: str, language: str = "text") -> str:
-    """A text as a block of code."""
+    """Return a text as a code block."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{printable_lines(text)}\n{fence}\n"

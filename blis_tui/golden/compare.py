@@ -1,7 +1,7 @@
-"""Is a new result the golden one? Equal bytes are; else what differs in the reports, and at last in the texts.
+"""Compares a result with its golden: by bytes, then by the reports' values, and finally by the texts.
 
-Tolerated and redacted values may differ. So may what says who wrote the golden: its Python and system, the digest of
-the schemas, the versions of plug-ins.
+Tolerated and redacted values may differ. So may the facts about the origin of the golden: its Python and system, the
+digest of the schemas, the versions of plug-ins.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ class ResultDifference:
     """How a result differs from its golden."""
 
     report: tuple[Difference, ...]
-    """Of the reports; tolerated ones are left out."""
+    """Differences of the reports, without tolerated ones."""
     spec: bool
-    """The experiment is another one than the golden's."""
+    """Whether the experiment has changed."""
     engine: tuple[str, str] | None
-    """Golden's engine number and this one's, where they differ."""
+    """Engine numbers of golden and result, if they differ."""
     schemas: bool
-    """The schemas, and with them perhaps a default, have changed."""
+    """Whether the schemas, and so perhaps a default, have changed."""
     records: bool
-    """The record streams differ."""
+    """Whether the record streams differ."""
     text: tuple[str, OtherLine] | None = None
-    """Where nothing of that counts: the file (``report`` or ``header``) that is another text, and where."""
+    """If no value differs: the file (``report`` or ``header``) with another text, and the place."""
 
     @property
     def found(self) -> bool:
-        """Whether there is a difference that counts."""
+        """Whether there is a relevant difference."""
         return bool(self.report) or self.records or self.text is not None
 
 
@@ -93,7 +93,7 @@ def _other_text(golden: Golden, allowed: Golden) -> tuple[str, OtherLine] | None
 
 
 def _as_allowed(golden: Golden, result: Golden, options: ComparisonOptions) -> Golden:
-    """The result, with the golden's values wherever they may differ; then both are the same text."""
+    """Return the result with the golden's values wherever they may differ, so that equal results have equal texts."""
     versions = {(one["plug_point"], one["name"]): one for one in golden.plugins}
     same = replace(
         result,
@@ -111,7 +111,7 @@ def _as_allowed(golden: Golden, result: Golden, options: ComparisonOptions) -> G
 
 
 def _with_values(result: str, golden: str, pointers: Iterable[str]) -> str:
-    """A report's text with the values that another one has at these places."""
+    """Return a report's text with another report's values at these pointers."""
     if result == golden:
         return result
     data, other = json.loads(result), json.loads(golden)
@@ -124,14 +124,14 @@ def _with_values(result: str, golden: str, pointers: Iterable[str]) -> str:
 
 
 def redact(data: object, pointer: str) -> None:
-    """Replace the value at a JSON pointer (RFC 6901) in place, where there is one."""
+    """Replace the value at a JSON pointer (RFC 6901) in place, if there is one."""
     inner, last = _place(data, pointer)
     if _has(inner, last):
         _put(inner, last, REDACTED)
 
 
 def _place(data: object, pointer: str) -> tuple[object, str]:
-    """What holds the value at a JSON pointer, and the last step to it."""
+    """Return the container of the value at a JSON pointer, and the last step to it."""
     steps = [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
     for step in steps[:-1]:
         data = _child(data, step)

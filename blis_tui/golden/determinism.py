@@ -1,7 +1,7 @@
-"""Whether plug-ins of users keep the promise that everything else rests on: the same experiment, the same bytes.
+"""Checks that users' plug-ins are deterministic: the same experiment must give the same bytes.
 
-A policy breaks it that draws from a global random generator, looks at the clock, walks a set, or remembers something
-that a checkpoint does not restore or its ``state()`` does not show (and time travel trusts digests, which trust that).
+A policy is not deterministic if it uses a global random generator or the clock, iterates over a set, or has state that
+a checkpoint does not restore or that ``state()`` does not show (time travel trusts digests of that).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
 _MOST_STATES: Final = 20_000
-"""Different states of one policy that are remembered, to notice when one comes back."""
+"""Maximum number of states of one policy that are remembered to detect that one recurs."""
 
 
 _ONLY_ANSWER: Final = {
@@ -39,8 +39,8 @@ _ONLY_ANSWER: Final = {
     ("step_time_us", "queueing_time_us"): ("step_time_us",),
     ("ordered", "push_front"): ("ordered", "first", "head"),
 }
-"""By methods that tell the plug point: those that are asked by others, too, who only want to know (records of
-decisions, estimates, the debugger), and must not change anything."""
+"""Query methods, by the methods that identify the plug point. Others (records of decisions, estimates, the debugger)
+also call them only for information, so they must not change anything."""
 _SHOWN: Final = 60
 
 
@@ -57,13 +57,13 @@ class _Queue(Protocol):
 
 
 def find_nondeterminism(experiment: Experiment) -> str:
-    """What changes from run to run, with the first event that differs; empty when nothing does.
+    """Return what changes from run to run, with the first event that differs; empty if nothing does.
 
-    It runs about seven times, in this process and in another one.
+    It makes about seven runs, in this process and in another one.
 
     Raises:
         SimulationError: the simulation cannot go on.
-        TraceError: rows of its trace are wrong.
+        TraceError: rows of its trace are invalid.
     """
     try:
         lines, end = record_run(experiment)
@@ -89,7 +89,7 @@ def find_nondeterminism(experiment: Experiment) -> str:
 
 
 def record_run(experiment: Experiment) -> tuple[list[str], tuple[str, str]]:
-    """All records of a run as lines, its report and its digest."""
+    """Run an experiment; return all records as lines, the report and the digest."""
     simulation = Simulation(experiment)
     lines: list[str] = []
 
@@ -106,26 +106,26 @@ def _end(simulation: Simulation) -> tuple[str, str]:
 
 
 class _Listener:
-    """Compares records with those of another run, and notes the first that is another one."""
+    """Compares records with those of another run, and notes the first that differs."""
 
     def __init__(self, expected: Iterator[str]) -> None:
         self.found = ""
         self._expected = expected
 
     def take(self, line: str) -> None:
-        """The next record."""
+        """Compare the next record."""
         wanted = next(self._expected, "nothing\n")
         if not self.found and line != wanted:
             self.found = f"this record:\n  first {wanted}  then  {line}".rstrip()
 
     def finish(self) -> str:
-        """What was found; a run that ends early counts."""
+        """Return the difference found; a run that ends early also differs."""
         rest = next(self._expected, "")
         return self.found or (f"this record, which does not come:\n  first {rest}".rstrip() if rest else "")
 
 
 def _compare(simulation: Simulation, lines: list[str]) -> str:
-    """Run on to the end; ``lines`` are the records to come."""
+    """Run to the end and compare with ``lines``, the expected records."""
     listener = _Listener(iter(lines))
 
     def take(record: Record) -> None:
@@ -137,7 +137,7 @@ def _compare(simulation: Simulation, lines: list[str]) -> str:
 
 
 def _continued(experiment: Experiment, lines: list[str], end: tuple[str, str]) -> str:
-    """From a checkpoint in the middle."""
+    """Compare with a run continued from a checkpoint in the middle."""
     middle = json.loads(lines[-1])["event"] // 2 if lines else 0
     simulation = Simulation(experiment)
     passed: list[Record] = []
@@ -158,7 +158,7 @@ def _continued(experiment: Experiment, lines: list[str], end: tuple[str, str]) -
 
 
 def _elsewhere(experiment: Experiment, lines: list[str], end: tuple[str, str]) -> str:
-    """In another process, where hashes of texts, and with them the order of sets, are others."""
+    """Compare with a run in another process with another hash seed, and so another order of sets."""
     with OtherProcess() as other:
         answer = other.call(f"{__name__}:{record_run.__name__}", experiment)
     found, (_, digest) = cast("tuple[list[str], tuple[str, str]]", answer)
@@ -171,16 +171,16 @@ def _elsewhere(experiment: Experiment, lines: list[str], end: tuple[str, str]) -
 
 
 def _forgotten(experiment: Experiment) -> str:
-    """Whether what plug-ins remember shows in what they say about their state."""
+    """Check that all state of plug-ins is visible in their ``state()``."""
     modules = frozenset(plugin.module for plugin in experiment.plugins_used())
     simulation = Simulation(experiment)
     kept = simulation.parts_from(modules)
-    asked = [isinstance(part, _Stateful) for part in kept]  # once: a protocol takes its time
+    asked = [isinstance(part, _Stateful) for part in kept]  # evaluated once, because protocol checks are slow
     queues = [isinstance(part, _Queue) for part in kept]
     known: list[dict[str, bytes]] = [{} for _ in kept]
     while simulation.step() is not None:
         for part, stateful, queue, states in zip(kept, asked, queues, known, strict=True):
-            # What digests have of it: what it says of its state, and the order of a queue, which instances know.
+            # The parts of a plug-in that digests cover: its own state, and the order of a queue, which instances know.
             said = repr(cast("_Stateful", part).state()) if stateful else ""
             said += repr([request.index for request in cast("_Queue", part).ordered()]) if queue else ""
             content = _pickled(part)
@@ -195,7 +195,7 @@ def _forgotten(experiment: Experiment) -> str:
 
 
 def _changed_by_asking(experiment: Experiment) -> str:
-    """Whether a plug-in changes what it remembers where it is only asked: nobody promises how often that happens."""
+    """Check that query methods of plug-ins change no state, because the number of their calls may vary."""
     modules = frozenset(plugin.module for plugin in experiment.plugins_used())
     kinds = dict.fromkeys(type(part) for part in Simulation(experiment).parts_from(modules))
     found: list[str] = []
@@ -221,7 +221,7 @@ def _has(kind: type, *names: str) -> bool:
 
 @contextmanager
 def _watched(owner: type, name: str, found: list[str]) -> Iterator[None]:
-    """Within the block, calls of a method are noted that change what `state()` says."""
+    """Within the block, record calls of a method that change `state()`."""
     method = owner.__dict__[name]
 
     @wraps(method)
@@ -241,7 +241,7 @@ def _watched(owner: type, name: str, found: list[str]) -> Iterator[None]:
 
 
 def _changed(old: object, new: object) -> list[str]:
-    """Names of attributes that are not what they were; what a class of this package keeps is no plug-in's."""
+    """Return the names of changed attributes, except those that a class of this package owns."""
     names = own_attributes(new)
     return [f"`{name}`" for name in names if not _equal(getattr(old, name, None), getattr(new, name))]
 
@@ -265,7 +265,7 @@ _AS_NUMBERS: Final = {**copyreg.dispatch_table, Request: _as_number, _Numbered: 
 
 
 def _pickled(part: object) -> bytes:
-    """Requests are no memory of who holds them: their numbers are."""
+    """Pickle a part with requests replaced by their numbers, since requests are not the part's own state."""
     buffer = io.BytesIO()
     pickler = pickle.Pickler(buffer, protocol=5)
     pickler.dispatch_table = _AS_NUMBERS

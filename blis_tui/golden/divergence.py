@@ -1,8 +1,8 @@
-"""The first event at which a result parts from its golden, and what stood there on both sides.
+"""Finds the first event at which a result diverges from its golden, and the records of both sides there.
 
-What can be said depends on what is left of the golden run. Its record stream, where it was stored, or its experiment,
-where this engine still gives the golden's records for it: then the exact event, with both sides. Otherwise only the
-chain of digests: then the window of events among which it lies, and this side's records there.
+The precision depends on what is left of the golden run. With its stored record stream, or if this engine still
+reproduces the golden's records from its experiment, the exact event and both sides are known. Otherwise only the chain
+of digests is left, which gives the window of events that contains it and this side's records there.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ _SHOWN_OF_WINDOW: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldenDivergence:
-    """Where a run parts from its golden, as exactly as what is stored can tell."""
+    """Where a run diverges from its golden, as exactly as the stored data allows."""
 
     after: int
-    """Both agree up to and including this event."""
+    """The last event up to which both certainly agree."""
     until: int
-    """They differ at this event at the latest."""
+    """The last event by which they certainly differ."""
     exact: Divergence | None
-    """Left the golden, right this run; None where only the window is known."""
+    """The exact divergence, with the golden on the left and this run on the right; None if only the window is known."""
     records: tuple[Fields, ...] = ()
-    """Where only the window is known, this run's first records in it."""
+    """If only the window is known, this run's first records in it."""
     state: str = ""
-    """The request and the instance concerned, just before the event, in words."""
+    """The affected request and instance, just before the event, in words."""
 
     @property
     def event(self) -> int:
-        """The first event that differs, or the last that may be it."""
+        """The first event that differs, or the end of the window."""
         return self.until if self.exact is None else self.exact.event
 
     def text(self) -> str:
-        """For people: the event, the records around it, and the state before."""
+        """Return the event, the records around it, and the state before, as text."""
         if self.exact is None:
             lines = [f"first divergence: between event {self.after} (still equal) and event {self.until}"]
             lines += [printable(f"  + {record_text(fields)}") for fields in self.records]
@@ -69,7 +69,7 @@ class GoldenDivergence:
 def find_divergence(
     golden: Golden, result: Golden, experiment: Experiment, files: GoldenFiles
 ) -> GoldenDivergence | None:
-    """Where ``experiment``, whose result is at hand, parts from its golden; None when their records are equal."""
+    """Return where an experiment's result diverges from its golden; None if their records are equal."""
     window = divergence_window(golden.chain, result.chain)
     if window is None:
         return None
@@ -78,8 +78,7 @@ def find_divergence(
     if stored is not None:
         exact = first_divergence(stored, record_lines(experiment), _fields)
     else:
-        # What both share is not compared again, but for the records shown before the first that differs: each event
-        # has one at least.
+        # Skip the common part, except for the records shown before the first difference; each event has at least one.
         start = max(0, after - NEIGHBOURS)
         old = _repeated(golden, experiment, start, until)
         if old is None:
@@ -93,7 +92,7 @@ def find_divergence(
 
 
 def _fields(line: str) -> Fields:
-    """The record on a line.
+    """Return the record on a line.
 
     Raises:
         InputError: the line, which is from a stored file, is not a record.
@@ -108,27 +107,27 @@ def _fields(line: str) -> Fields:
 
 
 def old_experiment(golden: Golden, experiment: Experiment) -> Experiment | None:
-    """The experiment that a golden is the result of; None when this version cannot make it any more.
+    """Return the experiment of a golden; None if this version cannot build it any more.
 
     Args:
         golden: the stored result.
-        experiment: what its case is now: a recorded workload is read from where this one finds it.
+        experiment: its case's current experiment, whose path of a recorded workload is used.
     """
     trace = experiment.workload.trace
     try:
         old = build_experiment(
             golden.document, trace_path=None if trace is None else trace.path, plugins=experiment.plugins
         )
-    except Exception:  # noqa: BLE001  (an old document this version cannot run is no error, only less to tell)
+    except Exception:  # noqa: BLE001  (an old document that this version cannot run only means less detail)
         return None
     return old if old.sha256 == golden.spec_sha256 else None
 
 
 def repeated(old: Experiment, golden: Golden, start: int, until: int) -> list[str] | None:
-    """The lines of a golden's records behind event ``start`` up to the event behind ``until``, by running it again.
+    """Run an experiment again; return the golden's record lines after ``start`` up to the event after ``until``.
 
-    None where this engine no longer gives the golden's records up to ``until``. One event more tells the end of the run
-    from the end of what was asked for.
+    Returns None if this engine does not reproduce the golden's records up to ``until``. The additional event
+    distinguishes the end of the run from the end of the requested range.
     """
     lines: list[str] = []
 
@@ -147,7 +146,7 @@ def repeated(old: Experiment, golden: Golden, start: int, until: int) -> list[st
     differs = divergence_window(golden.chain, recorder.finish(simulation.events))
     if differs is None:
         return lines
-    stopped_early = until < golden.chain.events  # where it did not, the digest of the whole stream has to be the same
+    stopped_early = until < golden.chain.events  # otherwise the digest of the whole stream must match
     return lines if stopped_early and differs[0] >= until else None
 
 
@@ -157,12 +156,12 @@ def _repeated(golden: Golden, experiment: Experiment, start: int, until: int) ->
 
 
 def record_lines(experiment: Experiment, after: int = 0) -> Iterator[str]:
-    """The record stream behind event ``after``, line by line with its line ends, without holding it in memory."""
+    """Yield the record stream after event ``after``, line by line, without holding it in memory."""
     return map(record_line, record_stream(experiment, after))
 
 
 def _state(experiment: Experiment, found: Divergence) -> str:
-    """The request and the instance that the two records are about, just before the event, in this run."""
+    """Return the request and instance of the two records, just before the event, in this run."""
     simulation = Simulation(experiment)
     simulation.run(max_events=found.event - 1)
     snapshot = simulation.snapshot()

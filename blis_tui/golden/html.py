@@ -1,4 +1,4 @@
-"""A report of golden tests for people: one self-contained HTML file, no scripts from elsewhere, no images."""
+"""A report of golden tests as one self-contained HTML file, without external scripts and without images."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ svg text { font-size: 9px; }
 
 
 def write_html(target: Path, results: Sequence[Mapping[str, object]]) -> None:
-    """Write the results of golden tests. Raises InputError when the file cannot be written."""
+    """Write the results of golden tests. Raises InputError if the file cannot be written."""
     rows = sorted(results, key=lambda one: (one.get("outcome") != "failed", str(one["nodeid"])))
     failed = len([one for one in rows if one.get("outcome") == "failed"])
     body = [
@@ -51,7 +51,7 @@ def _outcome(one: Mapping[str, object]) -> str:
 def _row(one: Mapping[str, object]) -> tuple[str, ...]:
     report = one.get("report")
     figures: tuple[str, ...] = ("", "", "")
-    if isinstance(report, dict) and "latency" in report:  # a study has many
+    if isinstance(report, dict) and "latency" in report:  # not a study, which has many
         figures = (
             f"{report['requests']['completed']:,}",
             f"{report['throughput']['output_tokens_per_s']:,.1f}",
@@ -65,7 +65,7 @@ def _details(one: Mapping[str, object]) -> str:
 
 
 def _bars(distribution: Mapping[str, float | None]) -> str:
-    """Percentiles as horizontal bars, the longest as wide as the picture."""
+    """Return percentiles as horizontal bars; the longest fills the width."""
     values = [(name, value) for name in _PERCENTILES if (value := distribution.get(name)) is not None]
     if not values:
         return "nothing observed"

@@ -1,4 +1,4 @@
-"""How far a result may be from its golden."""
+"""Allowed deviations of a result from its golden."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """How far one number may be from its golden value: the larger of two bounds."""
+    """Allowed deviation of one number from its golden value: the larger of two bounds."""
 
     rel: float = 0.0
     abs: float = 0.0
 
     def accepts(self, golden: float, found: float) -> bool:
-        """Whether ``found`` is close enough."""
+        """Return whether ``found`` is close enough."""
         return abs(found - golden) <= max(self.abs, self.rel * abs(golden))
 
 

@@ -1,6 +1,6 @@
-"""Another process of the same Python, in which hashes of texts, and with them the order of sets, are others.
+"""Runs functions in another process of the same Python with another hash seed, and so another order of sets.
 
-It lives as long as who asks it: a Python that has to import all it needs takes as long to start as a small run does.
+The process lives as long as its owner, because starting Python with all imports takes as long as a small run.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _PROGRAM: Final = "from blis_tui.golden.other_process import serve; serve()"
 
 
 class OtherProcess:
-    """Does to an experiment what this process does; it starts with the first that it is given.
+    """Calls functions with an experiment in another process, which starts with the first call.
 
-    Leaving its context ends it.
+    Leaving its context ends the process.
     """
 
     def __init__(self) -> None:
@@ -45,14 +45,14 @@ class OtherProcess:
         self._said.close()
 
     def call(self, function: str, experiment: Experiment) -> object:
-        """What a function returns there.
+        """Return what a function returns in the other process.
 
         Args:
-            function: ``module:name`` of what takes an experiment and returns something that JSON can say.
-            experiment: what to hand to it.
+            function: ``module:name`` of a function that takes an experiment and returns JSON data.
+            experiment: the experiment.
 
         Raises:
-            SimulationError: it fails there.
+            SimulationError: the function fails there.
         """
         trace = experiment.workload.trace
         job = {
@@ -66,7 +66,7 @@ class OtherProcess:
         try:
             line = _asked(self._process, json.dumps(job))
         except BaseException:
-            self._end()  # what it answers now is no answer to what it is asked next
+            self._end()  # a late answer must not be taken for that of the next call
             raise
         if not line:
             raise SimulationError(self._how_it_ended(self._process))
@@ -104,13 +104,13 @@ class OtherProcess:
 
     def _end(self) -> None:
         if self._process is not None:
-            self._process.kill()  # nothing happens where it has ended
+            self._process.kill()  # has no effect if it has ended
             self._process.communicate()
         self._process = None
 
 
 def _asked(process: subprocess.Popen[str], job: str) -> str:
-    """The line that answers; empty where the process ends instead."""
+    """Return the answer line; empty if the process ends instead."""
     if process.stdin is None or process.stdout is None:
         return ""
     with suppress(BrokenPipeError):
@@ -120,9 +120,9 @@ def _asked(process: subprocess.Popen[str], job: str) -> str:
 
 
 def serve() -> None:
-    """In the other process: do what each line of standard input asks for, until it ends."""
+    """In the other process: answer each line of standard input until it ends."""
     answers = sys.stdout
-    with redirect_stdout(sys.stderr):  # what plug-ins print is no answer
+    with redirect_stdout(sys.stderr):  # output of plug-ins must not be taken for an answer
         for line in sys.stdin:
             answers.write(json.dumps(_answer(line)) + "\n")
             answers.flush()
@@ -138,5 +138,5 @@ def _answer(line: str) -> dict[str, object]:
             return {"result": getattr(import_module(module), name)(experiment)}
     except BlisError as error:
         return {"told": " ".join(str(error).split())}
-    except Exception as error:  # noqa: BLE001  (the other process says it, and goes on)
+    except Exception as error:  # noqa: BLE001  (reported as the answer; the process goes on)
         return {"failed": f"{type(error).__name__}: {error}"}

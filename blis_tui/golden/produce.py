@@ -1,4 +1,4 @@
-"""Run a golden test: its result, and the cheap checks that the result is worth storing."""
+"""Runs a golden test: its result, and cheap checks that the result is reproducible."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 _HASH_SEED: Final = "hash-seed"
 _DRAWN: Final = "random"
 CHECKS: Final = ("observers", "checkpoint", _HASH_SEED)
-"""Ways of running the same experiment that must give the same bytes."""
+"""Variations of a run that must give the same bytes."""
 
 
 def run_watched(experiment: Experiment, go_on: Callable[[Simulation], bool] | None = None) -> tuple[str, Chain]:
-    """The report's text and the chain of the records; ``go_on`` is called now and then, and may raise to stop it."""
+    """Return the report's text and the chain of the records; ``go_on`` may raise to stop the run."""
     simulation = Simulation(experiment)
     recorder = ChainRecorder()
     simulation.subscribe("all", recorder)
@@ -40,7 +40,7 @@ def run_watched(experiment: Experiment, go_on: Callable[[Simulation], bool] | No
 
 
 def digests(experiment: Experiment) -> tuple[str, str]:
-    """What a run gives, for comparing it with one in another process: of its report and of its records."""
+    """Return the digests of a run's report and records, for comparison with another process."""
     report, chain = run_watched(experiment)
     return _digest(report), chain.sha256
 
@@ -50,7 +50,7 @@ def _digest(report: str) -> str:
 
 
 def schemas_digest() -> str:
-    """A digest of all schemas, in order of their names."""
+    """Return a digest of all schemas, in order of their names."""
     folder = schema_path("experiment").parent
     digests = [f"{path.name} {input_digest(path, limit=MAX_BYTES)}" for path in sorted(folder.glob("*.schema.json"))]
     return sha256("\n".join(digests).encode()).hexdigest()
@@ -62,14 +62,14 @@ def produce(
     """Run an experiment as a golden test.
 
     Args:
-        experiment: what to run.
-        spec: its file, as it is stored.
-        case: which of its tests it is.
+        experiment: the experiment.
+        spec: path of its file, as stored in the golden.
+        case: name of the test.
         go_on: called now and then; may raise to stop the run.
 
     Raises:
         SimulationError: it cannot go on.
-        TraceError: rows of its trace are wrong.
+        TraceError: rows of its trace are invalid.
     """
     report, chain = run_watched(experiment, go_on)
     return Golden(
@@ -87,16 +87,17 @@ def produce(
 
 
 def is_up_to_date(result: Golden, experiment: Experiment) -> bool:
-    """Whether a result that waits is of the experiment and the plug-ins as they are now."""
+    """Return whether a waiting result was made from the experiment and the plug-ins as they are now."""
     return (result.spec_sha256, result.plugins) == (experiment.sha256, _described(experiment))
 
 
 def _described(experiment: Experiment) -> tuple[Mapping[str, str], ...]:
-    """The plug-ins of users in an experiment, as headers of goldens name them."""
+    """Return the descriptions of an experiment's user plug-ins for headers of goldens."""
     return tuple(map(_plugin, experiment.plugins_used()))
 
 
 def _plugin(plugin: Plugin) -> Mapping[str, str]:
+    """Return the description of a user's plug-in for headers of goldens."""
     origin = plugin.origin
     where = {} if origin is None else {"from": origin.name, "version": origin.version}
     return {"plug_point": plugin.path, "name": plugin.name, **where}
@@ -112,21 +113,21 @@ def produce_checked(
     other: OtherProcess | None = None,
     is_known: Callable[[Golden], bool] = lambda _result: False,
 ) -> tuple[Golden, str]:
-    """As :func:`produce`; second, why the result cannot be relied on: it changes with how the experiment is run.
+    """Produce a result like :func:`produce`, and the reason why it is not reproducible (empty: it is).
 
     Args:
-        experiment: what to run.
-        spec: its file, as it is stored.
-        case: which of its tests it is.
-        checks: ways of repeating the run that must give the same bytes (``CHECKS``).
+        experiment: the experiment.
+        spec: path of its file, as stored in the golden.
+        case: name of the test.
+        checks: variations of the run that must give the same bytes (``CHECKS``).
         go_on: called now and then; may raise to stop the run.
-        other: where to run it with another hash seed; by default, a process of its own.
-        is_known: whether another process has given this very result, to the byte: the hash seed of this one is drawn
-            unless the environment sets it, so then two seeds have agreed already.
+        other: a process with another hash seed; by default, a new one.
+        is_known: returns whether another process has given the same bytes. This process's hash seed is random unless
+            the environment sets it, so in that case two seeds have already agreed.
 
     Raises:
         SimulationError: it cannot go on.
-        TraceError: rows of its trace are wrong.
+        TraceError: rows of its trace are invalid.
     """
     result = produce(experiment, spec=spec, case=case, go_on=go_on)
     for check in checks:
@@ -143,7 +144,7 @@ def produce_checked(
 
 
 def _observers(experiment: Experiment, result: Golden) -> str:
-    """Again, without subscribers."""
+    """Repeat the run without subscribers."""
     simulation = Simulation(experiment)
     simulation.run()
     return (
@@ -154,7 +155,7 @@ def _observers(experiment: Experiment, result: Golden) -> str:
 
 
 def _checkpoint(experiment: Experiment, result: Golden) -> str:
-    """From a checkpoint in the middle."""
+    """Repeat the run from a checkpoint in the middle."""
     simulation = Simulation(experiment)
     simulation.run(max_events=result.chain.events // 2)
     middle = simulation.checkpoint()
@@ -168,7 +169,7 @@ _REPEATS: Final = {"observers": _observers, "checkpoint": _checkpoint}
 
 
 def _hash_seed(other: OtherProcess, experiment: Experiment, result: Golden) -> str:
-    """In another process, where hashes of texts differ."""
+    """Repeat the run in another process with another hash seed."""
     try:
         found = other.call(f"{__name__}:{digests.__name__}", experiment)
     except SimulationError as error:

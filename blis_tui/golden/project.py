@@ -1,4 +1,4 @@
-"""Where the goldens of an experiment lie, wherever pytest starts, and the commands that decide about them there."""
+"""The location of an experiment's goldens, independent of where pytest starts, and the commands to decide on them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from blis_tui.golden.store import GoldenFiles
 
 _INI_FILES: Final = {"pytest.ini": "pytest", ".pytest.ini": "pytest", "tox.ini": "pytest", "setup.cfg": "tool:pytest"}
-"""Files that may hold a pytest configuration, and their section for it; beside them ``pyproject.toml``."""
+"""Files that may contain a pytest configuration besides ``pyproject.toml``, and the section of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A folder where pytest is configured, and what is said there about goldens."""
+    """A folder with a pytest configuration, and its settings for goldens."""
 
     root: Path
     spec_root: Path
@@ -35,30 +35,30 @@ class Project:
 
     @classmethod
     def at(cls, root: Path, settings: Mapping[str, str]) -> Project:
-        """With the settings of its pytest configuration."""
+        """Return the project with the settings of its pytest configuration."""
         spec_root, golden_dir = settings.get("blis_spec_root", "."), settings.get("blis_golden_dir", "golden")
         return cls(root, root / spec_root, root / golden_dir)
 
     def files(self, spec: Path, case: str) -> GoldenFiles:
-        """The golden of a case."""
+        """Return the golden files of a case."""
         try:
             return files_of(spec, case, folder=self.golden_dir, root=self.spec_root)
-        except ValueError:  # the spec lies elsewhere: by its place below the root
+        except ValueError:  # the spec is not below `spec_root`: use its place below the root
             return files_of(spec, case, folder=self.golden_dir, root=self.root)
 
     def review_command(self) -> str:
-        """What shows and decides, as one types it in the present folder."""
+        """Return the command that shows results and decides on them, for the current folder."""
         return f"blis-tui golden review{self.options()}"
 
     def options(self) -> str:
-        """What ``blis-tui golden`` must be told in the present folder to be about these goldens."""
+        """Return the options that make ``blis-tui golden`` use these goldens from the current folder."""
         elsewhere = self.root.resolve() != present().root.resolve()
         root = f" --root {quote(from_here(self.root))}" if elsewhere else ""
         return root + _folder_option(self.golden_dir, chosen(self.root if elsewhere else None))
 
 
 def project_of(spec: Path, run: Project) -> Project:
-    """That of the nearest folder above an experiment where pytest is configured, at most that of the run.
+    """Return the project of the nearest configured folder above an experiment, at most that of the run.
 
     Raises:
         InputError: a configuration on the way cannot be read.
@@ -67,7 +67,7 @@ def project_of(spec: Path, run: Project) -> Project:
 
 
 def home_of(spec: Path) -> Project:
-    """That of the nearest folder above an experiment where pytest is configured, else the working directory.
+    """Return the project of the nearest configured folder above an experiment, else of the working directory.
 
     Raises:
         InputError: a configuration on the way cannot be read.
@@ -76,7 +76,7 @@ def home_of(spec: Path) -> Project:
 
 
 def home(folder: Path) -> Project:
-    """The one that a folder is in: of the nearest folder, from it up, where pytest is configured, else of itself.
+    """Return the project of a folder: of the nearest configured folder from it upwards, else of itself.
 
     Raises:
         InputError: a configuration on the way cannot be read.
@@ -85,7 +85,7 @@ def home(folder: Path) -> Project:
 
 
 def present() -> Project:
-    """The one that the present folder is in, with its folders as one writes them here.
+    """Return the project of the current folder, with paths relative to it.
 
     Raises:
         InputError: a configuration on the way cannot be read.
@@ -95,7 +95,7 @@ def present() -> Project:
 
 
 def chosen(root: Path | None = None, golden_dir: Path | None = None) -> Project:
-    """The one that options of ``blis-tui golden`` choose: what they do not say is the present one's.
+    """Return the project that options of ``blis-tui golden`` choose; the current one for omitted options.
 
     Raises:
         InputError: a configuration on the way cannot be read.
@@ -105,7 +105,7 @@ def chosen(root: Path | None = None, golden_dir: Path | None = None) -> Project:
 
 
 def _nearest(folders: Iterable[Path]) -> Project | None:
-    """That of the first folder where pytest is configured."""
+    """Return the project of the first folder with a pytest configuration."""
     for folder in folders:
         settings = configuration(folder)
         if settings is not None:
@@ -114,7 +114,7 @@ def _nearest(folders: Iterable[Path]) -> Project | None:
 
 
 def configuration(folder: Path) -> Mapping[str, str] | None:
-    """The ``blis_`` settings of a folder's pytest configuration; None where it has none.
+    """Return the ``blis_`` settings of a folder's pytest configuration; None if it has none.
 
     Raises:
         InputError: it cannot be read.
@@ -127,7 +127,7 @@ def configuration(folder: Path) -> Mapping[str, str] | None:
             raise InputError(f"{folder / name}: {error}") from error
         if ini.has_section(section):
             return _ours(ini[section])
-        if read and name.endswith("pytest.ini"):  # counts without a section, too
+        if read and name.endswith("pytest.ini"):  # counts even without a section
             return {}
     toml = folder / "pyproject.toml"
     try:
@@ -144,15 +144,15 @@ def _ours(settings: Mapping[str, object]) -> Mapping[str, str]:
 
 
 def from_here(path: Path) -> str:
-    """A path as one writes it in the present folder."""
+    """Return a path relative to the current folder."""
     return Path(os.path.relpath(path)).as_posix()
 
 
 def accept_command(files: GoldenFiles) -> str:
-    """What accepts a waiting result, as one types it in the present folder."""
+    """Return the command that accepts a waiting result, for the current folder."""
     return f"blis-tui golden review --accept {quote(files.name)}{_folder_option(files.folder, present())}"
 
 
 def _folder_option(folder: Path, project: Project) -> str:
-    """What ``blis-tui golden`` must be told about the folder of the golden files, where it is not the project's."""
+    """Return the option for the folder of the golden files; empty if it is the project's."""
     return "" if folder.resolve() == project.golden_dir.resolve() else f" --golden-dir {quote(from_here(folder))}"

@@ -1,4 +1,4 @@
-"""Goldens and waiting results: find them, list them, show what would change, decide about them."""
+"""Finds goldens and waiting results, lists them, shows what would change, and decides on them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def find(folder: Path, patterns: Sequence[str] = (), *, pending: bool = False) -> list[GoldenFiles]:
-    """Goldens below a folder; those that match one of the patterns, if there are any."""
+    """Return the goldens below a folder; if patterns are given, those that match one."""
     found = [files for files in all_goldens(folder) if not pending or files.exists(pending=True)]
     if not patterns:
         return found
@@ -33,7 +33,7 @@ def find(folder: Path, patterns: Sequence[str] = (), *, pending: bool = False) -
 
 
 def _matches(files: GoldenFiles, pattern: str) -> bool:
-    """Whether a golden is meant: by its name, or as pytest calls the file or the test of it."""
+    """Return whether a pattern matches a golden's name, or pytest's name of its file or test."""
     name = files.name
     if fnmatch(name, pattern) or fnmatch(name.rpartition("/")[2], pattern):
         return True
@@ -48,7 +48,7 @@ def _matches(files: GoldenFiles, pattern: str) -> bool:
 
 
 def case_of(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> Case | None:
-    """The case behind a golden, if its spec still has it.
+    """Return the case of a golden, if its spec still has it.
 
     Raises:
         InputError: the golden is broken, or the spec cannot be read.
@@ -62,7 +62,7 @@ def case_of(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> 
 
 
 def difference_text(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> str:
-    """What a waiting result would change, the first divergent event included where the spec is still there."""
+    """Return what a waiting result would change, with the first divergent event if the spec still exists."""
     if not files.exists(pending=True):
         raise InputError(f"no new result of {files.name} is waiting")
     new = files.read(pending=True)
@@ -97,10 +97,12 @@ def accept(files: GoldenFiles, *, force: bool = False) -> None:
 
 
 def record_full(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> str:
-    """Store the record stream of a golden, and say whether: this engine may give another one, and only runs have one.
+    """Store the record stream of a golden, unless this engine gives another one; return what was done.
+
+    Tests that are not a single run have no record stream.
 
     Raises:
-        InputError: its case is no longer there.
+        InputError: its case no longer exists.
     """
     case = case_of(files, root, plugins)
     golden = files.read()
@@ -122,22 +124,22 @@ class Entry:
 
     files: GoldenFiles
     spec: str
-    """The experiment's file, relative to the folder the tests run in; empty when it is not known."""
+    """The experiment's file, relative to the folder in which the tests run; empty if unknown."""
     case: str
     state: str
     """``golden``, ``changed`` (another result waits), ``new`` (a first result waits), ``obsolete`` or ``broken``."""
     waiting: bool
-    """A new result waits for a decision."""
+    """Whether a new result waits for a decision."""
     problem: str = ""
-    """Why it is broken: the golden cannot be read, or its experiment is wrong."""
+    """Why it is broken: the golden cannot be read, or its experiment is invalid."""
 
     @property
     def name(self) -> str:
-        """Path of the golden below its folder, without its endings."""
+        """Path of the golden below its folder, without its suffixes."""
         return self.files.name
 
     def to_dict(self) -> dict[str, object]:
-        """As plain data."""
+        """Return the entry as plain data."""
         return {
             "name": self.name,
             "spec": self.spec,
@@ -152,12 +154,12 @@ class Entry:
 def survey(
     folder: Path, root: Path, patterns: Sequence[str] = (), plugins: Registry | None = None
 ) -> tuple[Entry, ...]:
-    """Every golden below a folder, in order of their paths; none raises."""
+    """Return every golden below a folder, in order of path; never raises."""
     return tuple(look(files, root, plugins) for files in find(folder, patterns))
 
 
 def look(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> Entry:
-    """One golden, as it is now."""
+    """Return the current state of one golden."""
     golden, waiting = files.exists(), files.exists(pending=True)
     try:
         stored = [files.read(pending=pending) for pending, there in ((True, waiting), (False, golden)) if there]

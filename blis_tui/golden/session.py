@@ -1,4 +1,4 @@
-"""One golden test, from run to outcome: what is compared, what is written, what is said."""
+"""One golden test from run to outcome: what is compared, written, and reported."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 MODES: Final = ("auto", "no", "new", "unseen", "always")
 """What a run may write. ``no``: nothing. ``new``: every new result beside the golden, for a decision. ``unseen``:
-goldens that do not exist yet; changed results as in ``new``. ``always``: the goldens themselves. ``auto``: ``no`` on
-CI, else ``new``.
+goldens that do not exist yet, and changed results as in ``new``. ``always``: the goldens themselves. ``auto``: ``no``
+on CI, else ``new``.
 """
 
 _SHOWN_DIFFERENCES: Final = 8
@@ -47,13 +47,13 @@ class Settings:
     """How golden tests are run."""
 
     mode: str
-    """One of ``MODES``, ``auto`` already decided."""
+    """One of ``MODES`` except ``auto``, which is already decided."""
     checks: tuple[str, ...]
-    """Extra ways of running that must give the same bytes (``produce.CHECKS``)."""
+    """Variations of the run that must give the same bytes (``produce.CHECKS``)."""
     force: bool = False
-    """Write goldens also from an interpreter that is not the baseline."""
+    """Whether to write goldens even from an interpreter other than the baseline."""
     full: bool = False
-    """Also store the record stream of each golden that is written."""
+    """Whether to store the record stream of each golden that is written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +63,9 @@ class Outcome:
     status: str
     """``equal``, ``written``, ``missing``, ``changed``, ``nondeterministic``, ``unexpected`` or ``refused``."""
     text: str
-    """What to tell; empty when everything is as it should be."""
+    """The message; empty if nothing is wrong."""
     pending: bool = False
-    """A new result waits for a decision."""
+    """Whether a new result waits for a decision."""
     report: str = ""
     """The report of this run."""
 
@@ -76,12 +76,12 @@ class Outcome:
 
 
 def on_ci() -> bool:
-    """Whether a CI system runs this: its environment says so."""
+    """Return whether the environment indicates a CI system."""
     return os.environ.get("CI", "").lower() not in ("", "0", "false", "no")
 
 
 def decide_mode(mode: str, *, ci: bool) -> str:
-    """``auto`` as ``no`` on CI and ``new`` elsewhere."""
+    """Return the mode, with ``auto`` replaced by ``no`` on CI and ``new`` elsewhere."""
     if mode != "auto":
         return mode
     return "no" if ci else "new"
@@ -99,11 +99,11 @@ def run_case(
 
     Args:
         case: the golden test.
-        files: where its golden lies.
+        files: location of its golden.
         spec: the spec's path as it is stored in the golden.
         settings: what may be written.
         go_on: called now and then while the experiment runs; may raise to stop it before anything is written.
-        other: where to run it with another hash seed; by default, a process of its own.
+        other: a process with another hash seed; by default, a new one.
 
     Raises:
         BlisError: the experiment cannot be loaded or run.
@@ -150,7 +150,7 @@ def run_case(
 
 
 def _read(files: GoldenFiles, settings: Settings) -> Golden | None:
-    """The golden, if there is one. A damaged one counts as none where goldens are written anew anyway."""
+    """Return the golden, if there is one; a damaged one counts as missing if goldens are rewritten anyway."""
     if not files.exists():
         return None
     try:
@@ -215,7 +215,7 @@ def describe(
     difference: ResultDifference,
     experiment: Experiment | None,
 ) -> str:
-    """Everything there is to say about a difference, for an experiment with the first event at which it shows."""
+    """Describe a difference completely; for an experiment, with the first event that shows it."""
     lines = [printable(f"{files.name}: the result of {case.what} differs from its golden")]
     if difference.engine is not None:
         lines += engine_lines(*difference.engine, alone=only_the_engine(difference))
@@ -251,7 +251,7 @@ def describe(
 
 
 def answer_lines(case: Case, golden: Golden, result: Golden, difference: ResultDifference) -> list[str]:
-    """What has become of a study's answer, or of where a server and its simulation part; empty for a run."""
+    """Return the changes in a study's answer, or in where server and simulation diverge; empty for a run."""
     if case.is_study:
         from blis_tui.golden.studies import changes  # noqa: PLC0415  (few projects have studies)
 
@@ -264,7 +264,7 @@ def answer_lines(case: Case, golden: Golden, result: Golden, difference: ResultD
 
 
 def debugger_command(case: Case, event: int) -> str:
-    """What opens a case in the debugger at an event, typed in the present folder; empty where there is no debugger."""
+    """Return the command that opens a case in the debugger at an event; empty if the debugger is not installed."""
     if find_spec("blis_tui.tui") is None:
         return ""
     chosen = "" if case.name == DEFAULT else f" --case {quote(case.name)}"
@@ -272,12 +272,12 @@ def debugger_command(case: Case, event: int) -> str:
 
 
 def engine_lines(golden: str, here: str, *, alone: bool = False) -> list[str]:
-    """What it means that a golden was made by another engine, and what to do; ``docs/golden.md`` says it with reasons.
+    """Explain a golden made by another engine, and what to do; ``docs/golden.md`` has the reasons.
 
     Args:
         golden: the engine number of the golden.
-        here: that of the engine that runs.
-        alone: nothing else of the report has changed.
+        here: the number of the current engine.
+        alone: whether nothing else in the report has changed.
     """
     lines = [f"the engine has changed: {golden} -> {here}"]
     if golden.isdecimal() and here.isdecimal() and int(golden) > int(here):
@@ -294,14 +294,14 @@ def engine_lines(golden: str, here: str, *, alone: bool = False) -> list[str]:
 
 
 def only_the_engine(difference: ResultDifference) -> bool:
-    """Whether a result is another one only because it names another engine."""
+    """Return whether a result differs only in the engine number."""
     return (
         not difference.records and not difference.spec and {one.path for one in difference.report} <= {"/meta/engine"}
     )
 
 
 def plugin_lines(golden: Golden, result: Golden) -> list[str]:
-    """Which plug-ins of users are others than those of the golden."""
+    """Return which users' plug-ins differ from those of the golden."""
     old, new = ({(one["plug_point"], one["name"]): one for one in side.plugins} for side in (golden, result))
     lines = []
     for key in dict.fromkeys((*old, *new)):
@@ -322,7 +322,7 @@ def _refusal(golden: Golden) -> str:
 
 
 def _with_expectations(outcome: Outcome, case: Case) -> Outcome:
-    """A result that breaks an invariant, or other expectations than those known to be broken, fails, golden or not."""
+    """Return a failure if the result breaks an invariant, or other expectations than the known ones."""
     report = json.loads(outcome.report)
     verdicts = [Verdict(**found) for found in report["expectations"]]
     broken = [

@@ -1,12 +1,12 @@
-"""Golden files: where they lie, how they read, and how a new result waits beside them for a decision.
+"""Golden files: their location and format, and new results that wait beside them for a decision.
 
-For each golden test two files: ``NAME.report.json``, the exact bytes that ``blis-tui run`` prints, made to be read in a
-review; and ``NAME.golden.json``, a header: which spec and engine gave the report, the chain of digests of its record
-stream, and the resolved document, so that the old experiment can be run again. ``NAME.records.jsonl.gz`` holds the
-records themselves where they were asked for. A result that waits has ``.new`` behind each name.
+Each golden test has two files. ``NAME.report.json`` has the exact bytes that ``blis-tui run`` prints, for review.
+``NAME.golden.json`` is a header: the spec and engine of the report, the chain of digests of its record stream, and the
+resolved document, so that the old experiment can be run again. On request, ``NAME.records.jsonl.gz`` stores the
+records. Files of a waiting result have the suffix ``.new``.
 
-A file counts only as it was written, but for the ends of its lines, which git may change: what was edited, laid out
-anew or merged badly is no golden, whatever its values are.
+A file must be exactly as it was written, except for line ends, which git may change: an edited, reformatted or badly
+merged file is rejected, whatever its values are.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _MAX_RECORDS_BYTES: Final = 1024 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What wrote a golden. Results do not depend on it, but only one interpreter should write goldens."""
+    """The interpreter and system that wrote a golden. They do not affect results, but only one should write goldens."""
 
     python: str
     system: str
 
     @classmethod
     def here(cls) -> Baseline:
-        """The interpreter and machine this runs on."""
+        """Return the current interpreter and machine."""
         return cls(
             python=f"{platform.python_implementation()} {sys.version_info[0]}.{sys.version_info[1]}",
             system=f"{platform.system()} {platform.machine()}",
@@ -64,21 +64,21 @@ class Golden:
     report: str
     """The report's canonical text."""
     spec: str
-    """The experiment file, relative to the folder the tests run in, with ``/``."""
+    """The experiment file, relative to the folder in which the tests run, with ``/``."""
     case: str
     spec_sha256: str
     engine: str
     schemas_sha256: str
-    """Digest of the schemas it was checked and completed with: they hold the defaults."""
+    """Digest of the schemas that checked and completed it, because they contain the defaults."""
     baseline: Baseline
     chain: Chain
     document: Mapping[str, object]
     """The resolved experiment."""
     plugins: tuple[Mapping[str, str], ...] = ()
-    """The plug-ins of users that it names, with where they come from and their versions."""
+    """Users' plug-ins that it names, with their origins and versions."""
 
     def header(self) -> str:
-        """The text of the header file."""
+        """Return the text of the header file."""
         plain: dict[str, object] = {
             "format": FORMAT,
             "spec": self.spec,
@@ -96,23 +96,23 @@ class Golden:
 
 @dataclass(frozen=True, slots=True)
 class GoldenFiles:
-    """Where the files of one golden test lie."""
+    """The location of one golden test's files."""
 
     folder: Path
     """The folder of all golden files."""
     name: str
-    """Path below it, without the endings."""
+    """Path below the folder, without suffixes."""
 
     def file(self, kind: str, *, pending: bool = False) -> Path:
-        """The file of that kind (``REPORT``, ``HEADER`` or ``RECORDS``)."""
+        """Return the file of a kind (``REPORT``, ``HEADER`` or ``RECORDS``)."""
         return self.folder / f"{self.name}{kind}{PENDING if pending else ''}"
 
     def exists(self, *, pending: bool = False) -> bool:
-        """Whether a golden (or a waiting result) is there."""
+        """Return whether a golden (or a waiting result) exists."""
         return os.path.isfile(self.file(HEADER, pending=pending))  # noqa: PTH113  (False for names that are too long)
 
     def read(self, *, pending: bool = False) -> Golden:
-        """Read it. Raises InputError when it is not there, or not a golden as this program writes them."""
+        """Read the golden. Raises InputError if it does not exist, or is not as this program writes goldens."""
         header, header_text = self._json(HEADER, pending=pending)
         report, text = self._json(REPORT, pending=pending)
         file = self.file(HEADER, pending=pending)
@@ -126,14 +126,14 @@ class GoldenFiles:
         return golden
 
     def _json(self, kind: str, *, pending: bool) -> tuple[Mapping[str, object], str]:
-        """A file's value, which is a map, and its text."""
+        """Return the value of a file, which must be a map, and its text."""
         path = self.file(kind, pending=pending)
         try:
             text = read_input(path, limit=_MAX_BYTES).decode().replace("\r\n", "\n")
             if (conflict := unmerged_line(text.split("\n"))) is not None:
                 raise _damaged(path, f"a merge has left a conflict at line {conflict + 1}")
             value = parse_json(text)
-            to_json(value)  # not every number that Python reads is one
+            to_json(value)  # rejects NaN and infinities, which Python reads
         except ValueError as error:
             raise _damaged(path, error) from error
         if not isinstance(value, dict):
@@ -141,7 +141,7 @@ class GoldenFiles:
         return value, text
 
     def write(self, golden: Golden, *, pending: bool = False) -> None:
-        """Write both files; a result that waits is obsolete once the golden itself is written."""
+        """Write both files; a golden makes a waiting result obsolete."""
         folder = self.file(HEADER).parent
         with _changing(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ class GoldenFiles:
             self.drop_pending()
 
     def drop_pending(self) -> bool:
-        """Forget the waiting result; returns whether there was one."""
+        """Delete the waiting result; return whether there was one."""
         waiting = [path for kind in (REPORT, HEADER) if (path := self.file(kind, pending=True)).exists()]
         for path in waiting:
             with _changing(path):
@@ -159,9 +159,9 @@ class GoldenFiles:
         return bool(waiting)
 
     def accept(self) -> None:
-        """Make the waiting result the golden. A stored record stream that no longer belongs to it goes."""
+        """Make the waiting result the golden; delete a stored record stream that no longer matches."""
         old = ""
-        with suppress(InputError):  # there is none, or what is there was damaged
+        with suppress(InputError):  # there is no golden, or it is damaged
             old = self.read().chain.sha256
         new = self.read(pending=True).chain.sha256
         with _changing(self.file(HEADER)):
@@ -178,7 +178,7 @@ class GoldenFiles:
         self.drop_pending()
 
     def write_records(self, lines: Iterator[str]) -> None:
-        """Store the record stream itself, compressed; the same stream gives the same bytes."""
+        """Store the record stream, compressed; the same stream gives the same bytes."""
         with (
             atomic_bytes(self.file(RECORDS)) as raw,
             gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as out,
@@ -187,7 +187,7 @@ class GoldenFiles:
                 out.write(line.encode())
 
     def read_records(self) -> Iterator[str] | None:
-        """The stored record lines, if there are any."""
+        """Return the stored record lines, if there are any."""
         path = self.file(RECORDS)
         return _lines(path) if path.is_file() else None
 
@@ -219,7 +219,7 @@ def _damaged(path: Path, why: object) -> InputError:
 
 
 def _require_as_written(path: Path, text: str, expected: str) -> None:
-    """Raise InputError where a file has another text than this program would write for the same values."""
+    """Raise InputError if a file's text differs from what this program would write for its values."""
     other = first_other_line(text, expected)
     if other is not None:
         raise InputError(
@@ -229,9 +229,9 @@ def _require_as_written(path: Path, text: str, expected: str) -> None:
 
 
 def _require_one_origin(path: Path, golden: Golden, report: Mapping[str, object]) -> None:
-    """Raise InputError where header and report of an experiment do not belong together."""
+    """Raise InputError if header and report of an experiment do not belong together."""
     meta = report.get("meta")
-    if not isinstance(meta, dict):  # a study's: its header is compared with that of the new result
+    if not isinstance(meta, dict):  # a study's header is compared with that of the new result
         return
     for name, said in (("spec_sha256", golden.spec_sha256), ("engine", golden.engine)):
         if said != (found := meta.get(name)):
@@ -267,7 +267,7 @@ def _parse(header: Mapping[str, object], report: str) -> Golden:
 
 
 def all_goldens(folder: Path) -> Iterator[GoldenFiles]:
-    """All goldens and waiting results below a folder, in order of their paths."""
+    """Yield all goldens and waiting results below a folder, in order of path."""
     seen: dict[str, None] = {}
     for path in sorted(folder.rglob(f"*{HEADER}*")):
         name, _, rest = path.name.partition(HEADER)
@@ -278,10 +278,10 @@ def all_goldens(folder: Path) -> Iterator[GoldenFiles]:
 
 
 def files_of(spec: Path, case: str, *, folder: Path, root: Path) -> GoldenFiles:
-    """Where the golden of a case lies: below ``folder`` as its spec lies below ``root``.
+    """Return the golden files of a case; their place below ``folder`` is that of the spec below ``root``.
 
     Raises:
-        ValueError: the spec does not lie below ``root``.
+        ValueError: the spec is not below ``root``.
     """
     relative = real_path(spec).relative_to(real_path(root))
     stem = relative.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".blis")
@@ -289,14 +289,14 @@ def files_of(spec: Path, case: str, *, folder: Path, root: Path) -> GoldenFiles:
     return GoldenFiles(folder, (relative.parent / name).as_posix())
 
 
-# The text of a report in a golden file, and where another text parts from it.
+# The text of a report in a golden file, and where another text first differs.
 
 _RUNS: Final = "runs"
-"""What a study's report has, and no experiment's."""
+"""A key that only studies' reports have."""
 
 
 def report_text(report: Mapping[str, object]) -> str:
-    """A report as its golden holds it: as ``blis-tui run`` prints it; of a study a line for each run."""
+    """Return a report as stored in a golden: as ``blis-tui run`` prints it, or for a study one line per run."""
     runs = report.get(_RUNS)
     if not isinstance(runs, dict):
         return to_json(report)
@@ -310,9 +310,9 @@ class OtherLine:
     """The first line in which two texts differ."""
 
     number: int
-    """From 1."""
+    """Its number, from 1."""
     found: str | None
-    """None = the text ends before it."""
+    """Its text; None = the text ends before it."""
     expected: str | None
 
     def __str__(self) -> str:
@@ -324,11 +324,11 @@ def _quoted(line: str | None) -> str:
 
 
 _MOST: Final = 60
-"""Characters of a line that are shown."""
+"""Maximum number of characters of a line that are shown."""
 
 
 def first_other_line(found: str, expected: str) -> OtherLine | None:
-    """Where a text is not as expected; None = nowhere."""
+    """Return the first line that is not as expected; None if the texts are equal."""
     if found == expected:
         return None
     lines = found.split("\n"), expected.split("\n")

@@ -1,4 +1,4 @@
-"""Results that were kept as files, as a side of a comparison: a report of ``run``, of a golden, or in a bundle."""
+"""Stored results as a side of a comparison: a report of ``run``, of a golden, or in a bundle."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 
 
 def is_stored(source: str) -> bool:
-    """Whether a name is that of a file with results; others are experiments."""
+    """Return whether a name is that of a file with results; other names are experiments."""
     return source.endswith((_JSON, SUFFIX))
 
 
 def read_stored(source: str, plugins: Registry | None = None) -> Stored:
-    """The results in a file, and their experiment where it is known: from the bundle, or the golden's other file.
+    """Return the results in a file, and their experiment if the bundle or the golden's header has it.
 
     Raises:
         InputError: it cannot be read, or is neither a report nor a bundle.
@@ -45,7 +45,7 @@ def read_stored(source: str, plugins: Registry | None = None) -> Stored:
 
 
 def _document(golden: object, sha256: str) -> Mapping[str, object] | None:
-    """The experiment in a golden's header, where it is the one of the report beside it."""
+    """Return the experiment in a golden's header if it matches the report beside it."""
     if not isinstance(golden, dict) or golden.get("spec_sha256") != sha256:
         return None
     document = golden.get("document")

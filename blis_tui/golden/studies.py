@@ -1,4 +1,4 @@
-"""Studies as golden tests: a line for each run, with the figures that the study asks for."""
+"""Studies as golden tests: one line per run, with the study's figures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from blis_tui.study.rows import Row, StudyResult
 
 NO_RECORDS: Final = Chain(events=0, records=0, sha256="", every=1, entries=())
-"""Of studies no record stream is kept."""
+"""The empty chain of studies, for which no record stream is kept."""
 _SHOWN: Final = 5
 
 
@@ -44,21 +44,21 @@ def produce_study(
     other: OtherProcess | None = None,
     is_known: Callable[[Golden], bool] = lambda _result: False,
 ) -> tuple[Golden, str]:
-    """Make all runs of a study as a golden test; second, why they cannot be relied on (empty: they can).
+    """Make all runs of a study as a golden test; also return why they are not reproducible (empty: they are).
 
-    The checks are made of one run, the last that came to its end (axes begin with what is small): what is wrong with
-    one is most often wrong with all, and to make every run several times would take several times as long.
+    The checks repeat only the last completed run, because a defect usually affects all runs, and repeating each would
+    take several times as long. The last one is taken because axes begin with small values.
 
     Args:
-        study: what to run.
-        spec: its file, as it is stored.
-        case: which of the file's tests it is.
-        checks: ways of repeating a run that must give the same bytes.
-        other: where to run it with another hash seed; by default, a process of its own.
-        is_known: as of :func:`blis_tui.golden.produce.produce_checked`, asked about the whole study.
+        study: the study.
+        spec: path of its file, as stored in the golden.
+        case: name of the test.
+        checks: variations of a run that must give the same bytes.
+        other: a process with another hash seed; by default, a new one.
+        is_known: as for :func:`blis_tui.golden.produce.produce_checked`, for the whole study.
 
     Raises:
-        SpecError: no run can have a figure that it asks for.
+        SpecError: no run can have a figure that it uses.
     """
     require_figures(study)
     sweep = Sweep(study)
@@ -91,7 +91,7 @@ def produce_study(
 
 
 def _report(result: StudyResult) -> str:
-    """JSON with a line for each run."""
+    """Return the report as JSON with one line per run."""
     study = result.study
     points = summaries(result)
     front = {one.point.number for one in study_front(study, points)}
@@ -102,7 +102,7 @@ def _report(result: StudyResult) -> str:
 
 
 def _named(result: StudyResult) -> Iterator[tuple[str, Row]]:
-    """Each run by its coordinates; equal ones are told apart by their numbers."""
+    """Yield each run with a name from its coordinates; equal names are numbered."""
     study = result.study
     short = short_names(study.paths)
     seen: dict[str, int] = {}
@@ -122,7 +122,7 @@ def _line(row: Row, names: Sequence[str], *, front: bool) -> dict[str, object]:
 
 
 def changes(golden: Golden, result: Golden) -> list[str]:
-    """What has become of the study's answer: points that joined or left the front, and verdicts that turned."""
+    """Return the changes in the study's answer: points that joined or left the front, and changed verdicts."""
     old, new = (json.loads(one.report)["runs"] for one in (golden, result))
     both = [name for name in new if name in old]
     changed = [name for name in both if old[name] != new[name]]

@@ -1,4 +1,4 @@
-"""Recordings of a server as golden tests: what it did and what its simulation makes of it, with tolerances."""
+"""Recordings of a server as golden tests, compared with their simulation within tolerances."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ _MOVES: Final = {
     "batch": ("steps", "preemptions", *_LEVELS),
     "answers": ("tokens generated",),
 }
-"""What may be another one of a server -> the figures that tell: a slower step makes batches larger, not the reverse."""
+"""Cause of a difference -> the figures that show it, in causal order: a slower step makes batches larger."""
 _FRONT_END: Final = "/engine/front_end_ms"
 _ASKED: Final = "/workload"
 _ANSWERED: Final = "/answered"
 _FEW: Final = 2.0
-"""By so many may counts differ in any case: one preemption more is no other server."""
+"""Counts may always differ by this much: one more preemption does not mean another server."""
 _SHORT_MS: Final = 1.0
-"""By so much may the time in the front end differ in any case: it is what is left when all else is taken away."""
+"""The time in the front end, which is a remainder, may always differ by this much."""
 _UNTOLD: Final = ("workload", "expect", "golden")
-"""Parts of an experiment that say nothing of the server."""
+"""Parts of an experiment that do not describe the server."""
 
 
 def comparison(tolerance: TwinTolerance) -> ComparisonOptions:
-    """Which figures may differ by how much. What was asked, and how much of it was answered, must be the same."""
+    """Return the tolerance of each figure; those without one, such as what was asked and answered, must be equal."""
     mean, tail, counts = (Tolerance(rel=share) for share in (tolerance.latency, tolerance.tail, tolerance.counts))
     bounds = {"mean": mean, "p50": mean, "p99": tail}
     found: dict[str, Tolerance] = {}
@@ -70,14 +70,14 @@ def produce_twin(experiment: Experiment, twin: TwinTest, folder: Path, *, spec: 
     """Compare a recording with its simulation as a golden test.
 
     Args:
-        experiment: what is said to be the server.
-        twin: which recording, and how it is simulated.
-        folder: what its path starts from.
-        spec: the experiment's file, as it is stored.
-        case: which of its tests it is.
+        experiment: the experiment that describes the server.
+        twin: the recording, and how it is simulated.
+        folder: base of the recording's path.
+        spec: path of the experiment's file, as stored in the golden.
+        case: name of the test.
 
     Raises:
-        InputError: the recording cannot be read, or lacks what is asked for.
+        InputError: the recording cannot be read, or lacks required data.
         PolicyError: the experiment has several instances.
     """
     recording = read_recording(folder / twin.recording)
@@ -97,12 +97,12 @@ def produce_twin(experiment: Experiment, twin: TwinTest, folder: Path, *, spec: 
 
 
 def answer(golden: Golden, result: Golden, found: Sequence[Difference]) -> list[str]:
-    """Which side has moved and in what, and where server and simulation part first, then and now.
+    """Return which side has changed and in what, and the old and new first divergence of server and simulation.
 
     Args:
-        golden: what was kept.
-        result: what is new.
-        found: how the reports differ by more than they may.
+        golden: the stored result.
+        result: the new result.
+        found: the differences beyond the tolerances.
     """
     lines = [_moved({one.path for one in found}), "server and simulation part first"]
     for mark, one in (("-", golden), ("+", result)):
@@ -116,14 +116,14 @@ def answer(golden: Golden, result: Golden, found: Sequence[Difference]) -> list[
 
 
 def _moved(paths: Collection[str]) -> str:
-    """What is another one of the server, in the order in which one brings about the next; else of the simulation."""
+    """Return what has changed on the server, in causal order; else that the simulation has."""
     if any(path.startswith(_ASKED) for path in paths):
         return "other requests were sent: record the same workload with the same seed"
     if any(path.startswith(_ANSWERED) for path in paths):
         return "other requests have a whole answer than before"
     if any("measured" in path.split("/") for path in paths):
         words = [word for word, names in _MOVES.items() if any(f"/engine/{name}/measured" in paths for name in names)]
-        if not words:  # the front end is what all of that leaves unexplained
+        if not words:  # the front end is the remainder that all of these leave
             words = ["front end" if _FRONT_END in paths else "latencies, and nothing else that was recorded"]
         return f"moved on the server: {', '.join(words)}"
     if any("simulated" in path.split("/") for path in paths):
@@ -132,7 +132,7 @@ def _moved(paths: Collection[str]) -> str:
 
 
 def _report(recording: Recording, twin: Twin, name: str, steps: str) -> dict[str, object]:
-    """The figures; times in milliseconds."""
+    """Return the report; times in milliseconds."""
     parting = twin.parting
     return {
         "experiment": name,
@@ -148,7 +148,7 @@ def _report(recording: Recording, twin: Twin, name: str, steps: str) -> dict[str
 
 
 def _asked(recording: Recording) -> str:
-    """A digest of what was asked of the server: the same for each recording of one workload with one seed."""
+    """Return a digest of the requests sent, which is equal for recordings of one workload with one seed."""
     asked = sorted([row.request_id, row.input_tokens, row.output_tokens] for row in recording.requests)
     return sha256(to_sorted_json(asked).encode()).hexdigest()
 
@@ -158,7 +158,7 @@ def _latency(found: Agreement) -> dict[str, object]:
 
 
 def _engine(twin: Twin) -> dict[str, object]:
-    """What the engines did, as far as the recording tells."""
+    """Return the figures of both engines, as far as the recording has them."""
     left, right = twin.left, twin.right
     figures: dict[str, object] = {}
     if left.step_us is not None and right.step_us is not None:

@@ -1,6 +1,6 @@
-"""Code of users that does not return: it is broken off, in its own line, so that its place is told.
+"""Interrupts users' code that does not return, at its current line, so that the place can be reported.
 
-A decision of a policy takes microseconds, and what computes for half a minute within one is a loop without an end.
+A policy decision takes microseconds; one that computes for half a minute is in an endless loop.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from typing import Self
 
 LIMIT_S: Final = 30.0
-"""How long one call of a user's code may take."""
+"""Maximum duration of one call of a user's code, in seconds."""
 _LOOKS: Final = 3
-"""How often a call has to be seen under way, evenly over that time, until it is broken off."""
+"""A call is interrupted if it is seen this many times, evenly over that time."""
 _PACKAGE: Final = str(Path(__file__).resolve().parents[1])
 
 
 class Returning:
-    """Within its context, a call of code of others that takes ``limit_s`` raises ``TimeoutError`` where it is.
+    """Within its context, a call of foreign code that takes ``limit_s`` raises ``TimeoutError`` at its current line.
 
-    Nothing is watched outside of the main thread, and where the system has no interval timers (Windows).
+    Nothing is watched outside of the main thread, or on systems without interval timers (Windows).
     """
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
@@ -49,7 +49,7 @@ class Returning:
         self._owner = self._call = None
 
     def _look(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  (a handler's signature)
-        """The timer: is the same call still under way?"""
+        """Check, on each timer signal, whether the same call is still running."""
         call = self._foreign(frame)
         self._seen = self._seen + 1 if call is not None and call is self._call else 0
         self._call = call
@@ -57,10 +57,10 @@ class Returning:
             raise TimeoutError(f"`{call.f_code.co_name}` has not returned for {self._limit_s:g} s")
 
     def _foreign(self, frame: FrameType | None) -> FrameType | None:
-        """The call of code of others that this package waits for: the outermost one."""
+        """Return the outermost call of foreign code that this package waits for."""
         found = None
         while frame is not None and frame is not self._owner:
-            # A generator keeps its frame from one value to the next, so that it tells nothing.
+            # Ignore generators: they keep one frame across values, so a frame seen again proves nothing.
             code = frame.f_code
             if not code.co_flags & inspect.CO_GENERATOR and not code.co_filename.startswith((_PACKAGE, "<frozen")):
                 found = frame

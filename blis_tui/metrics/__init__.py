@@ -1,1 +1,1 @@
-"""What is measured: request log, distributions, report, expectations."""
+"""Measurements: request log, distributions, report, expectations."""

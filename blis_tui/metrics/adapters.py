@@ -1,4 +1,4 @@
-"""What reports say of LoRA adapters, where instances have any."""
+"""The report's section on LoRA adapters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.request_log import RequestTable, Row
 
 _LISTED: Final = 20
-"""Adapters that a report lists one by one."""
+"""Maximum number of adapters listed in a report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +26,13 @@ class AdapterReport:
     requests: int
     """Requests that asked for it."""
     completed: int
-    """Requests of these that completed."""
+    """Requests for it that completed."""
     output_tokens: int
-    """Output tokens of these requests, those that did not complete included."""
+    """Output tokens of requests for it, including requests that did not complete."""
     loads: int
-    """Loads of it, onto any instance."""
+    """Loads of the adapter, onto any instance."""
     ttft_ms: Distribution
-    """``latency.ttft_ms`` of these requests."""
+    """``latency.ttft_ms`` of the requests for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,32 +42,32 @@ class AdaptersReport:
     adapters: int
     """Different adapters that requests asked for."""
     scheduled: int
-    """Requests with an adapter that were scheduled; a preempted one counts again."""
+    """Scheduled requests with an adapter; a preempted request counts again when it is rescheduled."""
     hit_rate: float
-    """The share of these, from 0 to 1, whose adapter was on the GPUs when they were scheduled."""
+    """The share of ``scheduled``, from 0 to 1, whose adapter was on the GPUs when the request was scheduled."""
     loads: int
     """Loads of adapters onto instances, from host memory or storage."""
     loads_from_storage: int
-    """Loads of adapters that the host's memory did not have; part of ``loads``."""
+    """Loads of adapters that were not in host memory; part of ``loads``."""
     evictions: int
-    """Adapters that made room on the accelerators for others."""
+    """Adapters evicted from the accelerators to make room for others."""
     load_us: int
-    """The sum of the times of all loads: of steps that waited for them (``vllm-v1``), or beside steps (``blis``)."""
+    """The sum of the times of all loads, during which steps waited (``vllm-v1``) or went on (``blis``)."""
     holds: int
-    """Requests that were passed over in the queue for want of a place for their adapter, or waited for its load beside
-    steps; a preempted one counts again."""
+    """Requests that were passed over in the queue because there was no place for their adapter, or that waited for its
+    load beside steps; a preempted request counts again."""
     held_us: int
-    """The sum of the times that these waited so, of those that were scheduled."""
+    """The sum of the times of these waits, for requests that were scheduled afterwards."""
     busiest: Mapping[str, AdapterReport]
-    """The 20 that most requests asked for, by name."""
+    """The 20 adapters with the most requests, by name."""
 
 
 def adapters_report(
     instances: Sequence[Instance], rows: Sequence[Row], table: RequestTable, warm_up_us: int
 ) -> AdaptersReport | None:
-    """The figures of these instances; None = none of them has adapters.
+    """Return the adapter figures of these instances; None if none of them has adapters.
 
-    Times to first token leave out requests that arrived before ``warm_up_us``.
+    The TTFTs leave out requests that arrived before ``warm_up_us``.
     """
     found = [one.batch.adapters for one in instances if one.batch.adapters is not None]
     if not found:

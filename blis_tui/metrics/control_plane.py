@@ -1,4 +1,4 @@
-"""What gateway, disaggregation, deferral and rejections come to."""
+"""The report's sections on gateway, disaggregation, deferral and rejections."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeferralReport:
-    """Requests that were put off until the cluster is idle."""
+    """Requests that were deferred until the cluster is idle."""
 
     deferred: int
-    """Requests that were put off; one that is put off again counts again."""
+    """Deferrals; a request that is deferred again counts again."""
     waiting: int
-    """Requests that still are at the end, part of ``requests.still_queued``."""
+    """Requests still deferred at the end, part of ``requests.still_queued``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayReport:
-    """The queue in front of the router. ``offered`` is the sum of the next five."""
+    """The queue in front of the router. ``offered`` is the sum of the next five fields."""
 
     offered: int
-    """Admitted requests that came to it."""
+    """Admitted requests that reached the gateway."""
     dispatched: int
-    """Requests that it sent on to the router."""
+    """Requests that it sent to the router."""
     full: int
-    """Requests that it turned away because it was full."""
+    """Requests rejected because the queue was full."""
     displaced: int
-    """Requests turned out of its queue for more urgent ones."""
+    """Requests removed from the queue in favour of more urgent ones."""
     expired: int
-    """Requests turned away because they had waited for ``request_ttl_us``."""
+    """Requests rejected because they had waited for ``request_ttl_us``."""
     depth: int
     """Requests still in its queue at the end, part of ``requests.still_queued``."""
     peak_depth: int
-    """The most requests in its queue at a time."""
+    """The most requests in its queue at one time."""
     held: int
     """Dispatched requests that had to wait."""
     wait_ms: Distribution
-    """How long the gateway held dispatched requests, those included that passed at once (0), without the warm-up."""
+    """How long the gateway held dispatched requests, without the warm-up; requests that passed at once count as 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,62 +60,62 @@ class DisaggregationReport:
     """Requests whose prefill and decode run on two instances."""
 
     split: int
-    """Requests that were decided to be split."""
+    """Requests for which a split was decided."""
     prefilled: int
-    """Requests of them whose prompt is computed."""
+    """Split requests whose prompt is computed."""
     completed: int
-    """Requests of them whose answer was generated to its end."""
+    """Split requests that completed."""
     dropped_at_decode: int
-    """Requests whose KV blocks did not fit where they were to decode, part of ``requests.dropped_unservable``."""
+    """Requests whose KV blocks did not fit on the decode instance, part of ``requests.dropped_unservable``."""
     transfers: int
-    """Transfers of KV blocks that were started."""
+    """KV transfers started."""
     transfers_under_way: int
     """KV transfers that had not ended at the end of the run."""
     peak_concurrent_transfers: int
-    """The most KV transfers under way at a time."""
+    """The most KV transfers under way at one time."""
     transferred_bytes: int
-    """Bytes of all transfers that were started, those that broke off included."""
+    """Bytes of all transfers that were started, including aborted ones."""
     transfer_ms: Distribution
-    """How long KV transfers took from start to end, latency of the link included; one sample for each request, without
+    """Duration of KV transfers from start to end, including the latency of the link; one sample per request, without
     the warm-up."""
     prefills_per_s: float
     """``prefilled`` per second of the whole run."""
     decodes_per_s: float
     """``completed`` per second of the whole run."""
     imbalance: float | None
-    """The larger of ``prefills_per_s`` and ``decodes_per_s`` divided by the smaller: a ratio from 1 on, with None where
-    one of them is 0."""
+    """The larger of ``prefills_per_s`` and ``decodes_per_s`` divided by the smaller: a ratio of at least 1; None if one
+    of them is 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegretReport:
-    """The best score less that of the chosen instance: 0 = none was better, 1 = the most there can be.
+    """Regret of routing decisions: the best score minus that of the chosen instance, from 0 (none was better) to 1.
 
-    Of the decisions of policies that have scores; there is nothing to be regretted by those without.
+    It covers decisions of policies that have scores; there is no regret for the others.
     """
 
     seen: Distribution
-    """By the instances as the router saw them; in score points, from 0 to 1."""
+    """Based on the instances' state as the router saw it; in score points, from 0 to 1."""
     true: Distribution
-    """By the instances as they were, whatever the age of the router's view; in score points, from 0 to 1."""
+    """Based on the instances' true state, however old the router's view was; in score points, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutingReport:
-    """Routing decisions, each weighed against its alternatives."""
+    """Routing decisions, each compared with its alternatives."""
 
     decisions: int
-    """Routing decisions; a request that is split or starts again has several."""
+    """Routing decisions; a request that is split or restarts has several."""
     scored: int
     """Decisions of policies that have scores."""
     regretted: int
-    """Decisions of these that the true state of the instances speaks against: another one had a higher score."""
+    """Scored decisions for which, by the true state of the instances, another instance had a higher score."""
     regret: RegretReport
-    """What the scored decisions gave away."""
+    """Regret of the scored decisions."""
 
 
 def routing_report(regrets: Regrets) -> RoutingReport:
-    """Of the run as it stands."""
+    """Return the section on routing for the run so far."""
     scored = whole_sum(regrets.true.values())
     return RoutingReport(
         decisions=regrets.decisions,
@@ -126,7 +126,7 @@ def routing_report(regrets: Regrets) -> RoutingReport:
 
 
 def rejections_of(experiment: Experiment, cluster: Cluster) -> dict[str, int]:
-    """How many requests each cause turned away; those that could have and did not are 0."""
+    """Return how many requests each possible cause rejected; causes that rejected none are 0."""
     policy = experiment.policy
     causes = [policy.admission.kind]
     causes += [] if policy.tenant_budgets is None else [BUDGET]
@@ -135,7 +135,7 @@ def rejections_of(experiment: Experiment, cluster: Cluster) -> dict[str, int]:
 
 
 def deferral_report(cluster: Cluster) -> DeferralReport:
-    """Of the run as it stands."""
+    """Return the section on deferrals for the run so far."""
     deferral = cluster.pipeline.deferral
     return DeferralReport(deferred=deferral.deferrals, waiting=len(deferral.waiting))
 
@@ -143,7 +143,7 @@ def deferral_report(cluster: Cluster) -> DeferralReport:
 def gateway_report(
     gateway: OpenGateway, rejections: Mapping[str, int], rows: Sequence[tuple[Row, Way]], warm_up_us: int
 ) -> GatewayReport:
-    """Of the run as it stands."""
+    """Return the section on the gateway for the run so far."""
     full, displaced, expired = (rejections.get(cause, 0) for cause in (FULL, DISPLACED, EXPIRED))
     depth = gateway.waiting
     waited = [(row, way.gateway_us) for row, way in rows if way.gateway_us >= 0]
@@ -163,7 +163,7 @@ def gateway_report(
 def disaggregation_report(
     dispatcher: Dispatcher, rows: Sequence[tuple[Row, Way]], now_us: int, duration_us: int, warm_up_us: int
 ) -> DisaggregationReport:
-    """Of the run as it stands."""
+    """Return the section on disaggregation for the run so far."""
     split = [(row, way) for row, way in rows if way.split]
     prefilled = len([row for row, _ in split if 0 <= row.first_token_us <= now_us])
     completed = len([row for row, _ in split if row.state == RequestState.COMPLETED])

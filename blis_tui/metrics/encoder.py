@@ -1,4 +1,4 @@
-"""What reports say of the encoder of media, where steps schedule it."""
+"""The report's section on the media encoder, for runs whose steps schedule it."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ class EncoderReport:
     """The encoders of all instances together."""
 
     encoded_tokens: int
-    """Tokens of media that were encoded; those of a preempted request may be encoded again."""
+    """Media tokens that were encoded; those of a preempted request may be encoded again."""
     cached_tokens: int
-    """Tokens of media that were in the encoder's cache when a prompt came to them."""
+    """Media tokens found in the encoder's cache when the prompt reached them."""
     hit_rate: float
-    """The share (0 to 1) of media tokens that were in the cache: cached, divided by encoded and cached."""
+    """The share (0 to 1) of media tokens found in the cache: cached, divided by encoded plus cached."""
     evicted_items: int
-    """Number of items that left the cache to make room for others."""
+    """Media items evicted from the cache to make room for others."""
     holds: int
-    """How often a prompt was computed only up to an item, or not at all, because the encoder could not take that."""
+    """How often a prompt was computed only up to a media item, or not at all, because the encoder had no capacity for
+    it."""
     held_us: int
-    """Microseconds until these prompts went on, added up."""
+    """The sum of the times until these prompts continued, in microseconds."""
 
 
 def encoder_report(instances: Sequence[Instance]) -> EncoderReport | None:
-    """The figures of these instances; None = none of them schedules an encoder."""
+    """Return the encoder figures of these instances; None if none of them schedules an encoder."""
     found = [one.batch.encoder.books() for one in instances if one.batch.encoder is not None]
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""``expect:`` entries, judged against a report."""
+"""Judges ``expect:`` entries against a report."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """One expectation, the value it met, and whether it holds."""
+    """One expectation, the observed value, and whether the expectation holds."""
 
     metric: str
-    """The figure that the expectation is about, by its dotted path."""
+    """The metric that the expectation is about, by its dotted path."""
     min: float | None
-    """The least it may be, in the figure's unit; None = no such bound."""
+    """The lower bound, in the figure's unit; None = no such bound."""
     max: float | None
-    """The most it may be, in the figure's unit; None = no such bound."""
+    """The upper bound, in the figure's unit; None = no such bound."""
     equals: float | str | bool | None
-    """What it must be exactly; None = no such bound."""
+    """The exact value required; None = no such requirement."""
     value: float | str | bool | None
-    """What the report says; None when it has no such metric, or nothing was observed."""
+    """The value in the report; None if it has no such metric, or nothing was observed."""
     ok: bool
-    """Whether it holds; a figure that is missing or null never does."""
+    """Whether it holds; a metric that is missing or null never does."""
     event: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """Of what is expected of the course of the run: the number of the event at which it was broken first."""
+    """For expectations of the course of the run: the number of the first event that broke it."""
     time_us: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """When that was, in microseconds."""
+    """Time of that event, in microseconds."""
     why: str | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """What happened there."""
+    """What happened in that event."""
 
     def wish(self) -> str:
-        """What was expected, in words."""
+        """Return what was expected, in words."""
         wishes = [
             f"{word} {wish}"
             for word, wish in (("at least", self.min), ("at most", self.max), ("exactly", self.equals))
@@ -47,7 +47,7 @@ class Verdict:
         return " and ".join(wishes)
 
     def sentence(self) -> str:
-        """The verdict in words."""
+        """Return the verdict in words."""
         broken = "" if self.event is None else f" at event {self.event:,} ({time_text(self.time_us or 0)}): {self.why}"
         if not self.wish():
             return f"{self.metric}: {'holds' if self.ok else 'broken'}{broken}"
@@ -58,7 +58,7 @@ class Verdict:
 
 
 def judge(expectation: Expectation, report: dict[str, object]) -> Verdict:
-    """Whether ``report`` is as expected. A metric that is missing or has no value is never as expected."""
+    """Judge an expectation against a report; it does not hold if the metric is missing or has no value."""
     value = look_up(expectation.metric, report)
     return Verdict(
         metric=expectation.metric,
@@ -71,7 +71,7 @@ def judge(expectation: Expectation, report: dict[str, object]) -> Verdict:
 
 
 def look_up(metric: str, report: dict[str, object]) -> float | str | bool | None:
-    """The value at a dotted path; list elements by their number. None when there is none."""
+    """Return the value at a dotted path (list elements by index); None if there is none."""
     here: object = report
     for name in metric.split("."):
         if isinstance(here, dict):
@@ -86,12 +86,12 @@ def look_up(metric: str, report: dict[str, object]) -> float | str | bool | None
 
 
 def _same(value: float | str | bool, wish: float | str | bool) -> bool:
-    """Equality that keeps truth values and numbers apart."""
+    """Return whether two values are equal; a bool never equals a number."""
     return isinstance(value, bool) == isinstance(wish, bool) and value == wish
 
 
 def holds(expectation: Expectation, value: float | str | bool | None) -> bool:
-    """Whether a value is within the bounds; none never is."""
+    """Return whether a value is within the bounds; None never is."""
     if value is None:
         return False
     if expectation.equals is not None and not _same(value, expectation.equals):

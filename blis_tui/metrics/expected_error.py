@@ -1,11 +1,11 @@
-"""How far off means are expected to be: what was seen on measured servers that are like the simulated ones.
+"""The expected error of a run's means, from the errors seen on measured servers that resemble the simulated ones.
 
-Of all measured runs (``metrics.measured``), servers that differ in what matters (``DIFFERENT``) count less, all runs of
-one server count as one, and the levels of the quantiles are raised as far as so few servers demand. Errors are taken as
-errors of steps: those of runs whose load made them grow (``metrics.amplified``) are divided, and those of the simulated
-run multiplied by that. E2E follows from both: what its times to first token and its decodes would be off with each
-measured run's two errors. How often that holds is judged with one server left out at a time:
-``benchmarks/accuracy.py --calibration``.
+All measured runs (``metrics.measured``) contribute. Servers that differ in relevant traits (``DIFFERENT``) weigh less,
+all runs of one server together weigh as much as one, and the levels of the quantiles are raised to allow for the small
+number of servers. Errors are converted to errors of step times: those of runs whose load amplified them
+(``metrics.amplified``) are reduced accordingly, and the result is amplified as in the simulated run. The E2E error
+follows from both: each measured run's TTFT and ITL errors are applied to this run's TTFT and decode shares.
+``benchmarks/accuracy.py --calibration`` checks how often the bands hold, leaving out one server at a time.
 """
 
 from __future__ import annotations
@@ -47,14 +47,15 @@ DIFFERENT: Final[Mapping[str, Mapping[str, float]]] = {
         "load": 0.5,
     },
 }
-"""What a server counts that differs in one of these; in several, the product. Of loads, that of each class between; of
-tensor parallelism, that of each doubling."""
+"""Weight factor of a server that differs in a trait; several differences multiply. For loads, the factor applies per
+class of distance; for tensor parallelism, per doubling."""
 _AT_LEAST: Final = 0.01
-"""What every server counts: so does the whole hold where few are near."""
+"""Minimum weight of every server, so that the bands also hold where few servers are near."""
 NEAR: Final = 0.1
-"""A server that counts less is not near; without one that is, nothing is said."""
+"""A server with a lower weight is not near; without any near server, no error is predicted."""
 RAISED: Final = 0.5
-"""Of n servers, levels are raised by this part of one in n: runs of one server differ, too, so they count for more."""
+"""With n servers, quantile levels are raised by this fraction of 1/n; it is below 1 because runs of one server differ.
+"""
 _MEDIAN: Final = 0.5
 _BAND: Final = 0.9
 _WIDEST_MEDIAN: Final = 0.98
@@ -62,65 +63,65 @@ _WIDEST_MEDIAN: Final = 0.98
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """The error of one metric's mean, in percent: above 0 where the simulation is slower than the server."""
+    """The error of one metric's mean, in percent; positive if the simulation is slower than the server."""
 
     median: float
-    """In percent: half of the absolute errors are below it."""
+    """Median of the absolute error, in percent."""
     low: float
-    """In percent: nine of ten errors lie between this one ..."""
+    """Lower bound of the central 90 % of errors, in percent."""
     high: float
-    """... and this one, in percent."""
+    """Upper bound of the central 90 % of errors, in percent."""
     servers: int
-    """How many measured servers that rests on; those that are less like the simulated ones count in part."""
+    """Number of measured servers behind the band; servers that resemble the simulated ones less count in part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedError:
-    """What measured servers that are like the simulated ones let expect of a run's means; None = not measured."""
+    """The expected errors of a run's means, from measured servers like the simulated ones; None = not measured."""
 
     ttft: Band | None
-    """Of the mean time to first token."""
+    """Expected error of the mean time to first token."""
     itl: Band | None
-    """Of the mean inter-token latency."""
+    """Expected error of the mean inter-token latency."""
     e2e: Band | None
-    """Of the mean end-to-end latency."""
+    """Expected error of the mean end-to-end latency."""
 
 
 class Expectation(NamedTuple):
-    """What is expected of a run's means, metric by metric."""
+    """The expected errors of a run's means, by metric."""
 
     bands: Mapping[str, Band]
-    """Metric -> its band; those of which nothing is known are missing."""
+    """Band of each metric; metrics without a known error are missing."""
     reasons: Mapping[str, str]
-    """Metric -> why nothing is known of it, and what was measured that is nearest."""
+    """For each metric without a known error, the reason, and the nearest measurement."""
 
     @property
     def error(self) -> ExpectedError | None:
-        """The bands; None = there are none."""
+        """The bands; None if there are none."""
         return ExpectedError(**{name: self.bands.get(name) for name in STEPS}) if self.bands else None
 
 
 class Seen(NamedTuple):
-    """What is known of the load of a pool's instances, before a run or after it."""
+    """What is known of the load of a pool's instances, before or after a run."""
 
     prompt_tokens: float
-    """Of a prompt, in the mean."""
+    """Mean prompt length."""
     answer_tokens: float = 0.0
-    """Of an answer, in the mean."""
+    """Mean answer length."""
     cached_share: float = 0.0
-    """Of prompt tokens, that came out of the prefix cache."""
+    """Share of prompt tokens found in the prefix cache."""
     at_a_time: float | None = None
-    """Requests that an instance has, waiting or running; None = not known yet."""
+    """Requests waiting or running on an instance, on average; None = not known yet."""
     ttft_share: float | None = None
-    """Of E2E, that is TTFT; None = not known yet."""
+    """Share of TTFT in E2E; None = not known yet."""
     amplified: float = 1.0
-    """How many times errors of steps are in ITL under this load; 1 where clients wait for answers."""
+    """Factor by which this load amplifies errors of step times in ITL; 1 if clients wait for answers."""
     strained: str = ""
-    """Why small errors of steps would change waits a lot; empty = they would not."""
+    """Why small errors of step times would change waits a lot; empty = they would not."""
 
 
 def expectation(experiment: Experiment, pool: Pool, seen: Seen) -> Expectation:
-    """What is expected of the means of a pool's requests."""
+    """Return the expected errors of the means of a pool's requests."""
     known = measured(pool.latency.kind)
     if known is None:
         reason = "expected error unknown: docs/accuracy.md compares it with other models"
@@ -140,7 +141,7 @@ def expectation(experiment: Experiment, pool: Pool, seen: Seen) -> Expectation:
 
 
 def _of_load(seen: Seen, known: Known) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """What of the load no measured server had."""
+    """Yield the properties of the load that no measured server had."""
     tokens = seen.prompt_tokens + seen.answer_tokens
     if tokens > known.most_tokens:
         yield f"requests of {tokens:,.0f} tokens (measured: up to {known.most_tokens:,})", STEPS
@@ -157,13 +158,13 @@ def _of_load(seen: Seen, known: Known) -> Iterable[tuple[str, tuple[str, ...]]]:
 def bands_of(
     traits: Traits, runs: Sequence[Measured], seen: Seen, reasons: Mapping[str, str] | None = None
 ) -> Expectation:
-    """What these runs let expect of another server.
+    """Return the expected errors of a server, derived from measured runs of others.
 
     Args:
-        traits: of the server.
-        runs: of others.
-        seen: its load.
-        reasons: metric -> why nothing is known of it.
+        traits: traits of the server.
+        runs: measured runs of other servers.
+        seen: the server's load.
+        reasons: for metrics without a known error, the reason.
     """
     why, bands = dict(reasons or {}), dict[str, Band]()
     likeness = {metric: _likenesses(metric, traits, runs) for metric in DIFFERENT}
@@ -186,7 +187,7 @@ def bands_of(
 
 
 def _error(one: Measured, metric: str, seen: Seen) -> float:
-    """What a metric would be off here, if steps were off as in that run."""
+    """Return the error of a metric here if step times had the same error as in that run."""
     if metric != "e2e":
         return _grown(one.errors[metric], seen.amplified / one.amplified)
     share = seen.ttft_share or 0.0
@@ -195,12 +196,12 @@ def _error(one: Measured, metric: str, seen: Seen) -> float:
 
 
 def _grown(error: float, times: float) -> float:
-    """An error whose logarithm is so many times as large."""
+    """Return an error whose logarithm is ``times`` as large."""
     return error if times == 1.0 else power(1.0 + error, times) - 1.0
 
 
 def _weighed(there: Sequence[tuple[Measured, float]]) -> tuple[list[float], float]:
-    """What each run counts, by its likeness, and how many servers that are (Kish's effective number)."""
+    """Return the weight of each run by its likeness, and the effective number of servers (Kish)."""
     of_server: dict[str, int] = {}
     for one, _ in there:
         of_server[one.server] = of_server.get(one.server, 0) + 1
@@ -216,7 +217,7 @@ def _weighed(there: Sequence[tuple[Measured, float]]) -> tuple[list[float], floa
 
 
 def _band(errors: Sequence[float], weights: Sequence[float], count: float) -> Band:
-    """Another server is one more: of n known ones, the quantile that it is below with this chance lies higher."""
+    """Return the band, with quantile levels raised for a new server: with n known ones, its quantile lies higher."""
     more = 1.0 + RAISED / count
     inside, tail = min(_WIDEST_MEDIAN, _MEDIAN * more), max(0.0, (1.0 - _BAND * more) / 2)
     median = _quantile(zip(map(abs, errors), weights, strict=True), inside)
@@ -226,16 +227,16 @@ def _band(errors: Sequence[float], weights: Sequence[float], count: float) -> Ba
 
 
 def _likenesses(metric: str, traits: Traits, runs: Sequence[Measured]) -> list[float]:
-    """Those of all runs; many are of one server under one kind of load."""
+    """Return the likeness of each run, computed once for runs with equal traits."""
     of = {other: _likeness(metric, traits, other) for other in dict.fromkeys(one.traits for one in runs)}
     return [of[one.traits] for one in runs]
 
 
 def _likeness(metric: str, one: Traits, other: Traits) -> float:
-    """What a server counts, by what it has in common with another one: at most 1."""
+    """Return the weight of a server from its likeness to another one, at most 1."""
     weight = 1.0
     for (name, cost), mine, theirs in zip(DIFFERENT[metric].items(), one, other, strict=True):
-        assert name in one._fields  # noqa: S101  (in the same order)
+        assert name in one._fields  # noqa: S101  (both lists have the same order)
         if mine == theirs:
             continue
         times = 1
@@ -249,12 +250,12 @@ def _likeness(metric: str, one: Traits, other: Traits) -> float:
 
 
 def _classes_apart(one: str, other: str) -> int:
-    """How many classes of loads are between two; 0 where one is unknown."""
+    """Return how many load classes lie between two classes; 0 if one is unknown."""
     return abs(LOADS.index(one) - LOADS.index(other)) if one and other else 0
 
 
 def _quantile(weighted: Iterable[tuple[float, float]], level: float) -> float:
-    """The smallest value that at least this share of the weight is not above."""
+    """Return the weighted quantile: the smallest value at which the cumulative weight reaches ``level``."""
     pairs = sorted(weighted)
     total = reached = 0.0
     for _, weight in pairs:
@@ -267,28 +268,28 @@ def _quantile(weighted: Iterable[tuple[float, float]], level: float) -> float:
 
 
 class SlowerServer(NamedTuple):
-    """How many times as long what a server does takes than it is simulated, where few measured ones took longer."""
+    """How much slower than simulated a server may be, at a given confidence."""
 
     steps: float
-    """Its steps; from the errors of ITL. At least 1."""
+    """Factor on step times, from the errors of ITL; at least 1."""
     first_tokens: float
-    """Times to first token, beside what longer steps do to them; from the errors of TTFT. At least 1."""
+    """Factor on TTFT on top of longer steps, from the errors of TTFT; at least 1."""
 
 
 def slower_server(
     experiment: Experiment, pool: Pool, seen: Seen, confidence: float, metrics: Sequence[str] = ("itl",)
 ) -> SlowerServer | str:
-    """How much slower a server is that only ``1 - confidence`` of measured ones were slower than.
+    """Return the slowdown that only ``1 - confidence`` of the measured servers exceed.
 
     Args:
-        experiment: what is simulated.
-        pool: whose instances.
-        seen: their load, as far as it is known.
+        experiment: the simulated experiment.
+        pool: the pool.
+        seen: its load, as far as it is known.
         confidence: the share of measured servers that were no slower.
-        metrics: those that it is asked for; each has to be known, or nothing is.
+        metrics: the metrics of interest; the error of each must be known.
 
     Returns:
-        A text where it is not known: why.
+        The slowdown, or a text saying why it is not known.
     """
     known = measured(pool.latency.kind)
     found = expectation(experiment, pool, seen)

@@ -1,4 +1,4 @@
-"""Goodput: requests that keep to the targets of their SLO class; and the fitness that weighs a run's figures."""
+"""Goodput (requests that meet the targets of their SLO class), and the fitness score of a run."""
 
 from __future__ import annotations
 
@@ -18,54 +18,54 @@ if TYPE_CHECKING:
 
 _REQUESTS_PER_S: Final = 100.0
 _TOKENS_PER_S: Final = 10_000.0
-"""Rates at which a component of the fitness is one half, as in BLIS."""
+"""Rates at which a fitness component is one half, as in BLIS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Met:
-    """How many completed requests kept to one target."""
+    """How many completed requests met one target."""
 
     met: int
-    """Completed requests that kept to it."""
+    """Completed requests that met it."""
     counted: int
-    """Completed requests that have such a figure: one token has no time per output token."""
+    """Completed requests that have the figure; a request with one output token has no time per output token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassSlo:
-    """The requests of one class against its targets."""
+    """The requests of one SLO class, judged against its targets."""
 
     injected: int
-    """Requests of the class that arrived and were not turned away."""
+    """Requests of the class that arrived and were not rejected."""
     completed: int
-    """Requests of these whose answer was generated to its end."""
+    """Injected requests that completed."""
     good: int
-    """Completed requests that kept to all targets of the class."""
+    """Completed requests that met all targets of the class."""
     attainment: float | None
-    """``good / injected``, from 0 to 1; None where none was injected. Rejected requests do not count, those that never
-    completed do."""
+    """``good / injected``, from 0 to 1; None if none was injected. Rejected requests are excluded; requests that never
+    completed are included."""
     goodput_rps: float
     """Good requests per second of the whole run."""
     ttft: Met | None
-    """Of the target ``ttft_ms``; None = there is no such target."""
+    """Requests that met ``ttft_ms``; None = there is no such target."""
     tpot: Met | None
-    """Of the target ``tpot_ms``; None = there is no such target."""
+    """Requests that met ``tpot_ms``; None = there is no such target."""
     e2e: Met | None
-    """Of the target ``e2e_ms``; None = there is no such target."""
+    """Requests that met ``e2e_ms``; None = there is no such target."""
     ttfat: Met | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """Of the target ``ttfat_ms`` (time to first answer token); left out where there is none."""
+    """Requests that met ``ttfat_ms`` (time to first answer token); left out if there is no such target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloReport:
-    """Requests against the targets of their SLO classes: those of classes that have any, the warm-up's included."""
+    """Requests judged against the targets of their SLO classes: classes with targets only, including the warm-up."""
 
     injected: int
-    """Requests of classes with targets that arrived and were not turned away."""
+    """Requests of classes with targets that arrived and were not rejected."""
     good: int
-    """Completed requests that kept to all targets of their class."""
+    """Completed requests that met all targets of their class."""
     attainment: float | None
-    """``good / injected``, from 0 to 1; None where none was injected."""
+    """``good / injected``, from 0 to 1; None if none was injected."""
     goodput_rps: float
     """Good requests per second of the whole run (``duration_us``)."""
     classes: Mapping[str, ClassSlo]
@@ -74,18 +74,18 @@ class SloReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitnessReport:
-    """How good the run is by the experiment's weights."""
+    """The run's score by the experiment's weights."""
 
     score: float
-    """Sum of weight * component; a number without unit."""
+    """Sum of weight * component; without unit."""
     components: Mapping[str, float]
-    """Each between 0 and 1, larger is better; 0 where nothing was observed."""
+    """Each between 0 and 1, larger is better; 0 if nothing was observed."""
 
 
 def slo_report(
     targets: Mapping[str, SloTarget], rows: Sequence[tuple[Row, Way]], table: RequestTable, duration_us: int
 ) -> SloReport:
-    """Judge every request of the classes that have targets; one without a class is ``standard``."""
+    """Judge every request of the classes that have targets; a request without a class is ``standard``."""
     classes = {}
     for name in SLO_CLASSES:
         if name in targets:
@@ -140,7 +140,7 @@ def _judge_class(target: SloTarget, rows: Sequence[Row], table: RequestTable, du
 
 
 def figures_ms(row: Row) -> dict[str, float | None]:
-    """What an answered request's targets are about, but for its reasoning; None where it has no such figure."""
+    """Return a request's figures that targets refer to, except TTFAT; None where it has no such figure."""
     tokens = row.output_tokens - 1
     return {
         "ttft": row.ttft_us / 1000 if row.ttft_us >= 0 else None,
@@ -152,7 +152,7 @@ def figures_ms(row: Row) -> dict[str, float | None]:
 def fitness_report(
     weights: Mapping[str, float], rows: Sequence[tuple[Row, Way]], duration_us: int, warm_up_us: int = 0
 ) -> FitnessReport:
-    """The components that have a weight, and their weighted sum; latencies are without the warm-up."""
+    """Return the components that have a weight, and their weighted sum; latencies exclude the warm-up."""
     completed = tokens = 0
     for row, _ in rows:
         completed += row.state == RequestState.COMPLETED

@@ -1,4 +1,4 @@
-"""What instances report about their KV caches together."""
+"""The KV cache figures of several instances together."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ class KvCounts:
     """The KV caches of instances together."""
 
     blocks: int
-    """KV blocks that there are: the sum over the instances."""
+    """KV blocks in total: the sum over the instances."""
     peak_used: int
-    """KV blocks in use at the peak: the sum over the instances, each at its own peak. Blocks that only keep a cached
-    prefix and that no request holds are free."""
+    """KV blocks in use at the peak: the sum over the instances, each at its own peak. Blocks that only hold a cached
+    prefix, with no request using them, count as free."""
     hit_rate: float
     """Hits per block, from 0 to 1: KV blocks that requests found in the prefix cache when they were scheduled, divided
-    by those and all blocks newly taken, for decodes too. So it is not the cached share of prompt tokens, which is
-    ``tokens.cached / tokens.input``."""
+    by those and all newly allocated blocks, including those for decodes. It differs from the cached share of prompt
+    tokens, which is ``tokens.cached / tokens.input``."""
     preemptions: int
     """Preemptions: how often a running request lost its KV blocks or its place in the batch; one request can have
     many."""
     preempted_requests: int
     """Requests that were preempted at least once."""
     preempted_lookups: int = field(default=0, metadata=UNLESS_ZERO)
-    """How often preempted requests looked for their tokens in the prefix cache when they were scheduled again
-    (``preempted_requests`` of vLLM's ``PrefixCacheStats``); left out of the file where there were none."""
+    """How often preempted requests looked up their tokens in the prefix cache when they were rescheduled
+    (``preempted_requests`` of vLLM's ``PrefixCacheStats``); left out of the file if 0."""
     preempted_queries: int = field(default=0, metadata=UNLESS_ZERO)
-    """Tokens that they looked for: prompt, and generated ones where victims keep them. vLLM counts them apart from
-    those of new requests, which are ``tokens.input``; left out of the file where there were none."""
+    """Tokens that preempted requests looked up: the prompt, and the generated ones where victims keep them. Like vLLM,
+    this is separate from the lookups of new requests, which are ``tokens.input``; left out of the file if 0."""
     preempted_hits: int = field(default=0, metadata=UNLESS_ZERO)
-    """Tokens of these that they found in the GPU's cache, their own of before mostly; part of ``hit_rate``, not of
-    ``tokens.cached``; left out of the file where there were none."""
+    """Tokens of these lookups found in the GPU's cache, mostly the request's own earlier ones; part of ``hit_rate``,
+    not of ``tokens.cached``; left out of the file if 0."""
     allocation_failures: int = field(default=0, metadata=UNLESS_ZERO)
-    """Attempts to give a request KV blocks that failed: one for each victim that was preempted for them, and one for
-    each step that left the next request of the queue waiting for blocks; left out of the file where there were none."""
+    """Failed attempts to allocate KV blocks for a request: one for each victim preempted for it, and one for each step
+    that left the next request of the queue waiting for blocks; left out of the file if 0."""
 
 
 _LEFT_OUT: Final = tuple(f"kv.{one.name}" for one in fields(KvCounts) if one.metadata == UNLESS_ZERO)
 
 
 def zero_where_left_out(metric: str) -> int | None:
-    """The value of a metric that a report does not have: 0 where that is what its absence says."""
+    """Return the value of a metric that is absent from a report: 0 if absence means zero, otherwise None."""
     return 0 if metric.endswith(_LEFT_OUT) else None
 
 
 def kv_counts(instances: Sequence[Instance]) -> KvCounts:
-    """The figures of these instances."""
+    """Return the KV cache figures of these instances."""
     hits = misses = blocks = peak = preemptions = preempted = failures = lookups = queries = found = 0
     for instance in instances:
         pool = instance.pool
@@ -84,7 +84,7 @@ def kv_counts(instances: Sequence[Instance]) -> KvCounts:
     )
 
 
-# What reports say of tiers below the KV cache, where there are any.
+# The report's section on tiers below the KV cache.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,40 +92,40 @@ class TierReport:
     """One tier of all instances together, in KV blocks."""
 
     offloaded: int
-    """KV blocks that came from the GPU, or from the tier above."""
+    """KV blocks that arrived from the GPU, or from the tier above."""
     reloaded: int
-    """KV blocks that went back to the GPU: hits."""
+    """KV blocks that went back to the GPU (hits)."""
     dropped: int
-    """KV blocks that had to make room."""
+    """KV blocks evicted from the tier."""
     held: int
-    """KV blocks there at the end."""
+    """KV blocks in the tier at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiersReport:
-    """The tiers of all instances."""
+    """The KV tiers of all instances."""
 
     offloaded: int
-    """KV blocks that left the GPU's cache for a tier, and those that sank from one tier to the next."""
+    """KV blocks that moved from the GPU's cache to a tier, or from one tier to the next lower one."""
     reloaded: int
     """KV blocks that came back to the GPU."""
     hit_rate: float
-    """KV blocks that came back, as a share (0 to 1) of all that the GPU's cache had or newly took; ``kv.hit_rate`` has
-    the hits on the GPU."""
+    """KV blocks that came back, as a share (0 to 1) of all that the GPU's cache held or newly allocated;
+    ``kv.hit_rate`` has the hits on the GPU."""
     thrashing: int
-    """KV blocks that came back at most a millisecond after they had gone."""
+    """KV blocks that came back within a millisecond of leaving."""
     bytes_moved: int
-    """Bytes moved both ways, over the links of all GPUs."""
+    """Bytes moved in both directions, over the links of all GPUs."""
     transfer_us: int
     """The sum of the times of all transfers, whether steps waited for them or not."""
     added_us: int
     """By how much these transfers made steps longer."""
     tiers: Mapping[str, TierReport]
-    """By name: each tier."""
+    """Each tier, by name."""
 
 
 def tiers_report(instances: Sequence[Instance], pools: Sequence[Pool]) -> TiersReport | None:
-    """The figures of these instances, each of its pool; None = none of them has tiers."""
+    """Return the tier figures of these instances, each of its pool; None if none of them has tiers."""
     tiers: dict[str, list[int]] = {}
     offloaded = reloaded = thrashing = moved = transfer = added = taken = 0
     for instance, pool in zip(instances, pools, strict=True):

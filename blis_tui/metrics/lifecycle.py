@@ -1,4 +1,4 @@
-"""What a report says about instances that come and go."""
+"""The report's section on instances that come and go."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class ScalingEvent:
     time_us: int
     """When it took effect."""
     pool: str
-    """The pool that it is about."""
+    """The pool that it concerns."""
     change: int
-    """Instances that come, or (negative) go."""
+    """Number of instances added, or (negative) removed."""
     reason: str
-    """Why the autoscaler decided so."""
+    """The reason for the decision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,44 +43,44 @@ class InstanceLife:
     state: str
     """``scheduling``, ``loading``, ``warming-up``, ``active``, ``draining``, ``terminated`` or ``failed``."""
     held_us: int
-    """How long it held its GPUs: from its placement until it was terminated, died for good, or the run ended."""
+    """How long it held its GPUs: from its placement until it was terminated, failed for good, or the run ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LifecycleReport:
     """Instances that came and went; left out where none can.
 
-    An instance holds its accelerators from its placement until it is terminated or dies for good, loading and repair
-    included.
+    An instance holds its accelerators from its placement until it is terminated or fails for good, including loading
+    and repair.
     """
 
     failures: int
-    """Deaths of instances."""
+    """Failures of instances."""
     retries: int
-    """How often requests had to leave their instance and start again."""
+    """How often requests had to leave their instance and restart."""
     transfers_broken_off: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """KV transfers that ended with one of their instances; left out without disaggregation."""
+    """KV transfers aborted because one of their instances went away; left out without disaggregation."""
     stranded: int
-    """Requests that wait for an instance at the end."""
+    """Requests waiting for an instance at the end."""
     scaled_up: int
     """Instances that the autoscaler added."""
     scaled_down: int
     """Instances that the autoscaler removed."""
     instance_hours: float
-    """Hours for which instances held their GPUs, added up over the instances."""
+    """Hours for which instances held their GPUs, summed over the instances."""
     gpu_hours: float
-    """The same, each instance's times the number of its GPUs."""
+    """Hours for which GPUs were held: each instance's hours times the number of its GPUs."""
     cost: float | None
     """Price of the nodes' time, in the currency of ``cost_per_hour``: of each node from when it is ready until it is
-    given back; None where none has such a price."""
+    returned; None if no node has a price."""
     instances: tuple[InstanceLife, ...]
-    """Each instance that there ever was, in order of their indices."""
+    """Every instance that ever existed, in order of index."""
     scaling: tuple[ScalingEvent, ...]
-    """What the autoscaler did, in order of time."""
+    """The autoscaler's actions, in order of time."""
 
 
 def lifecycle_report(experiment: Experiment, cluster: Cluster, now_us: int) -> LifecycleReport | None:
-    """The section about them; None where instances neither come nor go."""
+    """Return the section on the lifecycle; None if instances neither come nor go."""
     if not experiment.cluster.varies:
         return None
     lifecycle, dispatcher = cluster.lifecycle, cluster.dispatcher

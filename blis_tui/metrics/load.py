@@ -1,4 +1,4 @@
-"""The load that arrived beside what was served of it, and how many requests were where, on average."""
+"""The load that arrived and what was served of it, and the mean number of requests in each state."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from blis_tui.metrics.request_columns import Block
 
 THRASHING: Final = 3
-"""Preemptions of one request from which on it is said to thrash."""
+"""Minimum number of preemptions of one request that count as thrashing."""
 _SERVED: Final = (RequestState.WAITING, RequestState.RUNNING, RequestState.COMPLETED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
-    """The load that arrived, served or not, between the first arrival and the last.
+    """The load that arrived, served or not, between the first and the last arrival.
 
-    Rates are the mean over the gaps between arrivals; None where all requests arrived at once.
+    Rates are means over the gaps between arrivals; None if all requests arrived at once.
     """
 
     requests_per_s: float | None
     """Requests that arrived, per second: (requests - 1) / time from the first arrival to the last."""
     input_tokens_per_s: float | None
-    """Prompt tokens of these requests per second: ``requests_per_s`` times their mean prompt."""
+    """Prompt tokens of these requests per second: ``requests_per_s`` times their mean prompt length."""
     output_tokens_per_s: float | None
-    """Output tokens that these requests ask for, per second; what they got is in ``throughput``."""
+    """Output tokens that these requests ask for, per second; what they received is in ``throughput``."""
     first_arrival_us: int | None
     """When the first request arrived; None when none did."""
     last_arrival_us: int | None
@@ -43,10 +43,10 @@ class Offered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steady:
-    """What arrived and what was completed in the second half of the arrivals: without the start and the drain.
+    """Arrivals and completions in the second half of the arrivals, without the ramp-up and the drain.
 
-    Over the whole run, throughput is lower than the offered load even where every request is served at once: batches
-    fill at the start, and after the last arrival they drain. Everything is None where all requests arrived at once.
+    Over the whole run, throughput is lower than the offered load even if every request is served at once: batches fill
+    at the start, and drain after the last arrival. All fields are None if all requests arrived at once.
     """
 
     start_us: int | None
@@ -54,46 +54,46 @@ class Steady:
     end_us: int | None
     """The last arrival."""
     offered_requests_per_s: float | None
-    """Requests that arrived from ``start_us`` to ``end_us``, per second of that time. Where it is well above
+    """Requests that arrived from ``start_us`` to ``end_us``, per second of that time. If it is well above
     ``requests_per_s``, a queue grows."""
     requests_per_s: float | None
     """Requests completed from ``start_us`` to ``end_us``, per second of that time."""
     output_tokens_per_s: float | None
-    """Output tokens of the requests completed from ``start_us`` to ``end_us``, per second of that time; tokens of
-    theirs generated before it count, and those of requests that complete later do not."""
+    """Output tokens of the requests completed from ``start_us`` to ``end_us``, per second of that time. All tokens of
+    these requests count, even those generated earlier; tokens of requests that complete later do not."""
 
 
 class Presence:
-    """How many requests were somewhere, from when each came and when each left (both in ascending order)."""
+    """How many requests were in some state, given the times at which they entered and left it, both ascending."""
 
     def __init__(self, came_us: list[int], left_us: list[int]) -> None:
         self._came = came_us
         self._left = left_us
 
     def total_us(self, until_us: int) -> int:
-        """The number present, added up over time until a moment: all stays until then."""
+        """Return the total time spent in the state by all requests until a moment."""
         came = bisect_right(self._came, until_us)
         left = bisect_right(self._left, until_us)
         return (came - left) * until_us - whole_sum(self._came[:came]) + whole_sum(self._left[:left])
 
     def means(self, cuts_us: Sequence[int]) -> list[float]:
-        """The mean number present between each moment of these and the next, which is later."""
+        """Return the mean number present between each moment and the next; moments must increase."""
         totals = [(at, self.total_us(at)) for at in cuts_us]
         return [(total - before) / (end - start) for (start, before), (end, total) in pairwise(totals)]
 
 
 class Flow:
-    """What the requests' books say about a run, some thousand rows at a time.
+    """Collects figures of a run from the requests' books, a few thousand rows at a time.
 
     Args:
-        held: whether requests wait in a gateway's queue, too, which counts as waiting from their arrival on.
+        held: whether requests may wait in a gateway's queue, which counts as waiting from their arrival on.
 
     Attributes:
-        states: requests by state.
+        states: number of requests by state.
         first: the first request to end in each state.
         input_tokens: prompt tokens of all requests.
-        answer_tokens: output tokens of the completed ones.
-        cached_tokens: those of them found in the cache.
+        answer_tokens: output tokens of the completed requests.
+        cached_tokens: prompt tokens found in the prefix cache.
         thrashed: requests preempted ``THRASHING`` times or more.
         worst: the most preemptions of a request, and its number.
     """
@@ -110,17 +110,17 @@ class Flow:
         self._span: tuple[int, int] | None = None
         self._arrivals_us = array("q")
         self._waiting_us = array("q")
-        """Where requests wait in the instances' queues alone, they are ``_queued_us``."""
+        """Start of each wait if a gateway holds requests; otherwise ``_queued_us`` is used."""
         self._queued_us = array("q")
         self._scheduled_us = array("q")
         self._turned_down_us = array("q")
         self._completed_us = array("q")
         self._answer_tokens = array("q")
         self._sorted: dict[str, list[int]] = {}
-        """What has been sorted for one check serves the others."""
+        """Sorted times, shared between checks."""
 
     def add(self, block: Block) -> None:
-        """Take in requests."""
+        """Add a block of requests."""
         self._sorted.clear()
         self.input_tokens += whole_sum(block.input_tokens)
         self.cached_tokens += whole_sum(block.cached_tokens)
@@ -140,14 +140,14 @@ class Flow:
             self._add_times(state, part)
 
     def _add_times(self, state: int, block: Block) -> None:
-        """Note when requests in this state were where."""
+        """Note when requests in this state entered and left queues and batches."""
         if self._held and (state == RequestState.CREATED or state in _SERVED):
             self._waiting_us.extend(block.arrival_us)
         if state == RequestState.CREATED:
-            # A prompt that was computed for another instance may be on its way there.
+            # If the prompt was computed on another instance, the KV blocks may be in transit.
             block = where(block, block.queued_us)
         elif state == RequestState.DROPPED_UNSERVABLE:
-            # It may also not have fitted there.
+            # A request may also be dropped because its KV blocks do not fit on the decode instance.
             block = where(block, block.first_token_us)
             self._turned_down_us.extend(block.first_token_us)
             if self._held:
@@ -161,22 +161,22 @@ class Flow:
             self._answer_tokens.extend(block.output_tokens)
             self.answer_tokens += whole_sum(block.output_tokens)
 
-    # No book says when a request timed out: the three below are without those.
+    # Books do not say when a request timed out, so the three methods below exclude requests that did.
 
     def present(self) -> Presence:
-        """Requests in queues, batches and transfers."""
+        """Return the requests in queues, batches and transfers."""
         return Presence(self._in_order("queued"), self._in_order("left"))
 
     def waiting(self) -> Presence:
-        """Requests in queues that have never run yet."""
+        """Return the requests in queues that have never run yet."""
         return Presence(self._in_order("waiting" if self._held else "queued"), self._in_order("scheduled"))
 
     def running(self) -> Presence:
-        """Requests from the first step that worked on them to their last token."""
+        """Return the requests that are running, from their first step to their last token."""
         return Presence(self._in_order("scheduled"), self._in_order("left"))
 
     def _in_order(self, what: str) -> list[int]:
-        """Moments of all requests, in ascending order."""
+        """Return the times of all requests, in ascending order."""
         if what not in self._sorted:
             moments = {
                 "queued": self._queued_us,
@@ -188,25 +188,25 @@ class Flow:
         return self._sorted[what]
 
     def mean_run_us(self, now_us: int) -> int:
-        """How long a request has run on average, from its first step to its last token or to now, rounded down."""
+        """Return the mean time a request has run, from its first step to its last token or to now, rounded down."""
         return self.running().total_us(now_us) // max(len(self._scheduled_us), 1)
 
     # ---- arrivals ----
 
     @property
     def total(self) -> int:
-        """Requests that have arrived."""
+        """Number of requests that have arrived."""
         return len(self._arrivals_us)
 
     def arrivals(self) -> tuple[int, int] | None:
-        """The first arrival and the last; None when no time lies between them."""
+        """Return the first and the last arrival; None if no time lies between them."""
         if self._span is None:
             return None
         first, last = self._span
         return (first, last) if last > first else None
 
     def offered(self, output_tokens: int) -> Offered:
-        """The load that arrived; ``output_tokens``: those of the answers asked for."""
+        """Return the load that arrived; ``output_tokens``: total output tokens asked for."""
         span = self.arrivals()
         if span is None:
             only = self._arrivals_us[0] if self._arrivals_us else None
@@ -229,7 +229,7 @@ class Flow:
         )
 
     def steady(self) -> Steady:
-        """What arrived and was completed in the second half of the arrivals."""
+        """Return arrivals and completions in the second half of the arrivals."""
         span = self.arrivals()
         if span is None:
             return Steady(

@@ -1,8 +1,8 @@
-"""What was measured: servers like those that are simulated, and how far off the simulation was.
+"""Measured servers, and the error of the simulation for each.
 
-``measured_errors.json`` has, for each step-time model, the errors of a run's means on measured servers, each with
-coefficients that were fitted without that server (``benchmarks/leave_out.py`` fits them, ``benchmarks/accuracy.py``
-writes the file): what is quoted of a server that is not among them is then what was seen of others that were not.
+For each step-time model, ``measured_errors.json`` has the errors of a run's means on measured servers. The coefficients
+for each server were fitted without it (``benchmarks/leave_out.py`` fits them, ``benchmarks/accuracy.py`` writes the
+file). The errors thus tell what to expect of a server that was not measured.
 """
 
 from __future__ import annotations
@@ -21,35 +21,36 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment, Pool
 
 ENGINES: Final[Mapping[str, str]] = {"vllm-v1": "vllm", "tensorrt-llm": "trtllm"}
-"""Batching rule -> the measured engine that plans like that."""
+"""Batching rule -> the measured engine with that rule."""
 LONG_TOKENS: Final = 2048
-"""Prompts are told apart by whether they are longer: the measured ones are far from it on either side."""
+"""Prompts are classified by whether they are longer; all measured ones are well above or below."""
 LOADS: Final = ("few", "some", "many")
-"""Classes of how many requests an instance has at a time."""
+"""Classes of the number of requests per instance."""
 _AT_A_TIME: Final = (8.0, 64.0)
-"""The most of the first class, and of the second."""
+"""Upper bounds of the first and the second class."""
 CACHED_SHARE: Final = (0.05, 0.9)
-"""Up to the first share of cached tokens prompts are fresh, from the second on cached. Between, none were measured."""
+"""Prompts are fresh up to the first share of cached tokens, and cached from the second one on. None were measured
+between."""
 
 
 class Traits(NamedTuple):
-    """What matters of a server, and of its load."""
+    """The traits of a server, and of its load, that affect errors."""
 
     engine: str
     gpu: str
     family: str
     """``dense``, ``moe`` or ``mla``."""
     precision: str
-    """Of the weights, those of routed experts where there are any."""
+    """Precision of the weights; of the routed experts if there are any."""
     kv_cache: str
-    """Its precision: ``fp8``, or ``bf16`` for 16 bits of any kind."""
+    """Precision of the KV cache: ``fp8``, or ``bf16`` for any 16-bit format."""
     tensor_parallel: int
     fresh: bool
-    """Whether prompts are computed, and do not come out of the prefix cache again and again."""
+    """Whether prompts are computed, instead of being found in the prefix cache again and again."""
     long: bool
-    """Whether prompts have more than ``LONG_TOKENS``."""
+    """Whether prompts are longer than ``LONG_TOKENS``."""
     load: str = ""
-    """Which of ``LOADS``; empty = unknown, as before anything runs: then it does not count."""
+    """One of ``LOADS``; empty = unknown (before a run), in which case it is ignored."""
 
 
 class Measured(NamedTuple):
@@ -58,18 +59,18 @@ class Measured(NamedTuple):
     server: str
     traits: Traits
     errors: Mapping[str, float]
-    """Metric -> simulated / measured - 1, of the means; with coefficients that were fitted without the server. TTFT is
-    missing where the load was near what the server could serve: then it is of waits, and not of step times."""
+    """Metric -> simulated / measured - 1, of the means, with coefficients fitted without the server. TTFT is missing if
+    the load was near the server's capacity, because then its error is one of waits instead of step times."""
     amplified: float
-    """How many times an error of steps is in these: see ``metrics.amplified``."""
+    """Factor by which the load amplified errors of step times: see ``metrics.amplified``."""
     trust: str
-    """What the measurements' authors think of it; empty = they do not say."""
+    """The authors' rating of the measurement; empty = none given."""
     ttft_share: float
-    """Of its E2E, that is TTFT, as measured."""
+    """Measured share of TTFT in E2E."""
 
     @property
     def e2e_error(self) -> float | None:
-        """The error of E2E, which is TTFT and what decodes take."""
+        """The error of E2E, the sum of TTFT and decode time."""
         if "ttft" not in self.errors:
             return None
         first, rest = (1.0 + self.errors[metric] for metric in ("ttft", "itl"))
@@ -77,28 +78,28 @@ class Measured(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What was compared of a step-time model, and with which settings."""
+    """The measurements available for a step-time model, and the settings they cover."""
 
     settings: Mapping[str, object]
     varied: tuple[str, ...]
     coefficients: Mapping[str, str]
-    """Measured engine -> whose coefficients it was judged with."""
+    """Measured engine -> the coefficients used to judge it."""
     batching: Mapping[str, Mapping[str, tuple[object, ...]]]
-    """Measured engine -> setting of its batching rule -> the values that were simulated."""
+    """Measured engine -> setting of its batching rule -> the simulated values."""
     hardware: Mapping[str, Mapping[str, float]]
-    """GPU -> the figures of its document that decide step times and KV blocks."""
+    """GPU -> the figures of its document that determine step times and KV blocks."""
     limits: Mapping[str, tuple[int, int]]
-    """Limit of an engine -> the least and the most that servers had."""
+    """Engine limit -> its smallest and its largest value on the measured servers."""
     most_tokens: int
-    """Of a request, prompt and answer, in the mean."""
+    """Largest mean length of a request, prompt and answer together."""
     most_at_a_time: float
-    """Requests that a server had."""
+    """Largest number of requests at a time on a server."""
     runs: tuple[Measured, ...]
 
 
 @cache
 def measured(kind: str) -> Known | None:
-    """What was compared of a step-time model; None = nothing."""
+    """Return the measurements of a step-time model; None if there are none."""
     found = json.loads(Path(__file__).with_name("measured_errors.json").read_text(encoding="utf-8")).get(kind)
     if found is None:
         return None
@@ -122,14 +123,14 @@ def measured(kind: str) -> Known | None:
 def traits_of(
     experiment: Experiment, pool: Pool, *, prompt_tokens: float, cached_share: float, at_a_time: float | None = None
 ) -> Traits:
-    """What matters of a pool's instances, and of what they are asked.
+    """Return the traits of a pool's instances and of their load.
 
     Args:
-        experiment: what is simulated.
-        pool: whose instances.
-        prompt_tokens: how long prompts are in the mean.
-        cached_share: of prompt tokens, that come out of the prefix cache.
-        at_a_time: requests that an instance has; None = that is not known.
+        experiment: the simulated experiment.
+        pool: the pool.
+        prompt_tokens: mean prompt length.
+        cached_share: share of prompt tokens found in the prefix cache.
+        at_a_time: requests per instance; None = not known.
     """
     model = pool.model
     weight = (model.expert_weight_bytes or model.weight_bytes) if model.num_experts else model.weight_bytes
@@ -148,5 +149,5 @@ def traits_of(
 
 
 def nearest(runs: Sequence[Measured], likeness: Sequence[float]) -> str:
-    """The measured server that is most like another one; the first of several."""
+    """Return the measured server with the highest likeness; the first one in case of a tie."""
     return runs[max(range(len(runs)), key=likeness.__getitem__)].server

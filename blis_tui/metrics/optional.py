@@ -1,4 +1,4 @@
-"""What reports say of sessions, where clients hold any."""
+"""The report's sections on sessions, speculative decoding and anomalies."""
 
 from __future__ import annotations
 
@@ -21,31 +21,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionReport:
-    """Sessions by what became of them, and what their users measured."""
+    """Sessions by outcome, and the latencies of their users."""
 
     started: int
-    """Sessions that began: ``completed + cancelled + unfinished``."""
+    """Sessions that started: ``completed + cancelled + unfinished``."""
     completed: int
-    """Sessions all of whose calls were answered."""
+    """Sessions whose calls were all answered."""
     cancelled: int
-    """Sessions of which a call got no answer: it was rejected, dropped, lost or timed out."""
+    """Sessions of which a call was not answered, because it was rejected, dropped, lost or timed out."""
     unfinished: int
-    """Sessions that have calls which are not sent, or not answered."""
+    """Sessions with calls that have not been sent or answered."""
     calls: int
     """Requests of sessions that arrived."""
     later_cached: float
-    """Of the prompt tokens of later calls that were scheduled, the share (0 to 1) that was found in the prefix
-    cache."""
+    """Share (0 to 1) of the prompt tokens of scheduled later calls that was found in the prefix cache."""
     duration_ms: Distribution
-    """From a session's first prompt to its last answer, of completed sessions."""
+    """From a session's first prompt to its last answer, for completed sessions."""
     first_ttft_ms: Distribution
-    """Time to first token of the calls that begin a session."""
+    """Time to first token of the calls that start a session."""
     later_ttft_ms: Distribution
-    """Time to first token of all other calls, whose prompts go on from what was said."""
+    """Time to first token of all other calls, whose prompts continue the session's history."""
 
 
 def session_report(counts: SessionCounts, table: RequestTable, warm_up_us: int) -> SessionReport:
-    """The figures of all requests that belong to sessions; the distributions leave the warm-up out."""
+    """Return the figures of all requests that belong to sessions; distributions exclude the warm-up."""
     spans: dict[str, tuple[int, int]] = {}
     left_out = dict.fromkeys(counts.unfinished)
     first: list[int] = []
@@ -80,34 +79,35 @@ def session_report(counts: SessionCounts, table: RequestTable, warm_up_us: int) 
     )
 
 
-# What reports say of speculative decoding.
+# The report's section on speculative decoding.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeculativeReport:
-    """Drafts and what became of them, on all instances together, in vLLM's terms."""
+    """Draft verification on all instances together, in vLLM's terms."""
 
     num_drafts: int
-    """Drafts that were verified: one for each request and step with any drafted token."""
+    """Drafts that were verified: one for each request and step with at least one draft token."""
     num_draft_tokens: int
     """Tokens of all these drafts, accepted or not."""
     num_accepted_tokens: int
-    """Draft tokens that were accepted, those beyond the end of an answer among them; the bonus token behind each draft
+    """Draft tokens that were accepted, including those beyond the end of an answer; the bonus token after each draft
     does not count."""
     draft_acceptance_rate: float
     """``num_accepted_tokens / num_draft_tokens``, from 0 to 1."""
     mean_acceptance_length: float
-    """Tokens that a draft brings: 1 (the bonus token) + ``num_accepted_tokens / num_drafts``; 0 where there were no
-    drafts."""
+    """Tokens gained per draft: 1 (the bonus token) + ``num_accepted_tokens / num_drafts``; 0 if there were no drafts.
+    """
     acceptance_rates: tuple[float, ...]
-    """By position in the draft: drafts of which that token was accepted, as a share (0 to 1) of ``num_drafts``."""
+    """By position in the draft: share (0 to 1) of the ``num_drafts`` drafts whose token at that position was accepted.
+    """
     tokens_per_step: float
-    """Output tokens that a request gained per decode step, steps without a draft included; at an answer's end, and
-    where a draft was cut short, fewer than ``mean_acceptance_length``."""
+    """Output tokens that a request gained per decode step, including steps without a draft. It is lower than
+    ``mean_acceptance_length`` where answers end or drafts are cut short."""
 
 
 def speculative_report(instances: Sequence[Instance]) -> SpeculativeReport | None:
-    """The figures of these instances; None where none speculates."""
+    """Return the figures of these instances; None if none of them speculates."""
     found = [one.batch.speculative.tallies for one in instances if one.batch.speculative is not None]
     if not found:
         return None
@@ -127,25 +127,25 @@ def speculative_report(instances: Sequence[Instance]) -> SpeculativeReport | Non
     )
 
 
-# What should not happen: overtaking that priorities do not explain, and queues much longer than the others.
+# Anomalies: overtaking that priorities do not explain, and queues much longer than the others.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anomalies:
-    """Counts of what should not happen, as BLIS defines it."""
+    """Counts of anomalies, as BLIS defines them."""
 
     priority_inversions: int
-    """Pairs of completed requests of one class on one instance of which the one that arrived first took more than twice
-    as long; 0 where the queues do not follow priorities."""
+    """Pairs of completed requests of one class on one instance in which the earlier arrival took more than twice as
+    long as the later one; 0 if the queues do not follow priorities."""
     head_of_line_blocking: int
-    """Instances whose queue of requests that have not run yet is, averaged over the run, more than twice as long as the
-    mean of their pool."""
+    """Instances whose queue of requests that have not run yet is, averaged over the run, more than twice the mean of
+    their pool."""
 
 
 def anomalies_of(
     experiment: Experiment, cluster: Cluster, rows: Sequence[tuple[Row, Way]], table: RequestTable
 ) -> Anomalies:
-    """Of the run as it stands."""
+    """Return the anomalies of the run so far."""
     policy = experiment.policy
     asks = "priority" in policy.scheduling.kind or cluster.instances[0].batch.traits.priorities != 0
     by_priority = asks and policy.priority.kind != "constant"
@@ -168,7 +168,7 @@ def _inversions(rows: Sequence[tuple[Row, Way]], table: RequestTable) -> int:
 
 
 def doubled_pairs(values: Sequence[int]) -> tuple[int, list[int]]:
-    """How many pairs there are of which the earlier value is more than twice the later one; and the values in order."""
+    """Return the number of pairs whose earlier value is more than twice the later one, and the sorted values."""
     if len(values) < 2:
         return 0, [*values]
     half = len(values) // 2

@@ -1,4 +1,4 @@
-"""How far off the means of a run are expected to be, by what its report says of the load."""
+"""The expected errors of a run's means, from the load that its report describes."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ if TYPE_CHECKING:
 
 
 KNEE: Final = 3.0
-"""Where errors of steps grow more than so many times, a load is near what can be served."""
+"""Amplification of step-time errors above which a load is near what can be served."""
 FULL: Final = 0.8
-"""Likewise where batches or KV caches were ever fuller than that: slower steps would fill them, and requests wait."""
+"""Batch or KV cache occupancy above which slower steps would fill them, so that requests wait."""
 
 
 class PoolLoad(NamedTuple):
-    """What a report says of the load of a pool; what it says of all pools together stands for each."""
+    """The load of a pool, from the report; figures that exist only for all pools together apply to each."""
 
     prompt_tokens: float
-    """Of a prompt, in the mean."""
+    """Mean prompt length."""
     answer_tokens: float
-    """Likewise."""
+    """Mean answer length."""
     cached_share: float
-    """Of prompt tokens."""
+    """Share of prompt tokens found in the prefix cache."""
     at_a_time: float
-    """Requests that an instance had, waiting or running; steps serve no more of them than ``max_num_seqs``."""
+    """Requests waiting or running per instance, on average; steps serve at most ``max_num_seqs`` of them."""
     ttft_share: float | None
-    """Of the mean E2E, that is TTFT."""
+    """Share of TTFT in the mean E2E."""
     unserved: str
-    """What became of requests that is in no measured mean; empty = all were served."""
+    """Outcome of requests that no measured mean includes; empty = all were served."""
     overloaded: bool
-    """Whether the report warns of that."""
+    """Whether the report warns of overload."""
     steps: int
     busy_us: int
     decoded_tokens: int
     running: int
-    """In the largest batch."""
+    """Requests in the largest batch."""
     kv_share: float
-    """Of the KV blocks of an instance, at the peak."""
+    """Peak share of an instance's KV blocks in use."""
 
 
 def pool_loads(experiment: Experiment, document: Mapping[str, object]) -> dict[str, PoolLoad]:
-    """The load of each pool.
+    """Return the load of each pool.
 
     Args:
-        experiment: what was simulated.
-        document: its report, as JSON has it.
+        experiment: the simulated experiment.
+        document: its report as plain data.
     """
     whole, found, first = _of_all(document), dict[str, PoolLoad](), 0
     for pool in experiment.pools:
@@ -67,7 +67,7 @@ def pool_loads(experiment: Experiment, document: Mapping[str, object]) -> dict[s
 
 
 def _with_members(load: PoolLoad, members: Sequence[Mapping[str, object]]) -> PoolLoad:
-    """With what the instances of a pool did."""
+    """Return the load, completed with the figures of a pool's instances."""
     steps = busy_us = decoded = running = 0
     kv_share = 0.0
     for one in members:
@@ -80,7 +80,7 @@ def _with_members(load: PoolLoad, members: Sequence[Mapping[str, object]]) -> Po
 
 
 def _of_all(document: Mapping[str, object]) -> PoolLoad:
-    """What is said of all pools together."""
+    """Return the load of all pools together."""
     total, completed = (max(1.0, _figure(document, f"requests.{name}")) for name in ("total", "completed"))
     e2e_ms, ttft_ms = (_figure(document, f"latency.{name}.mean") for name in ("e2e_ms", "ttft_ms"))
     present_us = 1e3 * e2e_ms * _figure(document, "requests.completed")
@@ -111,7 +111,7 @@ def _unserved(document: Mapping[str, object]) -> str:
 
 
 def _figure(document: Mapping[str, object], path: str) -> float:
-    """A figure of a report; 0 where it has none."""
+    """Return a figure of a report; 0 if it has none."""
     value: object = document
     for step in path.split("."):
         value = value.get(step) if isinstance(value, dict) else None
@@ -119,19 +119,19 @@ def _figure(document: Mapping[str, object], path: str) -> float:
 
 
 def _list(value: object) -> list[dict[str, object]]:
-    """A list of a report."""
+    """Return a list of a report; empty if it is none."""
     return value if isinstance(value, list) else []
 
 
 def expectations(
     experiment: Experiment, loads: Mapping[str, PoolLoad], model_of: Callable[[Pool], StepTimeModel]
 ) -> dict[str, Expectation]:
-    """What is expected of the means of a run, for each pool.
+    """Return the expected errors of a run's means, for each pool.
 
     Args:
-        experiment: what was simulated.
-        loads: of its pools.
-        model_of: makes a pool's step-time model, where it is needed.
+        experiment: the simulated experiment.
+        loads: the load of each pool.
+        model_of: builds a pool's step-time model when needed.
     """
     found = {}
     for pool in experiment.pools:
@@ -153,12 +153,12 @@ def expectations(
 
 
 def clients_wait(workload: Workload) -> bool:
-    """Whether all clients send their next request when they have the answer to the one before."""
+    """Return whether every client sends its next request only after the answer to the previous one."""
     return bool(workload.clients) and all(one.arrivals.kind == CLOSED_LOOP for one in workload.clients)
 
 
 def amplified_in(load: PoolLoad, model: StepTimeModel) -> float:
-    """How many times errors of steps are in inter-token latencies under that load, if clients do not wait."""
+    """Return the factor by which the load amplifies step-time errors in ITL, if clients do not wait."""
     return amplification(
         model,
         steps=load.steps,
@@ -169,7 +169,7 @@ def amplified_in(load: PoolLoad, model: StepTimeModel) -> float:
 
 
 def strained(pool: Pool, load: PoolLoad, amplified: float) -> str:
-    """Why small errors of steps would change waits a lot."""
+    """Return why small errors of step times would change waits a lot; empty if they would not."""
     if load.overloaded:
         return "a load above capacity, where waits depend on how long it lasts"
     near = "a load near capacity, where slower steps make requests wait"
@@ -183,36 +183,35 @@ def strained(pool: Pool, load: PoolLoad, amplified: float) -> str:
     return ""
 
 
-# By how much an error of step times grows under a load that does not wait for its answers.
+# Amplification of step-time errors under a load that does not wait for its answers.
 #
-# Where requests come whatever becomes of others, longer steps mean more requests at a time, and more requests make
-# longer steps still. Let a step take ``s D(N) + s λ T p``: the decode of ``N`` requests, and the prompts that come
-# while it lasts, all of it in error by the factor ``s``. By Little's law ``N`` is proportional to the step's duration
-# ``T``, so
+# If requests arrive regardless of others, longer steps mean more requests at a time, and more requests make steps
+# longer still. Let a step take ``s D(N) + s λ T p``: the decode of ``N`` requests, plus the prompts that arrive during
+# the step, all wrong by the factor ``s``. By Little's law ``N`` is proportional to the step's duration ``T``, so
 #
 # d ln T / d ln s = 1 / ((1 - λ p) (1 - ε)), ε = d ln D / d ln N
 #
-# ``λ p`` is the share of the time that goes to prompts; all that is in the formula is known after a run. Users of a
-# closed loop wait: their number is given, and errors do not grow. ``benchmarks/amplified.py`` compares the formula
-# with runs of faster and slower steps.
+# ``λ p`` is the share of the time spent on prompts; all quantities are known after a run. In a closed loop the number
+# of users is fixed, so errors are not amplified. ``benchmarks/amplified.py`` compares the formula with runs of faster
+# and slower steps.
 
 _APART: Final = 1.25
-"""Batches so many times larger and smaller show how a step's duration grows."""
+"""Factor between the two batch sizes from which the growth of a step's duration is estimated."""
 MOST: Final = 99.0
-"""What is said where there is no end to it."""
+"""Value used if the amplification has no bound."""
 
 
 def amplification(
     model: StepTimeModel, *, steps: int, busy_us: int, decoded_tokens: int, context_tokens: float
 ) -> float:
-    """How many times a small relative error of steps is in the mean inter-token latency; at least 1.
+    """Return the factor by which a small relative error of step times grows in the mean ITL; at least 1.
 
     Args:
-        model: of the steps.
-        steps: how many there were.
-        busy_us: what they took.
-        decoded_tokens: what they generated, first tokens apart.
-        context_tokens: of a request that decodes, in the mean.
+        model: the step-time model.
+        steps: number of steps.
+        busy_us: total duration of the steps.
+        decoded_tokens: tokens generated, without first tokens.
+        context_tokens: mean context length of a decoding request.
     """
     if not steps or not busy_us or not decoded_tokens:
         return 1.0
@@ -226,7 +225,7 @@ def amplification(
 
 
 def _decode_us(model: StepTimeModel, requests: float, context_tokens: float) -> float:
-    """What a step takes that decodes for a mean number of requests."""
+    """Return the duration of a step that decodes a fractional number of requests, by interpolation."""
     below = int(requests)
     share = requests - below
     ends = [model.step_time_us(StepLoad([], size, int(size * context_tokens))) for size in (below, below + 1)]

@@ -1,4 +1,4 @@
-"""What reports say of preemptions beyond their number, where a policy restores victims otherwise than by default."""
+"""The report's section on preemptions, for policies with other than the default victims or restoration."""
 
 from __future__ import annotations
 
@@ -15,37 +15,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptionReport:
-    """Of all instances; where the policy says more than ``victim: tail`` or ``priority``, ``restore: recompute``."""
+    """Preemption figures of all instances.
+
+    The section is present unless the policy is ``victim: tail`` or ``priority`` with ``restore: recompute``.
+    """
 
     recomputed_tokens: int
-    """Tokens computed again, generated ones included."""
+    """Tokens computed again, including generated ones."""
     swapped_out: int
     """Victims whose KV blocks moved to the host's memory."""
     swapped_in: int
-    """Victims that came back from there; those that timed out meanwhile did not."""
+    """Victims that were swapped back; victims that timed out on the host are excluded."""
     host_full: int
-    """Victims that would have been swapped, and were recomputed because the host had no room."""
+    """Victims that were recomputed instead of swapped because the host had no room."""
     swapped_out_blocks: int
     """KV blocks moved to the host."""
     swapped_in_blocks: int
-    """KV blocks moved back; those that the GPU still had are not moved."""
+    """KV blocks moved back; blocks that the GPU still held are not moved."""
     bytes_moved: int
-    """Bytes moved both ways, over the links of all GPUs."""
+    """Bytes moved in both directions, over the links of all GPUs."""
     transfer_us: int
     """The sum of the times of all transfers, whether steps waited for them or not."""
     added_us: int
-    """By how much these transfers made steps longer: all of their time, or with ``overlap: true`` what of it the
-    computation did not cover."""
+    """By how much these transfers made steps longer: their whole time, or with ``overlap: true`` the part not hidden
+    behind computation."""
 
 
 def says_more(policy: Policy) -> bool:
-    """Whether reports under this policy have the section."""
+    """Return whether reports under this policy have the section."""
     plain = policy.preemption_restore == "recompute" and policy.preemption_victim in {"tail", "priority"}
     return not plain or policy.preemption_recompute is not None
 
 
 def preemption_report(instances: Sequence[Instance], tensor_parallel: Sequence[int]) -> PreemptionReport:
-    """The figures of these instances, each with as many accelerators."""
+    """Return the figures of these instances; ``tensor_parallel`` gives the accelerators of each."""
     recomputed = out = back = full = out_blocks = back_blocks = moved = transfer = added = 0
     for instance, accelerators in zip(instances, tensor_parallel, strict=True):
         recomputed += instance.batch.recomputed_tokens()

@@ -1,4 +1,4 @@
-"""What reports say of requests that reason before they answer, and of prompts that are not only text."""
+"""The report's sections on requests that reason before they answer, and on prompts with media."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningReport:
-    """Reasoning and answers of all requests; the distributions leave the warm-up out."""
+    """Reasoning and answers of all requests; distributions exclude the warm-up."""
 
     requests: int
-    """Requests that reason before they answer, that is, ask for any reasoning tokens."""
+    """Requests that ask for any reasoning tokens."""
     answered: int
-    """Requests of them that got a token of the answer itself."""
+    """Requests with reasoning that got a token of the answer itself."""
     reasoning_tokens: int
-    """Output tokens generated that are reasoning."""
+    """Output tokens generated as reasoning."""
     answer_tokens: int
-    """Output tokens generated that are not; those of requests which do not reason among them."""
+    """Output tokens generated that are not reasoning, including those of requests that do not reason."""
     share: float
     """``reasoning_tokens`` as a share, from 0 to 1, of all output tokens."""
     ttfat_ms: Distribution
-    """Time to first answer token: from arrival to the first token behind the reasoning at the client, of requests that
+    """Time to first answer token: from arrival to the first token after the reasoning, at the client, for requests that
     reason and got there."""
     reasoning_ms: Distribution
-    """From the first token to that one: ``ttfat_ms`` less the time to first token, of the same requests."""
+    """Time from the first token to the first answer token, for the same requests as ``ttfat_ms``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultimodalReport:
-    """What prompts consist of: tokens of all requests, whether or not they were served."""
+    """Composition of prompts: tokens of all requests, whether or not they were served."""
 
     requests: int
-    """Requests with a prompt that is not only text."""
+    """Requests whose prompt contains media."""
     text_tokens: int
-    """Prompt tokens that are text, those of requests with nothing else included."""
+    """Prompt tokens that are text, including those of text-only requests."""
     image_tokens: int
     """Prompt tokens that stand for images."""
     audio_tokens: int
@@ -54,7 +54,7 @@ class MultimodalReport:
 
 
 def reasons(experiment: Experiment, cluster: Cluster) -> bool:
-    """Whether it is said what of answers is reasoning."""
+    """Return whether the workload states which output tokens are reasoning."""
     table = table_of(cluster.source)
     if table is not None:
         return table.says("reasoning_tokens")
@@ -62,7 +62,7 @@ def reasons(experiment: Experiment, cluster: Cluster) -> bool:
 
 
 def is_multimodal(experiment: Experiment, cluster: Cluster) -> bool:
-    """Whether it is said what of prompts is no text."""
+    """Return whether the workload states which prompt tokens are media."""
     table = table_of(cluster.source)
     if table is not None:
         return table.says("media")
@@ -70,7 +70,7 @@ def is_multimodal(experiment: Experiment, cluster: Cluster) -> bool:
 
 
 def reasoning_report(rows: Sequence[Row], table: RequestTable, warm_up_us: int) -> ReasoningReport:
-    """The figures of all requests; the distributions leave the warm-up out."""
+    """Return the figures of all requests; distributions exclude the warm-up."""
     requests = answered = thought = tokens = 0
     to_answer: list[int] = []
     spans: list[int] = []
@@ -96,7 +96,7 @@ def reasoning_report(rows: Sequence[Row], table: RequestTable, warm_up_us: int) 
 
 
 def multimodal_report(rows: Sequence[Row], table: RequestTable) -> MultimodalReport:
-    """The figures of all requests."""
+    """Return the prompt composition of all requests."""
     requests = text = image = audio = video = 0
     for row in rows:
         media = table.extras(row.number).media

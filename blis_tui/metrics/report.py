@@ -1,4 +1,4 @@
-"""The report: what a run says about itself, as frozen records and as canonical JSON."""
+"""The report of a run, as frozen records and as canonical JSON."""
 
 from __future__ import annotations
 
@@ -47,65 +47,65 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meta:
-    """Which experiment gave these figures; equal ``spec_sha256`` and ``engine`` mean equal bytes."""
+    """Which experiment produced these figures; equal ``spec_sha256`` and ``engine`` mean equal bytes."""
 
     experiment: str
     """The experiment's ``name``."""
     spec_sha256: str
-    """SHA-256 of the experiment in its normal form: equal ones simulate the same, however their documents are
-    written."""
+    """SHA-256 of the experiment's normal form: documents with equal hashes simulate the same, however they are written.
+    """
     seed: int
     """The seed of all random streams."""
     engine: str
-    """The version of the simulation's rules. It changes when any result does, and not with the version of the
+    """The version of the simulation's rules. It changes whenever any result does, independently of the version of the
     package."""
     complete: bool
-    """False when the run was interrupted: the figures are those until then."""
+    """False if the run was interrupted; the figures are then those up to that point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCounts:
-    """Requests by what became of them.
+    """Requests by outcome.
 
-    ``total = injected + rejected``, and all others but ``length_capped`` add up to ``injected``.
+    ``total = injected + rejected``, and all other fields except ``length_capped`` add up to ``injected``.
     """
 
     total: int
-    """Requests that arrived, whatever became of them."""
+    """Requests that arrived, whatever their outcome."""
     injected: int
-    """Requests that arrived and were not turned away: ``total - rejected``."""
+    """Requests that arrived and were not rejected: ``total - rejected``."""
     rejected: int
-    """Requests turned away by admission, by a tenant's budget or by the gateway, and those that ask for a model which
-    no instance serves; ``rejections`` has them by cause."""
+    """Requests rejected by admission, by a tenant's budget or by the gateway, and requests for a model that no instance
+    serves; ``rejections`` has them by cause."""
     completed: int
-    """Requests whose answer is complete, those cut short (``length_capped``) among them."""
+    """Requests that completed, including those cut short (``length_capped``)."""
     still_queued: int
-    """Requests waiting in a queue, or on the way to one, at the end; preempted ones and those held by the gateway or
-    put off (``deferrals``) among them."""
+    """Requests waiting in a queue, or on the way to one, at the end, including preempted ones and those held by the
+    gateway or deferred (``deferrals``)."""
     still_running: int
     """Requests in the batch of an instance at the end."""
     dropped_unservable: int
     """Requests that an instance can never serve: too long for ``max_model_len`` or for its whole KV cache; with
-    disaggregation also those whose KV blocks did not fit where they were to decode."""
+    disaggregation also those whose KV blocks did not fit on the decode instance."""
     timed_out: int
     """Requests whose deadline (``timeout_us``) passed before their last token."""
     length_capped: int
-    """Requests that completed with fewer output tokens than their model would have generated, cut short by
-    ``max_model_len`` or by the budget that they declared; part of ``completed``."""
+    """Completed requests with fewer output tokens than their model would have generated, because ``max_model_len`` or
+    their declared budget cut them short; part of ``completed``."""
     lost: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """Requests that went down with their instance and were not sent again; left out where no instance comes or goes."""
+    """Requests lost with their instance and not retried; left out if no instance comes or goes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenCounts:
-    """Tokens of prompts and answers, of all requests."""
+    """Prompt and output tokens of all requests."""
 
     input: int
-    """Prompt tokens of the requests that came into the queue of an instance and could be served there, cached ones
-    included; a split request counts once, one that starts again after a failure once more."""
+    """Prompt tokens of the requests that joined the queue of an instance and could be served there, including cached
+    ones. A split request counts once; one that restarts after a failure counts again."""
     output: int
-    """Output tokens of all requests, those that did not complete included; what is generated again after a preemption
-    counts once."""
+    """Output tokens of all requests, including those that did not complete; tokens generated again after a preemption
+    count once."""
     cached: int
     """Prompt tokens found in the prefix cache (or a tier below it) when their requests were first scheduled; part of
     ``input``."""
@@ -113,61 +113,61 @@ class TokenCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """Completed requests and generated tokens per simulated second of the whole run, start and drain included."""
+    """Completed requests and generated tokens per simulated second of the whole run, including ramp-up and drain."""
 
     requests_per_s: float
     """Completed requests, divided by ``duration_us`` in seconds; ``steady.requests_per_s`` is the rate without ramp-up
     and drain."""
     output_tokens_per_s: float
-    """``tokens.output``, divided by ``duration_us`` in seconds: tokens of requests that did not complete count, too."""
+    """``tokens.output``, divided by ``duration_us`` in seconds; includes tokens of requests that did not complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latencies:
-    """What clients measured, overheads outside of steps included; without the warm-up (``warm_up_us``)."""
+    """Latencies measured by clients, including overheads outside of steps, without the warm-up (``warm_up_us``)."""
 
     ttft_ms: Distribution
-    """Time to first token: from a request's arrival to its first token at the client, of all requests that got one."""
+    """Time to first token: from a request's arrival to its first token at the client, for all requests that got one."""
     e2e_ms: Distribution
-    """End-to-end latency: from arrival to the last token at the client, of completed requests."""
+    """End-to-end latency: from arrival to the last token at the client, for completed requests."""
     itl_ms: Distribution
-    """Inter-token latency: the time between two tokens of a request that follow one another, one sample for each gap,
-    so that long answers weigh more. Gaps of requests that did not complete count, and tokens that come together
-    (speculative decoding) share one gap."""
+    """Inter-token latency: the time between two consecutive tokens of a request. Each gap is one sample, so long
+    answers weigh more. Gaps of requests that did not complete count, and tokens that arrive together (speculative
+    decoding) share one gap."""
     tpot_ms: Distribution
-    """Time per output token: (E2E - TTFT) / (output tokens - 1), one sample for each completed request with two output
-    tokens or more."""
+    """Time per output token: (E2E - TTFT) / (output tokens - 1), one sample for each completed request with at least
+    two output tokens."""
     scheduling_delay_ms: Distribution
-    """From a request's arrival to the first step that worked on it, of all requests that were scheduled: admission,
-    gateway and queue, without the time after a preemption."""
+    """From a request's arrival to the first step that worked on it, for all requests that were scheduled. It includes
+    admission, gateway and queue, but no time after a preemption."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceReport:
-    """One instance's share."""
+    """The figures of one instance."""
 
     instance: int
     """Its index in the cluster, from 0."""
     replica: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """The index of its replica within its pool, from 0, where it is one of the ranks of one
+    """The index of its replica within the pool, from 0, if the instance is one of a replica's ranks
     (``engine.data_parallel``)."""
     rank: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """Its number within its replica, from 0, where it is one of the ranks of one."""
+    """Its number within its replica, from 0, if the instance is one of a replica's ranks."""
     routed: int
-    """Requests sent to it; one that is sent again after a failure counts again, and a split one at both its
+    """Requests sent to it; a request that is retried after a failure counts again, and a split one at both of its
     instances."""
     completed: int
-    """Completed requests that it served last."""
+    """Completed requests whose last instance it was."""
     steps: int
-    """Steps it took, dummy batches not counted."""
+    """Steps it took, without dummy batches."""
     busy_us: int
-    """The sum of the durations of its steps; where several are under way at a time (``pipeline_parallel``), more than
-    the time in which it worked."""
+    """The sum of the durations of its steps; if several run at a time (``pipeline_parallel``), it exceeds the time
+    during which the instance was busy."""
     output_tokens: int
-    """Output tokens of the requests that it served last, the first tokens of split ones included, which come from their
-    prefill instance."""
+    """Output tokens of the requests whose last instance it was, including the first tokens of split requests, which
+    their prefill instance generates."""
     peak_running: int
-    """The most requests in its batch at a time."""
+    """The most requests in its batch at one time."""
     itl_ms: Distribution
     """``latency.itl_ms`` of the tokens that it generated."""
     kv: KvCounts
@@ -179,72 +179,72 @@ class GroupReport:
     """The requests of one SLO class or tenant."""
 
     total: int
-    """Requests of the group that arrived, whatever became of them."""
+    """Requests of the group that arrived."""
     rejected: int
-    """Requests of it turned away, as in ``requests.rejected``."""
+    """Requests of the group that were rejected, as in ``requests.rejected``."""
     completed: int
-    """Requests of it whose answer was generated to its end."""
+    """Requests of the group that completed."""
     dropped_unservable: int
-    """Requests of it that no instance could serve, as in ``requests.dropped_unservable``."""
+    """Requests of the group that no instance could serve, as in ``requests.dropped_unservable``."""
     timed_out: int
-    """Requests of it whose deadline passed before their last token."""
+    """Requests of the group whose deadline passed before their last token."""
     output_tokens: int
-    """Output tokens of all its requests, those that did not complete included."""
+    """Output tokens of the group's requests, including those that did not complete."""
     ttft_ms: Distribution
-    """``latency.ttft_ms`` of its requests."""
+    """``latency.ttft_ms`` of the group's requests."""
     e2e_ms: Distribution
-    """``latency.e2e_ms`` of its requests."""
+    """``latency.e2e_ms`` of the group's requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report(Sections):
-    """Everything a run found out, in the order of the file; the sections that apply come before ``invariants``."""
+    """All results of a run, in the order of the file; optional sections come before ``invariants``."""
 
     meta: Meta
     """Which experiment was simulated, and with which version of the rules."""
     step_time: Mapping[str, StepTime]
-    """By pool: what its instances run, and how their steps are timed."""
+    """By pool: the configuration of its instances, and their step-time model."""
     requests: RequestCounts
-    """Requests by what became of them."""
+    """Requests by outcome."""
     tokens: TokenCounts
     """Tokens of prompts and answers."""
     duration_us: int
-    """Simulated time of the last event, or the horizon where that cut the run."""
+    """Simulated time of the last event, or the horizon if it ended the run."""
     throughput: Throughput
     """Completed requests and generated tokens per second of the whole run."""
     offered: Offered
     """The load that arrived, served or not."""
     steady: Steady
-    """What arrived and what was served in the second half of the arrivals."""
+    """Arrivals and completions in the second half of the arrivals."""
     latency: Latencies
-    """What clients measured."""
+    """Latencies measured by clients."""
     kv: KvCounts
     """The KV caches of all instances together, and preemptions."""
     instances: tuple[InstanceReport, ...]
-    """The share of each instance, in order of their indices."""
+    """Per instance, in order of their indices."""
     slo_classes: Mapping[str, GroupReport]
     """By name: the requests of each SLO class."""
     tenants: Mapping[str, GroupReport]
-    """By name: the requests of each tenant; requests without one are in none."""
+    """By name: the requests of each tenant; requests without a tenant are in no group."""
     invariants: Mapping[str, str]
-    """Identifier -> ``ok``, ``not checked``, or what is wrong."""
+    """Identifier -> ``ok``, ``not checked``, or a description of the violation."""
     expectations: tuple[Verdict, ...]
-    """What the experiment's ``expect`` asked for, and whether it holds."""
+    """The experiment's ``expect`` entries, and whether each holds."""
     warnings: tuple[Finding, ...]
-    """What looks wrong with the run, defects of the simulator first; empty when nothing does."""
+    """Problems found in the run, defects of the simulator first; empty if there are none."""
     lifecycle: LifecycleReport | None = field(default=None, metadata=WHERE_IT_APPLIES)
     """Instances that came and went; left out where none can."""
     experiment: Experiment = field(repr=False, compare=False)
-    """What was simulated; not part of the JSON document, as ``rows``."""
+    """The simulated experiment; not part of the JSON document."""
     step_models: Mapping[str, StepTimeModel] = field(repr=False, compare=False)
-    """Pool -> the step-time model of its instances; not part of the JSON document, as ``rows``."""
+    """Pool -> the step-time model of its instances; not part of the JSON document."""
     rows: RequestTable = field(repr=False, compare=False)
-    """One row a request, in order of arrival; not part of the JSON document."""
+    """One row per request, in order of arrival; not part of the JSON document."""
     left_out: tuple[LeftOut, ...] = field(default=(), repr=False, compare=False)
-    """What of a recorded workload is no request, because the trace's format leaves it out; not part of it, either."""
+    """What the trace's format left out of a recorded workload; not part of the JSON document."""
 
     def expected_errors(self) -> dict[str, Expectation]:
-        """How far off its means are expected to be, by pool: worked out when it is asked for."""
+        """Return the expected errors of the means, by pool; computed on demand."""
         from blis_tui.metrics.pool_load import expectations, pool_loads  # noqa: PLC0415  (not every run asks)
 
         loads = pool_loads(self.experiment, self.to_dict())
@@ -256,7 +256,7 @@ class Report(Sections):
         return all(verdict.ok for verdict in self.expectations)
 
     def to_dict(self) -> dict[str, object]:
-        """The report as plain data, in the order of the file."""
+        """Return the report as plain data, in the order of the file."""
         document = _fields(self)
         own = [name for name in document if name not in _SECTIONS and name not in _NOT_WRITTEN]
         at = own.index("invariants")
@@ -264,15 +264,15 @@ class Report(Sections):
         return {name: _plain(document[name]) for name in (*own[:at], *sections, *own[at:])}
 
     def to_json(self) -> str:
-        """The canonical bytes: what ``blis-tui run`` prints."""
+        """Return the canonical JSON that ``blis-tui run`` prints."""
         return to_json(self.to_dict())
 
     def __repr__(self) -> str:
-        """One line: thousands of characters say nothing to those who look."""
+        """Return one line, because the full report has thousands of characters."""
         return f"<Report {self._headline()}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return the HTML shown by a notebook."""
         columns = [one.name for one in fields(Distribution)]
         latencies = [
             (one.name, *(getattr(getattr(self.latency, one.name), column) for column in columns))
@@ -280,7 +280,7 @@ class Report(Sections):
         ]
         broken = [f"FAIL {one.sentence()}" for one in self.expectations if not one.ok]
         warned = [f"{one.severity}[{one.id}]: {one.message}" for one in self.warnings]
-        from blis_tui.notebook import html_table  # noqa: PLC0415  (notebooks alone need it)
+        from blis_tui.notebook import html_table  # noqa: PLC0415  (only notebooks need it)
 
         return html_table(self._headline(), ("", *columns), latencies, (*broken, *warned))
 
@@ -301,7 +301,7 @@ _STATES: Final = tuple(map(int, RequestState))
 
 
 class _Tally:
-    """Counts and samples of a set of requests; where all are of one class, its tally is that of all."""
+    """Counts and samples of a set of requests; if all requests are of one class, its tally is also the overall one."""
 
     def __init__(self) -> None:
         self.states = dict.fromkeys(_STATES, 0)
@@ -314,7 +314,7 @@ class _Tally:
         self.per_token_us = array("d")
 
     def add(self, block: Block, warm_up_us: int) -> None:
-        """Take in requests."""
+        """Add a block of requests."""
         for state in dict.fromkeys(block.state):
             self.states[state] += block.state.count(state)
         self.capped += whole_sum(block.length_capped)
@@ -333,7 +333,7 @@ class _Tally:
 
     @staticmethod
     def of_all(parts: Sequence[_Tally]) -> _Tally:
-        """One of all requests in several; the order of samples says nothing."""
+        """Return the combined tally of several; the order of samples does not matter."""
         if len(parts) == 1:
             return parts[0]
         whole = _Tally()
@@ -394,9 +394,9 @@ class _Tallies:
     """The tallies of a report, filled in one pass over the requests.
 
     Attributes:
-        overall: of all requests.
-        completed: requests that each instance completed.
-        output_tokens: tokens that each instance generated last.
+        overall: tally of all requests.
+        completed: requests completed by each instance.
+        output_tokens: output tokens by the last instance of each request.
     """
 
     def __init__(self, table: RequestTable, instances: int, warm_up_us: int, *, held: bool) -> None:
@@ -426,7 +426,7 @@ class _Tallies:
 
 
 def _by_name(tallies: Sequence[tuple[str, _Tally]]) -> dict[str, _Tally]:
-    """The tallies of each name together; those without one are left out."""
+    """Return the combined tally of each name; tallies without a name are left out."""
     parts: dict[str, list[_Tally]] = {name: [] for name, _ in tallies if name}
     for name, tally in tallies:
         if name:
@@ -445,7 +445,7 @@ def build_report(
     now_us: int | None = None,
     left_out: tuple[LeftOut, ...] = (),
 ) -> Report:
-    """Summarise a simulation as it stands now; ``now_us``: as of :meth:`RequestLog.table`."""
+    """Summarise a simulation in its current state; ``now_us``: as for :meth:`RequestLog.table`."""
     table = log.table(cluster, now_us)
     tallies = _Tallies(table, len(cluster.instances), experiment.warm_up_us, held=cluster.gateway.holds)
     overall = tallies.overall
@@ -504,7 +504,7 @@ def _latencies(overall: _Tally, cluster: Cluster) -> Latencies:
 
 
 def _step_models(experiment: Experiment, cluster: Cluster) -> dict[str, StepTimeModel]:
-    """The step-time model of each pool: that of its first instance."""
+    """Return the step-time model of each pool, which is that of its first instance."""
     found, first = {}, 0
     for pool in experiment.pools:
         found[pool.name] = cluster.instances[first].latency
@@ -513,7 +513,7 @@ def _step_models(experiment: Experiment, cluster: Cluster) -> dict[str, StepTime
 
 
 def _sections(experiment: Experiment, cluster: Cluster, table: RequestTable, duration_us: int) -> Sections:
-    """Those that apply."""
+    """Return the optional sections that apply."""
     if not sections_apply(experiment, cluster):
         return Sections()
     from blis_tui.metrics.section_reports import build_sections  # noqa: PLC0415  (a dozen modules that few runs need)
@@ -522,7 +522,7 @@ def _sections(experiment: Experiment, cluster: Cluster, table: RequestTable, dur
 
 
 def seen_gaps_us(cluster: Cluster) -> dict[int, int]:
-    """How often clients saw each inter-token latency, after the warm-up: what ``latency.itl_ms`` sums up."""
+    """Return how often clients saw each inter-token latency after the warm-up: the data of ``latency.itl_ms``."""
     merged: dict[int, int] = {}
     for instance, counted in zip(cluster.instances, _gaps_us(cluster), strict=True):
         overhead_us = instance.latency.output_token_overhead_us
@@ -533,12 +533,12 @@ def seen_gaps_us(cluster: Cluster) -> dict[int, int]:
 
 
 def _gaps_us(cluster: Cluster) -> list[dict[int, int]]:
-    """The same at the engine, for each instance."""
+    """Return how often each inter-token latency occurred at the engine after the warm-up, for each instance."""
     return [cluster.warm_up.gaps_since(one) for one in cluster.instances]
 
 
 def check_up(experiment: Experiment, cluster: Cluster, log: RequestLog, *, duration_us: int) -> Checkup:
-    """All checks behind the warnings, on a simulation as it stands now; cheaper than a whole report."""
+    """Run all checks behind the warnings on a simulation in its current state; cheaper than a whole report."""
     table = log.table(cluster)
     flow = Flow(held=cluster.gateway.holds)
     for block in table.blocks():
@@ -560,7 +560,7 @@ def _check(experiment: Experiment, cluster: Cluster, flow: Flow, table: RequestT
 
 
 def _placed(experiment: Experiment, cluster: Cluster, instances: Iterable[InstanceReport]) -> Iterable[InstanceReport]:
-    """The same, with their places among the ranks of replicas."""
+    """Yield the instances with their places among the ranks of replicas, if there are any."""
     if all(pool.engine.data_parallel == 1 for pool in experiment.pools):
         return instances
     from blis_tui.cluster.snapshot import place_of  # noqa: PLC0415  (few clusters have ranks)
@@ -590,7 +590,7 @@ _SCALARS: Final = frozenset({int, float, str, bool, type(None)})
 
 
 def _plain(value: object) -> object:
-    """Records as maps, tuples as lists; the rest is plain already."""
+    """Return a value as plain data: records as maps, tuples as lists."""
     if type(value) in _SCALARS:
         return value
     if isinstance(value, dict):
@@ -603,7 +603,7 @@ def _plain(value: object) -> object:
 
 
 def _fields(record: DataclassInstance) -> dict[str, object]:
-    """The fields of a record, without those that do not apply to it."""
+    """Return the fields of a record, without those that do not apply to it."""
     found: dict[str, object] = {}
     for name, left_out, nothing in _columns(type(record)):
         value = getattr(record, name)
@@ -614,5 +614,5 @@ def _fields(record: DataclassInstance) -> dict[str, object]:
 
 @cache
 def _columns(kind: type[DataclassInstance]) -> tuple[tuple[str, bool, int | None], ...]:
-    """The names of a record's fields, whether they are left out where they do not apply, and with which value."""
+    """Return, for each field of a record, its name, whether it may be left out, and the value that means left out."""
     return tuple((one.name, "left_out" in one.metadata, 0 if "zero" in one.metadata else None) for one in fields(kind))

@@ -1,4 +1,4 @@
-"""The book of single requests: how each is packed, and what a packed row has no room for."""
+"""The book of single requests: the packed row of each, and side tables for what does not fit into it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request, Segments
 
 PACKED: Final = Struct("<qqqqqqqqqqqiiiBB")
-"""The layout of a row."""
+"""The layout of a packed row."""
 
 
 class Extras(NamedTuple):
-    """What few workloads have requests say; times in microseconds, -1 = never happened."""
+    """Facts that only few workloads state per request; times in microseconds, -1 = never happened."""
 
     reasoning_tokens: int
-    """-1 = not kept."""
+    """Reasoning tokens; -1 = not recorded."""
     first_answer_us: int
     ttfat_us: int
     media: Media
@@ -30,21 +30,21 @@ NO_EXTRAS: Final = Extras(-1, -1, -1, NO_MEDIA)
 
 
 class Group(NamedTuple):
-    """What many requests have in common."""
+    """Facts that many requests share."""
 
     slo_class: str
     tenant: str
     segments: Segments
     timeout_us: int
-    """From arrival to deadline; 0 = none."""
+    """Time from arrival to deadline, in microseconds; 0 = none."""
     model: str
     adapter: str
 
 
 def contradicts(request: Request) -> bool:
-    """Whether a request that has ended went through its life in another order than there is (INV-5)."""
+    """Return whether the times of an ended request contradict the order of a request's life (INV-5)."""
     completed_us, way = request.completed_us, request.handover
-    # Where transfers start with the step that completes the prefill, the answer may come before its first token.
+    # If transfers start with the step that completes the prefill, the answer may begin before the first token.
     early = way is not None and 0 <= way.transfer_start_us < request.first_token_us
     return completed_us >= 0 and not (
         request.arrival_us
@@ -57,7 +57,7 @@ def contradicts(request: Request) -> bool:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RequestBook(Kept):
-    """What a packed row has no room for: names, sessions, outputs cut short, budgets; the groups by number."""
+    """Facts that a packed row has no room for: names, sessions, truncated outputs, budgets; and the groups."""
 
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, str, Segments, int, str, str], int] = {}
@@ -71,14 +71,14 @@ class RequestBook(Kept):
         self.extras: dict[int, Extras] = {}
 
     def page(self) -> RequestBook:
-        """A book for more requests that leaves this one as it is; it continues the numbers of the groups."""
+        """Return a book for further requests that leaves this one unchanged and continues its group numbers."""
         more = RequestBook()
         more.numbers = dict(self.numbers)
         more.groups = list(self.groups)
         return more
 
     def up_to(self, groups: int) -> RequestBook:
-        """The book as it was at a mark. What is noted of single requests is shared: it never changes."""
+        """Return the book as it was at a mark. It shares the facts about single requests, which never change."""
         other = RequestBook()
         other.groups = self.groups[:groups]
         other.numbers = {group: number for number, group in enumerate(other.groups)}
@@ -92,14 +92,14 @@ class RequestBook(Kept):
         return other
 
     def write(self, ended: list[tuple[Request, int, int]], packed: bytearray, contradictions: list[str]) -> None:
-        """Add the rows of requests that have ended, with their clients' TTFT and E2E, and what is wrong with them."""
+        """Append the rows of ended requests, with their clients' TTFT and E2E, and note contradictions."""
         for request, ttft_us, e2e_us in ended:
             if contradicts(request):
                 contradictions.append(f"the times of request {request.request_id} contradict each other")
             packed += self.pack(request, ttft_us, e2e_us, request.generated_tokens)
 
     def pack(self, request: Request, ttft_us: int, e2e_us: int, generated_tokens: int) -> bytes:
-        """The request's row; what does not fit into it is noted here."""
+        """Return the request's row; facts that do not fit into it go into the side tables."""
         timeout_us = request.deadline_us and request.deadline_us - request.arrival_us
         segments = request.segments if not request.adapter else declared_segments(request)
         common = (request.slo_class, request.tenant, segments[:1], timeout_us, request.model, request.adapter)
@@ -121,7 +121,7 @@ class RequestBook(Kept):
         if request.session_id:
             self.sessions[index] = (request.session_id, request.round_index)
         media = request.media
-        if request.reasoning is not None or (media is not NO_MEDIA and media != NO_MEDIA):  # one restored is a copy
+        if request.reasoning is not None or (media is not NO_MEDIA and media != NO_MEDIA):  # a restored one is a copy
             thought = (-1, -1, -1) if request.reasoning is None else request.reasoning.state()
             self.extras[index] = Extras(*thought, media)
         return PACKED.pack(

@@ -1,4 +1,4 @@
-"""Requests' books by columns, some thousand rows at a time: a call for each block instead of some for each row."""
+"""Requests' books by columns, a few thousand rows at a time: one call per block instead of several per row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 _Name = TypeVar("_Name")
 
 BLOCK: Final = 4096
-"""Rows that are looked at together."""
+"""Rows per block."""
 
 _STATE_NAMES: Final[Mapping[int, str]] = MappingProxyType(
     {
@@ -37,11 +37,11 @@ _STATE_NAMES: Final[Mapping[int, str]] = MappingProxyType(
         RequestState.LOST: "lost",
     }
 )
-"""How a request's state reads in files and tables."""
+"""Name of each request state in files and tables."""
 
 
 class Block(NamedTuple):
-    """Some rows, column by column: as ``Row``, but each field has one number for each row."""
+    """Some rows, by column: the fields of ``Row``, each with one number per row."""
 
     number: tuple[int, ...]
     arrival_us: tuple[int, ...]
@@ -62,7 +62,7 @@ class Block(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """The ways of some requests, column by column: as ``Way``."""
+    """The ways of some requests, by column: the fields of ``Way``."""
 
     prefill_instance: tuple[int, ...]
     transfer_start_us: tuple[int, ...]
@@ -71,7 +71,7 @@ class Ways(NamedTuple):
 
 
 def split(block: Block, names: Sequence[_Name]) -> Iterator[tuple[_Name, Block]]:
-    """The rows of each name, where each row has one."""
+    """Group the rows by name, given the name of each row."""
     if names.count(names[0]) == len(names):
         yield names[0], block
         return
@@ -83,7 +83,7 @@ def split(block: Block, names: Sequence[_Name]) -> Iterator[tuple[_Name, Block]]
 
 
 def where(block: Block, moments: Sequence[int]) -> Block:
-    """The rows where something happened, by one moment for each row; negative = never."""
+    """Return the rows in which something happened, given a time for each row; negative = never."""
     if min(moments, default=0) >= 0:
         return block
     rows = [row for row, at in zip(zip(*block, strict=True), moments, strict=True) if at >= 0]
@@ -91,16 +91,16 @@ def where(block: Block, moments: Sequence[int]) -> Block:
 
 
 def happened(moments: Sequence[int]) -> Sequence[int]:
-    """The moments at which something happened; negative = never."""
+    """Return the times that are not negative, which means never."""
     return moments if min(moments, default=0) >= 0 else [at for at in moments if at >= 0]
 
 
 class RequestColumns:
-    """What the columns of a request table say of some of its rows.
+    """Provides the columns of a request table for some of its rows.
 
     Args:
-        book: what is noted of requests that have ended.
-        page: the same of the others, and all groups.
+        book: facts about requests that have ended.
+        page: facts about the other requests, and all groups.
     """
 
     def __init__(self, book: RequestBook, page: RequestBook) -> None:
@@ -108,7 +108,7 @@ class RequestColumns:
         self._page = page
 
     def column(self, name: str, block: Block, ways: Ways | None) -> Cells:
-        """The cells of the column of that name; None where something never happened."""
+        """Return the cells of a column; None where something never happened."""
         if name in _PLAIN:
             numbers: tuple[int, ...] = getattr(block, name)
             return numbers
@@ -122,16 +122,16 @@ class RequestColumns:
         return _OTHERS[name](self, block)
 
     def names(self, block: Block) -> list[str]:
-        """What the requests are called."""
+        """Return the requests' names."""
         names = self._noted("names", "", block)
         return [name or f"request_{number}" for name, number in zip(names, block.number, strict=True)]
 
     def states(self, block: Block) -> Cells:
-        """What became of them."""
+        """Return the names of the requests' states."""
         return [_STATE_NAMES[state] for state in block.state]
 
     def deadlines(self, block: Block) -> Cells:
-        """When they time out."""
+        """Return the requests' deadlines."""
         timeouts = [group.timeout_us for group in self._page.groups]
         if not any(timeouts):
             return [None] * len(block.number)
@@ -141,41 +141,41 @@ class RequestColumns:
         ]
 
     def session_ids(self, block: Block) -> Cells:
-        """The sessions that they belong to."""
+        """Return the requests' sessions."""
         return ["" if one is None else one[0] for one in self._noted("sessions", None, block)]
 
     def rounds(self, block: Block) -> Cells:
-        """Which calls of their sessions they are."""
+        """Return each request's call number within its session."""
         return [None if one is None else one[1] for one in self._noted("sessions", None, block)]
 
     def requested(self, block: Block) -> Cells:
-        """The output tokens that they asked for."""
+        """Return the output tokens that the requests asked for."""
         noted = self._noted("requested", None, block)
         return [got if asked is None else asked for asked, got in zip(noted, block.output_tokens, strict=True)]
 
     def budgets(self, block: Block) -> Cells:
-        """The output tokens that they declared; 0 = none."""
+        """Return the output budgets that the requests declared; 0 = none."""
         noted = zip(self._noted("budgets", _AS_GENERATED, block), self.requested(block), strict=True)
         return [asked if one is _AS_GENERATED else max(0, one[0]) for one, asked in noted]
 
     def endless(self, block: Block) -> Cells:
-        """Whether nothing but the budget ends their answers."""
+        """Return whether only the budget ends each answer."""
         return [int(ignores) for _, ignores in self._noted("budgets", _AS_GENERATED, block)]
 
     def retries(self, block: Block) -> Cells:
-        """How often they had to start again."""
+        """Return how often the requests had to restart."""
         return self._noted("retries", 0, block)
 
     def parts(self, block: Block) -> list[Segments]:
-        """The shared heads of prompts, where they have several parts."""
+        """Return the shared prompt prefixes that consist of several segments."""
         return self._noted("parts", (), block)
 
     def extras(self, block: Block) -> list[Extras]:
-        """What they think, and what their prompts have beside text."""
+        """Return the requests' reasoning and media."""
         return self._noted("extras", NO_EXTRAS, block)
 
     def _noted(self, what: str, nothing: _T, block: Block) -> list[_T]:
-        """What one of the two has noted of each request."""
+        """Return what either book has noted of each request."""
         ended: Mapping[int, _T] = getattr(self._book, what)
         others: Mapping[int, _T] = getattr(self._page, what)
         if not ended and not others:
@@ -184,7 +184,7 @@ class RequestColumns:
 
 
 _AS_GENERATED: Final = (-2, False)
-"""The budget of requests that declare just what they generate."""
+"""The budget of requests that declare exactly what they generate."""
 
 
 def _happened(moments: tuple[int, ...]) -> Cells:
@@ -205,7 +205,7 @@ _OF_GROUPS: Final[Mapping[str, Callable[[Group], Cell]]] = MappingProxyType(
         "adapter": lambda group: group.adapter,
     }
 )
-"""Column -> what it says of all requests of a group."""
+"""Column -> the value shared by all requests of a group."""
 _OTHERS: Final[Mapping[str, Callable[[RequestColumns, Block], Cells]]] = MappingProxyType(
     {
         "request_id": RequestColumns.names,
@@ -226,4 +226,4 @@ _OTHERS: Final[Mapping[str, Callable[[RequestColumns, Block], Cells]]] = Mapping
         "video_tokens": lambda table, block: [one.media.video_tokens for one in table.extras(block)],
     }
 )
-"""Column -> how its cells are found."""
+"""Column -> how its cells are computed."""

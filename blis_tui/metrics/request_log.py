@@ -1,6 +1,6 @@
-"""What is remembered of every request: one packed row each, about 110 bytes, in order of their ends.
+"""The log of all requests: one packed row each, about 110 bytes, in order of their ends.
 
-Where requests can be held by a gateway or run on two instances, 28 bytes more tell how that went.
+If a gateway can hold requests or two instances can share one, another 28 bytes describe that.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 _WAY: Final = Struct("<iqqq")
 _NUMBERS: Final = Struct(f"<q{PACKED.size - 8}x")
-"""Of a row, only whose it is."""
+"""Unpacks only the request number of a row."""
 
 
 class Row(NamedTuple):
-    """A request's books as plain integers; times in microseconds, -1 = never happened."""
+    """A request's books as integers; times in microseconds, -1 = never happened."""
 
     number: int
     """The request's ``index``."""
@@ -49,7 +49,7 @@ class Row(NamedTuple):
     instance: int
     preemptions: int
     group: int
-    """Number of what it has in common with others; see ``RequestTable.group``."""
+    """Number of the facts that it shares with other requests; see ``RequestTable.group``."""
     state: int
     length_capped: int
 
@@ -58,7 +58,7 @@ _COMPLETED: Final = Row._fields.index("completed_us")
 
 
 class Way(NamedTuple):
-    """A request's way through gateway and transfer as plain integers; times in microseconds, -1 = never happened."""
+    """A request's way through gateway and transfer as integers; times in microseconds, -1 = never happened."""
 
     prefill_instance: int
     transfer_start_us: int
@@ -67,7 +67,7 @@ class Way(NamedTuple):
 
     @property
     def split(self) -> bool:
-        """Whether prefill and decode were to run on two instances, and the first of them was chosen."""
+        """Whether prefill and decode were to run on two instances, and the prefill instance was chosen."""
         return self.prefill_instance >= 0
 
 
@@ -75,39 +75,39 @@ _STRAIGHT: Final = Way(-1, -1, -1, -1)
 
 
 class RequestRow(NamedTuple):
-    """One request, as a row of ``--requests`` files and data frames; None where it never happened."""
+    """One request, as a row of ``--requests`` files and data frames; None for what never happened."""
 
     request_id: str
     """The request's name: that of the trace, or ``request_N``, N counting arrivals from 0."""
     state: str
-    """What became of it: ``completed``, ``rejected``, ``dropped-unservable``, ``timed-out``, ``lost``; at the end of a
-    run that was cut also ``in-transit``, ``waiting`` or ``running``."""
+    """Its outcome: ``completed``, ``rejected``, ``dropped-unservable``, ``timed-out``, ``lost``; at the end of a
+    truncated run also ``in-transit``, ``waiting`` or ``running``."""
     instance: int | None
-    """Index of the instance that served it last; of a split request, the one that decodes."""
+    """Index of the instance that served it last; for a split request, the decode instance."""
     arrival_us: int
-    """When it reached the cluster. All moments are microseconds of simulated time."""
+    """When it reached the cluster. All times are microseconds of simulated time."""
     queued_us: int | None
-    """When it came into an instance's waiting queue: after admission, gateway, routing and the time in front of the
+    """When it joined an instance's waiting queue, after admission, gateway, routing and the overhead in front of the
     engine."""
     scheduled_us: int | None
-    """When a step first worked on it; what a preemption changes it does not."""
+    """When a step first worked on it; preemptions do not change it."""
     first_token_us: int | None
     """When its first token was generated, at the engine."""
     completed_us: int | None
     """When its last token was generated, at the engine."""
     ttft_us: int | None
-    """Time to first token, from arrival, as its client sees it: ``first_token_us - arrival_us`` and the overheads
-    behind the step."""
+    """Time to first token, from arrival, as its client sees it: ``first_token_us - arrival_us`` plus the overheads
+    after the step."""
     e2e_us: int | None
-    """Time from arrival to the last token, as its client sees it; None where it did not complete."""
+    """Time from arrival to the last token, as its client sees it; None if it did not complete."""
     input_tokens: int
-    """Tokens of its whole prompt, cached ones included."""
+    """Tokens of its whole prompt, including cached ones."""
     output_tokens: int
-    """Output tokens generated; ``requested_output_tokens`` is what it would generate."""
+    """Output tokens generated; ``requested_output_tokens`` is what it would generate without limits."""
     cached_tokens: int
     """Prompt tokens found in the prefix cache when it was first scheduled."""
     preemptions: int
-    """How often it was preempted since it was sent to its instance."""
+    """How often it was preempted since it was sent to its current instance."""
     slo_class: str
     """Its SLO class."""
     tenant_id: str
@@ -115,57 +115,58 @@ class RequestRow(NamedTuple):
     session_id: str
     """The session that it belongs to; empty = none."""
     round_index: int | None
-    """Which call of its session it is, from 0; None = it belongs to none."""
+    """Its call number within its session, from 0; None = it belongs to none."""
     requested_output_tokens: int
-    """Output tokens that its answer would have if nothing cut it short; ``output_tokens`` is what it got."""
+    """Output tokens that its answer would have if nothing cut it short; ``output_tokens`` is the actual number."""
     prefix_group: str
-    """The group of requests that share the head of their prompts with it; empty = none."""
+    """The group of requests that share a prefix of their prompts with it; empty = none."""
     prefix_tokens: int
     """How many of the ``input_tokens`` its group shares."""
     deadline_us: int | None
     """When it times out, in microseconds of simulated time; None = never."""
     prefill_instance: int | None = None
-    """Index of the instance that computed its prompt, if another one. In files where requests can be split or held by a
-    gateway (``Experiment.has_detours``)."""
+    """Index of the instance that computed its prompt, if not ``instance``. Only in files where requests can be split or
+    held by a gateway (``Experiment.has_detours``)."""
     transfer_start_us: int | None = None
-    """When its KV blocks started on their way to the instance that decodes. In the same files as
+    """When the transfer of its KV blocks to the decode instance started. Only in the same files as
     ``prefill_instance``."""
     transfer_us: int | None = None
-    """How long its KV blocks took to the instance that decodes. In the same files as ``prefill_instance``."""
+    """How long the transfer of its KV blocks to the decode instance took. Only in the same files as
+    ``prefill_instance``."""
     gateway_us: int | None = None
-    """How long the gateway held it before it dispatched it. In the same files as ``prefill_instance``."""
+    """How long the gateway held it before dispatching it. Only in the same files as ``prefill_instance``."""
     model: str = ""
-    """The model that it asks for; empty = any. In files where the cluster serves several."""
+    """The model that it asks for; empty = any. Only in files where the cluster serves several."""
     retries: int = 0
-    """How often it had to start again on another instance. In files where instances come and go."""
+    """How often it had to restart on another instance. Only in files where instances come and go."""
     prefix_segments: str = ""
-    """The shared head of its prompt in parts, of which group and tokens tell the first: names and tokens as JSON. In
-    files where a head has several."""
+    """The segments of its shared prefix, of which group and tokens give the first: names and tokens as JSON. Only in
+    files where a prefix has several."""
     adapter: str = ""
-    """The LoRA adapter that it asks for. In files where any request does."""
+    """The LoRA adapter that it asks for. Only in files where any request does."""
     reasoning_tokens: int = 0
-    """How many of the output tokens that it asks for are reasoning; they come first. In files where clients or the
-    trace say so."""
+    """How many of its requested output tokens are reasoning; they come first. Only in files where clients or the trace
+    state it."""
     first_answer_us: int | None = None
-    """When the first token behind its reasoning was generated. In the same files as ``reasoning_tokens``."""
+    """When the first token after its reasoning was generated. Only in the same files as ``reasoning_tokens``."""
     ttfat_us: int | None = None
-    """Time to first answer token: from arrival to that token, as its client sees it. In the same files as
+    """Time to first answer token: from arrival to that token, as its client sees it. Only in the same files as
     ``reasoning_tokens``."""
     image_tokens: int = 0
-    """How many of the ``input_tokens`` stand for images. In files where any token stands for media."""
+    """How many of the ``input_tokens`` stand for images. Only in files where any token stands for media."""
     audio_tokens: int = 0
-    """How many of the ``input_tokens`` stand for audio. In files where any token stands for media."""
+    """How many of the ``input_tokens`` stand for audio. Only in files where any token stands for media."""
     video_tokens: int = 0
-    """How many of the ``input_tokens`` stand for video. In files where any token stands for media."""
+    """How many of the ``input_tokens`` stand for video. Only in files where any token stands for media."""
     max_output_tokens: int = 0
-    """The budget that it declared for its answer; 0 = none. In files where any request declares something else than it
-    would generate."""
+    """The budget that it declared for its answer; 0 = none. Only in files where a request declares a budget other than
+    what it would generate."""
     ignore_eos: int = 0
-    """1 = nothing but the budget ends its answer. In the same files as ``max_output_tokens``."""
+    """1 = only the budget ends its answer. Only in the same files as ``max_output_tokens``."""
 
 
 _AT_ONCE: Final = 64
-"""How many requests get their rows in one go."""
+"""Number of ended requests whose rows are written in one batch."""
 
 PLAIN_COLUMNS: Final = RequestRow._fields[: RequestRow._fields.index(Way._fields[0])]
 """The columns of every request file."""
@@ -176,7 +177,7 @@ _REASONING: Final = ("reasoning_tokens", "first_answer_us", "ttfat_us")
 
 
 class LogMark(NamedTuple):
-    """How far a log had got: its rows, groups and complaints."""
+    """The state of a log at a mark: its rows, groups and contradictions."""
 
     rows: int
     groups: int
@@ -184,11 +185,11 @@ class LogMark(NamedTuple):
 
 
 class RequestLog:
-    """The ledger behind reports and request files.
+    """The log behind reports and request files.
 
     Args:
-        detours: whether requests may be held by a gateway or run on two instances (``Experiment.has_detours``), and
-            their ways are to be remembered.
+        detours: whether a gateway may hold requests or two instances may share one (``Experiment.has_detours``), so
+            that their ways must be recorded.
         facts: further columns that its tables have (``Experiment.request_facts``).
 
     Attributes:
@@ -202,7 +203,7 @@ class RequestLog:
         self._book = RequestBook()
         self._contradictions: list[str] = []
         self._ended: list[tuple[Request, int, int]] = []
-        """Those that have no row yet: in a loop of their own writing them takes less time than among all else."""
+        """Ended requests without a row yet; writing rows in a separate loop is faster than one at a time."""
         self._hasher, self._way_hasher = sha256(), sha256()
         self._hashed = 0
 
@@ -221,21 +222,21 @@ class RequestLog:
 
     @property
     def contradictions(self) -> list[str]:
-        """See above."""
+        """Requests whose times contradict each other (INV-5), in words."""
         self.settle()
         return self._contradictions
 
     def close(self, request: Request, ttft_us: int = -1, e2e_us: int = -1) -> None:
-        """Remember a request that has come to its end."""
+        """Record a request that has ended."""
         self._ended.append((request, ttft_us, e2e_us))
         if len(self._ended) == _AT_ONCE:
             self.settle()
 
     def settle(self) -> None:
-        """No request that has ended is without a row any more.
+        """Write the rows of all ended requests.
 
         Raises:
-            struct.error: a time of one is too large for its row.
+            struct.error: a time is too large for its row.
         """
         self._book.write(self._ended, self._packed, self._contradictions)
         if self._ways is not None:
@@ -244,12 +245,12 @@ class RequestLog:
         self._ended.clear()
 
     def mark(self) -> LogMark:
-        """How far it has got."""
+        """Return a mark of the log's current state."""
         self.settle()
         return LogMark(len(self), len(self._book.groups), len(self._contradictions))
 
     def up_to(self, mark: LogMark) -> RequestLog:
-        """A log that ends where this one (or one that this one continues) was marked."""
+        """Return a log that ends where this one (or one that this one continues) was marked."""
         self.settle()
         if mark.rows > len(self):
             raise ValueError(f"the log has {len(self)} rows, not {mark.rows}")
@@ -262,12 +263,12 @@ class RequestLog:
         return other
 
     def table(self, cluster: Cluster, now_us: int | None = None) -> RequestTable:
-        """All requests that have arrived; those still on their way as they stand now.
+        """Return all requests that have arrived; live ones in their current state.
 
         Args:
-            cluster: what serves them.
-            now_us: what steps bring that end later does not count yet, neither first tokens nor ends; first tokens that
-                a preemption took back count no longer. None = as the simulation has them.
+            cluster: the cluster that serves them.
+            now_us: ignore first tokens and ends of steps that end later, and first tokens that a preemption discarded;
+                None = take them as the simulation has them.
         """
         self.settle()
         page = self._book.page()
@@ -279,7 +280,7 @@ class RequestLog:
             if ways is not None and self._ways is not None:
                 ways += self._ways[closed * _WAY.size :]
         for request in cluster.in_transit():
-            # Between two instances it has its first token already.
+            # A request between two instances already has its first token.
             started = _has_first_token(request, now_us)
             ttft = client_ttft_us(request, cluster.instances[request.instance].latency) if started else -1
             live += page.pack(request, ttft, -1, request.generated_tokens)
@@ -299,45 +300,46 @@ class RequestLog:
         return table
 
     def _closed_by(self, now_us: int) -> int:
-        """How many rows come before the first whose request completes later."""
+        """Return how many rows come before the first request that completes later."""
         ends = (row[_COMPLETED] for row in PACKED.iter_unpack(bytes(self._packed)))
         return next((number for number, end_us in enumerate(ends) if end_us > now_us), len(self))
 
     def piece(self, start: int, stop: int) -> bytearray:
-        """The rows of the ``start``-th request to end and those after it, before the ``stop``-th, as they are kept."""
+        """Return the packed rows of the requests from the ``start``-th to end up to, but without, the ``stop``-th."""
         self.settle()
         return self._packed[start * PACKED.size : stop * PACKED.size]
 
     def packed(self) -> memoryview:
-        """The rows of all requests that have ended, as they are kept; no other one may end before it is released."""
+        """Return the packed rows of all ended requests; release it before another request ends."""
         self.settle()
         return memoryview(self._packed)
 
     def way(self, number: int) -> Way:
-        """The way of the ``number``-th request to end."""
+        """Return the way of the ``number``-th request to end."""
         self.settle()
         return _STRAIGHT if self._ways is None else Way._make(_WAY.unpack_from(self._ways, number * _WAY.size))
 
     def rows(self, start: int) -> list[Row]:
-        """Those of the requests that have ended, from the ``start``-th on."""
+        """Return the rows of the ended requests from the ``start``-th on."""
         self.settle()
         with memoryview(self._packed) as packed:
             return list(map(Row._make, PACKED.iter_unpack(packed[start * PACKED.size :])))
 
     def groups(self) -> list[tuple[str, str]]:
-        """SLO class and tenant of each group of requests."""
+        """Return the SLO class and tenant of each group of requests."""
         self.settle()
         return [group[:2] for group in self._book.groups]
 
     def name(self, index: int) -> str:
-        """The name of a request that has ended."""
+        """Return the name of a request that has ended."""
         self.settle()
         return self._book.names.get(index) or f"request_{index}"
 
     def fingerprint(self) -> str:
-        """A digest of all closed rows, in order of their ends."""
+        """Return a digest of all rows of ended requests, in order of their ends."""
         self.settle()
-        # Rows never change, so each is hashed once; ways apart, or the digest would depend on who asked when.
+        # Rows never change, so each is hashed once. Ways have a separate hash, so that the digest does not depend on
+        # when it was computed before.
         done, self._hashed = self._hashed, len(self)
         with memoryview(self._packed) as rows:
             self._hasher.update(rows[done * PACKED.size :])
@@ -349,12 +351,12 @@ class RequestLog:
 
 
 class RequestTable(Sequence["RequestRow"]):
-    """All requests at one moment, in order of arrival: a sequence that builds each row when it is asked for.
+    """All requests at one moment, in order of arrival: a sequence that builds each row on demand.
 
-    It stays as it is while the simulation goes on: a log only ever grows.
+    It stays valid while the simulation goes on, because a log only grows.
 
     Attributes:
-        post_decode_us: what clients of each instance wait beyond their last token.
+        post_decode_us: time that clients of each instance wait after their last token.
     """
 
     def __init__(
@@ -374,7 +376,7 @@ class RequestTable(Sequence["RequestRow"]):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the request file: those about gateway, transfers, models and so on where there are such."""
+        """Return the columns of the request file, including the optional ones that apply."""
         parted = bool(self._book.parts or self._page.parts) and any(self._parts(row.number) for row in self.plain())
         segments = ("prefix_segments",) if parted else ()
         adapters = ("adapter",) if self.has_adapters else ()
@@ -386,17 +388,17 @@ class RequestTable(Sequence["RequestRow"]):
         return (*PLAIN_COLUMNS, *ways, *self._log.facts, *segments, *adapters, *reasoning, *media, *budgets)
 
     def blocks(self) -> Iterator[Block]:
-        """The rows by columns, some thousand at a time, in the order of ``plain``."""
+        """Yield the rows by columns, a few thousand at a time, in the order of ``plain``."""
         for piece in self._pieces():
             yield Block._make(zip(*PACKED.iter_unpack(piece), strict=True))
 
     def in_columns(self, names: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[list[Cells]]:
-        """The rows from the ``start``-th to arrive on and before the ``stop``-th, some thousand at a time.
+        """Yield the rows from the ``start``-th to arrive up to, but without, the ``stop``-th, a few thousand at a time.
 
         Args:
-            names: of fields of ``RequestRow``; there is a column of cells for each.
-            start: as above.
-            stop: likewise; None = all.
+            names: fields of ``RequestRow``, each of which gives a column of cells.
+            start: index of the first row.
+            stop: index after the last row; None = all.
         """
         table = RequestColumns(self._book, self._page)
         detours = any(name in Ways._fields for name in names)
@@ -415,7 +417,7 @@ class RequestTable(Sequence["RequestRow"]):
             yield from map(RequestRow._make, zip(*columns, strict=True))
 
     def _in_order(self) -> Sequence[int]:
-        """The places of the rows in ``plain``, in order of arrival."""
+        """Return the positions of the rows in ``plain``, in order of arrival."""
         if self._order is None:
             numbers = array("q", chain.from_iterable(chain.from_iterable(map(_NUMBERS.iter_unpack, self._pieces()))))
             self._order = array("q", sorted(range(len(numbers)), key=numbers.__getitem__))
@@ -435,12 +437,12 @@ class RequestTable(Sequence["RequestRow"]):
         return next(self._rows(at, at + 1))
 
     def plain(self) -> Iterator[Row]:
-        """The rows as plain integers, in order of their ends; the live ones last."""
+        """Yield the rows as integers, in order of their ends; live requests last."""
         for piece in self._pieces():
             yield from map(Row._make, PACKED.iter_unpack(piece))
 
     def _pieces(self) -> Iterator[bytes | bytearray]:
-        """The rows as they are kept, some thousand at a time, in the order of ``plain``."""
+        """Yield the packed rows, a few thousand at a time, in the order of ``plain``."""
         for start in range(0, self._closed, BLOCK):
             yield self._log.piece(start, min(start + BLOCK, self._closed))
         size = BLOCK * PACKED.size
@@ -448,16 +450,16 @@ class RequestTable(Sequence["RequestRow"]):
             yield self._live[start : start + size]
 
     def ways(self) -> Iterator[Way]:
-        """The ways, in the order of ``plain``."""
+        """Yield the ways, in the order of ``plain``."""
         for place in range(len(self)):
             yield self._way(place)
 
     def group_names(self) -> list[tuple[str, str]]:
-        """The SLO class and the tenant of each group of rows."""
+        """Return the SLO class and tenant of each group of rows."""
         return [group[:2] for group in self._page.groups]
 
     def group(self, row: Row) -> tuple[str, str]:
-        """The SLO class and the tenant of a row."""
+        """Return the SLO class and tenant of a row."""
         return self._page.groups[row.group][:2]
 
     @property
@@ -466,27 +468,27 @@ class RequestTable(Sequence["RequestRow"]):
         return any(group.adapter for group in self._page.groups)
 
     def adapter(self, row: Row) -> str:
-        """The LoRA adapter that the request of a row asks for; empty = none."""
+        """Return the LoRA adapter that a row's request asks for; empty = none."""
         return self._page.groups[row.group].adapter
 
     def extras(self, number: int) -> Extras:
-        """What the request of that number thinks, and what its prompt has beside text."""
+        """Return the reasoning and media of the request with a number."""
         return self._page.extras.get(number) or self._book.extras.get(number) or NO_EXTRAS
 
     def _parts(self, number: int) -> Segments:
-        """The shared head of a prompt, where it has several parts."""
+        """Return the shared prefix of a prompt if it has several segments."""
         return self._book.parts.get(number) or self._page.parts.get(number) or ()
 
     def deadline_us(self, row: Row) -> int:
-        """When the request of a row that has a deadline times out."""
+        """Return the deadline of a row's request, which must have one."""
         return row.arrival_us + self._page.groups[row.group].timeout_us
 
     def name(self, number: int) -> str:
-        """The name of the request of that number."""
+        """Return the name of the request with a number."""
         return self._book.names.get(number) or self._page.names.get(number) or f"request_{number}"
 
     def session(self, number: int) -> tuple[str, int] | None:
-        """The session of the request of that number, and which of its calls it is; None = it has none."""
+        """Return the session of the request with a number, and its call number; None if it has none."""
         return self._book.sessions.get(number) or self._page.sessions.get(number)
 
     def _way(self, place: int) -> Way:
@@ -507,7 +509,7 @@ class RequestTable(Sequence["RequestRow"]):
 
 
 def _before_its_end(row: Row, now_us: int) -> Row:
-    """The row of a request whose last token is being computed."""
+    """Return the row of a request whose last token is being computed."""
     ttft_us = row.ttft_us if row.first_token_us <= now_us else -1
     return row._replace(completed_us=-1, e2e_us=-1, ttft_us=ttft_us, state=RequestState.RUNNING, length_capped=0)
 

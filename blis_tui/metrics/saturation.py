@@ -1,4 +1,4 @@
-"""Whether the load was too much: the composite detector of BLIS, judged over the last half minute."""
+"""Whether the load was too high: the composite detector of BLIS, judged over the last 30 seconds."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from blis_tui.metrics.request_log import Row, Way
 
 WINDOW_US: Final = 30_000_000
-"""The label is the most frequent verdict of this last part of the run."""
+"""The label is the most frequent verdict in this last part of the run."""
 LABELS: Final = ("stable", "backlogged", "overloaded")
-"""From the least severe to the most; of equally frequent verdicts the more severe one is taken."""
+"""From the least severe to the most severe; of equally frequent verdicts the more severe one is taken."""
 _TREND: Final = 20
-"""Completed requests from which on a trend of latencies counts."""
+"""Minimum number of completed requests for a trend of latencies to count."""
 _SURE: Final = 20
-"""Arrivals from which on the verdict is certain."""
+"""Number of arrivals from which the verdict is certain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saturation:
-    """What the composite detector says: are fewer requests completed than arrive, and do latencies keep growing?
+    """The composite detector's verdict: do completions lag behind arrivals, and do latencies keep growing?
 
-    After each arrival of a request that was not rejected and each completion it compares a score with the noise
-    ``1 / sqrt(arrivals)``. The score is the larger of the share of requests that have not completed, and the growth of
-    the mean end-to-end latency from the first half of the completed requests to the second (at most 1), which counts
-    where it grows from quarter to quarter.
+    After each completion, and each arrival of a request that was not rejected, it compares a score with the noise ``1 /
+    sqrt(arrivals)``. The score is the larger of two values: the share of requests that have not completed, and the
+    growth of the mean end-to-end latency from the first half of the completed requests to the second (at most 1). The
+    growth counts only if the mean grows from quarter to quarter.
     """
 
     detector: str
@@ -39,13 +39,13 @@ class Saturation:
     label: str
     """``stable``, ``backlogged`` or ``overloaded``: the most frequent verdict of the run's last 30 s."""
     score: float
-    """The score at the last arrival or completion, from 0 to 1; a number without unit."""
+    """The score at the last arrival or completion, from 0 to 1; dimensionless."""
     confidence: float
     """From 0 to 1: arrivals / 20, at most 1."""
 
 
 def composite(rows: Sequence[tuple[Row, Way]]) -> Saturation:
-    """The label of a run."""
+    """Return the label of a run."""
     events = [(row.arrival_us, 0, row.number, 0) for row, _ in rows if row.state != RequestState.REJECTED]
     events += [(row.completed_us, 1, row.number, row.e2e_us) for row, _ in rows if row.state == RequestState.COMPLETED]
     events.sort()
@@ -69,7 +69,7 @@ def composite(rows: Sequence[tuple[Row, Way]]) -> Saturation:
 
 
 def _verdict(arrived: int, done: int, sums_us: Sequence[int]) -> tuple[str, float]:
-    """The verdict after so many arrivals and completions; ``sums_us``: latencies added up in order of completion."""
+    """Return the verdict after some arrivals and completions; ``sums_us``: cumulative latencies by completion."""
     deficit = max(0.0, 1 - done / arrived) if arrived else 0.0
     trend = _growth(done, sums_us)
     score = max(deficit, min(trend, 1.0))
@@ -80,7 +80,7 @@ def _verdict(arrived: int, done: int, sums_us: Sequence[int]) -> tuple[str, floa
 
 
 def _growth(done: int, sums_us: Sequence[int]) -> float:
-    """How much longer the second half of the completed requests took; 0 where the quarters do not all grow."""
+    """Return how much longer the second half of the completed requests took; 0 unless all quarters grow."""
     if done < _TREND:
         return 0.0
     quarter, half = done // 4, done // 2

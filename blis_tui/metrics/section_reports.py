@@ -1,4 +1,4 @@
-"""The sections of a report, built from a run: of those to which any applies, and imported by those alone."""
+"""Builds the optional sections of a report; imported only if one of them applies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable, duration_us: int) -> Sections:
-    """The sections that apply, of a report to which any does."""
+    """Return the sections that apply to a run that has any."""
     several = len(experiment.pools) > 1
     full = experiment.report == "full" or not experiment.plain
     preempts = says_more(experiment.policy)
@@ -241,7 +241,10 @@ def _fairness(rows: Travelled, table: RequestTable) -> Fairness:
 
 
 def jain_index(values: Sequence[int]) -> float:
-    """(sum of x)^2 / (n * sum of x^2), after Jain, Chiu and Hawe (1984); 0 without values, 1 where all are 0."""
+    """Return Jain's index: (sum of x)^2 / (n * sum of x^2) (Jain, Chiu and Hawe, 1984).
+
+    It is 0 without values, and 1 if all are 0.
+    """
     squares = whole_sum([value * value for value in values])
     if not squares:
         return 1.0 if values else 0.0

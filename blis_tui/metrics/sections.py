@@ -1,4 +1,4 @@
-"""The sections of a report that not every run has, those of pools and models among them."""
+"""The optional sections of a report, including those of pools and models."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PoolReport:
     """The instances of one pool together."""
 
     role: str
-    """``prefill``, ``decode``, or ``any``: both."""
+    """``prefill``, ``decode``, or ``any`` (both)."""
     model: str
     """The name of the model that its instances serve."""
     hardware: str
@@ -38,25 +38,25 @@ class PoolReport:
     tensor_parallel: int
     """GPUs that each layer is split over (of each pipeline stage)."""
     instances: int
-    """Instances of the pool, those that have gone included."""
+    """Instances of the pool, including those that have gone."""
     routed: int
-    """Requests sent there; one that is split counts in both its pools, and one that is sent again counts again."""
+    """Requests sent to the pool; a split request counts in both of its pools, and a retried one again."""
     prefilled: int
-    """Requests whose prompt was computed there for another instance."""
+    """Requests whose prompt the pool computed for another instance."""
     completed: int
-    """Completed requests that it served last: those that are split count where they decode."""
+    """Completed requests whose last instance was in the pool; split requests count where they decode."""
     steps: int
     """Steps of its instances."""
     busy_us: int
     """The sum of the durations of its instances' steps."""
     busy_share: float
-    """From 0 to 1: ``busy_us`` as a share of ``duration_us`` times its instances (under ``pipeline_parallel`` also
-    times the stages, since as many steps can be under way at a time). The time before an instance came and after it
-    went counts as idle."""
+    """``busy_us`` divided by ``duration_us`` times the number of instances, from 0 to 1. Under ``pipeline_parallel`` it
+    is also divided by the number of stages, since as many steps can run at a time. The time before an instance came and
+    after it went counts as idle."""
     output_tokens: int
-    """Output tokens of the requests that it served last, first tokens computed elsewhere included."""
+    """Output tokens of the requests whose last instance was in the pool, including first tokens computed elsewhere."""
     peak_running: int
-    """The most requests in a batch at a time: the sum over its instances, each at its own peak."""
+    """The most requests in a batch at one time: the sum over the instances, each at its own peak."""
     kv: KvCounts
     """The KV caches of its instances together."""
 
@@ -68,11 +68,11 @@ class ModelReport:
     model: str
     """The name of the model."""
     instances: int
-    """Instances that serve it, those that have gone included."""
+    """Instances that serve it, including those that have gone."""
     completed: int
-    """Completed requests that these served last."""
+    """Completed requests that these instances served last."""
     output_tokens: int
-    """Output tokens of all requests that these served last."""
+    """Output tokens of all requests that these instances served last."""
     ttft_ms: Distribution
     """``latency.ttft_ms`` of these requests."""
     e2e_ms: Distribution
@@ -86,27 +86,27 @@ class Fairness:
     tenants: int
     """Tenants that sent any request."""
     jain_index: float
-    """Jain's index of the output tokens of tenants, from 1 / tenants (one got everything) to 1 (all got the same); 0
-    where there are no tenants."""
+    """Jain's index of the tenants' output tokens, from 1 / tenants (one got everything) to 1 (all got the same); 0 if
+    there are no tenants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUp:
-    """What the latencies leave out."""
+    """What the latencies exclude."""
 
     until_us: int
-    """Requests that arrived earlier are left out, and gaps between tokens of steps that began earlier: the experiment's
-    ``warm_up_us``."""
+    """The experiment's ``warm_up_us``: requests that arrived earlier are excluded, and token gaps of steps that began
+    earlier."""
     requests: int
-    """Requests that are left out for that."""
+    """Number of excluded requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptThroughput:
-    """What engines report as prompt throughput that count cached tokens, too.
+    """Prompt throughput as reported by engines that count cached tokens.
 
-    A prompt of 1,000 tokens of which 600 are cached costs 400 and counts 1,000. What a preempted request prefills again
-    counts again.
+    A prompt of 1,000 tokens of which 600 are cached costs 400 and counts 1,000. Tokens that a preempted request
+    prefills again count again.
     """
 
     computed_tokens: int
@@ -114,7 +114,7 @@ class PromptThroughput:
     cached_tokens: int
     """Prompt tokens found in the cache when a step scheduled their request."""
     tokens_per_s: float
-    """Both, per second of the whole run."""
+    """Computed and cached tokens per second of the whole run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,110 +122,110 @@ class IntervalThroughput:
     """The iterations of all instances that ended in one interval of the engine's log."""
 
     start_us: int
-    """When the interval begins; intervals in which no iteration ended are left out."""
+    """Start of the interval; intervals in which no iteration ended are left out."""
     iterations: int
-    """Steps that ended in it; one that ends with it counts here."""
+    """Steps that ended in the interval; one that ends exactly at its end is included."""
     prompt_tokens_per_s: float
-    """Prompt tokens of these steps, cached ones included, per second of the interval."""
+    """Prompt tokens of these steps, including cached ones, per second of the interval."""
     generation_tokens_per_s: float
-    """Tokens that they generated, per second of the interval; the last interval counts as a whole one, as the others
-    do."""
+    """Tokens generated by these steps, per second of the interval; the last interval counts in full, like the others.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineReport:
-    """How well batches fill the stages of pipelined instances, all of these together."""
+    """How well batches fill the stages of pipelined instances, over all of these instances."""
 
     active_us: int
-    """Time during which any batch was under way, added up over the instances."""
+    """Time during which any batch was in progress, summed over the instances."""
     batches: float
-    """The mean number of batches that were under way at the same time, while any was: at most the number of stages."""
+    """The mean number of batches in progress while there was any; at most the number of stages."""
     bubble_share: float
-    """From 0 to 1: of the time of all stages while any batch was under way, the share in which they idled (the pipeline
+    """Share (0 to 1) of the stages' time, while any batch was in progress, in which they were idle (the pipeline
     bubble)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RanksReport:
-    """How well the ranks of model replicas keep each other busy that take their steps together, all replicas as one."""
+    """How well the ranks of replicas that step together keep each other busy, over all replicas."""
 
     replicas: int
-    """Replicas whose ranks take their steps together."""
+    """Replicas whose ranks step together."""
     ranks: int
     """Ranks of all these replicas."""
     steps: int
-    """Steps of replicas in which any rank computed; each counts once, however many of its ranks did."""
+    """Steps of replicas in which at least one rank computed; each counts once."""
     dummy_batches: int
-    """Batches of one token that ranks ran in these steps because they had no request to compute for."""
+    """Batches of one token that ranks ran in these steps because they had no request to compute."""
     dummy_share: float
     """``dummy_batches`` as a share, from 0 to 1, of all batches that ranks ran in these steps."""
     waiting_us: int
-    """Time that ranks which computed waited for the slowest one of their step, added up over the ranks."""
+    """Time that ranks which computed waited for the slowest rank of their step, summed over the ranks."""
     waiting_share: float
-    """``waiting_us`` as a share, from 0 to 1, of the time of these steps, added up likewise (the ``busy_us`` of their
-    instances)."""
+    """``waiting_us`` as a share, from 0 to 1, of the time of these steps, also summed over the ranks (the ``busy_us``
+    of their instances)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sections:
-    """Parts of a report that it has only where they apply."""
+    """Optional parts of a report, each present only if it applies."""
 
     warm_up: WarmUp | None = None
-    """What the latencies leave out; where the experiment has ``warm_up_us``."""
+    """What the latencies exclude; if the experiment has ``warm_up_us``."""
     prompt_throughput: PromptThroughput | None = None
-    """Prompt tokens per second, cached ones included; where the batching rule's engine counts so."""
+    """Prompt tokens per second, including cached ones; if the batching rule's engine counts them."""
     throughput_log: tuple[IntervalThroughput, ...] | None = None
-    """Throughput of prompts and of generation, interval by interval; where the batching rule has ``log_interval``."""
+    """Prompt and generation throughput, interval by interval; if the batching rule has ``log_interval``."""
     pipeline: PipelineReport | None = None
-    """How well batches fill the stages; where an instance has ``pipeline_parallel``."""
+    """How well batches fill the stages; if an instance has ``pipeline_parallel``."""
     ranks: RanksReport | None = None
-    """How well ranks that step together keep each other busy; where ranks of ``data_parallel`` share experts."""
+    """How well ranks that step together keep each other busy; if ranks of ``data_parallel`` share experts."""
     speculative: SpeculativeReport | None = None
-    """Drafts and what became of them; where an instance verifies drafts."""
+    """Draft verification; if an instance uses speculative decoding."""
     adapters: AdaptersReport | None = None
-    """LoRA adapters, how often they were loaded, and who waited; where instances have any."""
+    """LoRA adapters, their loads, and the requests that waited; if instances have any."""
     pools: Mapping[str, PoolReport] | None = None
-    """By name: the instances of each pool, where there is more than one."""
+    """By name: the instances of each pool, if there is more than one."""
     models: tuple[ModelReport, ...] | None = None
-    """The requests of each model, where there is more than one."""
+    """The requests of each model, if there is more than one."""
     sessions: SessionReport | None = None
-    """Sessions by what became of them; where clients hold any."""
+    """Sessions by outcome; if clients hold any."""
     reasoning: ReasoningReport | None = None
-    """Reasoning and answers apart; where clients or the trace say what of answers is reasoning."""
+    """Reasoning and answers separately; if clients or the trace state which output tokens are reasoning."""
     multimodal: MultimodalReport | None = None
-    """What prompts consist of; where clients or the trace say what of prompts is no text."""
+    """Composition of prompts; if clients or the trace state which prompt tokens are media."""
     encoder: EncoderReport | None = None
-    """What the encoder of media did; where steps schedule it (``engine.encoder`` beside ``vllm-v1``)."""
+    """Work of the media encoder; if steps schedule it (``engine.encoder`` with ``vllm-v1``)."""
     slo: SloReport | None = None
-    """Goodput: requests that kept to the targets of their class; where the experiment has ``slo_targets``."""
+    """Goodput: requests that met the targets of their class; if the experiment has ``slo_targets``."""
     fairness: Fairness | None = None
-    """How evenly tenants are served; where the cluster is more than one pool behind two policies, or with ``report:
-    full``."""
+    """How evenly tenants are served; if the cluster is more than one pool with two policies, or with ``report: full``.
+    """
     rejections: Mapping[str, int] | None = None
-    """Requests turned away, by cause: the admission policy's name, ``tenant-budget``, ``gateway-full``, ...; where
-    ``fairness`` is."""
+    """Rejected requests by cause: the admission policy's name, ``tenant-budget``, ``gateway-full``, ...; present
+    together with ``fairness``."""
     deferrals: DeferralReport | None = None
-    """Requests put off until the cluster is idle; where the policy has ``deferral``."""
+    """Requests deferred until the cluster is idle; if the policy has ``deferral``."""
     gateway: GatewayReport | None = None
-    """The queue in front of the router; where the policy has one."""
+    """The queue in front of the router; if the policy has a gateway."""
     disaggregation: DisaggregationReport | None = None
-    """Requests whose prefill and decode run on two instances; where the cluster has it."""
+    """Requests whose prefill and decode run on two instances; if the cluster has disaggregation."""
     routing: RoutingReport | None = None
-    """Routing decisions, each weighed against its alternatives; where the experiment has ``counterfactual``."""
+    """Routing decisions, each compared with its alternatives; if the experiment has ``counterfactual``."""
     preemption: PreemptionReport | None = None
-    """What preemptions cost and moved; where the policy restores victims otherwise than by default."""
+    """Cost of preemptions; if the policy restores victims in other than the default way."""
     kv_tiers: TiersReport | None = None
-    """Tiers below the KV caches; where instances have any."""
+    """Tiers below the KV caches; if instances have any."""
     fitness: FitnessReport | None = None
-    """How good the run is by given weights; where the experiment has ``fitness``."""
+    """The run's score by given weights; if the experiment has ``fitness``."""
     anomalies: Anomalies | None = None
-    """Counts of what should not happen; where ``fairness`` is."""
+    """Counts of anomalies; present together with ``fairness``."""
     saturation: Saturation | None = None
-    """Whether the load was too much, by BLIS's detector; where ``fairness`` is."""
+    """Whether the load was too high, by BLIS's detector; present together with ``fairness``."""
 
 
 def sections_apply(experiment: Experiment, cluster: Cluster) -> bool:
-    """Whether a report on this run has any; what makes them is imported only then."""
+    """Return whether a report on this run has any optional section; only then the code for them is imported."""
     instances = cluster.instances
     return (
         len(experiment.pools) > 1

@@ -1,4 +1,4 @@
-"""Distributions of latencies, exact and the same on every machine: integers as long as possible, then one division."""
+"""Distributions of latencies, exact and equal on every machine: integers as long as possible, then one division."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _PPM: Final = 1_000_000
 
 
 WHERE_IT_APPLIES: Final = {"left_out": True}
-"""Metadata of a report's field that stands in the file only where it is not None."""
+"""Metadata of a report field that is in the file only if it is not None."""
 UNLESS_ZERO: Final = {"left_out": True, "zero": True}
-"""Metadata of one that stands in the file only where it is not 0: who asks for it elsewhere is told 0."""
+"""Metadata of a report field that is in the file only if it is not 0; reading an absent one gives 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """Summary of a latency in milliseconds (of regret, in score points); None when nothing was observed.
+    """Summary of a latency in milliseconds (for regret, in score points); fields are None if nothing was observed.
 
     Percentiles interpolate linearly between the two samples around rank ``p/100 * (n - 1)``.
     """
@@ -39,16 +39,16 @@ class Distribution:
     p50: float | None
     """The median."""
     p90: float | None
-    """The 90th percentile: nine in ten samples are no larger."""
+    """The 90th percentile: 90 % of the samples are no larger."""
     p95: float | None
     """The 95th percentile."""
     p99: float | None
-    """The 99th percentile; of fewer than 100 samples it lies between the largest two."""
+    """The 99th percentile; with fewer than 100 samples it lies between the two largest."""
     max: float | None
     """The largest sample."""
 
     def texts(self, statistics: Iterable[str], form: str = ",.2f") -> list[str]:
-        """Some of them as the cells of a table, in a format of Python's; a dash where nothing was observed."""
+        """Return some statistics as table cells in a Python format; a dash where nothing was observed."""
         values = [getattr(self, name) for name in statistics]
         return ["-" if value is None else format(value, form) for value in values]
 
@@ -57,28 +57,28 @@ NOTHING: Final = Distribution(mean=None, min=None, p50=None, p90=None, p95=None,
 
 
 def whole_sum(values: Iterable[int]) -> int:
-    """The sum of whole numbers; that of others would depend on the version of Python."""
+    """Return the sum of integers; a sum of floats would depend on the version of Python."""
     return sum(values)
 
 
 def of_samples(samples_us: Sequence[int]) -> Distribution:
-    """The distribution of whole microseconds."""
+    """Return the distribution of integer microseconds."""
     return _distribution(sorted(samples_us), whole_sum(samples_us))
 
 
 def of_ratios(samples_us: Sequence[float]) -> Distribution:
-    """The distribution of fractional microseconds (such as a time per token)."""
+    """Return the distribution of fractional microseconds (such as a time per token)."""
     return _distribution(sorted(samples_us), fsum(samples_us))
 
 
 def of_shares(counts: Mapping[int, int]) -> Distribution:
-    """The distribution of shares from 0 to 1, and not of a latency: each of ``counts`` in parts per million."""
+    """Return the distribution of shares from 0 to 1; the keys of ``counts`` are in parts per million."""
     total = whole_sum([value * count for value, count in counts.items()])
     return _distribution(Expanded(counts), total, _PPM)
 
 
 def of_histogram(counts: Mapping[int, int], offset_us: int = 0) -> Distribution:
-    """The distribution of ``value + offset_us``, where each value of ``counts`` was seen that many times."""
+    """Return the distribution of ``value + offset_us``, where ``counts`` has the number of samples of each value."""
     total = 0
     for value, count in counts.items():
         total += count * (value + offset_us)
@@ -86,7 +86,7 @@ def of_histogram(counts: Mapping[int, int], offset_us: int = 0) -> Distribution:
 
 
 class Expanded:
-    """A histogram that reads like the sorted list of its samples, ``offset`` added to each."""
+    """A histogram that behaves like the sorted list of its samples, with ``offset`` added to each."""
 
     def __init__(self, counts: Mapping[int, int], offset: int = 0) -> None:
         self._values = sorted(counts)
@@ -103,11 +103,11 @@ class Expanded:
 def percentile_ms(
     ordered: Sequence[float] | Expanded, percent: int, of: int = 100, *, unit: int = _MILLISECOND
 ) -> float:
-    """The value at rank ``percent/of * (n - 1)`` of ascending microseconds, interpolated, in milliseconds.
+    """Return the value at rank ``percent/of * (n - 1)`` of ascending microseconds, interpolated, in milliseconds.
 
-    Whole microseconds are divided once, at the end, so the result is the closest float to the exact value. For
-    fractions of a percent ``of`` is larger: 9,990 of 10,000 is the 99.9th percentile. ``unit``: how many of what is
-    given make one of what is returned, where these are no times.
+    Integer microseconds are divided once, at the end, so the result is the closest float to the exact value. For
+    fractions of a percent ``of`` is larger: 9,990 of 10,000 is the 99.9th percentile. ``unit``: the number of input
+    units per output unit, for values other than times.
     """
     rank, rest = divmod(percent * (len(ordered) - 1), of)
     low = ordered[rank]
@@ -115,17 +115,17 @@ def percentile_ms(
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
-    """The value at rank ``percent/100 * (n - 1)`` of ascending numbers, interpolated."""
+    """Return the value at rank ``percent/100 * (n - 1)`` of ascending numbers, interpolated."""
     return percentile_ms(ordered, percent, unit=1)
 
 
 def nearest_rank(ordered: Sequence[T], percent: int) -> T:
-    """The least of ascending values that ``percent`` of them do not exceed: one of them, and none between two."""
+    """Return the nearest-rank percentile of ascending values: always one of them, never interpolated."""
     return ordered[-(-len(ordered) * percent // 100) - 1]
 
 
 def middle(values: Iterable[int]) -> int | None:
-    """The median as one of the values: of an even number, the larger of the two in the middle; None = of none."""
+    """Return the median as one of the values (the upper one of an even number); None if there are none."""
     ordered = sorted(values)
     return ordered[len(ordered) // 2] if ordered else None
 

@@ -1,4 +1,4 @@
-"""What a report says of the step times behind its figures: whose they are, and how far off its means may be."""
+"""The report's section on step times: the simulated hardware, and the expected errors of the means."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
-    """What the instances of a pool run, and how their steps are timed."""
+    """The configuration of a pool's instances, and the source of their step times."""
 
     model: str
     """The name of the model."""
@@ -26,22 +26,22 @@ class StepTime:
     tensor_parallel: int
     """GPUs that each layer is split over (of each pipeline stage)."""
     pipeline_parallel: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """Stages that the layers are spread over; left out where there is one."""
+    """Stages that the layers are spread over; left out if there is one."""
     data_parallel: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """Ranks of a replica, each an instance; left out where there is one."""
+    """Ranks of a replica, each an instance; left out if there is one."""
     expert_parallel: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """GPUs over which whole experts are spread; left out where each is split like other layers."""
+    """GPUs over which whole experts are spread; left out if experts are split like other layers."""
     kind: str
-    """The step-time model, chosen where the experiment says ``auto``."""
+    """The step-time model, also if the experiment says ``auto``."""
     expected_error_percent: ExpectedError | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """By how much the means may be off, of what was compared with servers like that, with the coefficients it has; with
-    ``report: full``, otherwise left out: later versions know better, and nothing else depends on it."""
+    """Expected error of the means, from measurements of similar servers with the same coefficients. Only with ``report:
+    full``, because later versions may change it while no other result depends on it."""
     not_measured: Mapping[str, str] | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """Metric -> why nothing is known of its error; with ``report: full``, where any is not known."""
+    """Metric -> why its error is not known; with ``report: full``, if there is any such metric."""
 
 
 def step_times(experiment: Experiment, found: Mapping[str, Expectation] | None = None) -> dict[str, StepTime]:
-    """What the figures of each pool rest on, by name; with what is expected of them, where that is to be told."""
+    """Return the configuration of each pool, by name, and its expected errors if they are to be reported."""
     return {
         pool.name: StepTime(
             model=pool.model.name,

@@ -1,12 +1,13 @@
-"""What of an experiment no measured server had: of that, the errors on measured servers say nothing.
+"""Properties of an experiment that no measured server had, for which measured errors say nothing.
 
-Two things are told apart. What a step takes decides ITL, and with it everything: whatever makes steps of another kind
-(adapters, drafts, tiers, a pipeline) leaves no figure. How requests come to their steps (admission, routing, the order
-of queues, instances that come and go) decides TTFT and E2E alone: steps are composed alike, and ITL is as well known.
+There are two kinds. The duration of steps determines ITL, and through it everything else: whatever changes the kind of
+steps (adapters, drafts, tiers, a pipeline) leaves no error known. The way in which requests reach their steps
+(admission, routing, queue order, instances that come and go) affects TTFT and E2E only: steps are composed alike, so
+the error of ITL is still known.
 
-The measured servers were one instance each, which served all that came, first come, first served. Several equal
-instances are several such servers where the router looks at none of them (round-robin). One that looks makes other
-decisions where step times are off, and no cluster was measured.
+Each measured server was a single instance that served all arrivals first come, first served. Several equal instances
+count as several such servers if the router ignores their state (round-robin). A router that considers it decides
+differently if step times are wrong, and no cluster was measured.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment, Pool
 
 STEPS: Final = ("ttft", "itl", "e2e")
-"""What is not known where steps are of another kind."""
+"""Metrics without a known error if steps are of another kind."""
 WAITS: Final = ("ttft", "e2e")
-"""What is not known where requests come to their steps in another way."""
+"""Metrics without a known error if requests reach their steps in another way."""
 
 
 class Asked(NamedTuple):
-    """A key of an experiment, and what the measured servers had there."""
+    """A key of an experiment, and its value on the measured servers."""
 
     key: str
     measured: object
     spoils: tuple[str, ...]
-    """The metrics of which nothing is known with another value."""
+    """The metrics whose error is not known with another value."""
     attribute: str = ""
-    """Where the record has it, if not under the key."""
+    """The attribute of the record that holds the value, if not the key."""
 
     def reason(self, record: object) -> str:
-        """What no measured server had; empty = nothing."""
+        """Return the property that no measured server had; empty if there is none."""
         value = attrgetter(self.attribute or self.key)(record)
         if value == self.measured:
             return ""
@@ -85,21 +86,21 @@ OF_CLIENT: Final = (
     Asked("workload.clients.network", None, WAITS, "network"),
 )
 _BLIND: Final = ("round-robin",)
-"""Routing that looks at no instance."""
+"""Routing policies that ignore the state of instances."""
 _OF_STEPS: Final = ("async_scheduling", "disable_overlap_scheduler")
-"""Settings of batching that decide what lies between steps; the others decide who is in which."""
+"""Batching settings that change the time between steps; the other settings change which requests are in which step."""
 _TWICE: Final = 2
-"""Bands hold for a tensor parallelism that no server has, left out in turn: as far as twice the largest."""
+"""Bands also hold up to this multiple of the largest measured tensor parallelism, as tests with each left out show."""
 
 
 def unmeasured(experiment: Experiment, pool: Pool, traits: Traits, known: Known) -> dict[str, str]:
-    """Metric -> what no measured server had; those that are missing are known.
+    """Return, for each metric without a known error, the property that no measured server had.
 
     Args:
-        experiment: what is simulated.
-        pool: whose step times.
-        traits: of its instances and their load.
-        known: what was compared of its step-time model.
+        experiment: the simulated experiment.
+        pool: the pool.
+        traits: traits of its instances and their load.
+        known: the measurements of its step-time model.
     """
     found: dict[str, str] = {}
     for reason, spoils in _reasons(experiment, pool, traits, known):
@@ -111,7 +112,7 @@ def unmeasured(experiment: Experiment, pool: Pool, traits: Traits, known: Known)
 
 
 def _reasons(experiment: Experiment, pool: Pool, traits: Traits, known: Known) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What spoils most comes first."""
+    """Yield the reasons with the metrics they affect, those that affect the most first."""
     if reason := _of_server(experiment, pool, traits, known):
         yield reason, STEPS
         return
@@ -140,7 +141,7 @@ def _reasons(experiment: Experiment, pool: Pool, traits: Traits, known: Known) -
 
 
 def _of_server(experiment: Experiment, pool: Pool, traits: Traits, known: Known) -> str:
-    """The engine, the coefficients, the GPU, the family, how many GPUs."""
+    """Return what differs in engine, coefficients, GPU, model family, or number of GPUs."""
     if not traits.engine:
         rules = ", ".join(f"`{rule}`" for rule in ENGINES)
         return f"`{experiment.policy.batching.kind}` batching (measured: {rules})"
@@ -148,7 +149,7 @@ def _of_server(experiment: Experiment, pool: Pool, traits: Traits, known: Known)
     for name, own in pool.latency.settings.items():
         value = list(own) if isinstance(own, tuple) else own
         if name == "steps" and value == 1.0:
-            continue  # it multiplies by nothing
+            continue  # its value is multiplied by zero
         if name not in known.varied and value != expected.get(name):
             return f"{name} {value} beside this engine and these step times"
     for name, noun in (("gpu", "GPU"), ("family", "family"), ("precision", "precision of the weights")):
@@ -165,7 +166,7 @@ def _of_server(experiment: Experiment, pool: Pool, traits: Traits, known: Known)
 
 
 def _of_batching(experiment: Experiment, known: Known, engine: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Settings of the batching rule."""
+    """Yield the settings of the batching rule that were not measured."""
     measured: Mapping[str, Sequence[object]] = known.batching[engine]
     for name, value in experiment.policy.batching.settings.items():
         if value not in measured.get(name, (None,)):
@@ -182,7 +183,7 @@ def _of_routing(experiment: Experiment) -> str:
 
 
 def _said(value: object) -> str:
-    """As documents say it."""
+    """Return a value as documents write it."""
     if value is None:
         return "none"
     return str(value).lower() if isinstance(value, bool) else f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,1 +1,1 @@
-"""A real server under a workload: requests sent on schedule, what came back and when, and what the server says."""
+"""Loads a real server with a workload, and records requests, answers and the server's own data."""

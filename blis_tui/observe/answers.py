@@ -1,4 +1,4 @@
-"""What an answer says: its tokens with their times, what the server counted, and why it ended."""
+"""Parses answers: tokens with their times, the server's counts, and why the answer ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ERROR_TEXT: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the server counted; None = it does not say."""
+    """Token counts of the server; None = not reported."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -27,18 +27,18 @@ class Usage:
 
 @dataclass(slots=True)
 class Answer:
-    """What an answer says.
+    """The content of an answer.
 
     Attributes:
-        chunks: when each piece with tokens came, in nanoseconds of ``monotonic_ns``, and how many tokens it has.
-        tokens: the ids of the tokens, where the server tells them.
-        told_ids: whether it does, for every chunk.
+        chunks: for each chunk with tokens, its arrival in nanoseconds of ``monotonic_ns``, and its number of tokens.
+        tokens: token ids, if the server reports them.
+        told_ids: whether it does so for every chunk.
         text: the answer as text.
         usage: the server's counts.
-        finish_reason: why it ended, as the server says; empty = it does not.
-        error: what went wrong, as the server says it in the answer; empty = nothing.
-        ended: whether the answer says that it is at its end.
-        merged: chunks that were read together with an earlier one of this answer, and have its time.
+        finish_reason: the server's reason for the end; empty = not reported.
+        error: the error in the answer; empty = none.
+        ended: whether the answer says that it has ended.
+        merged: chunks that were read together with an earlier one of this answer, and so have its time.
     """
 
     chunks: list[tuple[int, int]] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Answer:
 
 
 def read_stream(pieces: Sequence[tuple[int, bytes]]) -> Answer:
-    """The answer that a stream of server-sent events tells; what is no event of a known kind is left out."""
+    """Return the answer in a stream of server-sent events; unknown events are ignored."""
     answer = Answer()
     reader = _Reader(answer)
     latest_ns, in_piece = -1, 0
@@ -72,7 +72,7 @@ def read_stream(pieces: Sequence[tuple[int, bytes]]) -> Answer:
 
 
 def read_whole(body: bytes, stamp_ns: int) -> Answer:
-    """The answer that came in one piece."""
+    """Return an answer that came in one piece."""
     answer = Answer(ended=True)
     reader = _Reader(answer)
     tokens = reader.take(body)
@@ -89,13 +89,13 @@ def read_whole(body: bytes, stamp_ns: int) -> Answer:
 def read_answer(
     pieces: Sequence[tuple[int, bytes]], stamp_ns: int, headers: Mapping[str, str], *, stream: bool
 ) -> Answer:
-    """What came as an answer; where it cannot be read because it came in another way than was asked, that is the error.
+    """Return a received answer; if its form is not as requested, that is its error.
 
     Args:
-        pieces: the body as it came.
-        stamp_ns: when the last of it came.
-        headers: of HTTP, in small letters.
-        stream: whether it was to come token by token.
+        pieces: the body as it was received.
+        stamp_ns: arrival of the last piece.
+        headers: HTTP headers, in lower case.
+        stream: whether it was requested as a stream.
     """
     encoding = headers.get("content-encoding", "")
     if encoding.lower() not in ("", "identity"):
@@ -113,7 +113,7 @@ def read_answer(
 
 
 def error_text(body: bytes, status: int, headers: Mapping[str, str] | None = None) -> str:
-    """What a refusal says, and where it points to, or when it wants to be asked again."""
+    """Return the text of a refusal, with a redirect target or the time after which to retry."""
     known = headers or {}
     told = [f"{name}: {_brief(known[name.lower()])}" for name in ("Location", "Retry-After") if name.lower() in known]
     return " ".join([_refusal(body, status), *([f"({', '.join(told)})"] if told else [])])
@@ -138,9 +138,9 @@ def _refusal(body: bytes, status: int) -> str:
 
 
 def _events(pieces: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-    """The data of each event, and when its last byte came."""
+    """Yield the data of each event, and the arrival of its last byte."""
     begun: list[bytes] = []
-    """Of a line whose end has not come; joined once, however many pieces it comes in."""
+    """Pieces of an unfinished line, joined only once."""
     stamp_ns = 0
     for stamp_ns, piece in pieces:
         begun.append(piece)
@@ -156,7 +156,7 @@ def _events(pieces: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
 
 
 class _Reader:
-    """Reads what servers send in an event, or as a whole answer."""
+    """Parses events, or a whole answer."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -165,7 +165,7 @@ class _Reader:
         self._chunks = self._with_ids = 0
 
     def take(self, payload: bytes) -> int:
-        """How many tokens came with it."""
+        """Parse an event and return its number of tokens."""
         answer = self._answer
         try:
             event = json.loads(payload)
@@ -200,7 +200,7 @@ class _Reader:
             self._with_ids += bool(ids)
             answer.told_ids = self._with_ids == self._chunks
             return len(ids)
-        if self._counted > counted_before:  # it says how many there are up to here
+        if self._counted > counted_before:  # the server reports the number so far
             return max(self._counted - self._seen, 0)
         self._chunks += bool(text)
         answer.told_ids = False
@@ -216,12 +216,12 @@ class _Reader:
         self._counted = told.completion_tokens or self._counted
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Finish the answer."""
         self._answer.text = "".join(self._texts)
 
 
 def _text_of(inner: object) -> str:
-    """The text of a choice, reasoning included."""
+    """Return the text of a choice, including reasoning."""
     if not isinstance(inner, dict):
         return ""
     parts = [inner.get(name) for name in ("reasoning_content", "reasoning", "text", "content")]

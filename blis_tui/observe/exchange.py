@@ -1,4 +1,4 @@
-"""One request and its answer over HTTP/1.1: the pieces of the answer's body, each with the time at which it came."""
+"""One request and its answer over HTTP/1.1, with the arrival time of each piece of the body."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
     from blis_tui.observe.wire import Wire
 
 _IDLE_NS: Final = 1_000_000_000
-"""An idle connection is used again within a second; servers keep them for five or more."""
+"""Idle connections are reused within a second; servers keep them for at least five."""
 MOST_BYTES: Final = 1 << 28
-"""An answer that is longer is given up: nothing that generates tokens sends 256 MiB."""
+"""Longer answers are aborted; no model generates 256 MiB."""
 _KEPT_HEADERS: Final = frozenset({"content-encoding", "content-type", "location", "retry-after"})
 
 
 class BrokenError(OSError):
-    """The answer ended before its end."""
+    """The connection ended before the answer did."""
 
 
 class NotHttpError(OSError):
-    """What came is no answer of HTTP."""
+    """The answer is not HTTP."""
 
 
 @dataclass(slots=True)
 class Reply:
-    """What has come of an answer so far.
+    """What has been received of an answer so far.
 
     Attributes:
-        status: HTTP's status; 0 = none has come.
-        pieces: the body as it came: times of ``monotonic_ns``, and bytes.
-        sent_ns: when the request's first byte was handed to the kernel.
-        done_ns: when the answer was complete, or known to stay as it is; 0 = not yet.
+        status: HTTP status; 0 = none yet.
+        pieces: the body as it was received: times of ``monotonic_ns``, and bytes.
+        sent_ns: when the request's first byte was passed to the kernel.
+        done_ns: when the answer was complete, or known not to change any more; 0 = not yet.
         kernel_stamps: whether times are the kernel's.
-        headers: those that say what the body is, or what to do in the place of asking again.
+        headers: headers about the body, redirects and retries.
     """
 
     status: int = 0
@@ -54,12 +54,12 @@ class Reply:
 
     @property
     def body(self) -> bytes:
-        """The body as far as it has come."""
+        """The body received so far."""
         return b"".join(piece for _, piece in self.pieces)
 
 
 class _Reading:
-    """Puts an answer together from the bytes of a connection; both a ``Sink`` and what the parser calls."""
+    """Assembles an answer from the bytes of a connection; both a ``Sink`` and the parser's callback object."""
 
     def __init__(self, reply: Reply) -> None:
         self.reply = reply
@@ -74,7 +74,7 @@ class _Reading:
     # ---- the connection ----
 
     def feed(self, data: bytes, stamp_ns: int) -> None:
-        """Bytes that came then."""
+        """Process received bytes."""
         self.begun = True
         self._stamp_ns = stamp_ns
         self._bytes += len(data)
@@ -86,17 +86,17 @@ class _Reading:
             self._fail(NotHttpError(f"the answer is longer than {MOST_BYTES >> 20} MiB"))
 
     def end(self, error: OSError | None, stamp_ns: int) -> None:
-        """The server has closed the connection, or it broke."""
+        """Handle the end of the connection."""
         self._stamp_ns = stamp_ns
         if error is None and self._headed and not self._delimited:
-            self._finish()  # it ends where the connection does
+            self._finish()  # the end of the connection delimits the body
         else:
             self._fail(error or BrokenError("the connection was closed before the end of the answer"))
 
     # ---- the parser ----
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header of the answer."""
+        """Handle a header of the answer."""
         key = name.decode("latin-1").lower()
         if key in ("content-length", "transfer-encoding"):
             self._delimited = bool(value) or self._delimited
@@ -104,17 +104,17 @@ class _Reading:
             self.reply.headers[key] = value.decode("latin-1").strip()
 
     def on_headers_complete(self) -> None:
-        """Status and headers are there."""
+        """Handle the end of the headers."""
         self.reply.status = self._parser.get_status_code()
         self._headed = True
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """Handle a piece of the body."""
         self.reply.pieces.append((self._stamp_ns, body))
 
     def on_message_complete(self) -> None:
-        """The answer is complete."""
-        if 100 <= self.reply.status < 200:  # only an announcement
+        """Handle the end of the answer."""
+        if 100 <= self.reply.status < 200:  # an interim response
             self._headed = self._delimited = False
             self.reply.headers.clear()
             return
@@ -135,9 +135,9 @@ class _Reading:
 
 
 class Exchanges:
-    """Requests to one server, each over a connection of its own while it lasts.
+    """Requests to one server, each with its own connection while it lasts.
 
-    Connections are used again right after an answer, as HTTP clients do, and can be opened before they are needed.
+    Like in HTTP clients, connections are reused right after an answer; they can also be opened in advance.
     """
 
     def __init__(self, target: Target) -> None:
@@ -146,7 +146,7 @@ class Exchanges:
         self._open: dict[int, Wire] = {}
 
     async def prepare(self) -> Wire:
-        """A connection that is open and idle. Raises OSError: there is none to be had."""
+        """Return an open and idle connection. Raises OSError if none can be opened."""
         while self._idle:
             since_ns, wire = self._idle.pop()
             if wire.usable and time.monotonic_ns() - since_ns < _IDLE_NS:
@@ -157,14 +157,14 @@ class Exchanges:
     async def ask(self, method: str, path: str, body: bytes, reply: Reply, wire: Wire | None = None) -> None:
         """Send a request and wait for the whole answer, which grows in ``reply`` meanwhile.
 
-        Nothing is sent twice: a server that was asked may have begun to compute.
+        Nothing is sent twice, because the server may have begun to compute.
 
         Args:
-            method: of HTTP.
-            path: behind the endpoint's root.
-            body: JSON, or nothing.
-            reply: where the answer goes.
-            wire: a prepared connection; None = whichever there is.
+            method: HTTP method.
+            path: path below the endpoint's root.
+            body: JSON, or empty.
+            reply: receives the answer.
+            wire: a prepared connection; None = any.
 
         Raises:
             OSError: the connection cannot be opened, or breaks before the end.
@@ -181,7 +181,7 @@ class Exchanges:
             if not reply.done_ns:
                 reply.done_ns = time.monotonic_ns()
             if reading.over.done() and not reading.over.cancelled():
-                reading.over.exception()  # asked for: else asyncio would complain of it
+                reading.over.exception()  # retrieve the exception, or asyncio logs it
             self._discard(wire)
             raise
         if reading.reusable and wire.usable:
@@ -190,7 +190,7 @@ class Exchanges:
             self._discard(wire)
 
     def release(self, wire: Wire) -> None:
-        """Give back a prepared connection that is not needed."""
+        """Return a prepared connection that is not needed."""
         if wire.usable:
             self._idle.append((time.monotonic_ns(), wire))
 

@@ -1,4 +1,4 @@
-"""Writes the folder of a recording: lines while it runs, so that it can be broken off any time, tables at its end."""
+"""Writes the folder of a recording: lines during the run, so that it may be aborted at any time, then tables."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ TRACE: Final = "trace.csv"
 TRACE_HEADER: Final = "trace.yaml"
 TIMELINE: Final = "timeline.perfetto-trace"
 _STATES: Final = {COMPLETED: "completed", TIMED_OUT: "timed-out"}
-"""An outcome -> the state that request tables name; all others are ``lost``."""
+"""Outcome -> state in request tables; all others are ``lost``."""
 _STATUS: Final = {COMPLETED: "ok", TIMED_OUT: "timeout", BROKEN: "incomplete"}
-"""The same as TraceV2 names it; all others are ``error``."""
+"""Outcome -> state in TraceV2; all others are ``error``."""
 
 
 class Folder:
-    """The folder of a recording that is being made.
+    """The folder of a recording in progress.
 
     Raises:
         InputError: it exists and is not empty, or cannot be written.
@@ -54,45 +54,45 @@ class Folder:
             raise InputError(f"cannot write {path}: {error.strerror or error}") from error
 
     def begin(self, about: Mapping[str, object], server: Server) -> None:
-        """Say what is going to be recorded."""
+        """Write what will be recorded."""
         self.kv_blocks = server.kv_blocks
         self.say(about, server)
         self._append(REQUESTS, "")
 
     def say(self, about: Mapping[str, object], server: Server) -> None:
-        """Write what the recording is."""
+        """Write the description of the recording."""
         document = {"version": VERSION, **about, "server": server_document(server)}
         write_text(self.path / ABOUT, to_json(document))
 
     def request(self, row: Observed) -> None:
-        """One request has ended."""
+        """Record a finished request."""
         self._append(REQUESTS, request_line(row))
 
     def scrape(self, scrape: Scrape) -> None:
-        """The metrics were read."""
+        """Record a scrape of the metrics."""
         self._append(METRICS, scrape_line(scrape))
 
     def step(self, step: Step) -> None:
-        """The server's log told a step."""
+        """Record a step from the server's log."""
         if STEPS not in self._open:
             self._append(STEPS, csv_line(STEP_COLUMNS))
         self._append(STEPS, step_line(step, self.kv_blocks))
 
     def kv_event(self, document: Mapping[str, object]) -> None:
-        """The server published an event of its KV cache."""
+        """Record a KV cache event of the server."""
         self._append(KV_EVENTS, json.dumps(document, separators=(",", ":")) + "\n")
 
     def close(self) -> None:
-        """Nothing more comes; a folder into which nothing came is gone again.
+        """Finish the recording; an empty folder is removed.
 
         Raises:
-            InputError: what is left of a file cannot be written.
+            InputError: the rest of a file cannot be written.
         """
         broken: InputError | None = None
         for name, file in self._open.items():
             try:
                 file.close()
-            except OSError as error:  # likewise where a line could not be written before: the file still has it
+            except OSError as error:  # also after an earlier failed write, whose line is still buffered
                 broken = broken or self._unwritten(name, error)
         self._open.clear()
         with suppress(OSError):
@@ -114,7 +114,7 @@ class Folder:
 
 
 def write_tables(recording: Recording) -> None:
-    """The same requests as a table that replays, as TraceV2, and as a time line for Perfetto."""
+    """Write the requests as a table that can be replayed, as TraceV2, and as a timeline for Perfetto."""
     rows = recording.requests
     tables = {
         TABLE: table_csv(rows),
@@ -129,9 +129,9 @@ def write_tables(recording: Recording) -> None:
 
 
 def table_csv(rows: Sequence[Observed]) -> Iterator[str]:
-    """The requests that may have been computed, as ``run --requests`` writes them, line by line.
+    """Yield the requests that may have been computed, in the format of ``run --requests``, line by line.
 
-    A request arrives when it was sent, has the length that it had, and is given up when it was.
+    A request's arrival is its sending time, its lengths are the actual ones, and its timeout is that of its client.
     """
     served = [row for row in rows if row.outcome in SERVED]
     more = [name for name in ("model", "adapter") if any(getattr(row, name) for row in served)]
@@ -180,7 +180,7 @@ def _table_row(row: Observed) -> RequestRow:
 
 
 def _within(segments: Segments, tokens: int) -> Segments:
-    """What of a shareable head fits into a prompt of so many tokens: the server may have counted fewer."""
+    """Truncate a shared prefix to a prompt's length, because the server may have counted fewer tokens."""
     found: list[tuple[str, int]] = []
     for name, length in segments:
         part = min(length, tokens)

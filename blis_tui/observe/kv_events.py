@@ -1,4 +1,4 @@
-"""What a server publishes of its KV cache over ZeroMQ: batches of events in MessagePack.
+"""KV cache events that a server publishes over ZeroMQ, in batches encoded with MessagePack.
 
 Source: vLLM 0.32.0, ``distributed/kv_events.py`` (``--kv-events-config``).
 """
@@ -22,10 +22,10 @@ _SEQUENCE_BYTES: Final = 8
 
 
 class KvEvents:
-    """Listens to one publisher.
+    """Subscribes to one publisher.
 
     Raises:
-        InputError: its address cannot be one.
+        InputError: its address is invalid.
     """
 
     def __init__(self, endpoint: str, topic: str = "") -> None:
@@ -42,7 +42,7 @@ class KvEvents:
             ) from error
 
     async def listen(self, clock: Clock, heard: Callable[[Mapping[str, object]], None]) -> None:
-        """Hand over every batch as plain data, until cancelled; what is none is left out."""
+        """Pass on every batch as plain data until cancelled; ignore invalid messages."""
         while True:
             frames = await self._socket.recv_multipart()
             if (batch := _batch(frames)) is not None:
@@ -68,7 +68,7 @@ def _batch(frames: list[bytes]) -> Mapping[str, object] | None:
 
 
 def _plain(value: object) -> object:
-    """The same as JSON has it: hashes that are bytes in hexadecimal, what JSON does not know as text."""
+    """Return a value as JSON data: hashes in bytes as hexadecimal, unknown types as text."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Recordings as lines of files: each request, scrape and step is one, written when it is known."""
+"""The line formats of recordings: each request, scrape and step is one line, written when it is known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEP_COLUMNS: Final = (
     *("step", "end_us", "duration_us", "prefill_requests", "prefill_tokens", "decode_requests", "decode_tokens"),
     *("kv_share", "kv_blocks_free"),
 )
-"""``calibrate`` reads such files, too; it needs the last one."""
+"""``calibrate`` also reads such files; it needs the last column."""
 _LINE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _INTEGERS: Final = ("index", "due_us", "sent_us", "done_us", "input_tokens", "output_tokens")
 _COUNTS: Final = ("prompt_tokens", "completion_tokens", "cached_tokens")
@@ -27,7 +27,7 @@ _NUMBERS: Final = ("merged", "status", "round_index", "deadline_us")
 
 
 def request_line(row: Observed) -> str:
-    """A request as a line of JSON; what says nothing is left out."""
+    """Return a request as a line of JSON, without empty values."""
     document: dict[str, object] = {"request_id": row.request_id, "outcome": row.outcome}
     document |= {name: getattr(row, name) for name in _INTEGERS}
     document["chunks"] = [list(chunk) for chunk in row.chunks]
@@ -42,10 +42,10 @@ def request_line(row: Observed) -> str:
 
 
 def read_request(line: str) -> Observed:
-    """What :func:`request_line` wrote.
+    """Parse a line written by :func:`request_line`.
 
     Raises:
-        ValueError: it is something else; the message says what.
+        ValueError: the line is invalid; the message says how.
     """
     found = _document(line)
     outcome, chunks = found.get("outcome"), found.get("chunks")
@@ -85,12 +85,12 @@ def read_request(line: str) -> Observed:
 
 
 def scrape_line(scrape: Scrape) -> str:
-    """A scrape as a line of JSON."""
+    """Return a scrape as a line of JSON."""
     return _LINE.encode({"time_us": scrape.time_us, **scrape.values}) + "\n"
 
 
 def read_scrape(line: str) -> Scrape:
-    """What :func:`scrape_line` wrote. Raises ValueError: it is something else."""
+    """Parse a line written by :func:`scrape_line`. Raises ValueError if it is invalid."""
     found = dict(_document(line))
     time_us = _whole(found, "time_us")
     del found["time_us"]
@@ -99,7 +99,7 @@ def read_scrape(line: str) -> Scrape:
 
 
 def step_line(step: Step, kv_blocks: int | None = None) -> str:
-    """A step as a line of CSV; ``kv_blocks`` is how many the server has, where that is known."""
+    """Return a step as a line of CSV; ``kv_blocks``: the server's number of KV blocks, if known."""
     cells = (
         *(step.number, "" if step.end_us is None else step.end_us, step.duration_us, step.prefill_requests),
         *(step.prefill_tokens, step.decode_requests, step.decode_tokens),
@@ -110,7 +110,7 @@ def step_line(step: Step, kv_blocks: int | None = None) -> str:
 
 
 def read_step(line: str) -> Step:
-    """What :func:`step_line` wrote. Raises ValueError: it is something else."""
+    """Parse a line written by :func:`step_line`. Raises ValueError if it is invalid."""
     cells = line.strip().split(",")
     if len(cells) != len(STEP_COLUMNS):
         raise ValueError(f"{len(cells)} cells, not {len(STEP_COLUMNS)}")
@@ -128,13 +128,13 @@ def read_step(line: str) -> Step:
 
 
 def server_document(server: Server) -> dict[str, object]:
-    """What is known of a server, as plain data."""
+    """Return what is known of a server, as plain data."""
     found = {name: getattr(server, name) for name in Server.__dataclass_fields__}
     return {name: value for name, value in found.items() if value not in (None, "")}
 
 
 def read_server(document: object) -> Server:
-    """What :func:`server_document` made. Raises ValueError: it is something else."""
+    """Parse the result of :func:`server_document`. Raises ValueError if it is invalid."""
     if not isinstance(document, dict):
         raise ValueError("`server` is no map")  # noqa: TRY004  (a file is wrong, not the caller)
     caching = document.get("prefix_caching")
@@ -179,5 +179,5 @@ def _is_chunk(chunk: object) -> bool:
 
 
 def refuse(path: object, number: int, error: ValueError) -> InputError:
-    """A line of a recording that is none."""
+    """Return the error for an invalid line of a recording."""
     return InputError(f"{path}, line {number}: {error}", help="`blis-tui observe` writes these files")

@@ -1,4 +1,4 @@
-"""Requests sent on a workload's own schedule, and a row for each of them, whatever becomes of it."""
+"""Sends requests on a workload's own schedule, and records a row for each, whatever its outcome."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ if TYPE_CHECKING:
     from blis_tui.workload.source import RequestSource
 
 _LEAD_US: Final = 500_000
-"""So long before a request is due, its connection is opened and its body written."""
+"""How long before a request is due its connection is opened and its body prepared."""
 _STATES: Final = {
     COMPLETED: RequestState.COMPLETED,
     TIMED_OUT: RequestState.TIMED_OUT,
     REJECTED: RequestState.REJECTED,
 }
-"""What a workload is told of an outcome; all others are lost."""
+"""The state reported to the workload for each outcome; all others are lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What ends a request or the run.
+    """Limits of requests and of the run.
 
     Attributes:
-        timeout_us: a request is given up so long after it was due.
-        duration_us: no request is sent later; None = until the workload ends.
-        requests: nor more than so many; None = all.
+        timeout_us: a request is aborted this long after it was due.
+        duration_us: last time to send a request; None = until the workload ends.
+        requests: maximum number of requests; None = all.
     """
 
     timeout_us: int
@@ -58,12 +58,12 @@ class Limits:
 
 
 class Load:
-    """The requests of one run, under way and ended.
+    """The requests of one run, in progress and ended.
 
     Attributes:
-        started: requests that are under way, have ended, or are about to be sent.
-        sent: those of them that were sent, or could not be.
-        running: those of these without an end.
+        started: requests in progress, ended, or about to be sent.
+        sent: requests of these that were sent, or could not be.
+        running: requests of these that have not ended.
     """
 
     def __init__(
@@ -87,10 +87,10 @@ class Load:
         self._failure: BaseException | None = None
 
     async def run(self) -> None:
-        """Send everything, and wait for the end of each; cancelled, all that is under way ends as interrupted.
+        """Send everything and wait for all answers; if cancelled, requests in progress end as interrupted.
 
         Raises:
-            InputError: a row could not be put down.
+            InputError: a row could not be written.
         """
         try:
             if isinstance(self._source, InteractiveSource):
@@ -108,7 +108,7 @@ class Load:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
 
-    # ---- when ----
+    # ---- schedule ----
 
     async def _by_the_clock(self, source: RequestSource) -> None:
         while self._allowed() and (request := source.next_request()) is not None:
@@ -118,7 +118,7 @@ class Load:
             self._start(request)
 
     async def _converse(self, source: InteractiveSource) -> None:
-        """Some requests follow answers: which one comes next is known when it is due."""
+        """Send requests of which some depend on answers, so that the next one is only known when it is due."""
         while self._allowed() and not source.exhausted:
             due_us = None if source.silent else source.next_us
             if due_us is not None and due_us <= self._clock.now_us():
@@ -133,7 +133,7 @@ class Load:
             await self._heard(due_us)
 
     async def _heard(self, until_us: int | None) -> None:
-        """Wait for the end of a request, or until then."""
+        """Wait for the end of a request, or until a time."""
         wait_s = None if until_us is None else max(until_us - self._clock.now_us(), 0) / 1e6
         with suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), wait_s)
@@ -164,7 +164,7 @@ class Load:
         body = self._prompts.body(request)
         wire: Wire | None = None
         if request.arrival_us > self._clock.now_us():
-            with suppress(OSError):  # a server that refuses now may accept when it is due
+            with suppress(OSError):  # a server that refuses now may accept when the request is due
                 wire = await self._exchanges.prepare()
         try:
             await self._clock.until(request.arrival_us)
@@ -180,7 +180,7 @@ class Load:
         self._note(request, reply, outcome, error)
 
     async def _ask(self, request: Request, body: bytes, reply: Reply, wire: Wire | None) -> tuple[str, str]:
-        """The outcome as far as the connection tells, and what went wrong."""
+        """Send a request; return the outcome of the connection, and the error."""
         deadline_us = request.arrival_us + self._limits.timeout_us
         if request.deadline_us:
             deadline_us = min(deadline_us, request.deadline_us)
@@ -200,7 +200,7 @@ class Load:
         return COMPLETED, ""
 
     def _note(self, request: Request, reply: Reply, outcome: str, error: str) -> None:
-        """Put down what came of a request, and tell the workload."""
+        """Record the outcome of a request, and report it to the workload."""
         answer = Answer()
         if reply.status and not 200 <= reply.status < 300:
             outcome, error = REJECTED, error_text(reply.body, reply.status, reply.headers)
@@ -255,7 +255,7 @@ class Load:
 
 
 def _judged(answer: Answer, outcome: str, error: str) -> tuple[str, str]:
-    """What an answer that came over an intact connection is."""
+    """Return the outcome of an answer whose connection stayed intact."""
     if outcome != COMPLETED:
         return outcome, error or answer.error
     if answer.error:

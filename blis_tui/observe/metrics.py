@@ -1,4 +1,4 @@
-"""The metrics of a server: vLLM's names, summed over its engines, and the settings among their labels."""
+"""Metrics of a server under vLLM's names, summed over its engines, and settings from their labels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNTERS: Final = (
     "vllm:prefix_cache_hits_total",
     "vllm:request_success_total",
 )
-"""They go on from run to run: only differences say something."""
+"""Counters that continue from run to run, so that only differences matter."""
 SUMS: Final = tuple(
     f"vllm:{name}_{part}"
     for name in (
@@ -34,9 +34,9 @@ SUMS: Final = tuple(
     )
     for part in ("sum", "count")
 )
-"""Of histograms; likewise."""
+"""Sums of histograms, of which also only differences matter."""
 _MEAN: Final = frozenset({"vllm:kv_cache_usage_perc"})
-"""Gauges that are a share of each engine."""
+"""Gauges that are a share of each engine, and so are averaged."""
 _WANTED: Final = frozenset((*GAUGES, *COUNTERS, *SUMS))
 _CONFIG: Final = "vllm:cache_config_info"
 _SAMPLE: Final = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})?[ \t]+(\S+)")
@@ -44,7 +44,7 @@ _LABEL: Final = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
 
 def samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
-    """Name, labels and value of each sample of Prometheus' text format; lines that are none are left out."""
+    """Yield name, labels and value of each sample in Prometheus text format; other lines are ignored."""
     for line in text.splitlines():
         if line.startswith("#") or (found := _SAMPLE.match(line)) is None:
             continue
@@ -57,7 +57,7 @@ def samples(text: str) -> Iterator[tuple[str, Mapping[str, str], float]]:
 
 
 def values(text: str) -> dict[str, float]:
-    """What is recorded of a scrape, by name: sums over engines, means of shares; what is no number is left out."""
+    """Return the recorded values of a scrape by name: sums over engines, means of shares, without non-finite values."""
     found: dict[str, list[float]] = {}
     for name, _, value in samples(text):
         if name in _WANTED and isfinite(value):
@@ -73,7 +73,7 @@ def _together(name: str, parts: list[float]) -> float:
 
 
 def settings(text: str) -> Server:
-    """What the metrics say of the engine: its blocks, and how many engines there are."""
+    """Return the settings in the metrics: the number of blocks, and of engines."""
     blocks: int | None = None
     size: int | None = None
     caching: bool | None = None
@@ -93,7 +93,7 @@ def settings(text: str) -> Server:
 
 
 def differences(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """How much each counter has grown; one that is smaller than before has been reset, and counts from 0."""
+    """Return the growth of each counter; a counter that decreased was reset, and counts from 0."""
     return {
         name: after[name] - (before.get(name, 0.0) if after[name] >= before.get(name, 0.0) else 0.0)
         for name in (*COUNTERS, *SUMS)

@@ -1,4 +1,4 @@
-"""One run: a server is asked what it is, warmed up, loaded on schedule, and watched meanwhile."""
+"""One recording run: query the server, warm it up, load it on schedule, and watch it meanwhile."""
 
 from __future__ import annotations
 
@@ -34,38 +34,38 @@ if TYPE_CHECKING:
     from blis_tui.workload.source import RequestSource
 
 _LOG_S: Final = 0.002
-"""So often the server's log is looked at: steps are no shorter."""
+"""Interval between reads of the server's log; no step is shorter."""
 _STATUS_S: Final = 0.25
 _WARM_UP_TOKENS: Final = (64, 8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be observed."""
+    """What to observe."""
 
     target: Target
     address: str
     source: RequestSource | InteractiveSource
     total: int | None
-    """How many requests it has; None = unknown."""
+    """Number of requests; None = unknown."""
     asking: Asking
-    """Empty fields are filled with what the server says."""
+    """Form of requests; empty fields are filled with the server's values."""
     limits: Limits
     warm_up: int
     scrape_s: float
     about: Mapping[str, object]
-    """What ``recording.json`` is to say beside what is found out."""
+    """Content of ``recording.json`` besides what is found out."""
     lead_s: float = 0.2
-    """From the last look at the counters to the beginning of the schedule."""
+    """Time from the last read of the counters to the start of the schedule."""
     settle_s: float = 1.0
-    """Counters and log come to their end within that after the last answer."""
+    """Time after the last answer within which counters and log are complete."""
 
 
 class Observer:
     """One run.
 
     Attributes:
-        server: what the server says of itself, once it was asked.
+        server: the server's description of itself, once queried.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Observer:
         self._loading: asyncio.Task[None] | None = None
 
     async def run(self) -> bool:
-        """Observe until the workload ends; False = it was stopped before.
+        """Observe until the workload ends; return False if stopped before.
 
         Raises:
             InputError: the server cannot be reached, refuses the first requests, or a file cannot be written.
@@ -115,14 +115,14 @@ class Observer:
         return not self._stopped
 
     def stop(self) -> None:
-        """Send nothing more, and give up what is under way."""
+        """Stop sending, and abort requests in progress."""
         self._stopped = True
         if self._loading is not None:
             self._loading.cancel()
         elif self._running is not None:
             self._running.cancel()
 
-    # ---- before ----
+    # ---- before the run ----
 
     async def _prepare(self) -> tuple[Asking, bool, TextScale]:
         plan = self._plan
@@ -144,14 +144,14 @@ class Observer:
     # ---- the run ----
 
     async def _observe(self, asking: Asking, metrics: bool, scale: TextScale) -> None:
-        assert self.server is not None  # noqa: S101  (it was asked)
+        assert self.server is not None  # noqa: S101  (queried before)
         plan = self._plan
         before = await self._counters() if metrics else None
         about = {**plan.about, **_said(asking), "complete": False}
         about |= {"log": self._log is not None, "kv_events": self._kv_events is not None}
         self._folder.begin(about, self.server)
         if self._log is not None:
-            for _ in self._log.lines():  # what warming up has left there
+            for _ in self._log.lines():  # skip the lines of the warm-up
                 pass
         began_s = time.time() + plan.lead_s
         self._clock = Clock(time.monotonic_ns() + round(plan.lead_s * 1e9))
@@ -172,7 +172,7 @@ class Observer:
         self._folder.say(about | {"lost_scrapes": self._lost_scrapes}, self.server)
 
     async def _together(self, load: Load, beside: list[Coroutine[None, None, None]]) -> None:
-        """Load the server, and do beside what is to be done beside; what fails there ends the run."""
+        """Load the server while other tasks run; a failure of any ends the run."""
         self._loading = asyncio.create_task(load.run())
         watching = [asyncio.create_task(one) for one in beside]
         try:
@@ -195,7 +195,7 @@ class Observer:
         self._progress.note(row)
         self._folder.request(row)
 
-    # ---- beside it ----
+    # ---- concurrent tasks ----
 
     async def _show(self) -> None:
         while True:
@@ -217,7 +217,7 @@ class Observer:
             await asyncio.sleep(max(self._plan.scrape_s - (heard_us - asked_us) / 1e6, 0.01))
 
     async def _counters(self) -> dict[str, float] | None:
-        """What the metrics say now; None where the server does not answer, which is counted."""
+        """Return the current metrics; None, and a counted loss, if the server does not answer."""
         try:
             reply = await fetch(self._exchanges, METRICS_PATH)
         except (OSError, TimeoutError):
@@ -236,7 +236,7 @@ class Observer:
 
 
 def _said(asking: Asking) -> dict[str, object]:
-    """How requests were put, for the recording."""
+    """Return the form of requests, for the recording."""
     return {
         "api": asking.api,
         "dialect": asking.dialect,

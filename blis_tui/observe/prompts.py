@@ -1,8 +1,8 @@
-"""What is asked for: prompts of the lengths that a workload wants, with what they share, and the requests around them.
+"""Builds prompts with the workload's lengths and shared prefixes, and the requests around them.
 
-A prompt is a sequence of segments (``Request.segments``) and what is its own. Each has its tokens from a hash of the
-run's prompt seed and its name: equal segments are equal tokens, and no two runs share any, unless they have one seed.
-What a server answered stands in the prompts that continue it.
+A prompt is a sequence of segments (``Request.segments``) followed by a unique part. Their tokens come from a hash of
+the run's prompt seed and the segment's name: equal segments have equal tokens, and runs with different seeds share
+none. Answers of the server are part of the prompts that continue them.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ _WORD_LIST: Final = (
     "right used take three"
 )
 _WORDS: Final = tuple(_WORD_LIST.split())
-"""A token each for most tokenizers, with the space before it."""
+"""Words that are one token each, with the preceding space, for most tokenizers."""
 _ANSWER: Final = "/answer"
 _SAID: Final = "/said"
 
 
 @dataclass(frozen=True, slots=True)
 class TextScale:
-    """How many tokens a server makes of words: ``fixed + per_word * words``."""
+    """The number of tokens that a server counts for words: ``fixed + per_word * words``."""
 
     per_word: float = 1.0
     fixed: float = 0.0
 
     def words(self, tokens: int, *, alone: bool = False) -> int:
-        """How many words give that many tokens; ``alone``: with what is added once to every prompt."""
+        """Return the number of words for that many tokens; ``alone``: include the fixed tokens of a prompt."""
         return max(round((tokens - (self.fixed if alone else 0.0)) / self.per_word), 1 if alone else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """How requests are put.
+    """The form of requests.
 
     Attributes:
         api: ``completions`` or ``chat``.
-        dialect: ``vllm``, whose extensions make lengths exact and tell token ids, or ``openai``.
+        dialect: ``vllm``, whose extensions give exact lengths and token ids, or ``openai``.
         model: the model's name, for requests that name none.
-        stream: whether answers come token by token.
-        exact: whether answers have exactly the length that the workload wants; else the model may end them before.
-        text: whether prompts are words, not token ids.
-        vocabulary: token ids are below that.
-        longest: tokens that a prompt and its answer may have; None = unknown.
-        seed: what prompts are made from.
+        stream: whether answers are streamed.
+        exact: whether answers have exactly the workload's length; otherwise the model may end them earlier.
+        text: whether prompts are words instead of token ids.
+        vocabulary: upper bound (exclusive) of token ids.
+        longest: maximum tokens of a prompt and its answer; None = unknown.
+        seed: seed of prompts.
     """
 
     api: str = "completions"
@@ -73,12 +73,12 @@ class Asking:
 
     @property
     def path(self) -> str:
-        """Where requests go."""
+        """The path of the endpoint."""
         return "/v1/chat/completions" if self.api == "chat" else "/v1/completions"
 
 
 class Prompts:
-    """The requests of one run, as bodies in JSON."""
+    """The requests of one run, as JSON bodies."""
 
     def __init__(self, asking: Asking, scale: TextScale | None = None) -> None:
         self.asking = asking
@@ -86,7 +86,7 @@ class Prompts:
         self._answers: dict[str, tuple[list[int], str]] = {}
 
     def body(self, request: Request) -> bytes:
-        """The body that asks for a request."""
+        """Return the body of a request."""
         asking = self.asking
         document: dict[str, object] = {"model": request.adapter or request.model or asking.model}
         if asking.api == "chat":
@@ -97,10 +97,10 @@ class Prompts:
         return _encoded(document | self.common(request.output_tokens, request.max_output_tokens, room))
 
     def common(self, output_tokens: int, budget: int = 0, room: int | None = None) -> dict[str, object]:
-        """What asks for an answer of so many tokens, whatever the prompt.
+        """Return the keys that request an answer of this length, for any prompt.
 
-        ``room``: what the model's longest context leaves for it; vLLM cuts ``max_tokens`` to that, and then refuses
-        ``min_tokens`` that are more.
+        ``room``: what the model's maximum context leaves for the answer; vLLM reduces ``max_tokens`` to it, and then
+        refuses a larger ``min_tokens``.
         """
         asking = self.asking
         limit = output_tokens if asking.exact else budget or output_tokens
@@ -115,13 +115,13 @@ class Prompts:
         return document
 
     def probe(self, words: int, name: str) -> bytes:
-        """A prompt of that many words, to see how many tokens they are."""
+        """Return a prompt of that many words, to find their number of tokens."""
         text = self._words(name, words)
         message = {"messages": [{"role": "user", "content": text}]} if self.asking.api == "chat" else {"prompt": text}
         return _encoded({"model": self.asking.model, **message, **self.common(1)})
 
     def warm_up(self, number: int, input_tokens: int, output_tokens: int) -> bytes:
-        """A request that no other prompt has anything in common with."""
+        """Return a request that shares no tokens with other prompts."""
         name = f"warm-up-{number}"
         prompt: dict[str, object]
         words = self.scale.words(input_tokens, alone=True)
@@ -134,7 +134,7 @@ class Prompts:
         return _encoded({"model": self.asking.model, **prompt, **self.common(output_tokens)})
 
     def heard(self, request: Request, answer: Answer) -> None:
-        """Remember an answer that other prompts may begin with."""
+        """Remember an answer with which other prompts may begin."""
         if len(request.content) > len(request.segments):
             self._answers[request.content[-1][0]] = (answer.tokens if answer.told_ids else [], answer.text)
 
@@ -152,12 +152,12 @@ class Prompts:
         return found + self._drawn(name, tokens - len(found))
 
     def _answer(self, name: str) -> tuple[list[int], str]:
-        """An answer by the name of its segment, or of that which leaves its reasoning out."""
+        """Return an answer by the name of its segment, or of the segment without its reasoning."""
         key = name.removesuffix(_SAID) + _ANSWER if name.endswith(_SAID) else name
         return self._answers.get(key, ([], ""))
 
     def _drawn(self, name: str, tokens: int) -> list[int]:
-        """Tokens that only this name has."""
+        """Return tokens unique to this name."""
         most = self.asking.vocabulary
         return [number % most for number in self._numbers(name, tokens)]
 
@@ -168,7 +168,7 @@ class Prompts:
     # ---- text ----
 
     def _messages(self, request: Request) -> list[dict[str, str]]:
-        """What is the server's own stands as its answer, everything else as the user's."""
+        """Return the prompt as chat messages; earlier answers have the assistant's role, everything else the user's."""
         found: list[dict[str, str]] = []
         left = request.input_tokens
         for name, tokens in request.segments:
@@ -191,12 +191,12 @@ class Prompts:
 
 
 def _own(request: Request) -> str:
-    """The name of what no other prompt has."""
+    """Return the name of the part that no other prompt has."""
     return f"{request.request_id}/{request.index}"
 
 
 def _merged(messages: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Messages of one side that follow each other, as one."""
+    """Merge consecutive messages with the same role."""
     found: list[dict[str, str]] = []
     for message in messages:
         if found and found[-1]["role"] == message["role"]:

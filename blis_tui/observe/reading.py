@@ -1,4 +1,4 @@
-"""A recording, read from its folder."""
+"""Reads a recording from its folder."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ T = TypeVar("T")
 
 
 def is_recording(path: Path) -> bool:
-    """Whether this is the folder of a recording."""
+    """Return whether a folder is a recording."""
     return (path / ABOUT).is_file()
 
 
 def read_recording(folder: Path) -> Recording:
-    """Everything that a run left; of one that was broken off, what there is.
+    """Read a recording; an aborted one as far as it goes.
 
     Raises:
-        InputError: a file is missing, cannot be read, or says something else than ``observe`` writes.
+        InputError: a file is missing, cannot be read, or is not as ``observe`` writes it.
     """
     if not is_recording(folder):
         raise InputError(f"{folder} is no recording: it has no {ABOUT}", help="`blis-tui observe` makes such folders")
@@ -69,7 +69,7 @@ def _about(path: Path) -> tuple[dict[str, object], Server]:
 
 
 def _lines(path: Path, read: Callable[[str], T], head: str | None = None) -> list[T]:
-    """The lines of a file; a last one that was not written whole is left out."""
+    """Return the parsed lines of a file; an incomplete last line is ignored."""
     try:
         text = read_input(path, limit=_MAX_BYTES).decode()
     except UnicodeDecodeError as error:

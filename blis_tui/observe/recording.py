@@ -1,6 +1,6 @@
-"""What was observed: requests with every chunk of their answers, steps, scrapes of metrics, and what the server is.
+"""The data of a recording: requests with every chunk of their answers, steps, scrapes of metrics, and the server.
 
-All times are microseconds since the schedule began, on the client's clock.
+All times are microseconds since the start of the schedule, on the client's clock.
 """
 
 from __future__ import annotations
@@ -32,56 +32,56 @@ OUTCOMES: Final[Mapping[str, str]] = {
     UNREADABLE: "what came is no answer",
     INTERRUPTED: "observing was stopped before the end of the answer",
 }
-"""How a request can end -> what that means."""
+"""Outcome of a request -> its meaning."""
 
 SERVED: Final = frozenset({COMPLETED, BROKEN, TIMED_OUT, INTERRUPTED})
-"""Outcomes of requests that may have been computed, in part at least."""
+"""Outcomes of requests that may have been computed, at least in part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """One request: what was asked for, and what came."""
+    """One request: what was requested, and what was received."""
 
     request_id: str
     """Its name."""
     index: int
-    """Its place in the order in which requests were to be sent, from 0."""
+    """Its position in the order of sending, from 0."""
     due_us: int
-    """When it was to be sent."""
+    """When it was due."""
     sent_us: int
-    """When it was; the time at which it could not be, where there was no connection."""
+    """When it was sent; without a connection, when sending failed."""
     done_us: int
-    """When its answer was complete, or known to stay as it is."""
+    """When its answer was complete, or known not to change any more."""
     outcome: str
     """One of ``OUTCOMES``."""
     input_tokens: int
-    """Prompt tokens asked for; the server's own count is ``prompt_tokens``."""
+    """Requested prompt tokens; ``prompt_tokens`` is the server's count."""
     output_tokens: int
-    """Output tokens asked for; the server's own count is ``completion_tokens``."""
+    """Requested output tokens; ``completion_tokens`` is the server's count."""
     chunks: tuple[tuple[int, int], ...] = ()
-    """When each piece of the answer came, and how many tokens it has."""
+    """Arrival and number of tokens of each chunk of the answer."""
     prompt_tokens: int | None = None
-    """Prompt tokens as the server counts them; None = it does not say."""
+    """The server's count of prompt tokens; None = not reported."""
     completion_tokens: int | None = None
-    """Output tokens as the server counts them; None = it does not say."""
+    """The server's count of output tokens; None = not reported."""
     cached_tokens: int | None = None
-    """Prompt tokens found in its prefix cache, as the server counts them; None = it does not say."""
+    """The server's count of prompt tokens found in its prefix cache; None = not reported."""
     told_ids: bool = False
-    """Whether the tokens of each chunk are known by their ids; else they are counted by their texts."""
+    """Whether the tokens of each chunk are known by id; otherwise they are counted from texts."""
     whole: bool = False
-    """Whether its answer was asked for in one piece: then it is not known when its first token was there."""
+    """Whether its answer was requested in one piece, so that the time of the first token is unknown."""
     merged: int = 0
     """Chunks that were read together with an earlier one, and have its time."""
     status: int = 0
-    """The status of HTTP; 0 = there was none."""
+    """HTTP status; 0 = none."""
     finish_reason: str = ""
-    """Why its answer ended, as the server says; empty = it does not."""
+    """The server's reason for the end of the answer; empty = not reported."""
     error: str = ""
-    """What went wrong; empty = nothing."""
+    """Error message; empty = none."""
     segments: Segments = ()
-    """The shared head of its prompt in parts: names and tokens."""
+    """The segments of its shared prefix: names and tokens."""
     answer_segment: str = ""
-    """What its answer is called in the prompts that begin with it; empty = none does."""
+    """Name of its answer in prompts that begin with it; empty = none does."""
     slo_class: str = "standard"
     """Its SLO class."""
     tenant: str = ""
@@ -93,18 +93,18 @@ class Observed:
     session_id: str = ""
     """The session that it belongs to; empty = none."""
     round_index: int = 0
-    """Which call of its session it is, from 0."""
+    """Its call number within its session, from 0."""
     deadline_us: int = 0
-    """When its client would have given it up; 0 = never."""
+    """When its client would have timed out; 0 = never."""
 
     @property
     def late_us(self) -> int:
-        """How much later than it should it was sent."""
+        """Delay of its sending."""
         return self.sent_us - self.due_us
 
     @property
     def tokens(self) -> int:
-        """Tokens that came."""
+        """Number of tokens received."""
         total = 0
         for _, count in self.chunks:
             total += count
@@ -114,91 +114,91 @@ class Observed:
 
     @property
     def guessed(self) -> bool:
-        """Whether its tokens are only the pieces in which it came."""
+        """Whether its tokens are only estimated by the number of chunks."""
         return not self.told_ids and self.completion_tokens is None
 
     @property
     def ttft_us(self) -> int | None:
-        """From sending to the first token; None = there was none, or nobody knows when."""
+        """Time from sending to the first token; None = no token, or an unknown time."""
         return self.chunks[0][0] - self.sent_us if self.chunks and not self.whole else None
 
     @property
     def e2e_us(self) -> int | None:
-        """From sending to the last token; None = the answer is not complete."""
+        """Time from sending to the last token; None = the answer is incomplete."""
         return self.chunks[-1][0] - self.sent_us if self.chunks and self.outcome == COMPLETED else None
 
     @property
     def prompt(self) -> int:
-        """Tokens of its prompt: the server's count, where it says."""
+        """Prompt tokens: the server's count, if reported."""
         return self.input_tokens if self.prompt_tokens is None else self.prompt_tokens
 
     @property
     def contradicts(self) -> bool:
-        """Whether the server counted other tokens than it sent."""
+        """Whether the server's count differs from the tokens that it sent."""
         told = self.completion_tokens
         return self.told_ids and self.outcome == COMPLETED and told is not None and told != self.tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A step of the engine, as its log tells it."""
+    """A step from the engine's log."""
 
     number: int
     end_us: int | None
-    """When its line came; None = the log was not watched."""
+    """When its line was read; None = the log was not watched."""
     duration_us: int
     prefill_requests: int
     prefill_tokens: int
     decode_requests: int
     decode_tokens: int
-    """More than the requests where preempted ones are computed again."""
+    """Greater than the number of requests if preempted ones are recomputed."""
     kv_share: float | None
-    """Of the KV blocks, those in use after it."""
+    """Share of KV blocks in use after it."""
 
     @property
     def requests(self) -> int:
-        """Those in its batch."""
+        """Number of requests in its batch."""
         return self.prefill_requests + self.decode_requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scrape:
-    """The metrics at a moment, summed over the engines behind the endpoint."""
+    """The metrics at one time, summed over the engines behind the endpoint."""
 
     time_us: int
-    """In the middle between asking and hearing."""
+    """Midpoint between request and answer."""
     values: Mapping[str, float]
-    """By vLLM's names, without labels."""
+    """Values by vLLM's names, without labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What the server is, as far as it says; None and empty = it does not."""
+    """The server's description of itself; None and empty = not reported."""
 
     version: str = ""
     model: str = ""
     max_model_len: int | None = None
     block_size_tokens: int | None = None
     kv_blocks: int | None = None
-    """Blocks that requests can have: vLLM keeps one of those that it counts, for padding."""
+    """KV blocks for requests: vLLM reserves one of those that it reports for padding."""
     prefix_caching: bool | None = None
     engines: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Everything that was observed of one run."""
+    """Everything that was observed in one run."""
 
     folder: Path
     server: Server
     requests: tuple[Observed, ...]
-    """In the order in which they were sent."""
+    """Requests in the order of sending."""
     steps: tuple[Step, ...] = ()
     scrapes: tuple[Scrape, ...] = ()
     about: Mapping[str, object] = field(default_factory=dict)
-    """What ``recording.json`` says."""
+    """Content of ``recording.json``."""
 
     @property
     def answered(self) -> Sequence[Observed]:
-        """The requests whose whole answer came."""
+        """The requests that completed."""
         return [one for one in self.requests if one.outcome == COMPLETED and one.chunks]

@@ -1,6 +1,6 @@
-"""The steps of an engine by its log, each line with the client's time: vLLM's own times are whole seconds.
+"""Steps from an engine's log, each line with the client's time, because vLLM's own times are whole seconds.
 
-Source of the line: vLLM 0.32.0, ``v1/metrics/loggers.py`` (``--enable-logging-iteration-details``).
+Source of the format: vLLM 0.32.0, ``v1/metrics/loggers.py`` (``--enable-logging-iteration-details``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONGEST_LINE: Final = 1 << 16
 
 
 def step_of(line: bytes, end_us: int | None) -> Step | None:
-    """The step that a line of a log tells; None = it tells none."""
+    """Return the step in a line of a log; None = it contains none."""
     found = _ITERATION.search(line)
     if found is None or found[7]:
         return None
@@ -46,10 +46,10 @@ def step_of(line: bytes, end_us: int | None) -> Step | None:
 
 
 class Tail:
-    """The end of a file that grows, line by line.
+    """The end of a growing file, line by line.
 
     Raises:
-        InputError: it cannot be read, or is no ordinary file.
+        InputError: it cannot be read, or is no regular file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,10 +64,10 @@ class Tail:
             raise InputError(f"cannot read {path}: {error.strerror or error}") from error
 
     def lines(self) -> Iterator[tuple[bytes, int]]:
-        """Whole lines that have come since the last call, and by when, in nanoseconds of ``monotonic_ns``.
+        """Yield complete lines since the last call, with their times in nanoseconds of ``monotonic_ns``.
 
-        That is when the file was written last, so it does not matter how late it is read: of several lines, the
-        last one has its own time. Of a file that was cut, lines from its beginning on.
+        The time is the file's last modification, so late reading does not matter; of several lines, only the last one
+        has its exact time. A truncated file is read from its start.
         """
         while True:
             try:
@@ -91,6 +91,6 @@ class Tail:
 
 
 def _written_ns(file: FileIO) -> int:
-    """When a file was written last, in nanoseconds of ``monotonic_ns``."""
+    """Return when a file was last written, in nanoseconds of ``monotonic_ns``."""
     age_ns = time.time_ns() - os.fstat(file.fileno()).st_mtime_ns
     return time.monotonic_ns() - max(age_ns, 0)

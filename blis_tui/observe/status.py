@@ -1,4 +1,4 @@
-"""How a run goes, while it goes on: counts, rates, and the latest latencies."""
+"""Status of a run in progress: counts, rates, and the latest latencies."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
 
 
 _WINDOW_US: Final = 5_000_000
-"""Rates are those of the latest seconds."""
+"""Window of rates and latencies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """A look at a run."""
+    """The status of a run at one time."""
 
     time_us: int
     total: int | None
-    """Requests to be sent; None = unknown."""
+    """Number of requests to send; None = unknown."""
     sent: int
     running: int
     outcomes: Mapping[str, int]
     tokens: int
-    """Of answers, so far."""
+    """Output tokens so far."""
     requests_per_s: float
-    """Answers that ended in the latest seconds; likewise their tokens."""
+    """Answers completed per second in the window. The next field has their tokens."""
     tokens_per_s: float
     ttft_us: int | None
-    """Of the latest answers, the median; None = there were none."""
+    """Median TTFT of the latest answers; None = there were none."""
     e2e_us: int | None
     late_us: int
-    """The latest request was sent so late at most, of those of the latest seconds."""
+    """Maximum delay of sending in the window."""
     server: Mapping[str, float]
     """The latest scrape."""
 
     @property
     def failed(self) -> int:
-        """Requests without a whole answer."""
+        """Requests that did not complete."""
         total = 0
         for outcome, count in self.outcomes.items():
             total += count if outcome != COMPLETED else 0
@@ -53,7 +53,7 @@ class Status:
 
 
 class Progress:
-    """Sums up rows as they come."""
+    """Sums up rows as they arrive."""
 
     def __init__(self, total: int | None) -> None:
         self.total = total
@@ -63,13 +63,13 @@ class Progress:
         self._latest: deque[Observed] = deque()
 
     def note(self, row: Observed) -> None:
-        """One more has ended."""
+        """Add a finished request."""
         self.outcomes[row.outcome] = self.outcomes.get(row.outcome, 0) + 1
         self.tokens += row.tokens
         self._latest.append(row)
 
     def look(self, time_us: int, sent: int, running: int) -> Status:
-        """How it goes now."""
+        """Return the current status."""
         latest = self._latest
         while latest and latest[0].done_us < time_us - _WINDOW_US:
             latest.popleft()
@@ -94,11 +94,11 @@ class Progress:
         )
 
 
-# How a run goes, in a line.
+# The status of a run, in a line.
 
 
 def status_text(status: Status) -> str:
-    """How far it is, how fast, and what goes wrong."""
+    """Return the progress, the rates, and the problems."""
     done = status.outcomes.get(COMPLETED, 0)
     total = "" if status.total is None else f" of {count_text(status.total)}"
     parts = [

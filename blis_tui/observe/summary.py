@@ -1,4 +1,4 @@
-"""What a recording says in sum, and what may be wrong with it."""
+"""Summary of a recording, and warnings about it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 _LATE_SHARE: Final = 0.1
-"""Requests that are sent later than this share of the median time to first token are another load than was wanted."""
+"""If requests are sent later than this share of the median TTFT, the load was not as intended."""
 _LATE_US: Final = 5_000
-"""But so much lateness is the clock's."""
+"""Delays up to this are due to the clock's precision."""
 _MERGED_SHARE: Final = 0.05
 _OTHER_PROMPTS: Final = 0.05
-"""Prompts of words come out a little longer or shorter than was wanted."""
+"""Prompts of words may differ from the requested length by this share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """How something is spread over requests, in microseconds."""
+    """Statistics of a value over requests, in microseconds."""
 
     mean_us: float
     p50_us: int
@@ -37,51 +37,51 @@ class Spread:
     max_us: int
 
     def to_dict(self) -> dict[str, float]:
-        """In milliseconds, as reports have it."""
+        """Return the statistics in milliseconds, as in reports."""
         names = ("mean", "p50", "p99", "max")
         return {name: getattr(self, f"{name}_us") / 1000 for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A recording in sum."""
+    """Summary of a recording."""
 
     requests: int
     outcomes: Mapping[str, int]
     duration_us: int
-    """From the first request that was sent to the end of the last."""
+    """From the first sending to the end of the last request."""
     input_tokens: int
     output_tokens: int
     ttft: Spread | None
     itl: Spread | None
-    """The mean of each request's gaps between tokens."""
+    """Each request's mean gap between tokens."""
     e2e: Spread | None
     late: Spread | None
-    """How late requests were sent."""
+    """Delay of sending."""
     shorter: int
-    """Answers that have fewer tokens than was asked for; likewise more."""
+    """Answers with fewer tokens than requested. The next field counts longer ones."""
     longer: int
     guessed: int
-    """Answers of which nothing but the number of their pieces is known."""
+    """Answers whose tokens are only estimated by their number of chunks."""
     asked_tokens: int
-    """Of the prompts that the server counted, what was asked for; and what it counted."""
+    """For prompts that the server counted, the requested tokens. The next field has the server's count."""
     counted_tokens: int
     contradictions: int
-    """Answers whose tokens are not as many as the server counted."""
+    """Answers whose number of tokens differs from the server's count."""
     merged: int
     """Chunks that were read together with an earlier one."""
     chunks: int
     failures: Mapping[str, str]
-    """Outcome -> the first error of it."""
+    """Outcome -> its first error."""
 
     @property
     def failed(self) -> int:
-        """Requests without a whole answer."""
+        """Requests that did not complete."""
         return self.requests - self.outcomes.get(COMPLETED, 0)
 
 
 def summed_up(rows: Sequence[Observed]) -> Summary:
-    """The requests of a recording in sum."""
+    """Summarise the requests of a recording."""
     done = [row for row in rows if row.outcome == COMPLETED]
     outcomes = {name: len([row for row in rows if row.outcome == name]) for name in OUTCOMES}
     begin_us = min((row.sent_us for row in rows), default=0)
@@ -114,7 +114,7 @@ def summed_up(rows: Sequence[Observed]) -> Summary:
 
 
 def mean_gap_us(row: Observed) -> int | None:
-    """The mean of the gaps between a request's tokens; None where it has fewer than two."""
+    """Return the mean gap between a request's tokens; None if it has fewer than two."""
     gaps = row.tokens - 1
     if gaps < 1 or len(row.chunks) < 2:
         return None
@@ -122,7 +122,7 @@ def mean_gap_us(row: Observed) -> int | None:
 
 
 def spread(values: Sequence[int]) -> Spread | None:
-    """How values are spread; percentiles are the nearest ranks. None where there are no values."""
+    """Return the statistics of values, with nearest-rank percentiles; None if there are no values."""
     if not values:
         return None
     ordered = sorted(values)
@@ -136,7 +136,7 @@ def spread(values: Sequence[int]) -> Spread | None:
 
 
 def warnings(summary: Summary, recording: Recording) -> list[str]:
-    """What distorts the recording, a sentence each."""
+    """Return what distorts the recording, one sentence each."""
     found = []
     if summary.failed:
         parts = [f"{count_text(count)} {name}" for name, count in summary.outcomes.items() if name != COMPLETED]
@@ -161,7 +161,7 @@ def warnings(summary: Summary, recording: Recording) -> list[str]:
 
 
 def _length_warnings(summary: Summary, recording: Recording) -> list[str]:
-    """Where prompts and answers have other lengths than were asked for, or nobody knows."""
+    """Return warnings about prompts and answers whose lengths differ from the requested ones, or are unknown."""
     found = []
     if summary.guessed:
         found.append(
@@ -186,7 +186,7 @@ def _length_warnings(summary: Summary, recording: Recording) -> list[str]:
 
 
 def _lost_warnings(recording: Recording) -> list[str]:
-    """What was to be recorded beside the answers, and is not there."""
+    """Return warnings about missing data besides the answers."""
     about = recording.about
     found = []
     if about.get("log") is True and not recording.steps:
@@ -201,7 +201,7 @@ def _lost_warnings(recording: Recording) -> list[str]:
 
 
 def _server_warnings(summary: Summary, recording: Recording) -> list[str]:
-    """Where the server's counters contradict what was seen."""
+    """Return warnings about server counters that contradict the answers."""
     counters = recording.about.get("counters")
     if not isinstance(counters, dict):
         return []
@@ -212,7 +212,7 @@ def _server_warnings(summary: Summary, recording: Recording) -> list[str]:
     return []
 
 
-# A recording's summary, for people and for programs.
+# A recording's summary, as text and as plain data.
 
 _COUNTED = (
     ("preemptions", "vllm:num_preemptions_total"),
@@ -221,7 +221,7 @@ _COUNTED = (
 
 
 def summary_text(summary: Summary, recording: Recording) -> str:
-    """The summary for a terminal."""
+    """Return the summary as text."""
     seconds = max(summary.duration_us, 1) / 1e6
     server = recording.server
     done = summary.outcomes.get(COMPLETED, 0)
@@ -250,7 +250,7 @@ def summary_text(summary: Summary, recording: Recording) -> str:
 
 
 def summary_document(summary: Summary, recording: Recording, warnings: Sequence[str]) -> dict[str, object]:
-    """The summary as plain data; times in milliseconds."""
+    """Return the summary as plain data; times in milliseconds."""
     return {
         "recording": str(recording.folder),
         "server": server_document(recording.server),

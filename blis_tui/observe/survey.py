@@ -1,4 +1,4 @@
-"""What there is to know of a server before it is loaded: its model, its engine's settings, what it makes of words."""
+"""Queries a server before it is loaded: its model, its engine's settings, and its tokens per word."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _PATIENCE_S: Final = 10.0
 _UNTRUSTED: Final = "trust its certificate, or who signed it, in a file of PEM that the variable SSL_CERT_FILE names"
 _SHORT, _LONG = 20, 220
-"""Words of the prompts that tell what a server makes of them."""
+"""Numbers of words in the two prompts that measure tokens per word."""
 METRICS_PATH: Final = "/metrics"
 
 
@@ -40,14 +40,14 @@ class Found:
 
 
 async def fetch(exchanges: Exchanges, path: str) -> Reply | None:
-    """An answer to a question that not every server knows; None = it does not.
+    """Return the answer to a query that not every server supports; None = it does not.
 
-    It is asked once more where the connection breaks: a server may close one that is idle just then, and nothing is
-    computed twice by that.
+    A broken connection is retried once, because a server may just have closed an idle one, and the query starts no
+    computation.
 
     Raises:
-        OSError: it cannot be reached.
-        TimeoutError: it says nothing.
+        OSError: the server cannot be reached.
+        TimeoutError: it does not answer.
     """
     reply = Reply()
     async with asyncio.timeout(_PATIENCE_S):
@@ -60,7 +60,7 @@ async def fetch(exchanges: Exchanges, path: str) -> Reply | None:
 
 
 async def survey(exchanges: Exchanges, address: str) -> Found:
-    """Ask a server what it is.
+    """Query a server's description.
 
     Raises:
         InputError: it cannot be reached.
@@ -87,7 +87,7 @@ async def survey(exchanges: Exchanges, address: str) -> Found:
 
 
 async def ask(exchanges: Exchanges, asking: Asking, body: bytes, timeout_s: float) -> Answer:
-    """One request, outside of the schedule.
+    """Send one request outside of the schedule.
 
     Raises:
         InputError: it gets no answer.
@@ -111,10 +111,10 @@ async def ask(exchanges: Exchanges, asking: Asking, body: bytes, timeout_s: floa
 
 
 async def scale_of(exchanges: Exchanges, prompts: Prompts, timeout_s: float) -> TextScale:
-    """How many tokens the server makes of words, from two prompts.
+    """Measure how many tokens the server counts per word, from two prompts.
 
     Raises:
-        InputError: it does not say how many tokens a prompt has.
+        InputError: it does not report the number of prompt tokens.
     """
     counts = []
     for words in (_SHORT, _LONG):

@@ -1,4 +1,4 @@
-"""The server that is asked: its address, and what every request to it carries."""
+"""The server to load: its address, and the headers of every request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _ENDPOINTS: Final = ("/v1/completions", "/v1/chat/completions", "/v1/models", "/metrics")
 _OURS: Final = ("content-length", "transfer-encoding", "connection", "accept-encoding", "expect", "upgrade")
-"""Headers that would say something else than what is done."""
+"""Headers that would contradict how requests are sent."""
 
 _Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, "tuple[str, int] | tuple[str, int, int, int]"]
 
@@ -29,9 +29,9 @@ class Target:
     Attributes:
         host: its name or address.
         port: its port.
-        root: what stands in the URL before ``/v1``; empty for most.
-        tls: how it is encrypted; None = it is not.
-        headers: what is sent with every request, such as ``Authorization``.
+        root: the URL's path before ``/v1``; usually empty.
+        tls: encryption settings; None = not encrypted.
+        headers: additional headers of every request, such as ``Authorization``.
     """
 
     host: str
@@ -42,7 +42,7 @@ class Target:
     _found: Sequence[_Address] = ()
 
     async def addresses(self) -> Sequence[_Address]:
-        """Where it listens, looked up once. Raises OSError: there is no such host."""
+        """Return its addresses, looked up once. Raises OSError if there is no such host."""
         if not self._found:
             loop = asyncio.get_running_loop()
             found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
@@ -50,7 +50,7 @@ class Target:
         return self._found
 
     def head(self, method: str, path: str, length: int) -> bytes:
-        """The beginning of a request, up to its body."""
+        """Return the head of a request, up to its body."""
         name = f"[{self.host}]" if ":" in self.host else self.host
         headers = {"Host": f"{name}:{self.port}", "Accept": "*/*", "User-Agent": "blis-tui"}
         if length:
@@ -64,10 +64,10 @@ class Target:
 
 
 def target_of(url: str, headers: Mapping[str, str]) -> Target:
-    """The endpoint that a URL names; ``/v1`` at its end may be there or not.
+    """Parse the URL of an endpoint, with or without ``/v1`` at its end.
 
     Raises:
-        InputError: it is no URL of HTTP, or a header cannot be sent.
+        InputError: it is no HTTP URL, or a header cannot be sent.
     """
     hint = "such as http://127.0.0.1:8000"
     try:

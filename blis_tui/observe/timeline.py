@@ -1,4 +1,4 @@
-"""A recording as tracks for Perfetto: requests, the engine's steps, and what its metrics said."""
+"""A recording as tracks for Perfetto: requests, the engine's steps, and its metrics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write_timeline(out: BinaryIO, recording: Recording) -> None:
 
 
 def _write_steps(packets: Packets, track: int, recording: Recording) -> None:
-    """A line of the log comes some time after its step: none begins before the end of the one before."""
+    """Write the steps; log lines are late, so a step begins no earlier than the previous one's end."""
     before_us = 0
     for step in recording.steps:
         if step.end_us is not None and step.end_us >= before_us:

@@ -1,4 +1,4 @@
-"""A connection to the server: bytes out, and bytes in with the times at which they came."""
+"""A connection to the server: sends bytes, and receives bytes with their arrival times."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ _READ_BYTES: Final = 1 << 18
 
 
 class Sink(Protocol):
-    """What takes the bytes of one answer."""
+    """Receives the bytes of one answer."""
 
     def feed(self, data: bytes, stamp_ns: int) -> None:
-        """Bytes that came then; nothing must be raised."""
+        """Process received bytes; must not raise."""
 
     def end(self, error: OSError | None, stamp_ns: int) -> None:
-        """The server has closed the connection, or it broke."""
+        """Handle the end of the connection."""
 
 
 class Wire(Protocol):
-    """A connection that is open."""
+    """An open connection."""
 
     kernel_stamps: bool
     """Whether times are the kernel's."""
 
     def send(self, data: bytes, sink: Sink) -> int:
-        """Send a request whose answer goes to ``sink``; returns when the first byte was handed to the kernel.
+        """Send a request whose answer goes to ``sink``; return when the first byte was passed to the kernel.
 
-        What the kernel does not take at once follows on its own: an answer may come before all is sent.
+        The rest is sent in the background, so an answer may arrive before everything is sent.
 
         Raises:
             OSError: the connection is broken.
         """
 
     def close(self) -> None:
-        """Close it, whatever is under way."""
+        """Close the connection immediately."""
 
     @property
     def usable(self) -> bool:
@@ -51,14 +51,14 @@ class Wire(Protocol):
 
 
 class StampedWire:
-    """A plain connection, read with the kernel's stamps where there are any."""
+    """A plain connection, with the kernel's time stamps if available."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
         self._socket = sock
         self._sink: Sink | None = None
         self._left = memoryview(b"")
-        """What is still to be sent."""
+        """Bytes still to be sent."""
         self._closed = False
         self.kernel_stamps = stamp_receipts(sock)
         self._loop.add_reader(sock.fileno(), self._readable)
@@ -69,7 +69,7 @@ class StampedWire:
         return not self._closed and not self._left
 
     def send(self, data: bytes, sink: Sink) -> int:
-        """Send a request whose answer goes to ``sink``; returns when the first byte was handed to the kernel."""
+        """Send a request whose answer goes to ``sink``; return when the first byte was passed to the kernel."""
         self._sink = sink
         sent_ns = time.monotonic_ns()
         try:
@@ -82,7 +82,7 @@ class StampedWire:
         return sent_ns
 
     def close(self) -> None:
-        """Close it, whatever is under way."""
+        """Close the connection immediately."""
         if not self._closed:
             self._closed = True
             self._loop.remove_reader(self._socket.fileno())
@@ -94,7 +94,7 @@ class StampedWire:
             self._left = self._left[self._socket.send(self._left) :]
         except (BlockingIOError, InterruptedError):
             return
-        except OSError:  # reading tells, behind what the server may have said before
+        except OSError:  # reading reports the error, after any earlier answer
             self._loop.remove_writer(self._socket.fileno())
             return
         if not self._left:
@@ -111,7 +111,7 @@ class StampedWire:
         if not data:
             self._end(None, stamp_ns)
         elif self._sink is None:
-            self.close()  # it speaks without being asked: whatever that is, it is no answer
+            self.close()  # unsolicited data is no answer
         else:
             self._sink.feed(data, stamp_ns)
 
@@ -122,7 +122,7 @@ class StampedWire:
 
 
 class TransportWire(asyncio.Protocol):
-    """An encrypted connection, stamped when its bytes are deciphered."""
+    """An encrypted connection, time-stamped when its bytes are decrypted."""
 
     kernel_stamps = False
 
@@ -136,7 +136,7 @@ class TransportWire(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, data: bytes, sink: Sink) -> int:
-        """Send a request whose answer goes to ``sink``; returns when the first byte was handed over."""
+        """Send a request whose answer goes to ``sink``; return when the first byte was passed on."""
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("the connection is closed")
         self._sink = sink
@@ -145,29 +145,29 @@ class TransportWire(asyncio.Protocol):
         return sent_ns
 
     def close(self) -> None:
-        """Close it, whatever is under way."""
+        """Close the connection immediately."""
         if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is open."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101  (what stream connections have)
+        """Store the open transport."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101  (true for stream connections)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Pass on received bytes."""
         if self._sink is not None:
             self._sink.feed(data, time.monotonic_ns())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has been closed, or broke."""
+        """Handle the end of the connection."""
         if self._sink is not None:
             broken = exc if isinstance(exc, OSError) else None if exc is None else OSError(str(exc))
             self._sink.end(broken, time.monotonic_ns())
 
 
 async def connect(target: Target) -> Wire:
-    """A new connection to the server.
+    """Open a connection to the server.
 
     Raises:
         OSError: it refuses, cannot be found, or its certificate is not trusted.
@@ -194,16 +194,16 @@ async def connect(target: Target) -> Wire:
     raise failure
 
 
-# When bytes came: the time at which the kernel took them from the network, where it says so, else the time of reading.
+# Arrival times: when the kernel received the bytes if it reports that, otherwise when they were read.
 #
-# A client that is busy with two hundred streams reads late what came in time. Linux writes the time of receipt beside
-# the bytes (``SO_TIMESTAMPNS``), so what the client is busy with does not count. What has come since the last reading
-# has one time, that of its last byte: who reads too late for that sees chunks together (``Answer.merged``).
+# A client busy with two hundred streams reads late. Linux reports the time of receipt beside the bytes
+# (``SO_TIMESTAMPNS``), so the client's load does not matter. Everything received since the last read has one time, that
+# of its last byte; a client that reads too late sees several chunks together (``Answer.merged``).
 #
 # Source: Linux, ``Documentation/networking/timestamping.rst``; TCP sockets since 4.13.
 
 _SO_TIMESTAMPNS: Final = 35
-"""``SO_TIMESTAMPNS_OLD`` of the generic headers; Python's ``socket`` does not name it."""
+"""``SO_TIMESTAMPNS_OLD`` of the generic headers; Python's ``socket`` does not define it."""
 _GENERIC: Final = frozenset({"x86_64", "aarch64", "riscv64", "s390x", "ppc64le"})
 _TIMESPEC: Final = Struct("@qq")
 _NS_PER_S: Final = 1_000_000_000
@@ -213,9 +213,9 @@ _READINGS: Final = 5
 
 
 def stamp_receipts(sock: socket.socket) -> bool:
-    """Ask the kernel for times of receipt; False where it has none.
+    """Enable the kernel's receive time stamps; return False if it has none.
 
-    It begins a moment after the first socket of the machine asks: connections are opened before they are needed.
+    They start slightly after the first socket of the machine enables them, so connections are opened in advance.
     """
     if sys.platform != "linux" or platform.machine() not in _GENERIC:
         return False
@@ -227,24 +227,24 @@ def stamp_receipts(sock: socket.socket) -> bool:
 
 
 def receive(sock: socket.socket, most: int) -> tuple[bytes, int]:
-    """What has come, at most so many bytes, and when the last of it did, in nanoseconds of ``time.monotonic_ns``.
+    """Return at most ``most`` received bytes, and when the last one arrived, in nanoseconds of ``time.monotonic_ns``.
 
     Raises:
-        BlockingIOError: nothing has.
+        BlockingIOError: nothing has arrived.
         OSError: the connection is broken.
     """
     data, ancillary, _, _ = sock.recvmsg(most, _ANCILLARY_BYTES)
     for level, kind, content in ancillary:
         if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(content) >= _TIMESPEC.size:
             seconds, rest = _TIMESPEC.unpack_from(content)
-            # The kernel's time is that of the wall clock, which may be set: only the time since then is of use.
+            # The kernel uses the wall clock, which may be set, so only the time elapsed since then is used.
             now_ns, wall_ns = _both_clocks()
             return data, now_ns - max(wall_ns - (seconds * _NS_PER_S + rest), 0)
     return data, time.monotonic_ns()
 
 
 def _both_clocks() -> tuple[int, int]:
-    """Both clocks at one moment: read again where other programs had the processor in between."""
+    """Return both clocks at one moment; read again if the process was interrupted in between."""
     for _ in range(_READINGS):
         before_ns, wall_ns, after_ns = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
         if after_ns - before_ns < _APART_NS:

@@ -1,1 +1,1 @@
-"""Pages with pictures: one self-contained HTML file each, to look at in a browser, offline, and to print."""
+"""Self-contained HTML pages with pictures, for offline viewing and printing."""

@@ -1,4 +1,4 @@
-"""Requests by the time they arrived: what each waited, and how many came and were served."""
+"""Pictures over arrival time: the latencies of requests, and the rates of arrivals and completions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.request_log import RequestTable, Row
 
 POINTS: Final = 3_000
-"""So many requests are drawn one by one."""
+"""Maximum number of requests drawn individually."""
 _WINDOWS: Final = 40
 _ROUND: Final = (1, 2, 5)
 _MEASURES: Final = {"Time to first token": "ttft_us", "End-to-end latency": "e2e_us"}
@@ -27,14 +27,14 @@ _HOVER: Final = "<b>%{customdata[0]}</b><br>%{y:,.2f} ms, arrived at %{x:,.3f} s
 
 
 class Window(NamedTuple):
-    """A stretch of simulated time."""
+    """An interval of simulated time."""
 
     start_us: int
     end_us: int
 
 
 def windows(end_us: int) -> list[Window]:
-    """Equal windows from 0 to a time (the last may reach beyond it), of a round length: 1, 2 or 5 and zeros."""
+    """Return equal windows from 0 to a time (the last may extend beyond it), of a round length: 1, 2 or 5 and zeros."""
     length, turn = 1, 0
     while length * _WINDOWS < end_us:
         turn += 1
@@ -43,11 +43,11 @@ def windows(end_us: int) -> list[Window]:
 
 
 def shown_rows(rows: Sequence[Row], points: int = POINTS) -> list[Row]:
-    """Requests to draw one by one: all of them, or of many some at equal distances and the slowest of each stretch.
+    """Return the requests to draw individually: all, or some at equal distances plus the slowest of each part.
 
     Args:
-        rows: in order of arrival.
-        points: at most so many.
+        rows: requests in order of arrival.
+        points: maximum number.
     """
     if len(rows) <= points:
         return [*rows]
@@ -61,11 +61,11 @@ def shown_rows(rows: Sequence[Row], points: int = POINTS) -> list[Row]:
 
 
 def arrivals_picture(table: RequestTable, rows: Sequence[Row]) -> Picture:
-    """Time to first token and end-to-end latency by time of arrival.
+    """Return TTFT and E2E over arrival time.
 
     Args:
-        table: what knows the names of ``rows``.
-        rows: in order of arrival, at least one.
+        table: provides the names of ``rows``.
+        rows: requests in order of arrival, at least one.
     """
     drawn = shown_rows(rows)
     groups = sorted(dict.fromkeys(table.group(row)[0] for row in rows))
@@ -77,7 +77,7 @@ def arrivals_picture(table: RequestTable, rows: Sequence[Row]) -> Picture:
     traces: list[Mapping[str, object]] = []
     for panel, measure in enumerate(_MEASURES.values()):
         short = measure.removesuffix("_us").upper()
-        for color, group in enumerate(groups, several):  # colours as those of the percentiles: the first is that of all
+        for color, group in enumerate(groups, several):  # colours as for percentiles: the first is for all requests
             name = group if several else "requests"
             traces.append(
                 _points(panel, name, color, table, [one for one in drawn if table.group(one)[0] == group], measure)
@@ -118,7 +118,7 @@ def arrivals_picture(table: RequestTable, rows: Sequence[Row]) -> Picture:
 
 
 def _thinned(drawn: int, requests: int) -> str:
-    """What is to know where not all requests are drawn."""
+    """Return a note if not all requests are drawn."""
     told = (
         f"{drawn:,} of {plural(requests, 'request')} are drawn: some at equal distances, and the slowest in between. "
     )
@@ -155,7 +155,7 @@ def _about(row: Row) -> str:
 def percentile_over_time(
     rows: Sequence[Row], over: Sequence[Window], measure: str, percentile: str
 ) -> list[float | None]:
-    """A percentile, in milliseconds, of a figure of the requests that arrived in each window."""
+    """Return a percentile of a figure in milliseconds, for the requests that arrived in each window."""
     length = over[0].end_us
     samples: list[list[int]] = [[] for _ in over]
     for row in rows:
@@ -166,7 +166,7 @@ def percentile_over_time(
 
 
 class Rates(NamedTuple):
-    """What happened in a window, per second."""
+    """Rates in a window, per second."""
 
     window: Window
     arrived: float
@@ -175,10 +175,10 @@ class Rates(NamedTuple):
 
 
 def rates(rows: Sequence[Row], end_us: int) -> list[Rates]:
-    """Requests that arrived and were completed, and generated tokens, per second of each window.
+    """Return arrivals, completions and output tokens per second of each window.
 
-    A request's tokens count evenly between its first and its last; those of requests that have not completed do not.
-    The last window is as long as it is, up to ``end_us``.
+    A request's tokens are spread evenly between its first and its last; tokens of incomplete requests do not count. The
+    last window ends at ``end_us``.
     """
     over = windows(end_us)
     length = over[0].end_us
@@ -204,7 +204,7 @@ def rates(rows: Sequence[Row], end_us: int) -> list[Rates]:
 
 
 def rates_picture(rows: Sequence[Row], end_us: int) -> Picture:
-    """Requests and tokens per second over time."""
+    """Return requests and tokens per second over time."""
     found = rates(rows, end_us)
     x_axis = {"title": {"text": "simulated seconds"}, "rangemode": "tozero"}
     panels = [

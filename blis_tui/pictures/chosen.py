@@ -1,4 +1,4 @@
-"""Runs of a study or plan that are made once more, to be looked at over time."""
+"""Repeats runs of a study or plan, to show them over time."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from blis_tui.study.summary import PointSummary
 
 MOST: Final = 4
-"""So many points are chosen by default."""
+"""Default number of points."""
 
 
 class Chosen(NamedTuple):
-    """A run that was made once more."""
+    """A repeated run."""
 
     name: str
     experiment: Experiment
@@ -40,11 +40,11 @@ class Chosen(NamedTuple):
 
 
 def rerun(name: str, experiment: Experiment) -> Chosen:
-    """Make a run and remember it over time.
+    """Run an experiment and record it over time.
 
     Args:
-        name: how pictures call it.
-        experiment: what to run.
+        name: its name in pictures.
+        experiment: the experiment.
 
     Raises:
         SimulationError: it cannot be simulated to its end.
@@ -59,15 +59,15 @@ def rerun(name: str, experiment: Experiment) -> Chosen:
 
 
 def choose(points: Points, numbers: Sequence[int] = ()) -> list[tuple[str, Experiment]]:
-    """The experiments to make once more, with their names: the first seed of each point.
+    """Return the experiments to repeat, with their names: the first seed of each point.
 
     Args:
-        points: of a study.
-        numbers: of the points that are wanted; none = some of the front, from one end to the other, or where there is
-            none the first that keep to all bounds.
+        points: points of a study.
+        numbers: numbers of the selected points; empty = some of the front, from one end to the other, or without a
+            front the first that meet all bounds.
 
     Raises:
-        SpecError: one of them is no experiment.
+        SpecError: one of them is no valid experiment.
     """
     wanted = [one for one in points.all if one.point.number in numbers] if numbers else _usual(points)
     found = []
@@ -90,7 +90,7 @@ def _usual(points: Points) -> list[PointSummary]:
 
 
 def chosen_section(chosen: Sequence[Chosen]) -> Section:
-    """What happened in these runs, side by side, and their settings."""
+    """Return a section with these runs side by side, and their settings."""
     seen = {one.name: (one.load, one.end_us) for one in chosen if one.end_us and one.load.instances}
     content: list[str | Picture] = []
     if seen:

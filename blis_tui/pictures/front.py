@@ -1,4 +1,4 @@
-"""One figure of a study's points over another one, with the points that no other one beats."""
+"""One figure of a study's points against another, with the Pareto front."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 _PAIRS: Final = 6
 POINTS: Final = 2_000
-"""So many points of a kind are drawn at most; of more, some at equal distances. The front is always whole."""
+"""Maximum number of points of a kind; of more, some at equal distances are drawn. The front is always complete."""
 
 
 def front_picture(points: Points) -> Picture | None:
-    """The points by two figures at a time; None where they have none.
+    """Return the points by two figures at a time; None if they have none.
 
-    The first pair is that of the first two objectives; where there are fewer, of cost and latency.
+    The first pair is the first two objectives; with fewer objectives, cost and latency.
     """
     pairs = [pair for pair in _pairs(points) if _placed(points.all, pair)]
     if not pairs:
@@ -64,9 +64,9 @@ def _by(points: Points, first: tuple[Objective, Objective]) -> str:
 
 
 def _front(points: Points, pair: tuple[Objective, Objective]) -> list[PointSummary]:
-    """The points of the front that have both figures, by the first of them.
+    """Return the points of the front that have both figures, sorted by the first one.
 
-    Where the study says by which figures there is a front, there is one, whatever two are shown.
+    If the study has several objectives, they define the front, whichever two figures are shown.
     """
     if not points.has_front:
         return list(study_front(points.study, points.all, pair))
@@ -83,7 +83,7 @@ def _pairs(points: Points) -> list[tuple[Objective, Objective]]:
 
 
 def _placed(members: Sequence[PointSummary], pair: Sequence[Objective]) -> list[PointSummary]:
-    """Those that have both figures, of whole runs."""
+    """Return the points of complete runs that have both figures."""
     return [one for one in members if one.status == "done" and None not in [one.mean(each.metric) for each in pair]]
 
 

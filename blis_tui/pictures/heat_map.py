@@ -1,4 +1,4 @@
-"""A figure of a study's points over two of its axes."""
+"""A figure of a study's points over two axes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _CELLS_WITH_TEXT: Final = 150
 
 
 class Cell(NamedTuple):
-    """The best point at two coordinates: its figure, and whether it keeps to all bounds."""
+    """The best point at two coordinates: its figure, and whether it meets all bounds."""
 
     value: float
     one: PointSummary
 
 
 def cells_of(points: Points, x: str, y: str, metric: str) -> dict[tuple[str, str], Cell]:
-    """By two coordinates: of the points there that keep to all bounds the best one; if none does, of all of them."""
+    """Return, by two coordinates, the best point that meets all bounds, or without any the best of all."""
     found: dict[tuple[str, str], Cell] = {}
     sign = -1 if points.goal(metric) == "max" else 1
     for one in points.all:
@@ -41,7 +41,7 @@ def cells_of(points: Points, x: str, y: str, metric: str) -> dict[tuple[str, str
 
 
 def heat_map_picture(points: Points) -> Picture | None:
-    """Every pair of axes and every figure, one at a time; None where fewer than two axes vary."""
+    """Return every pair of axes and every figure, one at a time; None if fewer than two axes vary."""
     pairs = list(combinations(points.varied, 2))
     chosen = list(product(pairs, [*points.latencies, *(one for one in points.metrics if one not in points.latencies)]))[
         :_VIEWS

@@ -1,7 +1,7 @@
-"""Plotly, which draws the pictures in the reader's browser: of its Python package only the script is used.
+"""Plotly, which draws the pictures in the browser; only the script in its Python package is used.
 
-Figures are described as plain data (Plotly's JSON), so that nothing here decides at random or imports what it does not
-need; the tests hold them to Plotly's own schema.
+Figures are written as plain data (Plotly's JSON), which needs no import and no random ids; tests validate them against
+Plotly's own schema.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from blis_tui.extras import install_command
 
 
 def require_plotly() -> None:
-    """Raises InputError where the package with the plotting library is not installed."""
+    """Raise InputError if the plotting library is not installed."""
     try:
         import_module("plotly.offline")
     except ImportError:
@@ -24,7 +24,7 @@ def require_plotly() -> None:
 
 @cache
 def plotly_script() -> str:
-    """The library itself, to stand in a page. Raises InputError as :func:`require_plotly`."""
+    """Return the library's script for inclusion in a page. Raises InputError as :func:`require_plotly` does."""
     require_plotly()
     from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]  # noqa: PLC0415  (an extra)
 
@@ -33,6 +33,6 @@ def plotly_script() -> str:
 
 
 def plotly_version() -> str:
-    """The version that the library's head names; ``unknown`` where it names none."""
+    """Return the version in the script's header; ``unknown`` if it has none."""
     found = re.search(r"plotly\.js v([\w.-]+)", plotly_script()[:500])
     return "unknown" if found is None else found[1]

@@ -1,4 +1,4 @@
-"""The load of each instance over time, summed up from records while a run goes on."""
+"""The load of each instance over time, accumulated from records during a run."""
 
 from __future__ import annotations
 
@@ -37,33 +37,33 @@ _AT_WORK: Final = ("active", "draining", "warming-up")
 
 
 class InstanceLoad(NamedTuple):
-    """An instance over time: what it is, and its figures in each slice."""
+    """An instance over time: its description, and its figures in each slice."""
 
     instance: int
     pool: str
     kv_blocks: int
-    """Of its cache."""
+    """Number of KV blocks."""
     waiting: Sequence[Slice]
     running: Sequence[Slice]
     kv_used: Sequence[Slice]
-    """Blocks."""
+    """KV blocks in use."""
     step_tokens: Sequence[Slice]
-    """Computed in a step, prompts and answers together."""
+    """Prompt and output tokens computed per step."""
 
 
 class LoadTable(NamedTuple):
-    """All instances over time; slices are equally long but for the last, which the end cuts short."""
+    """All instances over time; slices have equal length, except for the last one."""
 
     slice_us: int
     instances: Sequence[InstanceLoad]
     held: Sequence[Slice] | None
     """Requests in the gateway's queue; None = there is no gateway."""
     at_work: Sequence[Slice] | None
-    """Instances that can serve; None where none comes or goes."""
+    """Instances that can serve; None if none comes or goes."""
 
 
 class _Instance:
-    """An instance while the run goes on."""
+    """An instance during the run."""
 
     def __init__(self, pool: str, limit: int) -> None:
         self.pool = pool
@@ -73,22 +73,22 @@ class _Instance:
         self.step_tokens = Slices(limit)
         self.state = "active"
         self.due: deque[tuple[int, int]] = deque()
-        """KV blocks in use at the ends of steps that are not over: the time, how many."""
+        """KV blocks in use at the ends of unfinished steps: time and number."""
 
     def settle(self, now_us: int) -> None:
-        """Note the ends of steps up to now."""
+        """Apply the ends of steps up to now."""
         while self.due and self.due[0][0] <= now_us:
             self.kv_used.set(*self.due.popleft())
 
 
 class LoadObserver:
-    """Listens to a run and sums up its load over time.
+    """Subscribes to a run and accumulates its load over time.
 
     Args:
-        simulation: one that has not begun.
+        simulation: a simulation that has not begun.
 
-    Requests count where they wait or run: since they entered an instance's queue, and from the first step that works
-    on them to their last token. KV blocks count as they are after each step.
+    Requests count as waiting from their queue entry, and as running from their first step to their last token. KV
+    blocks are counted after each step.
     """
 
     def __init__(self, simulation: Simulation) -> None:
@@ -96,7 +96,7 @@ class LoadObserver:
         self._limit = _SLICES if experiment.instances <= _FEW_INSTANCES else _SLICES_OF_MANY
         self._instances: dict[int, _Instance] = {}
         self._runs: dict[tuple[str, int], bool] = {}
-        """Requests at instances: whether they run there."""
+        """Requests at instances, and whether they run."""
         self._held = None if experiment.policy.gateway is None else Course(self._limit)
         self._at_work = Course(self._limit) if experiment.cluster.varies else None
         for pool in experiment.pools:
@@ -117,7 +117,7 @@ class LoadObserver:
             simulation.subscribe(kind, callback)
 
     def table(self, simulation: Simulation, end_us: int) -> LoadTable:
-        """What has been seen until ``end_us``; nothing may happen afterwards."""
+        """Return the load until ``end_us``; no events may follow."""
         for instance in self._instances.values():
             instance.settle(end_us)
         courses = [course for one in self._instances.values() for course in (one.waiting, one.running, one.kv_used)]
@@ -184,24 +184,24 @@ class LoadObserver:
             instance.due.append((record.time_us, 0))
 
 
-# Figures over simulated time, summed up in slices of time while a run goes on, however long it will be.
+# Figures over simulated time, accumulated in time slices for a run of unknown length.
 
 FIRST_US: Final = 1_000
-"""How long slices are at first; that doubles whenever there would be too many."""
+"""Initial length of slices; it doubles whenever there would be too many."""
 
 
 class Slice(NamedTuple):
-    """What a figure was in a slice of time."""
+    """Mean and peak of a figure in a time slice."""
 
     mean: float
     peak: int
 
 
 class Slices:
-    """Whole numbers over time: the weighted mean and the peak in each of equal slices, ``limit`` of them at most.
+    """Integers over time: the weighted mean and the peak in equal slices, at most ``limit`` of them.
 
     Attributes:
-        slice_us: how long a slice is.
+        slice_us: length of a slice.
     """
 
     def __init__(self, limit: int) -> None:
@@ -216,7 +216,7 @@ class Slices:
         self._count(self._reach(time_us), value, 1)
 
     def last(self, start_us: int, end_us: int, value: int) -> None:
-        """Count a value that lasted from one moment to another: as long as it did in each slice."""
+        """Count a value over an interval, weighted by its duration in each slice."""
         if end_us <= start_us:
             return
         last = self._reach(end_us - 1)
@@ -227,7 +227,7 @@ class Slices:
             start_us = until_us
 
     def _reach(self, time_us: int) -> int:
-        """The number of the slice with that moment, which is there from now on."""
+        """Return the index of the slice with a time, and create it if needed."""
         while time_us >= self._limit * self.slice_us:
             self._halve()
         at = time_us // self.slice_us
@@ -243,7 +243,7 @@ class Slices:
         self._peak[at] = max(self._peak[at], value)
 
     def slices(self, slice_us: int, count: int) -> list[Slice]:
-        """So many slices of that length, which a doubling of its own must reach; 0 where nothing was counted."""
+        """Return ``count`` slices of a length that doubling the current one reaches; 0 where nothing was counted."""
         while self.slice_us < slice_us:
             self._halve()
         found = [
@@ -253,7 +253,7 @@ class Slices:
         return (found + [Slice(0.0, 0)] * count)[:count]
 
     def _halve(self) -> None:
-        """Make one slice of two."""
+        """Merge pairs of slices."""
         self.slice_us *= 2
         odd = len(self._amount) % 2
         for one in (self._amount, self._weight, self._peak):
@@ -264,7 +264,7 @@ class Slices:
 
 
 class Course:
-    """A whole number that keeps its value until it changes, in slices."""
+    """An integer that keeps its value until it changes, in slices."""
 
     def __init__(self, limit: int) -> None:
         self.slices = Slices(limit)
@@ -272,7 +272,7 @@ class Course:
         self._since_us = 0
 
     def set(self, time_us: int, value: int) -> None:
-        """It has this value from now on."""
+        """Set the value from a time on."""
         self.slices.last(self._since_us, time_us, self.value)
         self._since_us = max(self._since_us, time_us)
         self.value = value

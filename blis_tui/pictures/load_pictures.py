@@ -1,4 +1,4 @@
-"""Pictures of the load over time: a line for each instance, or of many a line for each pool and a heat map."""
+"""Pictures of the load over time: a line per instance, or for many instances a line per pool and a heat map."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from blis_tui.pictures.load import InstanceLoad, LoadTable, Slice
 
 LINES: Final = 7
-"""So many instances have lines of their own: as many as there are colours."""
+"""Maximum number of instances with lines of their own, which is the number of colours."""
 _SECONDS: Final = {"title": {"text": "simulated seconds"}, "rangemode": "tozero"}
 
 
 class _Measure(NamedTuple):
-    """What is drawn of an instance: its title, the field with it, and how the values read."""
+    """A figure of an instance: its title, its field, and the format of its values."""
 
     title: str
     field: str
@@ -30,7 +30,7 @@ class _Measure(NamedTuple):
     suffix: str = ""
 
     def values(self, one: InstanceLoad) -> tuple[list[float], list[float]]:
-        """The means and the peaks."""
+        """Return the means and the peaks."""
         found: Sequence[Slice] = getattr(one, self.field)
         scale = 100 / one.kv_blocks if self.field == "kv_used" else 1
         return [round(each.mean * scale, 3) for each in found], [round(each.peak * scale, 3) for each in found]
@@ -45,17 +45,17 @@ MEASURES: Final = (
 
 
 class _Line(NamedTuple):
-    """A line in all panels: its name, and in each panel its values and what else stands in the hover text."""
+    """A line in all panels: its name, and for each panel its values and further hover text."""
 
     name: str
     x: Sequence[float]
-    """The starts of its slices in seconds, and the end."""
+    """Starts of its slices in seconds, and the end."""
     values: Sequence[Sequence[float]]
     peaks: Sequence[Sequence[float]]
 
 
 def load_pictures(load: LoadTable, end_us: int) -> list[Picture]:
-    """The load over time, as one picture for few instances and two for many."""
+    """Return the load over time, as one picture for few instances and two for many."""
     x = _edges(load, end_us)
     if len(x) < 2:
         return []
@@ -68,10 +68,10 @@ def load_pictures(load: LoadTable, end_us: int) -> list[Picture]:
 
 
 def compared_load_picture(loads: Mapping[str, tuple[LoadTable, int]]) -> Picture:
-    """The load of several runs over time, each the mean of its instances.
+    """Return the load of several runs over time, each the mean of its instances.
 
     Args:
-        loads: name of a run -> its load and its end in microseconds, later than 0.
+        loads: name of a run -> its load and its end in microseconds, which must be positive.
     """
     lines = [_mean_line(name, load.instances, _edges(load, end_us)) for name, (load, end_us) in loads.items()]
     note = "Means over the instances of each run; peaks of any of them are in the hover text."
@@ -96,7 +96,7 @@ def _pool_lines(instances: Sequence[InstanceLoad], x: Sequence[float]) -> list[_
 
 
 def _mean_line(name: str, instances: Sequence[InstanceLoad], x: Sequence[float]) -> _Line:
-    """The mean over instances, and the highest peak of any."""
+    """Return the mean over instances, and the highest peak of any."""
     members = [_instance_line(one, x) for one in instances]
     means, peaks = [], []
     for number in range(len(MEASURES)):
@@ -153,7 +153,7 @@ def _highest(lines: Sequence[_Line], measure: int) -> float:
 
 
 def _table(lines: Sequence[_Line]) -> Table:
-    """Means and peaks of the whole run."""
+    """Return means and peaks of the whole run."""
     head = ["", *(f"{one.title.split(':')[0].lower()}, {what}" for one in MEASURES for what in ("mean", "peak"))]
     rows = []
     for line in lines:

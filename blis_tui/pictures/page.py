@@ -1,4 +1,4 @@
-"""A page: its sections, one style and one script; nothing in it comes from elsewhere, or says when it was made."""
+"""An HTML page: sections, one style and one script, without external resources and without a date."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _NO_SCRIPT: Final = "The pictures need JavaScript; the tables below them do not.
 
 
 def page(title: str, about: str, sections: Sequence[Section]) -> str:
-    """The whole file.
+    """Return the whole file.
 
     Args:
-        title: what it is about.
+        title: its title.
         about: a sentence below the title.
-        sections: its parts, in order; those without content are left out.
+        sections: its sections, in order; empty ones are left out.
 
     Raises:
         InputError: the plotting library is not installed.
-        ValueError: two of its elements have one name, so that links and pictures would mix them up.
+        ValueError: two elements have the same name, which must be unique for links and pictures.
     """
     shown = [section for section in sections if section.content]
     names = [section.name for section in shown]
@@ -64,17 +64,17 @@ def _file(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-# Where the figures of a page come from: all settings, and what identifies them.
+# The origin of a page's figures: all settings, and identifiers.
 
 
 def settings(experiment: Experiment, summary: str = "The resolved experiment") -> str:
-    """All settings of an experiment, as one document, to unfold."""
+    """Return all settings of an experiment as a document that can be unfolded."""
     about = "One document with everything that the experiment refers to and every default: it can be run as it is."
     return unfold(summary, paragraph(about) + document(experiment.document))
 
 
 def document(data: Mapping[str, object]) -> str:
-    """Plain data as YAML."""
+    """Return plain data as YAML."""
     return f"<pre>{escape(yaml_body(json.loads(to_json(data))))}</pre>"
 
 

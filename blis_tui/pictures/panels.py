@@ -1,4 +1,4 @@
-"""Several plots in one picture, and the colours and dashes that tell lines apart in all of them."""
+"""Several plots in one picture, with the colours and dashes that distinguish lines in all of them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8A8F98")
-"""Okabe and Ito's colours, which readers with any colour vision tell apart; grey in place of black and yellow, which
-are lost on a dark ground or a white one."""
+"""Okabe and Ito's palette, which is distinguishable with any colour vision; grey replaces black and yellow, which are
+hard to see on a dark or a white background."""
 MS_AXIS: Final = {"rangemode": "tozero", "ticksuffix": " ms"}
-"""Plotly's settings of an axis of milliseconds."""
+"""Plotly's settings of an axis in milliseconds."""
 _FEW_VALUES: Final = 8
 _WIDE: Final = 8
 _DASHES: Final = ("solid", "dash", "dot", "dashdot")
 
 
 class Panel(NamedTuple):
-    """One of the plots: its title and Plotly's settings of its axes."""
+    """A plot: its title and Plotly's settings of its axes."""
 
     title: str
     x: Mapping[str, object]
@@ -29,17 +29,17 @@ class Panel(NamedTuple):
 
 
 def axes(number: int) -> tuple[str, str]:
-    """What Plotly calls the axes of a panel, counted from 0."""
+    """Return Plotly's names for the axes of a panel, counted from 0."""
     return (f"x{number + 1}", f"y{number + 1}") if number else ("x", "y")
 
 
 def panels_layout(panels: Sequence[Panel], columns: int = 1, *, shared_x: bool = False) -> dict[str, object]:
-    """The layout of panels, row by row.
+    """Return the layout of panels, row by row.
 
     Args:
         panels: the plots.
-        columns: how many stand side by side.
-        shared_x: whether they have one horizontal axis: what zooms one zooms all, and it is named at the bottom only.
+        columns: number of plots per row.
+        shared_x: whether they share a horizontal axis, which zooms together and has its title at the bottom only.
     """
     rows = -(-len(panels) // columns)
     layout: dict[str, object] = {}
@@ -71,22 +71,22 @@ def panels_layout(panels: Sequence[Panel], columns: int = 1, *, shared_x: bool =
 
 
 def trace(panel: int, name: str, **settings: object) -> dict[str, object]:
-    """A line (or what ``settings`` say) in a panel; traces of one name stand in the legend once, and go together."""
+    """Return a trace (by default a line) in a panel; traces of one name share a legend entry."""
     x, y = axes(panel)
     known: dict[str, object] = {"type": "scatter", "mode": "lines", "xaxis": x, "yaxis": y, "name": label(name)}
     return {**known, "legendgroup": label(name), "showlegend": panel == 0, **settings}
 
 
 def line_of(number: int, width: float = 2) -> dict[str, object]:
-    """The colour and dash of the line of that number: alike in every panel."""
+    """Return the colour and dash of a line by number, equal in every panel."""
     turn, color = divmod(number, len(PALETTE))
     return {"color": PALETTE[color], "dash": _DASHES[turn % len(_DASHES)], "width": width}
 
 
 def value_axis(title: str, values: Sequence[float]) -> dict[str, object]:
-    """Plotly's settings of an axis of figures: a few whole numbers have a tick each, a wide range is logarithmic.
+    """Return Plotly's settings of an axis: a few integers have one tick each, a wide range is logarithmic.
 
-    Between powers of ten it then has ticks at 2 and 5.
+    A logarithmic axis also has ticks at 2 and 5 times powers of ten.
     """
     axis: dict[str, object] = {"title": {"text": label(title)}, "rangemode": "tozero"}
     if values and all(value == int(value) for value in values) and len({*values}) <= _FEW_VALUES:
@@ -96,7 +96,7 @@ def value_axis(title: str, values: Sequence[float]) -> dict[str, object]:
 
 
 def bound_line(axis: str, value: float) -> dict[str, object]:
-    """A line at an upper bound of an axis."""
+    """Return a line at an upper bound of an axis."""
     other = "y" if axis == "x" else "x"
     along = {f"{other}0": 0, f"{other}1": 1, f"{other}ref": "paper"}
     text = {"text": f"at most {value:,g}", "textposition": "end", "font": {"color": PALETTE[1], "size": 11}}
@@ -115,7 +115,7 @@ def bound_line(axis: str, value: float) -> dict[str, object]:
 def spread_line(
     xs: Sequence[float], ys: Sequence[float], low: Sequence[float], high: Sequence[float], *, shown: bool = True
 ) -> dict[str, object]:
-    """A line with a mark for each value, and where that is ``shown`` a bar from the lowest to the highest of it."""
+    """Return a line with a mark for each value, and if ``shown`` a bar from its lowest to its highest value."""
     return {
         "type": "scatter",
         "mode": "lines+markers",
@@ -134,6 +134,6 @@ def spread_line(
 
 
 def star(x: float, y: float, color: int, size: int, *, hollow: bool = False) -> dict[str, object]:
-    """One value that counts, in a line's colour."""
+    """Return a highlighted value, in a line's colour."""
     marker = {"symbol": "star-open" if hollow else "star", "size": size, "color": PALETTE[color % len(PALETTE)]}
     return {"type": "scatter", "mode": "markers", "x": [x], "y": [y], "marker": marker}

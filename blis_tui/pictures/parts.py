@@ -1,4 +1,4 @@
-"""The parts that pages are put together from: tables, key figures, pictures, things to unfold."""
+"""The elements of pages: tables, key figures, pictures, collapsible content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class View(NamedTuple):
-    """What a picture shows at a time: Plotly's traces and layout, as plain data."""
+    """One view of a picture: Plotly's traces and layout, as plain data."""
 
     traces: Sequence[Mapping[str, object]]
     layout: Mapping[str, object]
@@ -24,16 +24,16 @@ class View(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """A plot with its title, and in words and figures what it shows.
+    """A plot with its title, its description, and its figures.
 
     Attributes:
-        name: the identifier of its element, unique in the page.
-        title: what stands above it.
-        description: what can be seen in it, for those who cannot see it.
-        views: what it shows; of several, by the names of a selector, one at a time.
+        name: the id of its element, unique in the page.
+        title: its title.
+        description: what it shows, for readers who cannot see it.
+        views: its views; several are selected by name, one at a time.
         height: in CSS pixels.
-        table: the figures behind it, or those that matter.
-        note: what to know when looking at it.
+        table: the underlying figures, or the most important of them.
+        note: a remark for the reader.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Picture:
     note: str = ""
 
     def html(self) -> str:
-        """The picture as HTML; the page's script draws it."""
+        """Return the picture as HTML; the page's script draws it."""
         name, several = escape(self.name), len(self.views) > 1
         plain = [{"data": list(view.traces), "layout": view.layout} for view in self.views.values()]
         options = "".join(f"<option>{escape(label)}</option>" for label in self.views)
@@ -63,28 +63,28 @@ class Picture:
 
 
 def script_json(value: object) -> str:
-    """JSON that can stand inside of a script element: no text in it ends that, or begins a comment."""
+    """Return JSON that is safe in a script element: no text in it can end the element or begin a comment."""
     return to_sorted_json(value).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def label(text: str) -> str:
-    """A name as Plotly shows it: it would take `<b>` in it for markup."""
+    """Escape a name for Plotly, which would interpret `<b>` as markup."""
     return escape(text, quote=False)
 
 
 def unfold(summary: str, content: str) -> str:
-    """Content that is there when asked for."""
+    """Return collapsible content."""
     return f"<details><summary>{escape(summary)}</summary>{content}</details>"
 
 
 def paragraph(text: str) -> str:
-    """A paragraph of plain text."""
+    """Return a paragraph of plain text."""
     return f"<p>{escape(text)}</p>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A key figure: what it is, its value, and what belongs to it."""
+    """A key figure: its name, its value, and a remark."""
 
     name: str
     value: str
@@ -92,7 +92,7 @@ class Card:
 
 
 def cards(found: Iterable[Card]) -> str:
-    """Key figures side by side."""
+    """Return key figures side by side."""
     parts = [
         f"<div class='card'><dt>{escape(one.name)}</dt>"
         f"<dd>{escape(one.value)}<small>{escape(one.more)}</small></dd></div>"
@@ -103,14 +103,14 @@ def cards(found: Iterable[Card]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of a page that its contents name."""
+    """A section of a page, listed in its table of contents."""
 
     name: str
     title: str
     content: Sequence[str | Picture | Table] = field(default=())
 
     def html(self) -> str:
-        """The section as HTML."""
+        """Return the section as HTML."""
         name = escape(self.name)
         parts = [one if isinstance(one, str) else one.html() for one in self.content]
         title = escape(self.title)

@@ -1,4 +1,4 @@
-"""Latencies by percentile: the whole distribution, its tail spread out."""
+"""Latencies by percentile, on an axis that expands the tail."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     """Percentiles in hundredths of a percent, and their values in milliseconds."""
 
 OF: Final = 10_000
-"""Percentiles are counted in hundredths of a percent."""
+"""The unit of percentiles, as a fraction of 1: hundredths of a percent."""
 GRID: Final = (*range(0, 9_900, 100), *range(9_900, 9_990, 10), *range(9_990, 10_000))
-"""Those that a curve has points at: each percent, tenths above 99 %, hundredths above 99.9 %."""
+"""Percentiles of a curve's points: each percent, tenths above 99 %, hundredths above 99.9 %."""
 _TICKS: Final = (0, 5_000, 9_000, 9_500, 9_900, 9_990, 9_999)
 _PERCENTILE: Final = re.compile(r"latency\.(\w+)\.p(\d+)")
 
@@ -32,21 +32,21 @@ NAMES: Final = {
     "tpot_ms": "Time per output token",
     "e2e_ms": "End-to-end latency",
 }
-"""The latencies of a report that have curves."""
+"""Latencies of a report that have curves."""
 
 
 def place(hundredths: int) -> float:
-    """Where a percentile lies on the axis: each further nine takes as much room."""
+    """Return the position of a percentile on the axis, on which each further nine takes equal space."""
     return round(-ln(1 - hundredths / OF) / ln(10.0), 4) + 0.0
 
 
 def name_of(hundredths: int) -> str:
-    """A percentile as people write it: p99, p99.9."""
+    """Return the usual name of a percentile: p99, p99.9."""
     return f"p{hundredths / 100:.12g}"
 
 
 def curve(ordered: Sequence[float] | Expanded) -> Curve:
-    """The percentiles of samples, as the report computes them; those beyond the last sample but one are left out.
+    """Return the percentiles of samples, computed like the report's; those beyond the second-largest are left out.
 
     Args:
         ordered: ascending microseconds.
@@ -56,13 +56,13 @@ def curve(ordered: Sequence[float] | Expanded) -> Curve:
 
 
 def _value(ordered: Sequence[float] | Expanded, hundredths: int) -> float:
-    # The same fraction as the report's, so that the result is the same to the last bit.
+    # Use the report's fraction, so that results are equal to the last bit.
     percent, rest = divmod(hundredths, 100)
     return percentile_ms(ordered, hundredths, OF) if rest else percentile_ms(ordered, percent)
 
 
 def percentile_axis() -> dict[str, object]:
-    """Plotly's settings of the axis."""
+    """Return Plotly's settings of the axis."""
     places = [place(one) for one in _TICKS]
     return {
         "tickvals": places,
@@ -73,11 +73,11 @@ def percentile_axis() -> dict[str, object]:
 
 
 def curves_view(curves: Mapping[str, Mapping[str, Curve]], limits: Sequence[Expectation] = ()) -> View:
-    """A panel for each latency.
+    """Return a panel for each latency.
 
     Args:
-        curves: latency (a key of ``NAMES``) -> whose latency it is -> its curve.
-        limits: expectations; where they bound a percentile from above, that is marked.
+        curves: latency (a key of ``NAMES``) -> group of requests -> its curve.
+        limits: expectations; upper bounds of percentiles are marked.
     """
     latencies = [name for name in NAMES if any(curves.get(name, {}).values())]
     groups = [*dict.fromkeys(group for name in latencies for group in curves[name])]
@@ -102,7 +102,7 @@ def curves_view(curves: Mapping[str, Mapping[str, Curve]], limits: Sequence[Expe
 
 
 def _bound(limit: Expectation, latency: str) -> tuple[int, float] | None:
-    """Which percentile of a latency an expectation bounds from above, and by how much; None = none."""
+    """Return the percentile of a latency that an expectation bounds from above, and the bound; None = none."""
     found = _PERCENTILE.fullmatch(limit.metric)
     if found is None or found[1] != latency or limit.max is None:
         return None

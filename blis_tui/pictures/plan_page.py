@@ -1,4 +1,4 @@
-"""The page about a plan: the answer, how sure it is, and everything that was tried on the way."""
+"""The page about a plan: the answer, its certainty, and everything that was tried."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def plan_page(plan: Plan, chosen: Sequence[Chosen] = ()) -> str:
-    """The page about a plan.
+    """Return the page about a plan.
 
     Args:
         plan: the planner's answer.
@@ -53,7 +53,7 @@ def plan_page(plan: Plan, chosen: Sequence[Chosen] = ()) -> str:
 
 
 def answer_runs(plan: Plan) -> list[tuple[str, Experiment]]:
-    """The run at the answer, and the nearest one that does not hold: their names and experiments."""
+    """Return the run at the answer, and the nearest one that does not hold: their names and experiments."""
     best = plan.best
     if best is None or best.found is None:
         return []
@@ -69,7 +69,7 @@ def answer_runs(plan: Plan) -> list[tuple[str, Experiment]]:
 
 
 def _size(plan: Plan, one: Tried) -> float:
-    """What was looked for: a rate, or a number of instances."""
+    """Return the quantity that was searched: a rate, or a number of instances."""
     return (one.rate_per_s if plan.question.max_rate else one.size) or 0.0
 
 
@@ -125,7 +125,7 @@ def _beyond(best: Candidate) -> str:
 
 
 class _Try(NamedTuple):
-    """A value that was tried, the figure of the seed that decides, and the ends over all seeds."""
+    """A value that was tried, the figure of the deciding seed, and the range over all seeds."""
 
     at: float
     value: float
@@ -146,7 +146,7 @@ def _tries(plan: Plan, one: Candidate, metric: str) -> list[_Try]:
 
 
 def _tried_picture(plan: Plan) -> Picture | None:
-    """Each bounded figure over what was tried, a line for each configuration."""
+    """Return each bounded figure over the tried values, a line per configuration."""
     metrics = list(dict.fromkeys(one.metric for one in plan.question.study.constraints))
     views = {metric: view for metric in metrics if (view := _tried_view(plan, metric)).traces}
     if not views:
@@ -207,7 +207,7 @@ def _tried_view(plan: Plan, metric: str) -> View:
 
 
 def _answers_picture(plan: Plan) -> Picture | None:
-    """What each configuration costs at its answer, or which rate it holds."""
+    """Return the cost of each configuration at its answer, or its rate."""
     found = [(one, one.found) for one in plan.candidates if one.found is not None]
     if len(found) < 2:
         return None

@@ -1,4 +1,4 @@
-"""The points of a study as pictures see them: what they are called, and what their figures are."""
+"""The points of a study for pictures: their names and figures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _LATENCIES: Final = ("latency.ttft_ms.p99", "latency.itl_ms.p99", "latency.e2e_ms.p99")
 _LARGE: Final = ("throughput.", "slo.", "kv.hit_rate")
-"""Figures that should be large where a study says nothing."""
+"""Figures to maximise unless a study says otherwise."""
 _THROUGHPUT: Final = "throughput.output_tokens_per_s"
 _ENERGY: Final = "cost.wh_per_million_output_tokens"
 
@@ -27,11 +27,11 @@ class Points:
     """A study's points with their names.
 
     Attributes:
-        study: whose they are.
+        study: the study.
         all: every point that has a row, in order.
-        front: the numbers of those that no other one beats.
-        names: path -> how it is called.
-        values: path -> what it has been set to, as texts, in the order of the points.
+        front: the numbers of the points on the Pareto front.
+        names: path -> short name.
+        values: path -> its values as texts, in the order of the points.
     """
 
     study: Study
@@ -42,7 +42,7 @@ class Points:
 
     @classmethod
     def of(cls, result: StudyResult) -> Points:
-        """The points of a study's result."""
+        """Return the points of a study's result."""
         study, found = result.study, summaries(result)
         front = study_front(study, found)
         values = {path: [*dict.fromkeys(coordinate(one, path) for one in found)] for path in study.paths}
@@ -50,21 +50,21 @@ class Points:
 
     @property
     def has_front(self) -> bool:
-        """Whether there are several objectives, so that ``front`` is one; by a single one its points are the best."""
+        """Whether there are several objectives; with a single one, ``front`` only has the best points."""
         return len(self.study.objectives) > 1
 
     def name(self, one: PointSummary) -> str:
-        """A point by its coordinates."""
+        """Return the name of a point, from its coordinates."""
         parts = [f"{name} {value_text(one.coordinates[path])}" for path, name in self.names.items()]
         return ", ".join(parts) or f"point {one.point.number}"
 
     def figure(self, metric: str) -> bool:
-        """Whether any point has that figure as a number."""
+        """Return whether any point has that figure as a number."""
         return any(one.mean(metric) is not None for one in self.all)
 
     @property
     def metrics(self) -> list[str]:
-        """What pictures show: the objectives, the constraints' figures, then the usual ones; numbers only."""
+        """Return the numeric figures to show: the objectives, the constraints' figures, then the usual ones."""
         study = self.study
         asked = [*(one.metric for one in study.objectives), *(one.metric for one in study.constraints)]
         usual = (*_LATENCIES, _THROUGHPUT, self.cost, _ENERGY)
@@ -72,38 +72,38 @@ class Points:
 
     @property
     def latencies(self) -> list[str]:
-        """The metrics without costs, those with a bound first."""
+        """Return the metrics without costs, those with a bound first."""
         found = [one for one in self.metrics if not one.startswith("cost.")]
         return sorted(found, key=lambda one: self.bound(one) is None)
 
     @property
     def cost(self) -> str:
-        """What a point costs: money where all have a price, else GPUs."""
+        """Return the cost figure: money if all points have a price, else GPUs."""
         return cost_of(self.all)
 
     def goal(self, metric: str) -> Literal["min", "max"]:
-        """Whether a figure should be small (``min``) or large (``max``)."""
+        """Return whether a figure should be small (``min``) or large (``max``)."""
         said = next((one.goal for one in self.study.objectives if one.metric == metric), None)
         return said or ("max" if metric.startswith(_LARGE) else "min")
 
     def bound(self, metric: str) -> float | None:
-        """The upper bound on a figure; None = there is none."""
+        """Return the upper bound on a figure; None = there is none."""
         found = [one.max for one in self.study.constraints if one.metric == metric and one.max is not None]
         return min(found, default=None)
 
     @property
     def varied(self) -> list[str]:
-        """The paths that have several values."""
+        """Return the paths that have several values."""
         return [path for path, values in self.values.items() if len(values) > 1]
 
 
 def short(metric: str) -> str:
-    """A figure's name where there is little room."""
+    """Return a figure's short name."""
     return metric.removeprefix("latency.").removeprefix("throughput.").removeprefix("cost.")
 
 
 def coordinate(one: PointSummary, path: str) -> str:
-    """A coordinate as a text that tells it from the others of its path."""
+    """Return a coordinate as a text that distinguishes it from the others of its path."""
     value = one.coordinates[path]
     if isinstance(value, str):
         return value
@@ -111,7 +111,7 @@ def coordinate(one: PointSummary, path: str) -> str:
 
 
 def verdict(one: PointSummary) -> str:
-    """How a point did, in a word or two."""
+    """Return the outcome of a point, in a word or two."""
     if one.status in ("failed", "invalid"):
         return one.status
     stopped = ", stopped early" if one.status == "stopped" else ""

@@ -1,4 +1,4 @@
-"""Figures of a study's points over the rate at which requests arrive, with the knee of each line."""
+"""Figures of a study's points over the arrival rate, with the knee of each line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from blis_tui.study.summary import PointSummary
 
 LINES: Final = 14
-"""So many lines are drawn."""
+"""Maximum number of lines."""
 
 _NOTE: Final = (
     "Stars are knees: up to that rate every point keeps to all bounds, and none is overloaded. The true knee lies"
@@ -28,7 +28,7 @@ _NOTE: Final = (
 
 
 class Line(NamedTuple):
-    """Points that differ in their rate alone, by rate."""
+    """Points that differ only in their rate, sorted by rate."""
 
     name: str
     rates: tuple[float, ...]
@@ -36,7 +36,7 @@ class Line(NamedTuple):
 
     @property
     def knee(self) -> int | None:
-        """Up to which rate every point keeps to all bounds, and none is overloaded; None = not even the first."""
+        """Return the index of the highest rate up to which every point meets all bounds without overload, or None."""
         good = 0
         for one in self.members:
             if one.ok is False or one.status != "done" or any("overload" in row.warnings for row in one.rows):
@@ -46,23 +46,23 @@ class Line(NamedTuple):
 
     @property
     def holds_throughout(self) -> bool:
-        """Whether the knee, if there is one, lies beyond the highest rate that was tried."""
+        """Return whether the knee, if there is one, lies beyond the highest tried rate."""
         return self.knee == len(self.members) - 1
 
     def knee_text(self) -> str:
-        """The highest rate that is good."""
+        """Return the highest rate before the knee, as text."""
         if self.knee is None:
             return "none"
         return f"{self.rates[self.knee]:g}" + (" or more" if self.holds_throughout else "")
 
 
 def rate_path(points: Points) -> str | None:
-    """The path that sets the rate of arrivals, where one varies."""
+    """Return the path of the arrival rate, if one varies."""
     return next((path for path in points.varied if path.rsplit(".", 1)[-1] == "rate_per_s"), None)
 
 
 def lines_of(points: Points, path: str) -> list[Line]:
-    """The points as lines over a path of numbers, those with the highest knee first."""
+    """Return the points as lines over a path of numbers, those with the highest knee first."""
     others = [one for one in points.varied if one != path]
     found: dict[tuple[str, ...], list[tuple[float, PointSummary]]] = {}
     for one in points.all:
@@ -79,7 +79,7 @@ def lines_of(points: Points, path: str) -> list[Line]:
 
 
 def rate_picture(points: Points) -> Picture | None:
-    """Latency against rate, a line for each configuration; None where no axis is a rate."""
+    """Return latency against rate, a line per configuration; None if no axis is a rate."""
     path = rate_path(points)
     lines = [] if path is None else lines_of(points, path)
     if path is None or not lines:

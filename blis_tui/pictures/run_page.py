@@ -1,4 +1,4 @@
-"""The page about one run: its report with pictures, from the same books."""
+"""The page about one run: its report with pictures of the same data."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
 GROUPS: Final = 6
-"""So many SLO classes, or tenants, have curves of their own: those with the most requests."""
+"""Maximum number of SLO classes, and of tenants, with curves: those with the most requests."""
 _COLUMNS: Final = ("mean", "p50", "p90", "p95", "p99", "max")
 _KEY_PERCENTILES: Final = (5_000, 7_500, 9_000, 9_500, 9_900, 9_990)
 
 
 def run_page(simulation: Simulation, report: Report, observed: LoadObserver) -> str:
-    """The page about a run.
+    """Return the page about a run.
 
     Args:
         simulation: the run, at its end.
         report: its report.
-        observed: what has listened to it from its beginning.
+        observed: its observer, subscribed from the start.
 
     Raises:
         InputError: the plotting library is not installed.
@@ -108,7 +108,7 @@ def _overview(report: Report) -> list[str | Table]:
 
 
 def _costs(experiment: Experiment, report: Report) -> list[Table]:
-    """What the hardware documents say of it; nothing where they have neither prices nor watts."""
+    """Return the costs by the hardware documents; empty if they have neither prices nor watts."""
     found = {name: value for name, value in cost_figures(experiment, report.to_dict()).items() if value is not None}
     if not found.keys() - {"cost.gpus"}:
         return []
@@ -140,7 +140,7 @@ def _broken(name: str, text: str) -> str:
 
 
 def _ms(value: float | None) -> str:
-    """A latency with as many digits as one looks at."""
+    """Return a latency with a suitable number of digits."""
     if value is None:
         return "-"
     if value >= 10_000:
@@ -166,11 +166,11 @@ def _distributions(caption: str, found: Mapping[str, Distribution]) -> Table:
 
 
 def curves_of(simulation: Simulation, table: RequestTable, rows: Sequence[Row]) -> dict[str, dict[str, Curve]]:
-    """Latency -> whose it is -> its percentiles: those of all requests, of SLO classes and of tenants.
+    """Return latency -> group -> its percentiles: all requests, SLO classes and tenants.
 
     Args:
         simulation: the run.
-        table: what knows the classes and tenants of ``rows``.
+        table: provides the classes and tenants of ``rows``.
         rows: its requests.
     """
     since_us = simulation.experiment.warm_up_us
@@ -184,7 +184,7 @@ def curves_of(simulation: Simulation, table: RequestTable, rows: Sequence[Row]) 
         if len(members) > 1:
             whose |= {f"{kind} {group}": members[group] for group in sorted(largest)}
     found = {name: {group: _curve(some, name) for group, some in whose.items()} for name in NAMES if name != "itl_ms"}
-    # Gaps between tokens are counted for instances, not for requests.
+    # Gaps between tokens are counted per instance, not per request.
     found["itl_ms"] = {"all requests": curve(Expanded(seen_gaps_us(simulation.cluster)))}
     return found
 

@@ -1,4 +1,4 @@
-"""The page about a study: all of its points, what they cost and bring, and the best of them over time."""
+"""The page about a study: its points, their costs and results, and the best of them over time."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from blis_tui.study.summary import PointSummary
 
 ROWS: Final = 2_000
-"""So many points are in the table."""
+"""Maximum number of points in the table."""
 _BEST: Final = 12
 _WHY: Final = 60
 _CURVES: Final = 7
-"""So many points have a line of percentiles."""
+"""Maximum number of points with a percentile line."""
 _PERCENTS: Final = (50, 90, 95, 99)
 
 
 def study_page(result: StudyResult, chosen: Sequence[Chosen] = ()) -> str:
-    """The page about a study.
+    """Return the page about a study.
 
     Args:
         result: its rows, all or those so far.
@@ -104,7 +104,7 @@ def _overview(result: StudyResult, points: Points) -> list[str | Table]:
 
 
 def _by_load(points: Points) -> list[str | Table]:
-    """The best point for each load, where that varies and there is something to choose."""
+    """Return the best point for each load, if the load varies and there is a choice."""
     found = scenarios(points.study, points.all)
     best = [one.best for one in found if one.best is not None]
     if not found:
@@ -141,7 +141,7 @@ def _table(points: Points) -> Table:
 
 
 def _rows(points: Points, members: Sequence[PointSummary], caption: str) -> Table:
-    """Points with their coordinates and figures."""
+    """Return a table of points with their coordinates and figures."""
     metrics, names = points.metrics, points.names
     rows = []
     for one in members:
@@ -159,7 +159,7 @@ def _rows(points: Points, members: Sequence[PointSummary], caption: str) -> Tabl
 
 
 def _percentiles(points: Points) -> Picture | None:
-    """Four percentiles of each latency, for the best points or the first that keep to all bounds."""
+    """Four percentiles of each latency, for the best points or the first that meet all bounds."""
     done = [one for one in points.all if one.status == "done"]
     front = [one for one in done if one.point.number in points.front]
     members = (front or [one for one in done if one.ok is not False] or done)[:_CURVES]

@@ -1,1 +1,1 @@
-"""Specifications: YAML text -> data with source places -> schema check -> resolved, frozen experiment."""
+"""Specifications: YAML text -> data with source positions -> schema check -> resolved, frozen experiment."""

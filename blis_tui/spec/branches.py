@@ -1,7 +1,7 @@
-"""The parts of the schemas that plug-ins decide: which names there are, and which settings each takes.
+"""The parts of the schemas that depend on plug-ins: their names, and the settings of each.
 
-The rest of ``schemas/`` is made from the keys of records (``docs/make_schemas.py``). What a file already has keeps its
-place in it: a new plug-in adds its own lines and moves no others.
+``docs/make_schemas.py`` makes the rest of ``schemas/`` from the keys of records. Existing entries keep their order in
+the file, so a new plug-in only adds lines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Part: TypeAlias = "dict[str, Json]"
 
 
 def with_plugins(name: str, schema: _Part, plugins: Registry) -> _Part:
-    """A copy of the schema of that name whose plug points offer exactly these plug-ins."""
+    """Return a copy of the schema ``name`` whose plug points offer exactly these plug-ins."""
     schema = copy.deepcopy(schema)
     definitions = _map(schema, "$defs")
     for row in POINTS:
@@ -41,8 +41,8 @@ def with_plugins(name: str, schema: _Part, plugins: Registry) -> _Part:
 
 
 def _offer(node: _Part, definitions: _Part, plugins: Iterable[Plugin]) -> None:
-    """Fill one plug point."""
-    if "properties" not in node:  # a name without settings
+    """Fill in one plug point."""
+    if "properties" not in node:  # takes a name only, without settings
         _list_names(node, plugins)
         return
     listed = _list_names(_map(_map(node, "properties"), "kind"), plugins)
@@ -52,7 +52,7 @@ def _offer(node: _Part, definitions: _Part, plugins: Iterable[Plugin]) -> None:
 
 
 def _offer_coefficients(definitions: _Part, plugins: Iterable[Plugin]) -> None:
-    """Documents that hold the coefficients of step-time models."""
+    """Fill in the documents that hold the coefficients of step-time models."""
     document = _map(definitions, "document")
     takes = {one.name: [part.name for part in fields(one.settings) if "counts" in part.metadata] for one in plugins}
     listed = _list_names(_map(_map(document, "properties"), "step_time"), [one for one in plugins if takes[one.name]])
@@ -70,7 +70,7 @@ def _offer_coefficients(definitions: _Part, plugins: Iterable[Plugin]) -> None:
 
 
 def _list_names(node: _Part, plugins: Iterable[Plugin]) -> list[Plugin]:
-    """Fill an ``enum``: names that are there keep their places, then others, and last what is for BLIS alone."""
+    """Fill an ``enum``: existing names keep their order, then come new ones, and those only for BLIS last."""
     known = as_list(node.get("enum"))
 
     def place(plugin: Plugin) -> tuple[bool, int]:
@@ -83,13 +83,13 @@ def _list_names(node: _Part, plugins: Iterable[Plugin]) -> list[Plugin]:
 
 
 def _branch(node: _Part, definitions: _Part, listed: list[Plugin], key: str, bodies: Mapping[str, _Part]) -> None:
-    """Fill ``allOf``: for each name its definition."""
+    """Fill ``allOf`` with a rule for each name that refers to its definition."""
     before = list(_references(node).values())
     rules: list[Json] = []
     for plugin in listed:
         where = _where(node, plugin)
         condition: _Part = {"properties": {key: {"const": plugin.name}}, "required": [key]}
-        if key == "kind":  # where the name alone may stand, there is no map to look into
+        if key == "kind":  # the value may be a bare name instead of a map
             condition = {"type": "object", **condition}
         rules.append({"if": condition, "then": {"$ref": f"#/$defs/{where}"}})
         definitions[where] = _in_order_of(definitions.get(where), bodies[plugin.name])
@@ -100,7 +100,7 @@ def _branch(node: _Part, definitions: _Part, listed: list[Plugin], key: str, bod
 
 
 def _references(node: _Part) -> dict[str, str]:
-    """Name of a plug-in -> name of its definition, as the rules of ``allOf`` say."""
+    """Return the definition of each plug-in that the rules of ``allOf`` refer to, by plug-in name."""
     found: dict[str, str] = {}
     for rule in map(as_map, as_list(node.get("allOf"))):
         for part in _map(_map(rule, "if"), "properties").values():
@@ -110,12 +110,12 @@ def _references(node: _Part) -> dict[str, str]:
 
 
 def _where(node: _Part, plugin: Plugin) -> str:
-    """The name of a plug-in's definition; several plug points of one file may use the same word."""
+    """Return the name of a plug-in's definition, which includes the plug point because names may repeat."""
     return _references(node).get(plugin.name) or f"{plugin.path.rpartition('.')[2]}-{plugin.name}"
 
 
 def _definition(plugin: Plugin) -> _Part:
-    """The map that a document has for a plug-in."""
+    """Return the schema of the map that configures a plug-in."""
     hints = get_type_hints(plugin.settings)
     properties: _Part = {"kind": {"description": plugin.summary, "const": plugin.name}}
     required: list[Json] = ["kind"]
@@ -142,13 +142,13 @@ def _definition(plugin: Plugin) -> _Part:
 
 
 def _plain(limits: Mapping[str, object]) -> _Part:
-    """Keywords as JSON would read them back."""
+    """Return keywords as they would be after a round trip through JSON."""
     found: _Part = json.loads(json.dumps(dict(limits)))
     return found
 
 
 def _in_order_of(old: Json, new: Json) -> Json:
-    """The same as ``new``, with the keys of maps in the order that ``old`` has."""
+    """Return ``new`` with the keys of its maps in the order of ``old``."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return new
     keys = [*(key for key in old if key in new), *(key for key in new if key not in old)]

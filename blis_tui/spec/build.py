@@ -1,6 +1,6 @@
-"""A resolved document (plain data, defaults filled in, references followed) -> the frozen experiment.
+"""Builds the frozen experiment from a resolved document (plain data with defaults and references filled in).
 
-Standard library only: a resolved document can be simulated where neither PyYAML nor jsonschema is installed.
+This module uses only the standard library, so a resolved document can be simulated without PyYAML and jsonschema.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def digest(document: Mapping[str, object]) -> str:
-    """SHA-256 of a resolved document in hexadecimal; a trace counts by its content, not by where it lies."""
+    """Return the hexadecimal SHA-256 of a resolved document; a trace counts by its content instead of its path."""
     hashed = dict(document)
     workload = document.get("workload")
     if isinstance(workload, dict) and isinstance(trace := workload.get("trace"), dict):
@@ -46,16 +46,16 @@ def digest(document: Mapping[str, object]) -> str:
 def build_experiment(
     document: Mapping[str, object], *, trace_path: str | None = None, plugins: Registry | None = None
 ) -> spec.Experiment:
-    """Build the experiment a resolved document describes.
+    """Build the experiment that a resolved document describes.
 
     Args:
-        document: plain data as :func:`blis_tui.spec.load.load` leaves it in ``Experiment.document``;
-            ``auto`` for ``kv_blocks`` and ``max_model_len`` is worked out here.
-        trace_path: where the trace lies, when not where ``workload.trace.file`` says.
-        plugins: what its names may refer to; None = this package's own plug-ins.
+        document: plain data as in ``Experiment.document`` after :func:`blis_tui.spec.load.load`; ``auto`` for
+            ``kv_blocks`` and ``max_model_len`` is replaced by numbers here.
+        trace_path: path of the trace, if it is not ``workload.trace.file``.
+        plugins: plug-ins that the document may name; None = those of this package.
 
     Raises:
-        InputError: the document is not a resolved experiment, or its trace is missing or another one.
+        InputError: the document is not a resolved experiment, or its trace is missing or has other content.
     """
     resolved = with_numbers(document, plugins)
     top = Part(resolved, "")
@@ -81,14 +81,14 @@ def build_experiment(
 
 
 def stack_of(document: Mapping[str, object], pool: Mapping[str, object] | None = None) -> dict[str, object]:
-    """What the instances of a pool run with: its own keys, and those of the (resolved) experiment where it has none."""
+    """Return the stack of a pool: its own keys, and the (resolved) experiment's for those that it lacks."""
     cluster = Part(document, "").part("cluster").data
     said = {**document, **{key: cluster[key] for key in ("tensor_parallel",) if key in cluster}, **(pool or {})}
     return {key: said[key] for key in ("model", "hardware", "latency", "engine", "tensor_parallel") if key in said}
 
 
 def build_model_part(stack: Mapping[str, object]) -> spec.Model:
-    """The model of a stack, with its KV cache in the type that the engine is set to."""
+    """Return the model of a stack, with the KV cache type that the engine sets."""
     part = Part(stack, "").part("model")
     engine = Part(stack, "").part("engine")
     config = part.part("config")
@@ -106,7 +106,7 @@ def build_model_part(stack: Mapping[str, object]) -> spec.Model:
 
 
 def build_hardware_part(stack: Mapping[str, object]) -> spec.Hardware:
-    """The accelerator of a stack."""
+    """Return the accelerator of a stack."""
     part = Part(stack, "").part("hardware")
     to_host = part.optional("host_link", _bandwidth)
     between = part.optional("interconnect", _bandwidth)
@@ -127,10 +127,10 @@ def _bandwidth(link: Part) -> float:
 
 
 def with_numbers(document: Mapping[str, object], plugins: Registry | None = None) -> dict[str, object]:
-    """The document with numbers in place of ``auto``, for each pool its own.
+    """Return the document with numbers instead of ``auto``, for each pool separately.
 
-    ``kv_blocks: auto`` is what fits into the memory beside the weights, as the batching rule sizes it;
-    ``max_model_len: auto`` is the model's own limit, capped by the KV cache. What no instance runs with stays as it is.
+    ``kv_blocks: auto`` is what fits into memory beside the weights, as the batching rule sizes it. ``max_model_len:
+    auto`` is the model's own limit, capped by the KV cache. A stack that no instance uses is not changed.
     """
     cluster = Part(document, "").part("cluster")
     sizing = batching_traits(document, plugins).sizes_pool
@@ -148,7 +148,7 @@ def with_numbers(document: Mapping[str, object], plugins: Registry | None = None
 
 
 def _numbers(stack: Mapping[str, object], *, sizing: str) -> dict[str, object]:
-    """The engine of a stack with numbers in place of ``auto``."""
+    """Return the engine of a stack with numbers instead of ``auto``."""
     part = Part(stack, "").part("engine")
     engine = dict(part.data)
     block_size = part.integer("block_size_tokens")
@@ -172,12 +172,12 @@ def _numbers(stack: Mapping[str, object], *, sizing: str) -> dict[str, object]:
 
 
 def adapter_bytes(engine: Part, model: spec.Model) -> int:
-    """What the places for LoRA adapters take, on all accelerators of an instance together."""
+    """Return the memory that the LoRA adapter slots take on all accelerators of an instance together."""
     return reserved_bytes(_lora(engine.part("lora")), model) if "lora" in engine.data else 0
 
 
 def expert_ranks(engine: Part) -> int:
-    """Instances that share the experts, each with its part of them."""
+    """Return the number of instances that share the experts, each holding a part of them."""
     return engine.integer("data_parallel", 1) if engine.flag("expert_parallel", False) else 1
 
 
@@ -213,7 +213,7 @@ def _kv_tiers(part: Part) -> spec.KvTiers | None:
 
 
 def _pools(document: Mapping[str, object]) -> tuple[spec.Pool, ...]:
-    """The groups of equal instances: as they are listed, or as disaggregation divides them, or one."""
+    """Return the pools: as listed, as disaggregation divides the instances, or a single one."""
     cluster = Part(document, "").part("cluster")
     if "pools" in cluster.data:
         return tuple(
@@ -275,7 +275,7 @@ def _disaggregation(part: Part, policy: spec.Policy) -> spec.Disaggregation:
 
 
 def build_workload(part: Part, trace_path: str | None = None) -> spec.Workload:
-    """The workload that a complete document describes; its trace lies at ``trace_path``, else where it says."""
+    """Return the workload that a complete document describes; ``trace_path`` replaces the path of its trace."""
     if "trace" in part.data:
         trace = trace_of(part.part("trace"), trace_path)
         return decode(spec.Workload, part, name=part.name(), trace=trace)
@@ -283,10 +283,10 @@ def build_workload(part: Part, trace_path: str | None = None) -> spec.Workload:
 
 
 def trace_of(part: Part, trace_path: str | None) -> spec.Trace:
-    """A recorded workload; ``trace_path`` is where it lies, when not where the document says.
+    """Return a recorded workload; ``trace_path`` replaces the path in the document.
 
     Raises:
-        InputError: the file cannot be read, or is another one.
+        InputError: the file cannot be read, or has other content.
     """
     path = real_path(part.text("file") if trace_path is None else trace_path)
     found = input_digest(path, limit=MAX_TRACE_BYTES)
@@ -324,7 +324,7 @@ def _gateway(part: Part) -> spec.Gateway:
 
 
 def batching_traits(document: Mapping[str, object], plugins: Registry | None) -> Traits:
-    """What the batching rule of a resolved experiment says about itself; of an impossible one, nothing special."""
+    """Return the traits of a resolved experiment's batching rule; default traits if the rule is invalid."""
     config = plugin_of(Part(document, "").part("policy").part("batching"))
     try:
         return (plugins or builtin()).create(BATCHING, config.kind, config.settings).traits

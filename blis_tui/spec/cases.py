@@ -1,4 +1,4 @@
-"""The cases of an experiment: what ``cases`` and ``matrix`` assign, by name."""
+"""The cases of an experiment: named sets of values from ``cases`` and ``matrix``."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class NamedCase:
     """One variant of an experiment."""
 
     name: str
-    """Empty for the experiment itself."""
+    """Name of the case; empty for the experiment itself."""
     line: int
     """Line of the case in the file, from 1."""
     overrides: tuple[Override, ...]
 
     @property
     def values(self) -> dict[str, Json]:
-        """Path -> value."""
+        """The assigned values by path."""
         return coordinates_of(self.overrides)
 
 
 def expanded_cases(document: Document, problems: Problems) -> list[NamedCase]:
-    """Every case combined with every point of the matrix; without either, the experiment itself, without a name."""
+    """Return every case combined with every point of the matrix; without either, the unnamed experiment itself."""
     axes = tuple(crossed(document, ("matrix",), problems))
     if (count := how_many(axes)) > MAX_POINTS:
         message = f"the matrix gives {count:,} cases, and at most {MAX_POINTS:,} are made"
@@ -72,7 +72,7 @@ def _name(case: str, point: tuple[Override, ...]) -> str:
 
 
 def _word(value: Json) -> str:
-    """A value as part of a name; of one that cannot stand there as it is the beginning, and a mark of all of it."""
+    """Return a value as part of a name; one that is no plain word becomes its first characters and a hash."""
     plain = value if isinstance(value, str) else repr(value)
     word = _FOREIGN.sub("-", plain)
     if word == plain and len(plain) <= _LONGEST_VALUE:

@@ -1,4 +1,4 @@
-"""What a document means: the third layer of checks, on the resolved experiment."""
+"""Semantic checks: the third layer of checks, on the resolved experiment."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def check(document: Document, plugins: Registry | None = None) -> list[Diagnostic]:
-    """Every problem of meaning in a resolved experiment; ``plugins``: what its names refer to."""
+    """Return all semantic problems of a resolved experiment; ``plugins``: the plug-ins that it may name."""
     owners = stacks(document)
     problems = [problem for owner in owners for problem in check_model(document, where(document, owner, "model"))]
     sound = not problems
@@ -74,15 +74,15 @@ def check(document: Document, plugins: Registry | None = None) -> list[Diagnosti
 
 
 class _Stack:
-    """What instances run with, and where it is said.
+    """The stack that instances run, and where the document defines it.
 
     Attributes:
         document: the experiment.
-        owner: the pool whose instances these are; empty = all that run with what the experiment says.
-        model: what they serve.
-        hardware: what they run on.
-        split: accelerators of an instance.
-        role: what they do under disaggregation, where they all do the same.
+        owner: the pool with the stack; empty = all pools that use the experiment's stack.
+        model: the model they serve.
+        hardware: the accelerator they run on.
+        split: accelerators per instance.
+        role: their role under disaggregation, if all have the same.
     """
 
     def __init__(self, document: Document, owner: DataPath) -> None:
@@ -97,11 +97,11 @@ class _Stack:
         self.role = next(iter(roles)) if len(roles) == 1 else "any"
 
     def at(self, *path: str) -> DataPath:
-        """Where something that applies to them is said."""
+        """Return where the document defines a key of the stack."""
         return where(self.document, self.owner, *path)
 
     def about(self, path: tuple[str, ...], code: str, message: str, hint: str | None) -> Diagnostic:
-        """A diagnostic about what they run with: at the pool's name where the pool says something else of it."""
+        """Return a diagnostic about the stack, placed at the pool's name if the key itself is outside the pool."""
         at = self.at(*path)
         if self.owner and at[: len(self.owner)] != self.owner:
             at = (*self.owner, "name")
@@ -109,22 +109,22 @@ class _Stack:
         return about(self.document, at, code, message, key=path == ("model",), hint=hint)
 
     def serves(self, client: Mapping[str, Json]) -> bool:
-        """Whether requests of a client may come to them."""
+        """Return whether a client's requests may go to these instances."""
         return client.get("model") in (None, "", self.model.name)
 
 
 def _check_wide(document: Document, plugins: Registry | None) -> Iterator[Diagnostic]:
-    """Ranks and spread experts, where any engine has keys of that."""
+    """Check ranks and expert parallelism if any engine has keys for them."""
     engines = [as_map(document.get(*where(document, owner, "engine"))) for owner in stacks(document)]
     keys = ("data_parallel", "expert_parallel", "expert_imbalance", "all_to_all")
     if any(key in engine for engine in engines for key in keys):
-        from blis_tui.spec.wide_checks import check_wide  # noqa: PLC0415  (few documents have them)
+        from blis_tui.spec.wide_checks import check_wide  # noqa: PLC0415  (few documents have ranks)
 
         yield from check_wide(document, plugins)
 
 
 def check_model(document: Document, at: DataPath = ("model",)) -> Iterator[Diagnostic]:
-    """Is the (canonical) configuration of the model at ``at`` complete and free of contradictions?"""
+    """Check that the (canonical) configuration of the model at ``at`` is complete and consistent."""
     path = (*at, "config")
     config = document.get(*path)
     if not isinstance(config, dict):
@@ -150,7 +150,7 @@ def _check_heads(stack: _Stack) -> Iterator[Diagnostic]:
 
 
 def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
-    """Does the model fit, and does the smallest request of each client fit into what is left?"""
+    """Check that the model fits, and that the smallest request of each client fits into the remaining memory."""
     document, model, hardware, split = stack.document, stack.model, stack.hardware, stack.split
     block_size = document.whole(*stack.at("engine", "block_size_tokens")) or 1
     blocks = document.whole(*stack.at("engine", "kv_blocks"))
@@ -193,7 +193,7 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
 
 
 def _check_whole_prompts(stack: _Stack, longest: int | None) -> Iterator[Diagnostic]:
-    """Without chunked prefill a step must be able to take the longest sequence, or its request waits for ever."""
+    """Check that without chunked prefill a step can take the longest sequence, which would otherwise wait forever."""
     path = ("engine", "max_num_batched_tokens")
     budget = stack.document.whole(*stack.at(*path)) or 0
     if longest is None:
@@ -223,8 +223,8 @@ def _check_smallest(stack: _Stack, blocks: int, block_size: int, longest: int | 
         answer, declared = _smallest(document, (*path, "output_tokens")), _smallest_budget(document, path)
         total = prompt + min(answer, declared)
         name = client.get("id")
-        room = prompt + declared if longest is None else total  # which a longer budget is cut to
-        # The last token generated never enters the cache.
+        room = prompt + declared if longest is None else total  # longer budgets are truncated to this
+        # The last generated token never enters the KV cache.
         if -(-(prompt if prefills else room - 1) // block_size) > blocks:
             message = f"the smallest request of client `{name}`, {room} tokens, exceeds the KV cache{here}"
             help_ = f"{blocks} blocks of {block_size} tokens hold {blocks * block_size}"
@@ -240,7 +240,7 @@ def _check_smallest(stack: _Stack, blocks: int, block_size: int, longest: int | 
 
 
 def _smallest_budget(document: Document, client: DataPath) -> int:
-    """The smallest answer that a client's requests declare; 1 where they declare nothing."""
+    """Return the smallest output budget that a client's requests declare; 1 if they declare none."""
     path = (*client, "max_output_tokens")
     answer = _smallest(document, (*client, "output_tokens"))
     match document.get(*path):
@@ -255,7 +255,7 @@ def _smallest_budget(document: Document, client: DataPath) -> int:
 
 
 def _smallest(document: Document, path: DataPath) -> int:
-    """The smallest value of a distribution of lengths, at least 1."""
+    """Return the smallest value of a length distribution, at least 1."""
     kind = document.get(*path, "kind")
     if kind == "constant":
         return document.whole(*path, "value") or 1
@@ -268,18 +268,18 @@ def _smallest(document: Document, path: DataPath) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What breakpoints may speak of, before there is an experiment."""
+    """What breakpoints may refer to, before there is an experiment."""
 
     instance_numbers: int
     expect: tuple[Expectation, ...]
 
 
 def _course_problems(document: Document) -> Iterator[Diagnostic]:
-    """What is wrong with what is expected of the course of the run."""
+    """Yield problems of expectations about the course of the run."""
     entries = list(enumerate(map(as_map, as_list(document.get("expect")))))
     if all("metric" in entry for _, entry in entries):
         return
-    from blis_tui.conditions.course import problems  # noqa: PLC0415  (few experiments expect anything of it)
+    from blis_tui.conditions.course import problems  # noqa: PLC0415  (few experiments have such expectations)
 
     instances = sum(document.whole(*path, "instances") or 0 for path in pool_paths(document) or [("cluster",)])
     named = [decode(Expectation, Part(entry, "")) for _, entry in entries if "metric" in entry]
@@ -293,7 +293,7 @@ def _course_problems(document: Document) -> Iterator[Diagnostic]:
 def expectation_problems(
     document: Document, at: DataPath, others: Collection[str] = (), noun: str = "expectation"
 ) -> Iterator[Diagnostic]:
-    """What is wrong with the expectations in the list at ``at``; ``others``: metrics beside the report's."""
+    """Yield problems of the expectations listed at ``at``; ``others``: metrics besides the report's."""
     for number, entry in enumerate(map(as_map, as_list(document.get(*at)))):
         if "metric" not in entry:
             continue

@@ -1,4 +1,4 @@
-"""Do the parts of a cluster fit together? Pools, roles, models, life cycles, and keys without meaning beside others."""
+"""Checks that the parts of a cluster fit together: pools, roles, models, lifecycles, and keys without effect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VARYING: Final = ("lifecycle", "failures", "nodes", "autoscaler")
 
 
 def check_cluster(document: Document) -> Iterator[Diagnostic]:
-    """Every problem of meaning in the cluster and in the policy of its control plane."""
+    """Yield every semantic problem of the cluster and of its control plane's policy."""
     yield from _check_names(document)
     yield from _check_instances(document)
     yield from _check_roles(document)
@@ -36,7 +36,7 @@ def check_cluster(document: Document) -> Iterator[Diagnostic]:
 
 
 def check_policy(document: Document) -> Iterator[Diagnostic]:
-    """Every problem of meaning in the policy at ``policy``, whatever the cluster is."""
+    """Yield every semantic problem of the policy at ``policy`` that does not depend on the cluster."""
     yield from _check_scorers(document, ("policy", "routing"))
     yield from _check_gateway(document)
 
@@ -69,7 +69,7 @@ def _check_names(document: Document) -> Iterator[Diagnostic]:
 
 
 def _check_instances(document: Document) -> Iterator[Diagnostic]:
-    """Do the numbers of instances agree?"""
+    """Check that the instance counts agree."""
     pools = pool_paths(document)
     said = _count(document, "cluster", "instances")
     if not pools:
@@ -96,7 +96,7 @@ def _total(document: Document, pools: list[DataPath]) -> int:
 
 
 def _check_division(document: Document, instances: int) -> Iterator[Diagnostic]:
-    """Disaggregation of a cluster without pools takes the first instances for prefill and the next for decode."""
+    """Check the division of a cluster without pools: prefill takes the first instances, decode the next ones."""
     split = document.get(*_SPLIT)
     if not isinstance(split, dict):
         return
@@ -114,7 +114,7 @@ def _check_division(document: Document, instances: int) -> Iterator[Diagnostic]:
 
 
 def _check_roles(document: Document) -> Iterator[Diagnostic]:
-    """Roles are for disaggregation, and disaggregation of pools needs roles."""
+    """Check that pools have roles under disaggregation, and only then."""
     pools, split = pool_paths(document), isinstance(document.get(*_SPLIT), dict)
     if not split:
         for pool in _with_role(document, *_ROLES):
@@ -141,7 +141,7 @@ def _check_roles(document: Document) -> Iterator[Diagnostic]:
 
 
 def _models(document: Document, pools: list[DataPath]) -> dict[str, list[DataPath]]:
-    """Name of a model -> the pools that serve it; ``()`` is a cluster without pools."""
+    """Return the pools that serve each model, by model name; ``()`` stands for a cluster without pools."""
     found: dict[str, list[DataPath]] = {}
     for pool in pools or [()]:
         name = document.get(*where(document, pool, "model", "metadata", "name"))
@@ -150,7 +150,7 @@ def _models(document: Document, pools: list[DataPath]) -> dict[str, list[DataPat
 
 
 def _check_models(document: Document) -> Iterator[Diagnostic]:
-    """Is there one model of each name, and an instance for each that clients ask for?"""
+    """Check that models of the same name are equal, and that every model that clients ask for has an instance."""
     served = _models(document, pool_paths(document))
     for name, pools in served.items():
         bodies = [document.get(*where(document, pool, "model", "config")) for pool in pools]
@@ -168,7 +168,7 @@ def _check_models(document: Document) -> Iterator[Diagnostic]:
 
 
 def _check_handover(document: Document) -> Iterator[Diagnostic]:
-    """Can what one pool prefills be decoded on another?"""
+    """Check that what a prefill pool computes can be decoded on a decode pool."""
     prefilling, decoding = _with_role(document, "prefill"), _with_role(document, "decode", "any")
     if not isinstance(document.get(*_SPLIT), dict) or not prefilling or not decoding:
         return
@@ -185,7 +185,7 @@ def _check_handover(document: Document) -> Iterator[Diagnostic]:
 
 
 def _check_kv(document: Document, source: DataPath, target: DataPath) -> Iterator[Diagnostic]:
-    """Do both pools, of the same model, keep their KV cache alike?"""
+    """Check that two pools with the same model store their KV cache in the same way."""
     for key, noun in (("block_size_tokens", "blocks"), ("kv_cache_dtype", "KV cache")):
         first, found = (_of_engine(document, pool, key) for pool in (source, target))
         if found != first:
@@ -198,14 +198,14 @@ def _check_kv(document: Document, source: DataPath, target: DataPath) -> Iterato
 
 
 def _of_engine(document: Document, pool: DataPath, key: str) -> Json:
-    """A setting of a pool's engine; the type of its KV cache is that of its model where it is ``auto``."""
+    """Return a setting of a pool's engine; a KV cache type of ``auto`` gives the model's type."""
     value = document.get(*where(document, pool, "engine", key))
     automatic = key == "kv_cache_dtype" and value == "auto"
     return document.get(*where(document, pool, "model", "config", "torch_dtype")) if automatic else value
 
 
 def _check_transfer(document: Document) -> Iterator[Diagnostic]:
-    """Settings of the transfer that another one switches off."""
+    """Check for transfer settings that another setting disables."""
     split = as_map(document.get(*_SPLIT))
     transfer = as_map(split.get("transfer"))
     if transfer.get("reuse_cached_blocks") is True and split.get("order") != "decode-first":
@@ -222,7 +222,7 @@ def _check_transfer(document: Document) -> Iterator[Diagnostic]:
 
 
 def _check_lifecycle(document: Document) -> Iterator[Diagnostic]:
-    """Everything that is wrong with them."""
+    """Check everything about instances that come and go."""
     cluster = as_map(document.get("cluster"))
     used = [key for key in _VARYING if key in cluster]
     if not used:
@@ -250,7 +250,7 @@ def _whole(value: Json, otherwise: int) -> int:
 
 
 def _instances_of(cluster: Mapping[str, Json]) -> dict[str, int]:
-    """The instances of each pool: those that are listed, or that disaggregation makes, or the only one."""
+    """Return the number of instances of each pool: listed, made by disaggregation, or the only pool."""
     if pools := _pools_by_name(cluster):
         return {name: _whole(pool.get("instances"), 0) for name, pool in pools.items()}
     total = _whole(cluster.get("instances"), 1)
@@ -349,7 +349,7 @@ def _check_scorers(document: Document, path: DataPath) -> Iterator[Diagnostic]:
 
 
 def _check_gateway(document: Document) -> Iterator[Diagnostic]:
-    """Settings of the gateway that another one switches off."""
+    """Check for gateway settings that another setting disables."""
     gateway = as_map(document.get(*_GATEWAY))
     if not gateway:
         return
@@ -365,7 +365,7 @@ _NEEDS: Final[tuple[tuple[str, tuple[Json, ...], Callable[[dict[str, Json]], boo
     ("weights", ({},), lambda gateway: gateway.get("fairness") == "weighted"),
     ("slo_targets_us", ({},), lambda gateway: gateway.get("order") == "slo-deadline"),
 )
-"""A key of the gateway, the values with which it does nothing, and what it needs to do something."""
+"""A key of the gateway, the values with which it has no effect, and the condition under which it has one."""
 _WHY: Final = {
     "per_band_capacity": "without bands",
     "usage_limit": "without bands: it is the limit of the least urgent band",

@@ -1,6 +1,6 @@
-"""The stable codes of diagnostics: what each means, why it is an error, and what to do.
+"""The stable codes of diagnostics: the meaning of each, why it is an error, and how to fix it.
 
-``BLIS0xxx`` YAML syntax, ``BLIS1xxx`` schema, ``BLIS2xxx`` meaning. A code is never re-used.
+``BLIS0xxx`` is YAML syntax, ``BLIS1xxx`` the schema, ``BLIS2xxx`` semantics. A code is never reused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CodeInfo:
-    """What ``explain`` and the documentation say about a code."""
+    """The explanation of a code in ``explain`` and the documentation."""
 
     title: str
     cause: str
@@ -329,4 +329,4 @@ _TABLE: Final = {
 }
 
 CODES: Final[Mapping[str, CodeInfo]] = MappingProxyType(_TABLE)
-"""Every code a diagnostic can have."""
+"""Every diagnostic code."""

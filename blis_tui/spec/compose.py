@@ -1,4 +1,4 @@
-"""From a file to one checked document: inheritance, overrides, schema."""
+"""Composes one checked document from files: inheritance, overrides, schema."""
 
 from __future__ import annotations
 
@@ -27,74 +27,74 @@ if TYPE_CHECKING:
 _HEADER = ("apiVersion", "kind", "metadata")
 
 SLOTS: Final = MappingProxyType({"model": "Model", "hardware": "Hardware", "workload": "Workload", "policy": "Policy"})
-"""Keys of an experiment that take another document -> that document's kind."""
+"""Keys of an experiment that hold another document, and that document's kind."""
 
 TEST_KEYS: Final = ("cases", "matrix", "tags", "skip", "xfail", "golden", "twins")
-"""Keys of an experiment that say how it is tested: not inherited, and no part of what is simulated."""
+"""Keys of an experiment that describe its tests; they are neither inherited nor simulated."""
 
 
 MAX_PARENTS: Final = 32
-"""Experiments that one may inherit from, in a chain."""
+"""Maximum length of an inheritance chain."""
 
 DOCUMENT: Final = re.compile(
     rb"""apiVersion["']?\s*:\s*["']?blis/|\bkind["']?\s*:\s*["']?(?:%s)\b""" % "|".join(KINDS).encode()
 )
-"""A sign that a file is meant to be a document, whatever is wrong with it."""
+"""A sign that a file is meant to be a document, even if it is broken."""
 _MODEL_CONFIG: Final = re.compile(rb"model_type|architectures|hidden_size|num_hidden_layers|num_attention_heads")
-"""A sign that a file is meant to be a model's configuration."""
+"""A sign that a file is meant to be a model configuration."""
 
 
 @dataclass(slots=True)
 class Problems:
-    """Diagnostics collected across the files of one experiment, and which files those are."""
+    """Diagnostics collected across the files of one experiment, and the list of those files."""
 
     plugins: Registry | None = None
-    """What the documents may name besides this package's own plug-ins; None = nothing."""
+    """Additional plug-ins that the documents may name; None = none."""
     found: list[Diagnostic] = field(default_factory=list)
     files: list[Path] = field(default_factory=list)
 
     def read(self, path: Path, signs: re.Pattern[bytes]) -> Document:
-        """Read a document, as :func:`read_document` does, and note its file."""
+        """Read a document like :func:`read_document`, and record its file."""
         self.files.append(path)
         return read_document(path, shown(path), signs)
 
     def add(self, diagnostic: Diagnostic) -> None:
-        """Note one."""
+        """Add a diagnostic."""
         self.found.append(diagnostic)
 
     def take(self, error: SpecError) -> None:
-        """Note all that an error carries."""
+        """Add all diagnostics of an error."""
         self.found.extend(error.diagnostics)
 
 
 def is_path(reference: str) -> bool:
-    """Whether a reference names a file rather than a document: it has a slash or the ending of a document."""
+    """Return whether a reference is a path rather than a name: it has a slash or a document's suffix."""
     return "/" in reference or "\\" in reference or reference.endswith((".yaml", ".yml", ".json"))
 
 
 def directory_of(document: Document, path: DataPath) -> Path:
-    """What a relative path written at ``path`` starts from: the file's folder, or the working directory."""
+    """Return the base of a relative path written at ``path``: the file's folder, or the working directory."""
     return document.place(path).source.directory or Path()
 
 
 def naming_directory(document: Document, path: DataPath) -> Path:
-    """The folder whose ``specs/`` a name written at ``path`` is looked up in first.
+    """Return the folder whose ``specs/`` is searched first for a name written at ``path``.
 
-    A name given on the command line means what it would mean in the experiment itself.
+    A name given on the command line is looked up as if it stood in the experiment itself.
     """
     source = document.place(path).source
     return (document.source if source.is_argument else source).directory or Path()
 
 
 def no_file(document: Document, path: DataPath, message: str) -> Diagnostic:
-    """The diagnostic for a path written at ``path`` that cannot be read."""
+    """Return the diagnostic for an unreadable path written at ``path``."""
     argument = document.place(path).source.is_argument
     base = "the working directory" if argument else "the file that contains them"
     return about(document, path, "BLIS2002", message, hint=f"paths are relative to {base}")
 
 
 def open_reference(document: Document, path: DataPath, kind: str, problems: Problems) -> Document | None:
-    """Read the document of that kind which the text at ``path`` names, or note why that is impossible."""
+    """Read the document of a kind that the text at ``path`` names, or record why that fails."""
     reference = document.get(*path)
     if not isinstance(reference, str):
         return None
@@ -116,9 +116,9 @@ def open_reference(document: Document, path: DataPath, kind: str, problems: Prob
 
 
 def _locate(document: Document, path: DataPath, kind: str, reference: str) -> Path | Diagnostic:
-    """The file that a reference written at ``path`` means: a path, a name, or a model's Hugging Face id.
+    """Return the file that a reference at ``path`` means: a path, a name, or a model's Hugging Face id.
 
-    ``organisation/name`` is a path where there is such a file, and an id otherwise.
+    ``organisation/name`` is a path if such a file exists, otherwise an id.
     """
     directory = naming_directory(document, path)
     if not is_path(reference):
@@ -138,17 +138,17 @@ def _locate(document: Document, path: DataPath, kind: str, reference: str) -> Pa
 
 
 def shown(path: Path) -> str:
-    """A path as messages show it: relative to the working directory where that is shorter."""
+    """Return a path as messages show it: relative to the working directory if it lies below."""
     try:
         return str(real_path(path).relative_to(Path.cwd()))
-    except (ValueError, OSError):  # outside of it, or gone
+    except (ValueError, OSError):  # outside of the working directory, or deleted
         return str(path)
 
 
 def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()) -> Document:
-    """The document with everything its ``extends`` chain says: maps merge, lists and scalars replace.
+    """Return the document merged with its ``extends`` chain: maps are merged, lists and scalars replaced.
 
-    A map over the name of a document merges with that document, as an override that reaches into it does.
+    A map in place of a document's name is merged into that document, like an override that reaches into it.
     """
     data = document.data
     if not isinstance(data, dict) or not isinstance(data.get("extends"), str):
@@ -157,7 +157,7 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
         if key not in data:
             problems.add(about(document, (), "BLIS1002", f"the document lacks the key `{key}`"))
     parent = open_reference(document, ("extends",), "Experiment", problems)
-    if parent is None:  # `extends` stays, and with it the schema does not miss what the parent would have said
+    if parent is None:  # keeping `extends` makes the schema accept what the parent would have defined
         return document
     where = real_path(parent.source.name)
     if where in chain:
@@ -177,7 +177,7 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
     if isinstance(parent.data, dict):
         for key in TEST_KEYS:
             parent.data.pop(key, None)
-        expand(parent, "Experiment", problems.plugins)  # so that a map merges with what a short form stands for
+        expand(parent, "Experiment", problems.plugins)  # maps merge with the long form of the parent's short forms
         _follow_names(parent, document, problems)
         _choose_requests(parent, document)
         _choose_instances(parent, document)
@@ -188,14 +188,14 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
 
 
 def _is_experiment(parent: Document, problems: Problems) -> bool:
-    """Check what the document that inherits would hide: that the other one is an experiment, and its header."""
+    """Check the parent before merging hides its problems: it must be an experiment with a valid header."""
     data = parent.data
     header = parent
     if isinstance(data, dict):
         said: Json = {
             **{key: data[key] for key in _HEADER if key in data},
             "extends": "others",
-        }  # so nothing else lacks
+        }  # `extends` keeps the schema from reporting other missing keys
         header = Document(said, parent.source, parent.keys, parent.values)
     found = check_document(header, "Experiment", problems.plugins)
     problems.found.extend(found)
@@ -203,9 +203,9 @@ def _is_experiment(parent: Document, problems: Problems) -> bool:
 
 
 def _follow_names(base: Document, top: Document, problems: Problems) -> None:
-    """Where ``top`` changes keys of a document that ``base`` only names, put the document itself there.
+    """Where ``top`` changes keys of a document that ``base`` only names, insert that document into ``base``.
 
-    A map with a ``kind`` of its own is a whole document and no change of another one: it replaces the name.
+    A map with its own ``kind`` is a whole document; it replaces the name and changes nothing in another document.
     """
     for slot, kind in SLOTS.items():
         change = top.get(slot)
@@ -218,7 +218,7 @@ def _follow_names(base: Document, top: Document, problems: Problems) -> None:
 
 
 def _choose_requests(base: Document, top: Document) -> None:
-    """Clients and a trace exclude each other, as do a rate and stages: giving one replaces the other inherited."""
+    """Drop inherited clients for a trace, an inherited rate for stages, and vice versa: each pair is exclusive."""
     below, above = base.get("workload"), top.get("workload")
     if not isinstance(below, dict) or not isinstance(above, dict):
         return
@@ -235,7 +235,7 @@ def _choose_requests(base: Document, top: Document) -> None:
 
 
 def _choose_instances(base: Document, top: Document) -> None:
-    """Pools say how many instances there are: a cluster that lists its own does not inherit numbers of them."""
+    """Drop inherited instance counts if the cluster lists its own pools, which have counts of their own."""
     below, above = as_map(base.get("cluster")), as_map(top.get("cluster"))
     if "pools" in above:
         below.pop("instances", None)
@@ -245,7 +245,7 @@ def _choose_instances(base: Document, top: Document) -> None:
 
 
 def merge(base: Document, top: Document, path: DataPath) -> None:
-    """Lay the map at ``path`` of ``top`` over that of ``base``, in place."""
+    """Merge the map at ``path`` of ``top`` into that of ``base``, in place."""
     below, above = base.get(*path), top.get(*path)
     if not isinstance(below, dict) or not isinstance(above, dict):
         raise TypeError("only maps can be merged")
@@ -264,11 +264,11 @@ def merge(base: Document, top: Document, path: DataPath) -> None:
 
 
 def expand(document: Document, kind: str, plugins: Registry | None = None) -> None:
-    """Write out the short forms of a document of that kind, in place; all parts are where the short form was.
+    """Expand the short forms of a document of a kind, in place; all parts get the position of the short form.
 
-    A word alone is that kind with its default settings; a number alone is a distribution that always gives it. The
-    schemas say where (``type: [object, string]`` with the words, ``type: [object, integer]``), and everything after the
-    first check sees the long form only.
+    A bare word means that kind with default settings; a bare number means a distribution that always returns it. The
+    schemas define where (``type: [object, string]`` with the words, ``type: [object, integer]``). After the first
+    check, all code sees only long forms.
     """
     for path, long_form in list(short_forms(document.data, kind, plugins)):
         place = document.place(path)
@@ -277,7 +277,7 @@ def expand(document: Document, kind: str, plugins: Registry | None = None) -> No
 
 
 def checked(document: Document, kind: str, overrides: tuple[Override, ...], problems: Problems) -> bool:
-    """Apply overrides and check the schema; ``False`` when anything is wrong."""
+    """Apply overrides and check the schema; return False if anything is wrong."""
     before = len(problems.found)
     expand(document, kind, problems.plugins)
     for override in overrides:
@@ -290,7 +290,7 @@ def checked(document: Document, kind: str, overrides: tuple[Override, ...], prob
 
 
 def check_document(document: Document, kind: str, plugins: Registry | None) -> list[Diagnostic]:
-    """The schema's complaints; for another kind of document only that."""
+    """Return the schema violations; for a document of another kind, only that."""
     data: Json = document.data
     if isinstance(data, dict):
         found = data.get("kind")
@@ -304,7 +304,7 @@ def check_document(document: Document, kind: str, plugins: Registry | None) -> l
 def fill_slot(
     document: Document, slot: DataPath, kind: str, overrides: tuple[Override, ...], problems: Problems
 ) -> None:
-    """Replace the reference at ``slot`` by the document it names."""
+    """Replace the reference at ``slot`` by the document that it names."""
     if not isinstance(document.get(*slot), str):
         if kind == "Model":
             inline_config_file(document, slot, problems)
@@ -322,7 +322,7 @@ def fill_slot(
 
 
 def inline_config_file(document: Document, at: DataPath, problems: Problems) -> None:
-    """Put the content of ``config_file`` where ``config`` would be."""
+    """Replace ``config_file`` by ``config`` with the file's content."""
     part = document.get(*at)
     if not isinstance(part, dict) or not isinstance(name := part.get("config_file"), str):
         return

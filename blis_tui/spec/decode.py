@@ -1,4 +1,4 @@
-"""Parts of a resolved document -> frozen records, as their keys say (``blis_tui.keys``)."""
+"""Decodes parts of a resolved document into frozen records, as defined by their keys (``blis_tui.keys``)."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ _R = TypeVar("_R")
 
 
 class _Step(NamedTuple):
-    """How one field is read."""
+    """How to read one field."""
 
     field: str
     name: str
     required: bool
     read: Callable[[Part, str], object]
     group: str
-    """The key of the map that it stands in; empty = it stands beside the others."""
+    """The key of the map that contains the field; empty = the field stands directly in the record's map."""
     group_required: bool
 
 
 def decode(record: type[_R], part: Part, **given: object) -> _R:
-    """The record that a map of a resolved document describes.
+    """Return the record that a map of a resolved document describes.
 
     Args:
-        record: a dataclass whose fields are made by the functions of ``blis_tui.keys``.
-        part: the map; defaults are filled in already.
-        given: fields that follow from something else.
+        record: a dataclass whose fields are made by functions of ``blis_tui.keys``.
+        part: the map, with defaults filled in.
+        given: values of fields that are not read from the map.
 
     Raises:
-        InputError: the map lacks a key, or has something else there.
+        InputError: the map lacks a key, or a value has the wrong type.
     """
     steps = _STEPS.get(record)
     if steps is None:
@@ -78,7 +78,7 @@ def _steps(record: type) -> tuple[_Step, ...]:
 
 
 def _reader(about: Key, annotation: str) -> Callable[[Part, str], object]:
-    """What reads a key whose field has this type."""
+    """Return the reader for a key whose field has the annotated type."""
     kind, plain = about.kind, annotation.removesuffix(" | None")
     if about.point:
         return Part.text if plain == "str" else _plug_in
@@ -104,13 +104,13 @@ def _kind(part: Part, name: str) -> str:
 
 
 def _amount(words: Collection[str], part: Part, name: str) -> int | None:
-    """A number, or None for null and for the key's words, but for ``auto``, which should not be there any more."""
+    """Return an integer, or None for null and for the key's words except ``auto``, which must be resolved by then."""
     value = part.data.get(name, AUTO)
     return None if value is None or (value != AUTO and value in words) else part.integer(name)
 
 
 def _budget(part: Part, name: str) -> Budget:
-    """What requests declare: a word for nothing, a multiple of the answer, or a distribution."""
+    """Return the declared output budget: a word for none, a multiple of the answer, or a distribution."""
     value = part.data.get(name)
     if isinstance(value, str):
         return Budget()
@@ -127,7 +127,7 @@ def _records(kind: type[_R], part: Part, name: str) -> tuple[_R, ...]:
 
 
 def _by_name(entries: Mapping[str, Key], part: Part, name: str) -> dict[str, object]:
-    """A map whose keys are data, each with a record."""
+    """Return a map with arbitrary keys, each of which holds a record."""
     within, kind = part.part(name), cast("type", next(iter(entries.values())).kind)
     return {key: _record(kind, within, key) for key in within.data}
 
@@ -145,6 +145,6 @@ _READERS: Final[Mapping[str, Callable[[Part, str], object]]] = {
     "Mapping[str, str]": lambda part, name: part.part(name).words(),
     "Budget": _budget,
 }
-"""What reads a plain field of a type."""
+"""Reader of each plain field type."""
 _STEPS: Final[dict[type, tuple[_Step, ...]]] = {}
-"""How each record is read, once it has been."""
+"""Cached steps for reading each record."""

@@ -1,6 +1,6 @@
-"""The definitions of each schema, and which class says the keys of each.
+"""The definitions of each schema, and the class that defines the keys of each.
 
-``docs/make_schemas.py`` writes the schemas from this; nothing that runs needs it.
+Only ``docs/make_schemas.py``, which writes the schemas, needs this module.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ class Definition:
     """One definition of a schema."""
 
     of: type | None = None
-    """The class that says its keys; None = the limits say everything."""
+    """The class that defines its keys; None = ``limits`` define everything."""
     kind: str = ""
-    """The kind of document that it is; empty = a part of documents."""
+    """The kind of document that it describes; empty = a part of documents."""
     doc: str = ""
-    """Its description, where the class says something else."""
+    """Its description, if it is not the class's docstring."""
     limits: Mapping[str, object] = field(default_factory=dict)
-    """Further keywords of JSON Schema."""
+    """Additional JSON Schema keywords."""
     point: str = ""
-    """The plug point whose plug-ins may stand there."""
+    """The plug point whose plug-ins are allowed here."""
     short: str = "string"
-    """What may stand there instead of a plug-in's map: its name, or a number."""
+    """Type of the short form allowed instead of a plug-in's map: its name, or a number."""
     open: bool = False
-    """Whether there may be other keys."""
+    """Whether other keys are allowed."""
     required: tuple[str, ...] = ()
-    """Keys that a document of its own must have, but no part of one."""
+    """Keys that a separate document must have, but an inline part need not."""
     nameless: bool = False
-    """Whether it says nothing of itself: every key that refers to it does."""
+    """Whether it has no description, because every key that refers to it has one."""
 
 
 METADATA: Final = "common.schema.json#/$defs/metadata"
 SHARED: Final = {"title": "Shared parts", "description": "Definitions that several kinds of document use."}
-"""What the schema says of itself that no document has."""
+"""Title and description of the schema of shared parts."""
 SHAPES: Final[Mapping[str, type]] = MappingProxyType({"columns": written.TraceColumns})
-"""Names by which records refer to classes that are above them."""
+"""Names by which records refer to classes in higher layers."""
 
 DEFINITIONS: Final[Mapping[str, Mapping[str, Definition]]] = MappingProxyType(
     {
@@ -196,4 +196,4 @@ DEFINITIONS: Final[Mapping[str, Mapping[str, Definition]]] = MappingProxyType(
         },
     }
 )
-"""Schema -> its definitions, but for those that plug points and ``variants`` add."""
+"""Schema -> its definitions, except those that plug points and ``variants`` add."""

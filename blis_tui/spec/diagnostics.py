@@ -1,4 +1,4 @@
-"""What is wrong with a document, where, and what to do about it; as text like rustc's, or as JSON."""
+"""Diagnostics: what is wrong with a document, where, and how to fix it, as text in rustc's style or as JSON."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MAX_SHOWN: Final = 20
-"""How many diagnostics a text rendering shows before it only counts."""
+"""Maximum number of diagnostics shown as text; the rest are only counted."""
 
 _MOST_NEAR: Final = 3
 _MAX_NOTES: Final = 5
 _MAX_NUMBERS: Final = 3
 MOST_TRACE_PROBLEMS: Final = 50
-"""After so many, a trace is not read any further."""
+"""Reading of a trace stops after this many problems."""
 _MAX_LINE: Final = 160
 """Longer source lines are clipped around the marked columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostic:
-    """One problem; ``line``, ``column`` and ``end_column`` count from 1, in code points (0 = no place)."""
+    """One problem; ``line``, ``column`` and ``end_column`` count code points from 1 (0 = no position)."""
 
     code: str
     severity: str = "error"
@@ -41,25 +41,25 @@ class Diagnostic:
     source_line: str = ""
     help: str | None = None
     notes: tuple[str, ...] = ()
-    """More places of the same kind of problem, each a sentence."""
+    """Further places with the same kind of problem, one sentence each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceProblem:
-    """One wrong cell of a trace file; ``line`` counts from 1 and includes the header; 0 = the whole file is wrong."""
+    """One invalid cell of a trace file; ``line`` counts from 1 including the header, 0 = the whole file."""
 
     file: str
     line: int
     column: str
-    """Name of the column; empty when the whole line is meant."""
+    """Name of the column; empty = the whole line."""
     message: str
     help: str | None = None
     cell: str = ""
-    """How the cell begins the message; cells that are wrong in the same way differ in nothing else."""
+    """The cell as quoted at the start of the message; messages about similarly invalid cells differ only in it."""
 
 
 def located(code: str, message: str, place: Location, *, path: DataPath = (), hint: str | None = None) -> Diagnostic:
-    """A diagnostic about the text at ``place``."""
+    """Return a diagnostic about the text at ``place``."""
     lines = place.source.lines
     span = place.span
     return Diagnostic(
@@ -84,18 +84,18 @@ def about(
     key: bool = False,
     hint: str | None = None,
 ) -> Diagnostic:
-    """A diagnostic about the value (or the key) at ``path`` of ``document``."""
+    """Return a diagnostic about the value (or the key) at ``path`` of ``document``."""
     return located(code, message, document.place(path, key=key), path=path, hint=hint)
 
 
 def suggestion(wrong: str, known: Iterable[str], *, otherwise: str = "one of", meant: Iterable[str] = ()) -> str:
-    """Help for a name that is not known: what it means, else what it is near to, else all (the first dozen of many).
+    """Return a hint for an unknown name: its known synonym, else the nearest names, else all (at most a dozen).
 
     Args:
-        wrong: what was written.
-        known: what could have been.
-        otherwise: words before the list of all.
-        meant: what ``wrong`` means where others use it; what is not known of it does not count.
+        wrong: the unknown name.
+        known: the valid names.
+        otherwise: words before the list of all names.
+        meant: synonyms of ``wrong`` from other tools; those that are not known are ignored.
     """
     names = sorted(known)
     if not names:
@@ -109,13 +109,13 @@ def suggestion(wrong: str, known: Iterable[str], *, otherwise: str = "one of", m
 
 
 def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Sorted by file and position, without repetitions."""
+    """Return the diagnostics sorted by file and position, without duplicates."""
     unique = dict.fromkeys(diagnostics)
     return sorted(unique, key=lambda one: (one.file, one.line, one.column, one.code, one.message))
 
 
 def render_text(diagnostics: Sequence[Diagnostic], *, limit: int = MAX_SHOWN) -> str:
-    """All diagnostics as a person reads them; after ``limit`` of them only their number."""
+    """Render diagnostics for people; beyond ``limit`` only their number is given."""
     parts = [_render_one(one) for one in diagnostics[:limit]]
     hidden = len(diagnostics) - limit
     if hidden > 0:
@@ -141,7 +141,7 @@ def _render_one(one: Diagnostic) -> str:
 
 
 def _marked(one: Diagnostic) -> tuple[str, int, int]:
-    """The source line as shown, the terminal column its mark starts at, and the mark's width."""
+    """Return the source line as shown, and the terminal column and width of its mark."""
     line, start, end = one.source_line, one.column - 1, one.end_column - 1
     if len(line) > _MAX_LINE:
         left = max(0, min(start - 20, len(line) - _MAX_LINE))
@@ -152,7 +152,7 @@ def _marked(one: Diagnostic) -> tuple[str, int, int]:
 
 
 def cells(text: str) -> int:
-    """Columns a terminal needs: two for East Asian wide characters and emoji, none for combining marks."""
+    """Return the terminal width of a text: two columns for wide East Asian characters and emoji, none for combining."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
         for char in text
@@ -160,7 +160,7 @@ def cells(text: str) -> int:
 
 
 def from_trace_problems(problems: Sequence[TraceProblem]) -> Diagnostic:
-    """What a trace reader complained about, as one diagnostic: the first place, and a note for each other kind."""
+    """Return one diagnostic for the problems of a trace: the first one, and a note for each other kind."""
     kinds: dict[tuple[str, str], list[TraceProblem]] = {}
     for problem in problems:
         kinds.setdefault((problem.column, problem.message.removeprefix(problem.cell)), []).append(problem)
@@ -187,7 +187,7 @@ def from_trace_problems(problems: Sequence[TraceProblem]) -> Diagnostic:
 
 
 def _note(same: Sequence[TraceProblem]) -> str:
-    """One kind of problem in a trace, with its places."""
+    """Return the note for one kind of problem in a trace, with its places."""
     problem = same[0]
     where = f"line {problem.line}" + (f" ({problem.column})" if problem.column else "")
     also = f"; also {_lines(same[1:])}" if same[1:] else ""
@@ -196,7 +196,7 @@ def _note(same: Sequence[TraceProblem]) -> str:
 
 
 def _lines(problems: Sequence[TraceProblem]) -> str:
-    """The first few lines of some problems, and how many more there are."""
+    """Return the first few line numbers of some problems, and how many more there are."""
     numbers = [f"{one.line}" for one in problems[:_MAX_NUMBERS]]
     more = f" and {len(problems) - _MAX_NUMBERS} more" if len(problems) > _MAX_NUMBERS else ""
     return f"in line{'' if len(problems) == 1 else 's'} {', '.join(numbers)}{more}"

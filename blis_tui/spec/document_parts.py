@@ -1,4 +1,4 @@
-"""Parts of a resolved document, read with their types checked."""
+"""Type-checked access to parts of a resolved document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A map of the document, read with its types checked; ``path`` names it in errors."""
+    """A map of the document with type-checked access; ``path`` is its name in errors."""
 
     data: Mapping[str, object]
     path: str
@@ -27,14 +27,14 @@ class Part:
         return InputError(f"not a resolved experiment: `{where}` is {found}")
 
     def part(self, key: str) -> Part:
-        """The map at a key."""
+        """Return the map at a key."""
         value = self.data.get(key)
         if not isinstance(value, dict):
             raise self._wrong(key, "a map")
         return Part(value, f"{self.path}.{key}" if self.path else key)
 
     def parts(self, key: str) -> Iterator[Part]:
-        """The maps of the list at a key."""
+        """Yield the maps of the list at a key."""
         value = self.data.get(key)
         if not isinstance(value, list):
             raise self._wrong(key, "a list")
@@ -44,39 +44,39 @@ class Part:
             yield Part(entry, f"{self.path}.{key}.{at}" if self.path else f"{key}.{at}")
 
     def name(self) -> str:
-        """What the document is called."""
+        """Return the document's name."""
         return self.part("metadata").text("name")
 
     def text(self, key: str, otherwise: str | None = None) -> str:
-        """Text."""
+        """Return a text."""
         value = self.data.get(key, otherwise)
         if not isinstance(value, str):
             raise self._wrong(key, "text")
         return value
 
     def integer(self, key: str, otherwise: int | None = None) -> int:
-        """A whole number."""
+        """Return an integer."""
         value = self.data.get(key, otherwise)
         if not isinstance(value, int) or isinstance(value, bool):
             raise self._wrong(key, "a whole number")
         return value
 
     def flag(self, key: str, otherwise: bool | None = None) -> bool:
-        """True or false."""
+        """Return a bool."""
         value = self.data.get(key, otherwise)
         if not isinstance(value, bool):
             raise self._wrong(key, "true or false")
         return value
 
     def number(self, key: str, otherwise: float | None = None) -> float:
-        """A number."""
+        """Return a number."""
         value = self.data.get(key, otherwise)
         if not isinstance(value, int | float) or isinstance(value, bool):
             raise self._wrong(key, "a number")
         return float(value)
 
     def numbers(self, key: str) -> tuple[float, ...]:
-        """A list of numbers."""
+        """Return a list of numbers."""
         value = self.data.get(key)
         if not isinstance(value, list):
             raise self._wrong(key, "a list")
@@ -84,7 +84,7 @@ class Part:
         return tuple(listed.number(at) for at in listed.data)
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of texts."""
+        """Return a list of texts."""
         value = self.data.get(key)
         if not isinstance(value, list):
             raise self._wrong(key, "a list")
@@ -92,23 +92,23 @@ class Part:
         return tuple(listed.text(at) for at in listed.data)
 
     def optional(self, key: str, read: Callable[[Part], T]) -> T | None:
-        """What a map at a key says; None = it is not there."""
+        """Return what ``read`` makes of the map at a key; None if there is none."""
         return read(self.part(key)) if key in self.data else None
 
     def integers(self) -> dict[str, int]:
-        """All entries, which are whole numbers."""
+        """Return all entries, which must be integers."""
         return {key: self.integer(key) for key in self.data}
 
     def floats(self) -> dict[str, float]:
-        """All entries, which are numbers."""
+        """Return all entries, which must be numbers."""
         return {key: self.number(key) for key in self.data}
 
     def words(self) -> dict[str, str]:
-        """All entries, which are texts."""
+        """Return all entries, which must be texts."""
         return {key: self.text(key) for key in self.data}
 
     def setting(self, key: str) -> spec.Setting:
-        """What a setting of a plug-in may be."""
+        """Return the value of a plug-in's setting."""
         value = self.data.get(key)
         if isinstance(value, list):
             if value and isinstance(value[0], dict):
@@ -119,7 +119,7 @@ class Part:
         return self.plain(key)
 
     def plain(self, key: str) -> bool | float | str:
-        """A value that is no map and no list."""
+        """Return a value that is neither a map nor a list."""
         value = self.data.get(key)
         if not isinstance(value, bool | int | float | str):
             raise self._wrong(key, "a plain value")
@@ -127,7 +127,7 @@ class Part:
 
 
 def plugin_of(part: Part) -> spec.PluginConfig:
-    """What a spec says at a plug point."""
+    """Return the plug-in and settings given at a plug point."""
     return spec.PluginConfig(
         kind=part.text("kind"), settings={key: part.setting(key) for key in part.data if key != "kind"}
     )

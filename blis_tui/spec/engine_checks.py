@@ -1,4 +1,4 @@
-"""Do the settings of an engine mean something with its batching rule, its memory and its step times?"""
+"""Checks that an engine's settings make sense with its batching rule, its memory and its step times."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 def check_version(document: Document) -> Iterator[Diagnostic]:
-    """Settings that the engine's version of the batching rule does not have."""
+    """Check for settings that the configured engine version's batching rule does not have."""
     batching = as_map(document.get("policy", "batching"))
     for name, message, hint in foreign(batching.get("kind"), batching.get("version"), batching.get):
         yield about(document, ("policy", "batching", name), "BLIS2026", message, key=True, hint=hint)
 
 
 def check_memory(document: Document) -> Iterator[Diagnostic]:
-    """Tiers need a cache to keep; what is swapped out is kept, so nothing of it can be generated anew."""
+    """Check KV tiers and the handling of victims: tiers need prefix caching, and swapping keeps generated tokens."""
     preemption = as_map(document.get("policy", "preemption"))
     restore = preemption.get("restore")
     for owner in stacks(document):
@@ -54,7 +54,7 @@ def check_memory(document: Document) -> Iterator[Diagnostic]:
 
 
 def _check_tiers(document: Document, tiers: tuple[str | int, ...], kind: str, traits: Traits) -> Iterator[Diagnostic]:
-    """SGLang has tiers of its own, and no others; rules that do not serve running requests first have none."""
+    """Check the kind of tiers: SGLang has only its own; rules that do not serve running requests first have none."""
     which = document.get(*tiers)
     if which in (None, "none"):
         return
@@ -71,7 +71,7 @@ def _check_tiers(document: Document, tiers: tuple[str | int, ...], kind: str, tr
 
 
 def check_batching(document: Document, plugins: Registry | None) -> Iterator[Diagnostic]:
-    """Settings elsewhere that the batching rule has no use for."""
+    """Check for settings elsewhere that the batching rule ignores."""
     traits = batching_traits(as_map(document.data), plugins)
     kind = document.get("policy", "batching", "kind")
     if traits.in_order_of_arrival and document.get("policy", "scheduling", "kind") != "fcfs":
@@ -109,7 +109,7 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
 
 
 def _check_victims(document: Document, kind: object, traits: Traits) -> Iterator[Diagnostic]:
-    """Ways to preempt that need a rule which serves running requests first."""
+    """Check for preemption settings that need a rule which serves running requests first."""
     for key, known in (("victim", ("tail", "priority")), ("restore", ("recompute",))):
         path = ("policy", "preemption", key)
         if traits.radix_tree and key == "victim":
@@ -123,7 +123,7 @@ def _check_victims(document: Document, kind: object, traits: Traits) -> Iterator
 
 
 def check_drafts(document: Document) -> Iterator[Diagnostic]:
-    """One statement of how many drafts are accepted, that can be one."""
+    """Check that the acceptance of drafts is given once, and is possible."""
     for owner in stacks(document):
         path = where(document, owner, "engine", "speculative")
         drafts = document.get(*path)
@@ -151,7 +151,7 @@ def check_drafts(document: Document) -> Iterator[Diagnostic]:
 
 
 def check_lora(document: Document) -> Iterator[Diagnostic]:
-    """Can instances have the adapters that are described, and are there any for those who ask for them?"""
+    """Check that instances can hold the configured adapters, and that those that clients request exist."""
     found = {owner: where(document, owner, "engine", "lora") for owner in stacks(document)}
     for path in (path for path in found.values() if document.get(*path) is not None):
         slots, places, most = (document.get(*path, key) for key in ("max_loras", "max_cpu_loras", "max_lora_rank"))
@@ -176,7 +176,7 @@ def check_lora(document: Document) -> Iterator[Diagnostic]:
 
 
 def check_operators(document: Document, owner: DataPath) -> Iterator[Diagnostic]:
-    """Of what the instances of ``owner`` run with (a pool, or the experiment)."""
+    """Check that measured operators cover the stack of ``owner`` (a pool, or the experiment)."""
     stack = stack_of(as_map(document.data), as_map(document.get(*owner)) if owner else None)
     latency = as_map(document.get(*where(document, owner, "latency")))
     split = stack.get("tensor_parallel")
@@ -200,7 +200,7 @@ def check_operators(document: Document, owner: DataPath) -> Iterator[Diagnostic]
 
 
 def check_recorded(document: Document, owner: DataPath) -> Iterator[Diagnostic]:
-    """Measured step times belong to the one instance that they were measured of."""
+    """Check that measured step times are used only by the single instance on which they were measured."""
     if document.get(*where(document, owner, "latency", "kind")) != "recorded":
         return
     pools = (

@@ -1,4 +1,4 @@
-"""How the chat models of a family choose tokens, where a model's document does not say it."""
+"""The sampling defaults of a family's chat models, for model documents that do not state them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ _FAMILIES: Final[Mapping[tuple[str, int], Mapping[str, Json]]] = MappingProxyTyp
         ("deepseek_v3", 129280): MappingProxyType({"temperature": 0.6, "top_p": 0.95}),
     }
 )
-"""Type and vocabulary of a model -> the ``generation_config.json`` that its chat models share: Llama 3.1 to 3.3 and 4,
-Qwen3, DeepSeek V2, V3 and R1. Whether all of a type do is not known of others (models of the type ``qwen2`` do not)."""
+"""Type and vocabulary size of a model -> the ``generation_config.json`` that its chat models share: Llama 3.1 to 3.3
+and 4, Qwen3, DeepSeek V2, V3 and R1. Other types are left out because their models differ (such as ``qwen2``), or may.
+"""
 
 
 def family_generation(model: Mapping[str, Json]) -> Mapping[str, Json]:
-    """What a model's family has in its generation configuration; empty where that is not known."""
+    """Return the generation configuration of a model's family; empty if it is unknown."""
     config = as_map(model.get("config"))
     kind, vocabulary = config.get("model_type"), config.get("vocab_size")
     if not isinstance(kind, str) or not isinstance(vocabulary, int):

@@ -1,4 +1,4 @@
-"""Hugging Face ``config.json`` fields: one name per meaning, and the figures derived from them."""
+"""Hugging Face ``config.json`` fields: one name per meaning, and figures derived from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OTHER_NAMES: Final = (
     ("num_local_experts", ("num_routed_experts", "n_routed_experts", "num_experts")),
     ("torch_dtype", ("dtype",)),
 )
-"""Canonical field and its other names, in order of precedence."""
+"""Canonical field -> its other names, in order of precedence."""
 
 DTYPE_BYTES: Final[Mapping[str, float]] = MappingProxyType(
     {
@@ -37,7 +37,7 @@ DTYPE_BYTES: Final[Mapping[str, float]] = MappingProxyType(
     }
 )
 _UNSCALED: Final = frozenset({"su", "longrope", "llama3"})
-"""Rotary scalings whose factor is already part of ``max_position_embeddings``."""
+"""Types of RoPE scaling whose factor is already included in ``max_position_embeddings``."""
 
 _QK_NORMS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -45,10 +45,10 @@ _QK_NORMS: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("minimax_m2", "olmo2", "olmoe"), "layer"),
     }
 )
-"""Types of models whose queries and keys are normalised, and over what."""
+"""Model types that normalise queries and keys, and the dimension that they normalise over."""
 
 _MXFP4_BYTES: Final = 4.25 / 8
-"""Four bits, and eight for every 32 weights."""
+"""Four bits per weight, plus eight bits for every 32 weights."""
 
 _REQUIRED: Final = (
     "hidden_size",
@@ -60,7 +60,7 @@ _REQUIRED: Final = (
 
 
 def canonical_config(config: Mapping[str, Json], known: frozenset[str]) -> dict[str, Json]:
-    """The fields in ``known`` under one name each; a nested ``text_config`` wins; nulls are left out."""
+    """Return the fields in ``known`` under canonical names; a nested ``text_config`` wins; nulls are left out."""
     inner = config.get("text_config")
     flat: dict[str, Json] = {key: value for key, value in config.items() if value is not None and key != "text_config"}
     if isinstance(inner, dict):
@@ -73,12 +73,12 @@ def canonical_config(config: Mapping[str, Json], known: frozenset[str]) -> dict[
 
 
 def missing_fields(config: Mapping[str, object]) -> tuple[str, ...]:
-    """Fields without which no model can be built; an empty tuple for a usable (canonical) configuration."""
+    """Return the required fields that a (canonical) configuration lacks; empty if it is usable."""
     return tuple(name for name in _REQUIRED if not config.get(name))
 
 
 def contradictions(config: Mapping[str, object]) -> tuple[str, ...]:
-    """What does not fit together in a canonical configuration, in words."""
+    """Return the contradictions within a canonical configuration, in words."""
     found: list[str] = []
     heads, hidden = _int(config, "num_attention_heads"), _int(config, "hidden_size")
     if not config.get("head_dim") and heads and hidden % heads:
@@ -95,9 +95,9 @@ def contradictions(config: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "auto") -> Model:
-    """The shape of a model from its canonical configuration (see :func:`canonical_config`).
+    """Return the shape of a model from its canonical configuration (see :func:`canonical_config`).
 
-    ``kv_cache_dtype`` is the engine's; ``auto`` keeps the KV cache in the type of the activations.
+    ``kv_cache_dtype`` is the engine's setting; ``auto`` stores the KV cache in the activations' type.
     """
     hidden, heads = _int(config, "hidden_size"), _int(config, "num_attention_heads")
     intermediate = _int(config, "intermediate_size", 4 * hidden)
@@ -143,7 +143,7 @@ def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "
 
 
 def _fp8_scales(config: Mapping[str, object], weight_bytes: float) -> str:
-    """How FP8 weights are scaled: the method called ``fp8`` scales blocks, all others channels."""
+    """Return how FP8 weights are scaled: per block for the method ``fp8``, per channel for all others."""
     if weight_bytes != 1.0:
         return ""
     quantization = config.get("quantization_config")
@@ -152,13 +152,13 @@ def _fp8_scales(config: Mapping[str, object], weight_bytes: float) -> str:
 
 
 def _is_mxfp4(config: Mapping[str, object]) -> bool:
-    """Whether the routed experts, and only they, have 4-bit weights with shared exponents."""
+    """Return whether only the routed experts have 4-bit weights with shared exponents (MXFP4)."""
     quantization = config.get("quantization_config")
     return isinstance(quantization, dict) and quantization.get("quant_method") == "mxfp4"
 
 
 def _sliding_window(config: Mapping[str, object]) -> tuple[int, int]:
-    """Width of the sliding window and the number of layers that have it; no window of zero width, none of no layer."""
+    """Return the width of the sliding window and the number of layers that have it; both 0 if either is."""
     window, layers = _int(config, "sliding_window"), _int(config, "num_hidden_layers")
     if config.get("use_sliding_window") is False:
         return 0, 0
@@ -176,7 +176,7 @@ def _int(config: Mapping[str, object], key: str, otherwise: int = 0) -> int:
 
 
 def _context(config: Mapping[str, object]) -> int:
-    """Longest context in tokens: rotary scaling lengthens it unless the published figure includes it."""
+    """Return the longest context in tokens: RoPE scaling extends it unless the published figure includes that."""
     longest = _int(config, "max_position_embeddings")
     scaling = config.get("rope_scaling")
     if not isinstance(scaling, dict) or "gemma3" in str(config.get("model_type", "")):
@@ -191,7 +191,7 @@ def _context(config: Mapping[str, object]) -> int:
 
 
 def _weight_bytes(name: str, config: Mapping[str, object], activation_bytes: float) -> float:
-    """Bytes of one weight: by quantisation, else by a name with ``w4a16`` or ``fp8``, else by type."""
+    """Return the bytes per weight: from quantisation, else from ``w4a16`` or ``fp8`` in the name, else the type."""
     quantization = config.get("quantization_config")
     if isinstance(quantization, dict):
         bits = quantization.get("bits")

@@ -1,4 +1,4 @@
-"""Names of other tools, and what they are called here: hints by meaning, before any by spelling."""
+"""Hints that translate names of other tools; they take precedence over hints based on spelling."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import DataPath, Json
 
 _NO_MEANING: Final = frozenset({"ms", "s", "us", "seconds", "latency", "percentile"})
-"""Words that say nothing about which latency a metric is."""
+"""Words that do not tell which latency a metric is."""
 _PARTS: Final = frozenset({"model", "hardware", "latency", "workload", "policy", "cluster", "engine"})
-"""Keys of experiments that hold others."""
+"""Keys of experiments that contain other keys."""
 _KIND: Final = "kind"
-"""A key of so many maps that it says nothing of where it belongs."""
+"""A key of so many maps that it does not tell where it belongs."""
 _LONGEST: Final = 40
-"""Longer values are not repeated."""
+"""Longer values are not repeated in hints."""
 
 
 def plain(name: str) -> str:
-    """A name as the tables of synonyms have it: ``--max-num-seqs`` is ``max_num_seqs``."""
+    """Return a name as in the tables of synonyms: ``--max-num-seqs`` gives ``max_num_seqs``."""
     return "_".join(words_of(name))
 
 
 def key_hint(
     kind: str, path: DataPath, key: str, value: Json, known: Collection[str], *, as_argument: bool = False
 ) -> str:
-    """Help for an unknown key at ``path`` of a document of that kind, which has the ``known`` keys there.
+    """Return a hint for an unknown key at ``path`` of a document of a kind whose valid keys there are ``known``.
 
-    With ``as_argument`` the key was written on the command line, and so is the help.
+    With ``as_argument`` the key was written on the command line, and the hint is for there.
     """
-    from blis_tui.spec.older import older_of  # noqa: PLC0415  (only an unknown key asks)
+    from blis_tui.spec.older import older_of  # noqa: PLC0415  (only needed for unknown keys)
 
     older = older_of(path, key)
     if older is not None and (older.now in known or not older.now or "." in older.now):
@@ -68,7 +68,7 @@ def key_hint(
 
 
 def _of_the_experiment(key: str, value: Json, meant: Collection[str]) -> str:
-    """Help for a key of the experiment in a study, which assigns by path; empty where it is none."""
+    """Return a hint for an experiment key in a study, which assigns by path; empty if it is none."""
     if key in _PARTS:
         below = next(iter(value), "") if isinstance(value, dict) else ""
         path = f"{key}.{below}" if below else key
@@ -78,7 +78,7 @@ def _of_the_experiment(key: str, value: Json, meant: Collection[str]) -> str:
 
 
 def renamed(given: Collection[str], missing: str) -> str | None:
-    """The given key that means the missing one, if there is one."""
+    """Return the given key that is a synonym of the missing one; None if there is none."""
     return next((key for key in given if any(_last(one) == missing for one in KEYS.get(plain(key), ()))), None)
 
 
@@ -87,14 +87,14 @@ def _last(path: str) -> str:
 
 
 def _may_mean(place: Sequence[str], path: str) -> bool:
-    """Whether a key at ``place`` can be meant for ``path``: general words of clients only near to clients."""
+    """Return whether a key at ``place`` can mean ``path``; generic client words count only near clients."""
     if path.startswith("study."):
         return False
     return not path.startswith(("workload.clients.", "workload.trace.")) or place[:1] in ([], ["workload"])
 
 
 def _line(path: str, value: Json, *, as_argument: bool) -> str:
-    """The line, or the argument, that says the value, where one key of one map does."""
+    """Return the line or argument that sets the value, if one key of one map does."""
     top, _, key = path.partition(".")
     shown = flow(value)
     if top not in ("cluster", "engine") or isinstance(value, dict | list) or value is None or len(shown) > _LONGEST:
@@ -103,18 +103,18 @@ def _line(path: str, value: Json, *, as_argument: bool) -> str:
 
 
 def word_hint(value: str, options: Collection[str], *, otherwise: str = "one of") -> str:
-    """Help for an unknown word where one of ``options`` is wanted."""
+    """Return a hint for an unknown word where one of ``options`` is expected."""
     return suggestion(value, options, otherwise=otherwise, meant=WORDS.get(plain(value), ()))
 
 
 def document_hint(kind: str, name: str, known: Collection[str]) -> str:
-    """Help for a name that no document of that kind has."""
+    """Return a hint for a name that no document of the kind has."""
     meant = DOCUMENTS.get(kind, {}).get(plain(name), ())
     return suggestion(name, known, otherwise="known names are", meant=meant)
 
 
 def metric_hint(metric: str, known: Collection[str]) -> str:
-    """Help for a metric that no report has, such as ``ttft_p99`` or ``mean_tpot_ms``."""
+    """Return a hint for a metric that no report has, such as ``ttft_p99`` or ``mean_tpot_ms``."""
     group = {one for one in known if one.startswith(f"{metric.partition('.')[0]}.")}
     return suggestion(metric, group or known, otherwise="metrics are, for example,", meant=_metrics(metric))
 

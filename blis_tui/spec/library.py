@@ -1,4 +1,4 @@
-"""Where the shipped specifications and schemas are, and how a name or a Hugging Face id finds its document."""
+"""Where the shipped documents and schemas are, and how a name or a Hugging Face id finds its document."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FOLDERS: Final[Mapping[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A document that can be referred to by name."""
+    """A document that can be referenced by name."""
 
     kind: str
     name: str
@@ -45,17 +45,17 @@ class Entry:
 
 
 def schema_path(name: str) -> Path:
-    """File of the schema ``name`` (lower case, such as ``model``)."""
+    """Return the file of the schema ``name`` (lower case, such as ``model``)."""
     return data_root() / "schemas" / f"{name}.schema.json"
 
 
 def suffix(kind: str) -> str:
-    """How files of this kind end: experiments and studies so that pytest and editors know them wherever they lie."""
+    """Return the suffix of files of a kind; that of experiments and studies lets pytest and editors recognise them."""
     return {"Experiment": ".blis.yaml", "Study": ".study.yaml"}.get(kind, ".yaml")
 
 
 def own_specs(directory: Path) -> Path | None:
-    """The ``specs/`` folder that belongs to a file in ``directory``: beside the file, or enclosing it."""
+    """Return the ``specs/`` folder that belongs to a file in ``directory``: beside the file, or enclosing it."""
     beside = directory / "specs"
     if beside.is_dir():
         return beside
@@ -63,14 +63,14 @@ def own_specs(directory: Path) -> Path | None:
 
 
 def search_path(directory: Path | None) -> tuple[Path, ...]:
-    """The ``specs/`` folders in which a file in ``directory`` looks for names, the shipped ones last."""
+    """Return the ``specs/`` folders in which a file in ``directory`` looks up names, the shipped ones last."""
     shipped = shipped_specs()
     own = None if directory is None else own_specs(real_path(directory))
     return (shipped,) if own is None or own == shipped else (own, shipped)
 
 
 def find(kind: str, name: str, directory: Path | None = None) -> Path | None:
-    """The file of the document ``name``, or ``None``."""
+    """Return the file of the document ``name``, or None."""
     if not _NAME.match(name):
         return None
     for folder in search_path(directory):
@@ -81,12 +81,12 @@ def find(kind: str, name: str, directory: Path | None = None) -> Path | None:
 
 
 def names(kind: str, directory: Path | None = None) -> tuple[str, ...]:
-    """Every name of that kind, sorted."""
+    """Return every name of a kind, sorted."""
     return tuple(sorted({entry.name for entry in entries(directory) if entry.kind == kind}))
 
 
 def entries(directory: Path | None = None) -> Iterator[Entry]:
-    """Every document that can be referred to by name, sorted by kind and name; own ones hide shipped ones."""
+    """Yield every document that can be referenced by name, by kind and name; a project's own hide shipped ones."""
     shipped = shipped_specs()
     for kind, folder in sorted(FOLDERS.items()):
         found: dict[str, Entry] = {}
@@ -98,8 +98,8 @@ def entries(directory: Path | None = None) -> Iterator[Entry]:
 
 
 def description(path: Path) -> str:
-    """What a document says about itself; empty where it says nothing or cannot be read."""
-    from blis_tui.spec.loader import read_document  # noqa: PLC0415  (names are listed before YAML loads)
+    """Return a document's description; empty if it has none or cannot be read."""
+    from blis_tui.spec.loader import read_document  # noqa: PLC0415  (listing names needs no YAML)
 
     try:
         said = read_document(path).get("metadata", "description")
@@ -109,12 +109,12 @@ def description(path: Path) -> str:
 
 
 def is_id(reference: str) -> bool:
-    """Whether a text has the form of an id, ``organisation/name``; a path to a document may have it, too."""
+    """Return whether a text has the form of an id, ``organisation/name``; a path may have it, too."""
     return _ID.match(reference) is not None and not reference.endswith(_FILES)
 
 
 def find_by_id(identifier: str, directory: Path | None = None) -> Path | None:
-    """The file of the model that lists the id (in any case), searched for as :func:`find` searches."""
+    """Return the file of the model that lists the id (in any case), searched for as :func:`find` searches."""
     wanted = identifier.lower()
     for folder in search_path(directory):
         for path in sorted(folder.glob(f"{FOLDERS['Model']}/*{suffix('Model')}")):
@@ -124,8 +124,8 @@ def find_by_id(identifier: str, directory: Path | None = None) -> Path | None:
 
 
 def _ids(path: Path) -> Iterator[str]:
-    """The ids a document lists, in lower case; none where it cannot be read (loading it says why)."""
-    from blis_tui.spec.loader import read_document  # noqa: PLC0415  (names are listed before YAML loads)
+    """Yield the ids that a document lists, in lower case; none if it cannot be read, which loading reports."""
+    from blis_tui.spec.loader import read_document  # noqa: PLC0415  (listing names needs no YAML)
 
     try:
         listed = read_document(path).get("huggingface_ids")
@@ -135,7 +135,7 @@ def _ids(path: Path) -> Iterator[str]:
 
 
 def how_to_add(identifier: str, directory: Path | None = None) -> str:
-    """Help for an id that no document lists: models of that name or family, and how to make a document."""
+    """Return a hint for an unlisted id: models of that name or family, and how to write a document."""
     name = identifier.partition("/")[2].lower()
     known = names("Model", directory)
     if name in known:

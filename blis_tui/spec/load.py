@@ -1,4 +1,4 @@
-"""The front door: a name, a path or standard input -> a checked, frozen experiment."""
+"""Main entry point: loads a name, a path or standard input as a checked, frozen experiment."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def load(
     """Load an experiment.
 
     Args:
-        source: a path, the name of an experiment (in the working directory's own ``specs/`` first, then
-            among the shipped ones), or ``-`` for ``stdin_text``.
+        source: a path, the name of an experiment (in the working directory's own ``specs/`` first, then among the
+            shipped ones), or ``-`` for ``stdin_text``.
         overrides: ``path=value`` texts, or a mapping of dotted paths to plain values; later ones win.
         seed: replaces the document's ``seed``.
         stdin_text: the document itself, for ``-``; relative paths in it start from the working directory.
-        plugins: what its names may refer to; None = this package's own plug-ins.
+        plugins: plug-ins that it may name; None = those of this package.
 
     Raises:
         SpecError: with every problem of every file involved, sorted by position.
@@ -53,7 +53,7 @@ def load(
 
 
 def build(resolved: Resolved) -> Experiment:
-    """The experiment that a resolved document describes."""
+    """Return the experiment that a resolved document describes."""
     trace_path = None if resolved.trace_path is None else str(resolved.trace_path)
     return build_experiment(as_map(resolved.document.data), trace_path=trace_path, plugins=resolved.plugins)
 
@@ -66,7 +66,7 @@ def resolve_source(
     stdin_text: str | None = None,
     plugins: Registry | None = None,
 ) -> Resolved:
-    """As :func:`load`, but the checked document with the places of its values instead of the experiment."""
+    """Load like :func:`load`, but return the checked document with the positions of its values."""
     parsed = parse_overrides(overrides, seed)
     resolved = resolve_document(open_source(source, stdin_text), parsed, plugins)
     own = () if source == "-" else (locate(source),)
@@ -76,7 +76,7 @@ def resolve_source(
 def resolve_document(
     document: Document, overrides: tuple[Override, ...] = (), plugins: Registry | None = None
 ) -> Resolved:
-    """Follow a document's references, complete it (in place) and check it. Raises SpecError."""
+    """Resolve a document's references, complete it (in place) and check it. Raises SpecError."""
     resolved = resolve(document, overrides, plugins)
     problems = check(resolved.document, resolved.plugins)
     if problems:
@@ -85,7 +85,7 @@ def resolve_document(
 
 
 def open_source(source: str | Path, stdin_text: str | None = None) -> Document:
-    """Read the text that ``source`` stands for.
+    """Read the document that ``source`` stands for.
 
     Raises:
         SpecError: it is not one strict YAML document.
@@ -101,7 +101,7 @@ def open_source(source: str | Path, stdin_text: str | None = None) -> Document:
 
 
 def _as_bytes(text: str) -> bytes:
-    """The bytes a text was decoded from; what was no text stays recognisable as such."""
+    """Return the bytes that a text was decoded from; invalid UTF-8 stays recognisable."""
     try:
         return text.encode(errors="surrogateescape")
     except UnicodeEncodeError:
@@ -109,7 +109,7 @@ def _as_bytes(text: str) -> bytes:
 
 
 def locate(source: str | Path) -> Path:
-    """The file of an experiment given by path or name.
+    """Return the file of an experiment given by path or name.
 
     Raises:
         InputError: no experiment has that name, or it is a bundle of a run.

@@ -1,7 +1,7 @@
-"""YAML text -> plain data with places, strictly.
+"""Strict parser from YAML text to plain data with source positions.
 
-The reader walks the parser's event stream itself instead of letting PyYAML compose nodes: nothing recurses,
-so no text, however deeply nested, can exhaust the stack, and the limits hold while reading, not afterwards.
+The reader processes the parser's event stream itself instead of letting PyYAML compose nodes. It does not recurse, so
+no nesting depth can exhaust the stack, and limits are enforced during reading instead of afterwards.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 8 * 1024 * 1024
 MAX_VALUES: Final = 200_000
-"""Values of one document, counted after aliases are expanded."""
+"""Maximum number of values in a document, after alias expansion."""
 
 _REMEMBERED_BYTES: Final = 64 * 1024
-"""Texts up to this size are remembered with what they say."""
+"""Texts up to this size are cached with their parsed documents."""
 _REMEMBERED: Final = 64
 
 _TOO_DEEP: Final = "exceeded max"
-"""What libyaml says of brackets that are nested beyond its own limit, which is above ours."""
+"""What libyaml's message says of nesting beyond its own limit, which is higher than ours."""
 _PARSER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml where PyYAML was built with it; the pure Python parser otherwise."""
+"""libyaml if PyYAML was built with it, otherwise the pure Python parser."""
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]|[\ud800-\udfff]|[\ufffe\uffff]")
-"""What YAML does not allow, in a form that compiles in a fourteenth of the time of one set of all that it does."""
+"""Characters that YAML forbids; this compiles 14 times faster than a set of those that it allows."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CORE = "tag:yaml.org,2002:"
 _PLACEHOLDER = "?"
-"""Stands for a key that is itself an error, so that what is below it has a path."""
+"""Path element for an invalid key, so that values below it have a path."""
 
 
 class ForeignFileError(InputError):
-    """A file has no sign of being what it is named for; nothing of what it holds is told."""
+    """A file shows no sign of being what the reference says; nothing of its content is disclosed."""
 
 
 def read_document(path: Path, name: str | None = None, signs: re.Pattern[bytes] | None = None) -> Document:
@@ -55,13 +55,13 @@ def read_document(path: Path, name: str | None = None, signs: re.Pattern[bytes] 
 
     Args:
         path: the file.
-        name: what messages call it (default: the path).
-        signs: what it must have somewhere; messages quote the lines they are about, and a document from elsewhere
-            may name any file.
+        name: its name in messages (default: the path).
+        signs: a pattern that the file must contain. Messages quote source lines, and a document from elsewhere may name
+            any file, so other files are refused.
 
     Raises:
         InputError: the file cannot be read.
-        ForeignFileError: it has none of the signs.
+        ForeignFileError: it does not contain the pattern.
         SpecError: it is not one strict YAML document.
     """
     return parse(read_source(path, name, signs))
@@ -72,8 +72,8 @@ def read_source(path: Path, name: str | None = None, signs: re.Pattern[bytes] | 
 
     Raises:
         InputError: the file cannot be read.
-        ForeignFileError: it has none of the signs.
-        SpecError: it is too large, or no UTF-8 text.
+        ForeignFileError: it does not contain the pattern.
+        SpecError: it is too large or not UTF-8.
     """
     shown = str(path) if name is None else name
     try:
@@ -89,7 +89,7 @@ def read_source(path: Path, name: str | None = None, signs: re.Pattern[bytes] | 
 
 
 def decode(raw: bytes, name: str, directory: Path | None) -> Source:
-    """Bytes as a source text (a byte-order mark is dropped).
+    """Decode bytes as a source text, without a byte-order mark.
 
     Raises:
         SpecError: the bytes are not UTF-8.
@@ -124,9 +124,9 @@ def parse(source: Source) -> Document:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _known(source: Source) -> Document:
-    """What a text says, which is the same each time: studies load the same documents over and over.
+    """Return the cached document of a text, because studies load the same documents over and over.
 
-    It is never handed out but as a copy.
+    Callers must hand out copies only.
     """
     return _parsed(source)
 
@@ -140,7 +140,7 @@ def _parsed(source: Source) -> Document:
 
 
 class _Mark(Protocol):
-    """A position, as both of PyYAML's parsers report it."""
+    """A position, as reported by both of PyYAML's parsers."""
 
     @property
     def line(self) -> int: ...
@@ -154,7 +154,7 @@ class _StopReadingError(Exception):
 
 @dataclass(slots=True)
 class _Open:
-    """A map or list that has begun and not ended."""
+    """A map or list that has begun but not ended."""
 
     value: dict[str, Json] | list[Json]
     path: DataPath
@@ -162,9 +162,9 @@ class _Open:
     count_before: int
     start: events.CollectionStartEvent
     key: str | None = None
-    """The key whose value comes next; ``None`` = a key comes next (maps only)."""
+    """The key of the next value; None = a key comes next (maps only)."""
     skip: bool = False
-    """The next value belongs to an erroneous key: read it for its own errors, then drop it."""
+    """Whether to drop the next value, because its key is invalid, after reading it for its own errors."""
     first_lines: dict[str, int] = field(default_factory=dict)
 
 
@@ -176,7 +176,7 @@ class _Anchor:
 
 
 class _Reader:
-    """Builds a document from parser events, collecting problems."""
+    """Builds a document from parser events and collects problems."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -189,7 +189,7 @@ class _Reader:
         self.documents = 0
 
     def read(self) -> Document | None:
-        """The document, or ``None`` after an error that ends the reading."""
+        """Return the document, or None after an error that ends the reading."""
         bad = _UNPRINTABLE.search(self.source.text)
         if bad is not None:
             line, column = self._position(bad.start())
@@ -226,9 +226,9 @@ class _Reader:
         return self.document
 
     def _too_deep(self) -> None:
-        """Say where it is nested too deeply: from 0.2.6 on libyaml stops at its own limit, before it tells of ours."""
+        """Report nesting beyond our limit; libyaml from 0.2.6 on stops at its own limit without reporting ours."""
         depth = 0
-        for event in yaml.parse(self.source.text, Loader=yaml.SafeLoader):  # the parser in Python has no limit
+        for event in yaml.parse(self.source.text, Loader=yaml.SafeLoader):  # the Python parser has no limit
             depth += isinstance(event, events.CollectionStartEvent)
             if depth > MAX_DEPTH:
                 self._problem("BLIS0010", f"nested deeper than {MAX_DEPTH} levels", self._span(event))
@@ -236,7 +236,7 @@ class _Reader:
             depth -= isinstance(event, events.CollectionEndEvent)
 
     def _is_blank(self) -> bool:
-        """Whether the only value is an absent one (``---`` alone)."""
+        """Return whether the document's only value is absent (``---`` alone)."""
         place = self.document.values.get(())
         return self.document.data is None and (place is None or place.span.end_column <= place.span.column + 1)
 
@@ -337,7 +337,7 @@ class _Reader:
         self._add(value)
 
     def _copy(self, value: Json, old: DataPath, new: DataPath, depth: int, span: Span) -> Json:
-        """A deep copy of an anchored value, with the places of its parts; the depth limit ends it."""
+        """Return a deep copy of an anchored value, with the positions of its parts; the depth limit ends recursion."""
         if depth > MAX_DEPTH:
             self._stop("BLIS0010", f"nested deeper than {MAX_DEPTH} levels", span)
         for table in (self.document.values, self.document.keys):
@@ -350,7 +350,7 @@ class _Reader:
         return value
 
     def _add(self, value: Json) -> None:
-        """Attach a finished value to what encloses it."""
+        """Attach a finished value to its container."""
         if not self.stack:
             self.document.data = value
             return
@@ -373,7 +373,7 @@ class _Reader:
         return (*top.path, _PLACEHOLDER if top.skip or top.key is None else top.key)
 
     def _value(self, event: events.ScalarEvent, span: Span, path: DataPath) -> Json:
-        """The scalar's value: by its tag, else by its look when it is plain, else text."""
+        """Return a scalar's value: by its tag, else by the plain scalar rules, else text."""
         if event.tag is None or event.tag == "!":
             return self._plain(event.value, span, path) if event.implicit[0] and event.tag is None else event.value
         name = event.tag.removeprefix(_CORE)
@@ -389,7 +389,7 @@ class _Reader:
         return value
 
     def _plain(self, text: str, span: Span, path: DataPath) -> Json:
-        """A plain scalar's value; numbers that cannot be used are reported and read as zero."""
+        """Return a plain scalar's value; an unusable number is reported and read as zero."""
         try:
             return plain_scalar(text)
         except ScalarError as error:
@@ -402,7 +402,7 @@ class _Reader:
             self._stop("BLIS0009", f"more than {MAX_VALUES} values (aliases expanded)", span)
 
     def _span(self, event: events.Event) -> Span:
-        """The event's text on its first line; a block map or list is marked by the rest of that line."""
+        """Return the span of an event on its first line; a block map or list is marked to the end of that line."""
         start, end = event.start_mark, event.end_mark
         if start is None or end is None:
             raise TypeError("events, unlike errors, always carry marks")
@@ -424,7 +424,7 @@ class _Reader:
         mark, hint = error.problem_mark or error.context_mark, None
         line, column = _position_of(mark)
         text = self.lines[line] if line < len(self.lines) else ""
-        if not text.strip():  # the end of the text says nothing: where it begins does, or the last of what there is
+        if not text.strip():  # at the end of the text, mark where the construct begins, or the last character
             line, column = min(_position_of(error.context_mark or mark), self._last())
         elif text[column : column + 1] == "\t":
             hint = "indent with spaces, not with tabs"
@@ -433,7 +433,7 @@ class _Reader:
         self._problem("BLIS0001", message, Span(line + 1, column + 1, column + 2), hint=hint)
 
     def _last(self) -> tuple[int, int]:
-        """Behind the last character that is no blank, from 0."""
+        """Return the position after the last non-blank character, from 0."""
         lines = Source("", self.source.text.rstrip()).lines
         return len(lines) - 1, len(lines[-1])
 
@@ -446,7 +446,7 @@ class _Reader:
 
 
 def _position_of(mark: _Mark | None) -> tuple[int, int]:
-    """Line and column from 0; events always carry a mark, errors not always."""
+    """Return line and column from 0; only errors may lack a mark."""
     return (0, 0) if mark is None else (mark.line, mark.column)
 
 

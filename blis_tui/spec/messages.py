@@ -1,4 +1,4 @@
-"""Schema violations in words: one formatter per schema keyword."""
+"""Messages for schema violations: one formatter per schema keyword."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TYPES: Final = {
 
 
 def check_schema(document: Document, kind: str, plugins: Registry | None = None) -> list[Diagnostic]:
-    """Everything in ``document`` that breaks the schema of ``kind``, sorted by position."""
+    """Return everything in ``document`` that violates the schema of ``kind``, sorted by position."""
     found: list[Diagnostic] = []
     for violation in violations(document.data, kind, plugins):
         formatter = _FORMATTERS.get(violation.keyword, _other)
@@ -39,7 +39,7 @@ def check_schema(document: Document, kind: str, plugins: Registry | None = None)
 
 
 def show(value: Json) -> str:
-    """A value as YAML's flow style shows it, shortened."""
+    """Return a value in YAML's flow style, shortened."""
     if isinstance(value, str):
         text = value if value.isprintable() and value.strip() == value and value else json.dumps(value)
     else:
@@ -48,7 +48,7 @@ def show(value: Json) -> str:
 
 
 def _noun(value: Json) -> str:
-    """What a value of the wrong type is called."""
+    """Return a noun for a value of the wrong type."""
     if isinstance(value, dict):
         return "a map"
     if isinstance(value, list):
@@ -77,7 +77,7 @@ def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnosti
     if not isinstance(instance, dict) or not isinstance(wanted, list):
         return
     missing = [str(key) for key in wanted if key not in instance]
-    # The validator reports every missing key on its own; its message begins with the key in question.
+    # The validator reports each missing key separately; its message begins with the key.
     for key in missing:
         if violation.message.startswith(repr(key)):
             where = (
@@ -88,13 +88,13 @@ def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnosti
 
 
 def _glued(instance: dict[str, Json], key: str) -> str | None:
-    """Help for ``{kind:gamma}``, which YAML reads as one long key."""
+    """Return a hint for ``{kind:gamma}``, which YAML reads as one long key."""
     found = next((one for one in instance if one.startswith(f"{key}:")), None)
     return None if found is None else f"`{found[:40]}` is one word: write a space after the colon"
 
 
 def _renamed(instance: dict[str, Json], key: str) -> str | None:
-    """Help for ``{type: gamma}``, where ``type`` is what others call ``kind``."""
+    """Return a hint for ``{type: gamma}``, where other tools write ``type`` for ``kind``."""
     found = renamed(instance, key)
     return None if found is None else f"`{found[:40]}` is called `{key}` here"
 
@@ -126,7 +126,7 @@ def _type(document: Document, violation: Violation) -> Iterator[Diagnostic]:
 
 
 def _example(value: Json, part: dict[str, Json]) -> str | None:
-    """An example of a map with a ``kind``: of the kind that ``value`` says, else the first."""
+    """Return an example of a map with a ``kind``: of the kind in ``value`` if possible, else the first."""
     listed = part.get("examples")
     examples = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     if not examples or "kind" not in examples[0]:
@@ -137,7 +137,7 @@ def _example(value: Json, part: dict[str, Json]) -> str | None:
 
 
 def _wanted(part: dict[str, Json]) -> str:
-    """What a schema takes, in words; text that is only a few words long is listed word by word."""
+    """Return what a schema accepts, in words; a short list of words is given in full."""
     if isinstance(title := part.get("title"), str):
         return title
     types = part.get("type")
@@ -182,17 +182,17 @@ def _choice(document: Document, violation: Violation) -> Iterator[Diagnostic]:
 
 
 def _reads_as(option: str, value: Json) -> bool:
-    """Whether a text without quotes would be that number, as versions are."""
+    """Return whether an option, written without quotes, would be read as that number (such as a version)."""
     return isinstance(value, (int, float)) and not is_text(option) and plain_scalar(option) == value
 
 
 def _is_number_word(options: list[str]) -> bool:
-    """Whether the words are the alternative to a number."""
+    """Return whether the words are alternatives to a number."""
     return set(options) <= {"auto", "none"}
 
 
 def _is_short_form(violation: Violation) -> bool:
-    """Whether the words are the alternative to a map (``then`` of an ``if`` the value is text)."""
+    """Return whether the words are alternatives to a map (``then`` of an ``if`` that the value is text)."""
     return "then" in violation.schema_path[-2:]
 
 
@@ -225,7 +225,7 @@ def _bound(document: Document, violation: Violation) -> Iterator[Diagnostic]:
 
 
 def _lower_first(text: object) -> str | None:
-    """A description as help: without its full stop, and lower case unless it begins with an acronym."""
+    """Return a description as a hint: without full stop, and in lower case unless it begins with an acronym."""
     if not isinstance(text, str) or len(text) < 2:
         return None
     first = text[0] if text[1].isupper() else text[0].lower()

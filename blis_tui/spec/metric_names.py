@@ -1,6 +1,6 @@
-"""The names of all figures that reports can hold, read off their records.
+"""The names of all metrics that reports can contain, derived from their records.
 
-The module of a part of reports is imported with the first figure of that part: few runs have all parts.
+A section's module is imported only when one of its metrics is needed, because few runs have all sections.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ _GROUPS: Final[Mapping[str, str]] = MappingProxyType(
         "ranks": "sections.RanksReport",
     }
 )
-"""Part of reports -> the module of ``blis_tui.metrics`` and the record that describe it."""
+"""Section of a report -> the module of ``blis_tui.metrics`` and the record that describe it."""
 _ALONE: Final = frozenset({"duration_us"})
 
 _OPEN_ENDED: Final = re.compile(
     r"(?:instances\.\d+|models\.\d+|throughput_log\.\d+|(?:pools|slo_classes|slo\.classes|tenants|kv_tiers\.tiers)\.[^.]+|rejections|fitness\.components"
     r"|invariants)(?:\.[A-Za-z0-9_-]+)+\Z"
 )
-"""Metrics whose names depend on the run: one instance's, one pool's, one class's, one tenant's."""
+"""Metrics whose names depend on the run: of an instance, a pool, a class or a tenant."""
 
 
 def metrics_of(group: str, part: type) -> Iterator[str]:
-    """Names of the figures that a part of reports holds, below ``group``."""
+    """Yield the names of the metrics in a section of a report, below ``group``."""
     for one in fields(part):
         kind = str(one.type)
         nested = Distribution if kind == Distribution.__name__ else getattr(sys.modules[part.__module__], kind, None)
@@ -80,16 +80,16 @@ def _of_group(group: str) -> frozenset[str]:
 
 @cache
 def all_metrics() -> frozenset[str]:
-    """Metrics of every report, and of the sections that a report may have."""
+    """Return the metrics of every report, including those of optional sections."""
     return _ALONE.union(*map(_of_group, _GROUPS))
 
 
 def is_metric(name: str) -> bool:
-    """Whether a report can hold a figure of that name, whatever the run."""
+    """Return whether some report can contain a metric of that name."""
     group, _, rest = name.partition(".")
     return name in _of_group(group) if rest and group in _GROUPS else name in _ALONE
 
 
 def is_open_ended(name: str) -> bool:
-    """Whether a metric may exist that is named after something of the run."""
+    """Return whether a metric contains a name from the run, so that it may exist."""
     return _OPEN_ENDED.match(name) is not None

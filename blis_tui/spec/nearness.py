@@ -1,4 +1,4 @@
-"""Which known name a misspelt one is near to, if any."""
+"""Finds the known name that a misspelt one probably means."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LETTERS_A_WORD_SLIP: Final = 3
-"""A word may differ in one letter of this many."""
+"""A word may differ in one letter per this many."""
 _LETTERS_A_NAME_SLIP: Final = 5
-"""A whole name may differ in one letter of this many (its words run together, say)."""
+"""A whole name may differ in one letter per this many (for words run together, for example)."""
 _LONGEST: Final = 100
 _REMEMBERED: Final = 4096
-"""More than there are names of keys, all of which are compared with each word that is looked up."""
+"""Cache size; more than the number of key names, all of which are compared with each word looked up."""
 
 
 @lru_cache(_REMEMBERED)
 def words_of(name: str) -> tuple[str, ...]:
-    """The words of a name, in lower case: ``max-num-seqs`` and ``max_num_seqs`` have the same."""
+    """Return the words of a name, in lower case; ``max-num-seqs`` and ``max_num_seqs`` have the same words."""
     return tuple(word for word in re.split(r"[^a-z0-9]+", name.lower()) if word)
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str | None:
-    """The known name that ``wrong`` most probably means; ``None`` when none is near enough to be meant.
+    """Return the known name that ``wrong`` most probably means; None if none is near enough.
 
-    Names of equally many words are compared word by word: ``prompt_tokens`` is not near to ``output_tokens``, however
+    Names with equally many words are compared word by word: ``prompt_tokens`` is not near ``output_tokens``, however
     many letters they share.
     """
     if len(wrong) > _LONGEST:
@@ -38,7 +38,7 @@ def nearest(wrong: str, known: Iterable[str]) -> str | None:
 
 
 def begin_alike(wrong: str, known: Iterable[str]) -> list[str]:
-    """The known names that ``wrong`` is the beginning of, or that are the beginning of it."""
+    """Return the known names that begin with ``wrong``, or with which ``wrong`` begins."""
     ours = "-".join(words_of(wrong))
     pairs = [("-".join(words_of(name)), name) for name in known]
     return [
@@ -49,7 +49,7 @@ def begin_alike(wrong: str, known: Iterable[str]) -> list[str]:
 
 
 def _score(wrong: tuple[str, ...], name: tuple[str, ...]) -> int | None:
-    """How far two names are apart; ``None`` = too far to mean the same."""
+    """Return the distance between two names; None = too far apart."""
     if len(wrong) == len(name):
         slips = [_few_slips(ours, theirs, _LETTERS_A_WORD_SLIP) for ours, theirs in zip(wrong, name, strict=True)]
         if None not in slips and all(
@@ -60,14 +60,14 @@ def _score(wrong: tuple[str, ...], name: tuple[str, ...]) -> int | None:
     count = _few_slips("_".join(wrong), "_".join(name), _LETTERS_A_NAME_SLIP)
     if count is not None:
         return count
-    # Words left out, or in another order: more than half of them must be there.
+    # Words may be missing or in another order, but more than half must match.
     common = set(wrong) & set(name)
     few, many = sorted((len(set(wrong)), len(set(name))))
     return _LONGEST + many - few if len(common) == few and 2 * few > many else None
 
 
 def _few_slips(wrong: str, name: str, letters: int) -> int | None:
-    """How many slips lead from one to the other, if it is no more than one for so many letters."""
+    """Return the edit distance if it is at most one per ``letters`` letters, else None."""
     most = max(len(wrong), len(name)) // letters
     if abs(len(wrong) - len(name)) > most:
         return None
@@ -76,7 +76,7 @@ def _few_slips(wrong: str, name: str, letters: int) -> int | None:
 
 
 def _slips(wrong: str, name: str) -> int:
-    """Letters to insert, delete, replace, or swap with the next one (optimal string alignment)."""
+    """Return the edit distance with insertions, deletions, replacements and swaps (optimal string alignment)."""
     before: list[int] = []
     above = list(range(len(name) + 1))
     for i, ours in enumerate(wrong, 1):

@@ -1,6 +1,6 @@
-"""How older documents spell what is spelt otherwise now: ``blis-tui upgrade`` rewrites them by it, and hints name it.
+"""Former spellings of keys, used by ``blis-tui upgrade`` to rewrite documents and by hints.
 
-A key that is renamed, moved or taken away gets a row here; ``docs/versions.md`` says how long rows stay.
+Every key that is renamed, moved or removed gets a row here; ``docs/versions.md`` says how long rows stay.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import DataPath
 
 FORMATS: Final = ("blis/v1",)
-"""All versions of the documents' format (``apiVersion``), oldest first; the last one is what is understood."""
+"""All versions of the document format (``apiVersion``), oldest first; only the last one is current."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Older:
-    """A key that documents had."""
+    """A former key."""
 
     format: str
-    """The last version of the format in which it was understood; of the present one, before its release."""
+    """The last version of the format with the key; the current one if it was removed before that version's release."""
     holders: tuple[str, ...]
-    """The keys of the maps in which it stood."""
+    """The keys of the maps that contained it."""
     key: str
     now: str
-    """The key in the same map, with dots a path of the experiment, empty = there is none any more."""
+    """The new key in the same map, or with dots a path of the experiment; empty = removed."""
     instead: str = ""
-    """What to say instead, where there is none."""
+    """What to write instead of a removed key."""
     kind: str = ""
-    """The ``kind`` of the map in which it stood; empty = any. Another kind's key of that name is no older one."""
+    """The ``kind`` of the map that contained it; empty = any. A key of the same name in another kind of map is current.
+    """
 
     def sentence(self) -> str:
-        """What became of it."""
+        """Return what happened to the key."""
         return f"it is `{self.now}` now" if self.now else f"it is gone: {self.instead}"
 
 
@@ -45,13 +46,13 @@ OLDER: Final = (
     Older(format="blis/v1", holders=("latency", "step_time"), key="eager_layer_us", now="", instead=_EAGER),
     Older(format="blis/v1", holders=("batching",), key="enforce_eager", now="engine.enforce_eager"),
 )
-"""All of them, oldest first."""
+"""All former keys, oldest first."""
 
 
 def older_of(path: DataPath, key: str, kind: str = "", older: tuple[Older, ...] = OLDER) -> Older | None:
-    """The row of a key in the map at ``path``, or of a path with dots, as ``set`` and ``cases`` have them.
+    """Return the row of a key in the map at ``path``, or of a dotted path as in ``set`` and ``cases``.
 
-    ``kind``: the ``kind`` of the map in which it stands; empty = not known.
+    ``kind``: the ``kind`` of the map; empty = unknown.
     """
     *above, name = key.split(".")
     holder = above[-1] if above else next((step for step in reversed(path) if isinstance(step, str)), "")

@@ -1,4 +1,4 @@
-"""Where the tables of measured operator times are, and which belong to a GPU."""
+"""The files with tables of measured operator times, and the GPU that each belongs to."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 MAX_TABLE_BYTES: Final = 16 * 1024 * 1024
 _REMEMBERED: Final = 64
-"""Models that were asked about; a study asks about the same few for each of its runs."""
+"""Cache size in models; a study asks about the same few for each of its runs."""
 
 
 def table_names() -> tuple[str, ...]:
-    """All there are, sorted."""
+    """Return the names of all tables, sorted."""
     return tuple(sorted(path.stem for path in _folder().glob("*.json")))
 
 
 def tables_of(hardware: str) -> str | None:
-    """The name of the tables that were measured on a GPU; None = there are none."""
-    if hardware in table_names() and hardware in _hardware_of(hardware):  # as nearly always: the others stay unread
+    """Return the name of the tables measured on a GPU; None if there are none."""
+    if hardware in table_names() and hardware in _hardware_of(hardware):  # common case: no other file is read
         return hardware
     return _by_hardware().get(hardware)
 
 
 def table_digest(name: str) -> str:
-    """SHA-256 of a table document in hexadecimal.
+    """Return the hexadecimal SHA-256 of a table document.
 
     Raises:
         InputError: there are no tables of that name.
@@ -45,7 +45,7 @@ def table_digest(name: str) -> str:
 
 @cache
 def read_tables(name: str) -> Mapping[str, object]:
-    """The tables of that name.
+    """Return the tables of a name.
 
     Raises:
         InputError: there are none.
@@ -56,7 +56,7 @@ def read_tables(name: str) -> Mapping[str, object]:
 
 @lru_cache(maxsize=_REMEMBERED)
 def lacking(name: str, model: Model, split: int) -> PolicyError | None:
-    """Why steps of a model on so many GPUs cannot be worked out from the tables of that name; None = they can.
+    """Return why these tables do not cover a model on ``split`` GPUs; None if they do.
 
     Raises:
         InputError: there are no such tables.
@@ -64,15 +64,15 @@ def lacking(name: str, model: Model, split: int) -> PolicyError | None:
     try:
         OperatorCosts(read_tables(name), model, split)
     except PolicyError as error:
-        return error.with_traceback(None)  # it would keep all that was looked at
+        return error.with_traceback(None)  # the traceback would keep the tables in memory
     return None
 
 
 def tables_for(latency: PluginConfig) -> Mapping[str, object] | None:
-    """The tables that a step-time model asks for; None where it asks for none.
+    """Return the tables that a step-time model asks for; None if it asks for none.
 
     Raises:
-        InputError: they are not there, or not the ones that were pinned.
+        InputError: they are missing, or differ from the pinned ones.
     """
     name, expected = latency.settings.get("tables"), latency.settings.get("tables_sha256")
     if not isinstance(name, str):
@@ -91,7 +91,7 @@ def _by_hardware() -> Mapping[str, str]:
 
 
 def _hardware_of(name: str) -> list[str]:
-    """The names of the hardware that a table was measured on."""
+    """Return the names of the hardware on which a table was measured."""
     hardware = read_tables(name)["hardware"]
     return [*map(str, hardware)] if isinstance(hardware, list) else []
 

@@ -1,4 +1,4 @@
-"""``--set a.b.c=VALUE``: values from the command line, with places that point into the argument."""
+"""``--set a.b.c=VALUE``: values from the command line, with positions in the argument."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One assignment. ``steps`` are the path's parts as written; ``places`` are theirs."""
+    """One assignment. ``steps`` are the parts of the path; ``places`` are their positions."""
 
     steps: tuple[str, ...]
     places: tuple[Location, ...]
@@ -29,11 +29,11 @@ class Override:
 
     @property
     def path(self) -> str:
-        """The path as it is written, with dots."""
+        """The path as written, with dots."""
         return ".".join(self.steps)
 
     def below(self, count: int) -> Override:
-        """The same assignment seen from ``count`` keys further down."""
+        """Return the same assignment relative to a map ``count`` keys deeper."""
         return Override(self.steps[count:], self.places[count:], self.value)
 
 
@@ -41,7 +41,7 @@ def parse_overrides(given: Mapping[str, object] | Sequence[str], seed: int | Non
     """Parse ``path=value`` arguments (or a mapping of paths to plain values); ``seed`` comes last.
 
     Raises:
-        SpecError: an argument is not of that form, or its value is not YAML.
+        SpecError: an argument does not have that form, or its value is not YAML.
     """
     texts = [as_text(path, value) for path, value in given.items()] if isinstance(given, Mapping) else list(given)
     sources = [Source("--set", text) for text in texts]
@@ -60,7 +60,7 @@ def parse_overrides(given: Mapping[str, object] | Sequence[str], seed: int | Non
 
 
 def as_text(path: str, value: object) -> str:
-    """A plain value as the argument that would give it (JSON is YAML)."""
+    """Return the argument that assigns a plain value (JSON is YAML)."""
     return f"{path}={json.dumps(value, ensure_ascii=False, default=str)}"
 
 
@@ -80,7 +80,7 @@ def _parse_one(source: Source) -> Override:
     for step in steps:
         places.append(Location(source, Span(1, column, column + len(step))))
         column += len(step) + 1
-    # Blanks in place of the path keep every column that the parser reports true of the whole argument.
+    # Blanks in place of the path make the parser report columns of the whole argument.
     try:
         document = parse(Source(source.name, " " * (len(path) + 1) + value))
     except SpecError as error:
@@ -91,7 +91,7 @@ def _parse_one(source: Source) -> Override:
 
 
 def _from(document: Document, source: Source) -> Document:
-    """The parsed value with places in the whole argument."""
+    """Return the parsed value with positions in the whole argument."""
     return Document(
         data=document.data,
         source=source,
@@ -101,10 +101,10 @@ def _from(document: Document, source: Source) -> Document:
 
 
 def apply_override(document: Document, override: Override, kind: str) -> Diagnostic | None:
-    """Assign in place; containers that were left out appear with their defaults.
+    """Apply an assignment in place; missing containers are created with their defaults.
 
     Returns:
-        What went wrong, if anything.
+        The problem, if any.
     """
     path: tuple[str | int, ...] = ()
     last = len(override.steps) - 1

@@ -1,4 +1,4 @@
-"""Where the shipped files are. Standard library only."""
+"""The locations of the shipped files. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def package_root() -> Path:
-    """The folder with the modules of this package."""
+    """Return the folder of this package's modules."""
     return _PACKAGE
 
 
 @cache
 def data_root() -> Path:
-    """The folder with ``specs/`` and ``schemas/``: inside an installed package, or the top of a checkout."""
+    """Return the folder with ``specs/`` and ``schemas/``: in an installed package, or at the top of a checkout."""
     installed = _PACKAGE / "_data"
     return installed if installed.is_dir() else _PACKAGE.parent
 
 
 def shipped_specs() -> Path:
-    """The ``specs/`` folder this package ships."""
+    """Return the ``specs/`` folder of this package."""
     return data_root() / "specs"

@@ -1,4 +1,4 @@
-"""Pools in documents: what each one runs with, its own keys going before those of the experiment."""
+"""Pools in documents: the stack of each, in which a pool's own keys override those of the experiment."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _POOLS: Final = ("cluster", "pools")
 _POOL_SLOTS: Final = ("model", "hardware")
 _POOL_DEPTH: Final = len(_POOLS) + 1
 STACK: Final = ("model", "hardware", "latency", "engine")
-"""What instances run with: keys of an experiment that a pool may have, too."""
+"""The stack of an instance: keys of an experiment that a pool may override."""
 
 
 def pool_paths(document: Document) -> list[DataPath]:
-    """Where the pools of an experiment are; empty where none are listed."""
+    """Return the paths of an experiment's pools; empty if none are listed."""
     pools = as_list(document.get(*_POOLS))
     return [(*_POOLS, at) for at, pool in enumerate(pools) if isinstance(pool, dict)]
 
 
 def slots(document: Document) -> Iterator[tuple[DataPath, str]]:
-    """Where an experiment takes other documents, and of which kind: its own slots and those of its pools."""
+    """Yield the slots for other documents, with their kinds: those of the experiment and of its pools."""
     for slot, kind in SLOTS.items():
         yield (slot,), kind
     for path in pool_paths(document):
@@ -36,7 +36,7 @@ def slots(document: Document) -> Iterator[tuple[DataPath, str]]:
 
 
 def slot_of(path: DataPath) -> DataPath:
-    """The slot that a path leads to or through; empty = none."""
+    """Return the slot that contains a path, or is the path itself; empty = none."""
     if path[:1] and path[0] in SLOTS:
         return path[:1]
     inside = path[:2] == _POOLS and len(path) > _POOL_DEPTH and path[_POOL_DEPTH] in _POOL_SLOTS
@@ -44,17 +44,17 @@ def slot_of(path: DataPath) -> DataPath:
 
 
 def owner_of(path: DataPath) -> DataPath:
-    """The pool that a path leads into; empty = the experiment itself."""
+    """Return the pool that contains a path; empty = the experiment itself."""
     return path[:_POOL_DEPTH] if path[:2] == _POOLS and len(path) > _POOL_DEPTH else ()
 
 
 def where(document: Document, owner: DataPath, *path: str) -> DataPath:
-    """Where a key that applies to a pool is said: in the pool, else in the experiment, at ``cluster`` or its top.
+    """Return where a pool's key is defined: in the pool, else in the experiment, at ``cluster`` or at the top.
 
     Args:
         document: an experiment.
         owner: the pool; empty = the experiment itself.
-        path: a key of :data:`STACK` and what is below it, or ``tensor_parallel``.
+        path: a key of :data:`STACK` and a path below it, or ``tensor_parallel``.
     """
     if owner and document.get(*owner, path[0]) is not None:
         return (*owner, *path)
@@ -62,24 +62,24 @@ def where(document: Document, owner: DataPath, *path: str) -> DataPath:
 
 
 def is_own(document: Document, owner: DataPath) -> bool:
-    """Whether instances of the pool run with anything else than the experiment says."""
+    """Return whether a pool overrides any part of the experiment's stack."""
     return has_own(as_map(document.get(*owner))) if owner else False
 
 
 def has_own(pool: dict[str, Json]) -> bool:
-    """The same of a pool's own map."""
+    """Return whether a pool's map overrides any part of the stack."""
     return any(key in pool for key in (*STACK, "tensor_parallel"))
 
 
 def stacks(document: Document) -> list[DataPath]:
-    """The different ways in which instances run: pools with something of their own, ``()`` for all others."""
+    """Return the different stacks: pools with overrides, and ``()`` for all others."""
     paths = pool_paths(document)
     found: list[DataPath] = [path for path in paths if is_own(document, path)]
     return [(), *found] if len(found) < len(paths) or not paths else found
 
 
 def complete_pools(document: Document) -> None:
-    """Write out what follows from pools, in place: the number of instances, and the engine of each pool."""
+    """Fill in what follows from pools, in place: the number of instances, and the engine of each pool."""
     paths = pool_paths(document)
     cluster = as_map(document.get("cluster"))
     if paths and "instances" not in cluster:

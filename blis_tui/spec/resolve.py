@@ -1,4 +1,4 @@
-"""Follow every reference of an experiment and fill in every default: many files become one document."""
+"""Resolves every reference of an experiment and fills in every default, which gives one document."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """One complete document, and where its trace lies (``None`` for a generated workload)."""
+    """One complete document, and the path of its trace (None for a generated workload)."""
 
     document: Document
     trace_path: Path | None
     files: tuple[Path, ...]
-    """Every file it was made from, trace included (no standard input)."""
+    """Every file it was made from, including the trace but not standard input."""
     plugins: Registry | None = None
-    """What its names may refer to; None = this package's own plug-ins."""
+    """Plug-ins that it may name; None = those of this package."""
 
 
 def resolve(document: Document, overrides: tuple[Override, ...] = (), plugins: Registry | None = None) -> Resolved:
-    """Inherit, override, check and complete an experiment and everything it refers to.
+    """Inherit, override, check and complete an experiment and all its references.
 
     Raises:
         SpecError: with the problems of all files involved.
@@ -97,7 +97,7 @@ def _stop_at(problems: Problems) -> None:
 
 
 def _set_parent(document: Document, overrides: tuple[Override, ...], problems: Problems) -> tuple[Override, ...]:
-    """Apply the overrides of ``extends``, which decide what there is to inherit; returns the others."""
+    """Apply overrides of ``extends``, which decide what is inherited; return the others."""
     others = tuple(one for one in overrides if one.steps[0] != "extends")
     for override in overrides:
         if override not in others and (problem := apply_override(document, override, "Experiment")) is not None:
@@ -106,7 +106,7 @@ def _set_parent(document: Document, overrides: tuple[Override, ...], problems: P
 
 
 def _set_slot_defaults(document: Document) -> None:
-    """Slots that were left out name their default document, so that overrides can reach into it."""
+    """Set slots that were left out to their default documents, so that overrides can reach into them."""
     if isinstance(document.data, dict):
         for slot in SLOTS:
             if slot not in document.data and (name := default("Experiment", slot)) is not None:
@@ -114,12 +114,12 @@ def _set_slot_defaults(document: Document) -> None:
 
 
 def _path(override: Override) -> DataPath:
-    """The path that an override assigns to; what looks like a position in a list is one."""
+    """Return the path that an override assigns to; steps of digits are list positions."""
     return tuple(int(step) if step.isdecimal() and step.isascii() else step for step in override.steps)
 
 
 def _is_deferred(document: Document, override: Override, overrides: tuple[Override, ...]) -> bool:
-    """Whether an override reaches into a referenced document (and so has to wait until it is read)."""
+    """Return whether an override reaches into a referenced document, so that it must wait until that is read."""
     path = _path(override)
     slot = slot_of(path)
     if not slot or slot == path:
@@ -129,7 +129,7 @@ def _is_deferred(document: Document, override: Override, overrides: tuple[Overri
 
 
 def expand_model(document: Document, problems: Problems, at: DataPath = ("model",)) -> None:
-    """One name per meaning in the configuration of the model at ``at``."""
+    """Rename the fields of the configuration of the model at ``at`` to their canonical names."""
     model = document.get(*at)
     config = document.get(*at, "config")
     if not isinstance(config, dict) or not isinstance(model, dict):
@@ -141,7 +141,7 @@ def expand_model(document: Document, problems: Problems, at: DataPath = ("model"
 
 
 def pin_trace(document: Document, problems: Problems) -> Path | None:
-    """Digest of the recorded workload; the resolved document keeps only the file's name beside it."""
+    """Set the digest of the recorded workload; the resolved document keeps only the file's base name."""
     trace = document.get("workload", "trace")
     if not isinstance(trace, dict):
         return None
@@ -162,7 +162,7 @@ def pin_trace(document: Document, problems: Problems) -> Path | None:
 
 
 def _strip(document: Document) -> None:
-    """Drop what is no part of the simulation: headers of referenced documents, and how golden tests use this one."""
+    """Remove what is not simulated: headers of referenced documents, and keys about golden tests."""
     if isinstance(document.data, dict):
         for key in TEST_KEYS:
             document.data.pop(key, None)
@@ -180,7 +180,7 @@ def _strip(document: Document) -> None:
 
 
 def _fill_coefficients(document: Document, problems: Problems) -> None:
-    """Coefficients that the experiment leaves out come from ``specs/latency/``, for each pool its own."""
+    """Fill in omitted coefficients from ``specs/latency/``, for each pool separately."""
     given = as_map(document.get("latency"))
     inherit_it: list[DataPath] = []
     for owner in stacks(document):
@@ -199,7 +199,7 @@ def _fill_coefficients(document: Document, problems: Problems) -> None:
 
 
 def _coefficients(document: Document, owner: DataPath, latency: dict[str, Json], problems: Problems) -> dict[str, Json]:
-    """A step-time model with the coefficients it needs for that pool."""
+    """Return a step-time model with the coefficients for a pool."""
     if "alpha" in latency and "beta" in latency:
         return latency
     plugins = problems.plugins or builtin()
@@ -238,7 +238,7 @@ def _coefficients(document: Document, owner: DataPath, latency: dict[str, Json],
 
 
 def _with_tables(document: Document, owner: DataPath, latency: dict[str, Json], problems: Problems) -> dict[str, Json]:
-    """Measured operators with the tables of that pool's GPU, pinned by their content."""
+    """Return the settings of measured operators with the tables of the pool's GPU, pinned by their content."""
     hardware = str(document.get(*where(document, owner, "hardware", "metadata", "name")))
     name = latency.get("tables") or tables_of(hardware)
     if not isinstance(name, str) or name not in table_names():
@@ -251,7 +251,7 @@ def _with_tables(document: Document, owner: DataPath, latency: dict[str, Json], 
 
 
 def _sampling(model: dict[str, Json]) -> str:
-    """How tokens are chosen where requests do not say: by what the model's generation configuration needs."""
+    """Return how tokens are sampled by default, derived from the model's generation configuration."""
     said = as_map(model["generation_config"]) if "generation_config" in model else family_generation(model)
     if said.get("repetition_penalty", 1.0) != 1.0:
         return "penalties"
@@ -261,7 +261,7 @@ def _sampling(model: dict[str, Json]) -> str:
 
 
 def _matching_row(document: Document, owner: DataPath, rows: Json, problems: Problems) -> Json:
-    """The first measured row for a pool's model, hardware and tensor parallelism."""
+    """Return the first measured row for a pool's model, hardware and tensor parallelism."""
     model, hardware, split = (
         document.get(*where(document, owner, *path))
         for path in (("model", "metadata", "name"), ("hardware", "metadata", "name"), ("tensor_parallel",))
@@ -290,11 +290,11 @@ def _matching_row(document: Document, owner: DataPath, rows: Json, problems: Pro
     return None
 
 
-# Which step-time model `latency: auto` stands for: the first that covers model and GPU.
+# The step-time model that `latency: auto` stands for: the first one that covers model and GPU.
 
 
 def _operators_cover(stack: Mapping[str, object]) -> bool:
-    """Whether operators were measured on the GPU, of the types that the model needs."""
+    """Return whether operators were measured on the GPU in the types that the model needs."""
     hardware, split = stack.get("hardware"), stack.get("tensor_parallel")
     metadata = hardware.get("metadata") if isinstance(hardware, dict) else None
     name = tables_of(str(metadata.get("name"))) if isinstance(metadata, dict) else None
@@ -302,7 +302,7 @@ def _operators_cover(stack: Mapping[str, object]) -> bool:
         return False
     try:
         return lacking(name, build_model_part(stack), split) is None
-    except (PolicyError, InputError):  # a model that is not whole is told of where documents are checked
+    except (PolicyError, InputError):  # an incomplete model is reported by the document checks
         return False
 
 
@@ -315,15 +315,15 @@ CHOICES: Final[tuple[tuple[str, Callable[[Mapping[str, object]], bool]], ...]] =
     ("fitted", _always),
     ("trained-physics", _always),
 )
-"""Kinds in order of preference, and whether each covers a stack; a kind that is no plug-in is passed over."""
+"""Kinds in order of preference, each with a test of a stack; a kind that is no registered plug-in is skipped."""
 
 
 def chosen_kind(stack: Mapping[str, object], plugins: Registry) -> str:
-    """The kind for what instances run with.
+    """Return the kind of step-time model for a stack.
 
     Args:
-        stack: model, hardware, engine and ``tensor_parallel``, as :func:`blis_tui.spec.build.stack_of` gives them.
-        plugins: the kinds there are.
+        stack: model, hardware, engine and ``tensor_parallel``, as :func:`blis_tui.spec.build.stack_of` returns them.
+        plugins: the available kinds.
     """
     known = plugins.names("latency")
     return next(kind for kind, covers in CHOICES if kind in known and covers(stack))

@@ -1,6 +1,6 @@
 """Plain scalars under the YAML 1.2 core schema: ``no`` is text, ``1e6`` a number, ``017`` is seventeen.
 
-Values are written without quotes where a word means the same without them.
+Texts are written without quotes if they are the same with and without.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _NOT_FINITE: Final = frozenset(
 )
 _NUMBERS_BEGIN: Final = frozenset("+-.0123456789")
 _MOST_DIGITS = 30
-"""More characters than any 64-bit number has; longer ones are not even converted."""
+"""More characters than any 64-bit number has; longer ones are not converted."""
 _WORD: Final = re.compile(r"[A-Za-z_./][A-Za-z0-9_./+-]*\Z")
-"""A word that is the same in every context and version of YAML, but for the words below."""
+"""A word that is the same in every context and version of YAML, except for those below."""
 _NOT_TEXT_ELSEWHERE: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-"""Words that YAML 1.1 (and so many a tool) takes for truth values."""
+"""Words that YAML 1.1, and therefore many tools, read as booleans."""
 
 
 class ScalarError(Exception):
-    """A number that looks right and cannot be used."""
+    """A number with valid syntax but an unusable value."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class ScalarError(Exception):
 
 
 def is_text(scalar: str) -> bool:
-    """Whether a plain scalar is neither null, nor a truth value, nor a number."""
+    """Return whether a plain scalar is neither null, nor a boolean, nor a number."""
     if scalar in _WORDS:
         return False
     if scalar[0] not in _NUMBERS_BEGIN:
@@ -56,7 +56,7 @@ def is_text(scalar: str) -> bool:
 
 
 def plain_scalar(scalar: str) -> bool | int | float | str | None:
-    """The value of a plain scalar.
+    """Return the value of a plain scalar.
 
     Raises:
         ScalarError: a number is not finite or does not fit into 64 bits.
@@ -81,12 +81,12 @@ def _integer(scalar: str) -> int:
 
 
 def is_bare(text: str) -> bool:
-    """Whether a text is a plain word that needs no quotes anywhere."""
+    """Return whether a text is a plain word that never needs quotes."""
     return bool(_WORD.match(text)) and is_text(text) and text.lower() not in _NOT_TEXT_ELSEWHERE
 
 
 def quoted(text: str) -> str:
-    """A text in double quotes; what no editor shows is escaped as YAML does it."""
+    """Return a text in double quotes, with non-printable characters escaped as in YAML."""
     return "".join(char if char.isprintable() else _escape(char) for char in json.dumps(text, ensure_ascii=False))
 
 
@@ -95,7 +95,7 @@ def _escape(char: str) -> str:
 
 
 def flow(value: Json) -> str:
-    """A value on one line: ``{kind: gaussian, mean: 256}``."""
+    """Return a value on one line: ``{kind: gaussian, mean: 256}``."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{flow(key)}: {flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):

@@ -1,8 +1,8 @@
-"""The schemas as the one source of types, ranges and defaults: look up, check, fill in.
+"""Schemas as the single source of types, ranges and defaults: look up, check, fill in.
 
-jsonschema finds what is wrong with a document; one that is right gets a quick yes. Filling in defaults and turning
-``8`` into ``8.0`` where a number is meant (so that equal experiments have equal digests) is done here, along schema and
-data together; the walk knows the subset the schemas keep to: ``$ref``, ``properties``, ``items``,
+jsonschema finds the problems of an invalid document; a valid one is accepted quickly without it. This module also fills
+in defaults and converts ``8`` to ``8.0`` where a number is expected, so that equal experiments have equal digests. It
+walks schema and data together, and supports the subset that the schemas use: ``$ref``, ``properties``, ``items``,
 ``additionalProperties``, ``allOf`` and ``if``/``then``/``else``.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Schema: TypeAlias = "dict[str, Json]"
 
 KINDS: Final = ("Experiment", "Model", "Hardware", "Workload", "Policy", "Latency", "Study")
-"""Kinds of document; each has the schema of its lower-case name."""
+"""Kinds of document; each has a schema with its lower-case name."""
 
 _REMEMBERED: Final = 512
 _REMEMBERED_CHARACTERS: Final = 32 * 1024
@@ -38,9 +38,9 @@ _Found = TypeVar("_Found")
 
 
 class Memory(Generic[_Found]):
-    """What was found out about values at places of the schemas, which never change: it need not be found out again.
+    """A cache of results for values at places of the schemas, which never change.
 
-    Experiments that differ in one part, as those of a study, have the same values everywhere else.
+    The experiments of a study have equal values everywhere except for the parts that vary.
     """
 
     def __init__(self) -> None:
@@ -48,15 +48,15 @@ class Memory(Generic[_Found]):
 
     @staticmethod
     def key(node: Schema, value: Json) -> tuple[int, str]:
-        """A place, which is part of a schema that lasts as long as the program, and a value."""
+        """Return the cache key of a value at a place, which is a part of a permanently loaded schema."""
         return id(node), json.dumps(value)
 
     def get(self, key: tuple[int, str]) -> _Found | None:
-        """What was found; None = it is not known any more."""
+        """Return the cached result; None if there is none."""
         return self._found.get(key)
 
     def put(self, key: tuple[int, str], *, found: _Found) -> None:
-        """Remember it, unless the value is large."""
+        """Cache a result unless the value is large."""
         if len(self._found) >= _REMEMBERED:
             self._found.clear()
         if len(key[1]) <= _REMEMBERED_CHARACTERS:
@@ -64,7 +64,7 @@ class Memory(Generic[_Found]):
 
 
 class File(NamedTuple):
-    """Where a part of a schema is: references without a file are to be looked up there."""
+    """The file of a part of a schema, in which references without a file name are resolved."""
 
     name: str
     plugins: Plugins | None
@@ -72,17 +72,17 @@ class File(NamedTuple):
 
 @cache
 def schema(name: str, plugins: Plugins | None = None) -> Schema:
-    """The schema ``name``, such as ``model``.
+    """Return the schema ``name``, such as ``model``.
 
     Args:
-        name: its file, without the endings.
-        plugins: what it offers at plug points; None = what the file says, all that this package brings.
+        name: its file, without the suffixes.
+        plugins: the plug-ins it offers at plug points; None = those in the file, that is, of this package.
 
     Raises:
         InputError: the installation is incomplete.
     """
     if plugins is not None:
-        from blis_tui.spec.branches import with_plugins  # noqa: PLC0415  (only who asks for plug-ins pays for it)
+        from blis_tui.spec.branches import with_plugins  # noqa: PLC0415  (only needed with plug-ins)
 
         return with_plugins(name, schema(name), plugins)
     path = schema_path(name)
@@ -95,14 +95,14 @@ def schema(name: str, plugins: Plugins | None = None) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One keyword of a schema that a value breaks."""
+    """A keyword of a schema that a value violates."""
 
     kind: str
-    """Kind of the document the value is in."""
+    """Kind of the document that contains the value."""
     path: DataPath
     keyword: str
     wanted: Json
-    """The keyword's own value, such as the limit of ``minimum``."""
+    """The keyword's value, such as the limit of ``minimum``."""
     instance: Json
     schema: Schema
     """The part of the schema that holds the keyword."""
@@ -111,7 +111,7 @@ class Violation:
 
 
 def violations(data: Json, kind: str, plugins: Plugins | None = None) -> Iterator[Violation]:
-    """Every leaf violation of the schema for ``kind``."""
+    """Yield every leaf violation of the schema for ``kind``."""
     name = kind.lower()
     if _sure(name, plugins).allows_document(data, schema(name, plugins)):
         return
@@ -130,7 +130,7 @@ def violations(data: Json, kind: str, plugins: Plugins | None = None) -> Iterato
 
 @cache
 def _sure(name: str, plugins: Plugins | None) -> Sure:
-    """Who says yes without jsonschema."""
+    """Return the fast checker, which does not need jsonschema."""
 
     def resolve(reference: str) -> tuple[Json, Sure]:
         node, file = referred(reference, File(name, plugins))
@@ -141,15 +141,15 @@ def _sure(name: str, plugins: Plugins | None) -> Sure:
 
 @cache
 def _validator(name: str, plugins: Plugins | None) -> Validator:
-    """Says what is wrong with documents of a kind."""
-    from jsonschema import Draft202012Validator  # noqa: PLC0415  (it takes longer to import than most runs to load)
+    """Return the jsonschema validator for documents of a kind."""
+    from jsonschema import Draft202012Validator  # noqa: PLC0415  (importing it takes longer than loading most runs)
 
     return Draft202012Validator({"$ref": f"{name}.schema.json"}, registry=_registry(plugins))
 
 
 @cache
 def _registry(plugins: Plugins | None) -> Registry[bool | Mapping[str, object]]:
-    """All schemas, looked through once: a registry that retrieves them does so again for each reference."""
+    """Return a registry with all schemas loaded; one that retrieves them would do so for each reference."""
     from referencing import Registry  # noqa: PLC0415  (as above)
     from referencing.jsonschema import DRAFT202012  # noqa: PLC0415  (as above)
 
@@ -161,13 +161,13 @@ def _registry(plugins: Plugins | None) -> Registry[bool | Mapping[str, object]]:
 
 
 def complete(data: Json, kind: str, plugins: Plugins | None = None) -> Json:
-    """A copy of valid data with every default filled in and numbers in their declared type."""
+    """Return a copy of valid data with every default filled in and numbers converted to their declared types."""
     file = File(kind.lower(), plugins)
     return _walk(copied(data), schema(*file), file)
 
 
 def short_forms(data: Json, kind: str, plugins: Plugins | None = None) -> Iterator[tuple[DataPath, dict[str, Json]]]:
-    """Where a document of that kind has a word or a number for a map with a ``kind``, and the map that is meant."""
+    """Yield the short forms in a document of a kind: the path, and the map with a ``kind`` that each means."""
     file = File(kind.lower(), plugins)
     yield from _short_forms(data, schema(*file), file, ())
 
@@ -199,12 +199,12 @@ def _short_forms(data: Json, node: Json, file: File, path: DataPath) -> Iterator
 
 
 @cache
-def _without_short_forms(plugins: Plugins | None) -> Memory[bool]:  # noqa: ARG001  (for each its own)
+def _without_short_forms(plugins: Plugins | None) -> Memory[bool]:  # noqa: ARG001  (a cache per set of plug-ins)
     return Memory()
 
 
 def _long_form(data: Json, node: Schema) -> dict[str, Json] | None:
-    """What ``data`` stands for where the schema takes a map with a ``kind``, or its short form."""
+    """Return the map with a ``kind`` that ``data`` stands for, if the schema allows the short form."""
     if "kind" not in _part(node, "properties"):
         return None
     types = as_list(node.get("type"))
@@ -221,7 +221,7 @@ def _long_form(data: Json, node: Schema) -> dict[str, Json] | None:
 
 
 def default(kind: str, *path: str) -> Json:
-    """The default of a property of a document of that kind, such as ``default("Experiment", "policy")``."""
+    """Return the default of a property of a document of a kind, such as ``default("Experiment", "policy")``."""
     found: Json = _document(kind)
     file = File(kind.lower(), None)
     for key in path:
@@ -231,12 +231,12 @@ def default(kind: str, *path: str) -> Json:
 
 
 def properties_of(kind: str, definition: str = "document") -> tuple[str, ...]:
-    """The keys that a definition in the schema of that kind knows."""
+    """Return the keys of a definition in the schema of a kind."""
     return tuple(_part(_part(_part(schema(kind.lower()), "$defs"), definition), "properties"))
 
 
 def property_of(kind: str, name: str) -> Json:
-    """What the schema says about a key of a document of that kind; ``None`` when it has no such key."""
+    """Return the schema of a key of a document of a kind; None if there is no such key."""
     return _part(_document(kind), "properties").get(name)
 
 
@@ -249,14 +249,14 @@ def _part(node: Schema, key: str) -> Schema:
 
 
 def _follow(node: Json, file: File) -> tuple[Schema, File]:
-    """The schema ``node`` stands for (its ``$ref`` followed) and the file it is in."""
+    """Return the schema that ``node`` stands for (its ``$ref`` followed), and its file."""
     while isinstance(node, dict) and isinstance(reference := node.get("$ref"), str):
         node, file = referred(reference, file)
     return as_map(node), file
 
 
 def referred(reference: str, file: File) -> tuple[Json, File]:
-    """What a ``$ref`` in that file refers to, and the file it is in."""
+    """Return the target of a ``$ref`` in a file, and the target's file."""
     name, _, pointer = reference.partition("#")
     file = File(name.removesuffix(".schema.json") or file.name, file.plugins)
     target: Json = schema(*file)
@@ -289,7 +289,7 @@ def _walk(data: Json, node: Json, file: File) -> Json:
 
 
 @cache
-def _completed(plugins: Plugins | None) -> Memory[tuple[Json]]:  # noqa: ARG001  (for each its own)
+def _completed(plugins: Plugins | None) -> Memory[tuple[Json]]:  # noqa: ARG001  (a cache per set of plug-ins)
     return Memory()
 
 
@@ -310,7 +310,7 @@ def _fill(data: dict[str, Json], node: Schema, file: File) -> None:
 
 
 def _typed(data: Json, types: Json) -> Json:
-    """``1e6`` as a whole number where one is meant, ``8`` as ``8.0`` where a number is meant."""
+    """Return ``1e6`` as an integer where one is expected, ``8`` as ``8.0`` where a number is."""
     allowed = set(as_list(types)) if isinstance(types, list) else {types}
     if isinstance(data, float) and "integer" in allowed and data.is_integer():
         return int(data)
@@ -320,7 +320,7 @@ def _typed(data: Json, types: Json) -> Json:
 
 
 def matches(data: Json, condition: Json) -> bool:
-    """Whether an ``if`` of the schemas holds: ``type``, ``required``, ``anyOf``, ``const`` or ``enum`` of values."""
+    """Return whether an ``if`` of the schemas holds: ``type``, ``required``, ``anyOf``, ``const`` or ``enum``."""
     if not isinstance(condition, dict):
         return True
     if "anyOf" in condition and not any(matches(data, one) for one in as_list(condition["anyOf"])):

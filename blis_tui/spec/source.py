@@ -1,4 +1,4 @@
-"""Documents as plain data that remember where each value was written."""
+"""Plain data that remembers the source position of each value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-"""What a document is made of; every number is finite."""
+"""A JSON value; every number is finite."""
 
 DataPath: TypeAlias = "tuple[str | int, ...]"
 """Keys and list positions from a document's root to a value."""
@@ -23,13 +23,13 @@ _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text that was read: a file, standard input, or one ``--set`` argument."""
+    """A text that was read: a file, standard input, or a ``--set`` argument."""
 
     name: str
-    """What to call it in messages."""
+    """Its name in messages."""
     text: str = field(repr=False)
     directory: Path | None = None
-    """What relative paths in it start from; ``None`` = the working directory."""
+    """Base of relative paths in it; None = the working directory."""
     lines: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """The text's lines, broken where YAML breaks them."""
 
@@ -38,12 +38,12 @@ class Source:
 
     @property
     def is_argument(self) -> bool:
-        """Whether it is a command-line argument, which shows its own path."""
+        """Whether it is a command-line argument, which contains its own path."""
         return self.name.startswith("--")
 
 
 class Span(NamedTuple):
-    """A stretch of one line; everything counts from 1 and ``end_column`` is the first column after it."""
+    """A part of one line; numbers count from 1, and ``end_column`` is exclusive."""
 
     line: int
     column: int
@@ -51,7 +51,7 @@ class Span(NamedTuple):
 
 
 class Location(NamedTuple):
-    """Where something was written."""
+    """A position in a source."""
 
     source: Source
     span: Span
@@ -59,7 +59,7 @@ class Location(NamedTuple):
 
 @dataclass(slots=True)
 class Document:
-    """Plain data with the places of its keys and values.
+    """Plain data with the positions of its keys and values.
 
     Parts of one document may come from several sources: a parent's keys, an override, a referenced file.
     """
@@ -70,21 +70,21 @@ class Document:
     values: dict[DataPath, Location] = field(default_factory=dict)
 
     def copy(self) -> Document:
-        """The same, to be changed: nothing of it is shared but the places themselves."""
+        """Return an independent copy, which shares only the immutable positions."""
         return Document(copied(self.data), self.source, dict(self.keys), dict(self.values))
 
     def number(self, *path: str | int) -> float | None:
-        """The number at a path; None = there is something else, or nothing."""
+        """Return the number at a path; None if there is no number."""
         value = self.get(*path)
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     def whole(self, *path: str | int) -> int | None:
-        """The whole number at a path; None = there is something else, or nothing."""
+        """Return the integer at a path; None if there is no integer."""
         value = self.get(*path)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def place(self, path: DataPath, *, key: bool = False) -> Location:
-        """Where the value (or key) at ``path`` was written; for what was left out, what encloses it."""
+        """Return the position of the value (or key) at ``path``; of an omitted one, that of its container."""
         if key and path in self.keys:
             return self.keys[path]
         if path in self.values:
@@ -97,7 +97,7 @@ class Document:
         return Location(self.source, Span(1, 1, 2))
 
     def get(self, *path: str | int) -> Json:
-        """The value at ``path``, or ``None`` where there is nothing."""
+        """Return the value at ``path``, or None if there is none."""
         value = self.data
         for step in path:
             if isinstance(value, dict) and isinstance(step, str):
@@ -109,7 +109,7 @@ class Document:
         return value
 
     def graft(self, path: DataPath, branch: Document) -> None:
-        """Put ``branch`` at ``path`` (whose container exists), replacing what was there, with its places."""
+        """Put ``branch`` with its positions at ``path``, whose container must exist, replacing the value there."""
         _assign(self.get(*path[:-1]), path[-1], branch.data)
         self.forget(path)
         self.values.update((path + sub, place) for sub, place in branch.values.items())
@@ -118,7 +118,7 @@ class Document:
             self.keys[path] = branch.keys[()]
 
     def forget(self, path: DataPath) -> None:
-        """Drop the places of everything below ``path`` and of its value; its key stays known."""
+        """Drop the positions of the value at ``path`` and of everything below; keep that of its key."""
         size = len(path)
         for table in (self.keys, self.values):
             stale = [known for known in table if known[:size] == path and (len(known) > size or table is self.values)]
@@ -126,7 +126,7 @@ class Document:
                 del table[known]
 
     def branch(self, path: DataPath) -> Document:
-        """The part below ``path`` as a document of its own (the data is shared, not copied)."""
+        """Return the part below ``path`` as a separate document (the data is shared, not copied)."""
         size = len(path)
         place = self.place(path)
         return Document(
@@ -147,7 +147,7 @@ def _assign(container: Json, step: str | int, value: Json) -> None:
 
 
 def copied(value: Json) -> Json:
-    """Plain data of its own, faster than ``copy.deepcopy``, which allows for more."""
+    """Return a deep copy of plain data, faster than ``copy.deepcopy``, which handles more types."""
     if isinstance(value, dict):
         return {key: copied(part) if isinstance(part, dict | list) else part for key, part in value.items()}
     if isinstance(value, list):
@@ -156,15 +156,15 @@ def copied(value: Json) -> Json:
 
 
 def as_map(value: Json) -> dict[str, Json]:
-    """A map as it is; anything else as an empty one."""
+    """Return a map unchanged; for anything else, an empty map."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value: Json) -> list[Json]:
-    """A list as it is; anything else as an empty one."""
+    """Return a list unchanged; for anything else, an empty list."""
     return value if isinstance(value, list) else []
 
 
 def dotted(path: Iterable[str | int]) -> str:
-    """A path as ``--set`` takes it: ``workload.clients.0.share``."""
+    """Return a path in the form of ``--set``: ``workload.clients.0.share``."""
     return ".".join(str(step) for step in path)

@@ -1,7 +1,7 @@
-"""Whether data surely follows a schema: a yes that needs no jsonschema, which takes longer to import than to use.
+"""A fast check that accepts most valid data without importing jsonschema, which takes longer than the check.
 
-It says yes only where it knows every keyword and each of them holds. Everything else is a doubt: then jsonschema
-decides, and says what is wrong.
+It accepts data only if it knows every keyword and each of them holds. Otherwise jsonschema decides, and reports what is
+wrong.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 _REMEMBERED: Final = 64
-"""Documents of a kind that are remembered, once allowed: a study loads the same few for each of its runs."""
+"""Number of accepted documents that are cached per kind; a study loads the same few for each of its runs."""
 _REMEMBERED_LENGTH: Final = 16_384
-"""Longer ones are not."""
+"""Longer documents are not cached."""
 
 
 class Sure:
     """Checks data against parts of schemas.
 
     Args:
-        resolve: what a ``$ref`` refers to, and who checks data against the parts of the file where that is.
+        resolve: returns the target of a ``$ref``, and the checker for the target's file.
     """
 
     def __init__(self, resolve: Resolve) -> None:
@@ -39,7 +39,7 @@ class Sure:
         self._allowed: set[str] = set()
 
     def allows_document(self, data: Json, schema: Schema) -> bool:
-        """Whether a whole document surely follows its schema, which is the same each time that this is asked."""
+        """Return whether a whole document is certainly valid; results are cached for equal documents."""
         written = repr(data)
         if written in self._allowed:
             return True
@@ -52,7 +52,7 @@ class Sure:
         return True
 
     def allows(self, data: Json, node: Json) -> bool:
-        """Whether the data surely follows that part of a schema."""
+        """Return whether data is certainly valid under a part of a schema."""
         if not isinstance(node, dict):
             return node is True
         for keyword, wanted in node.items():
@@ -62,14 +62,14 @@ class Sure:
         return True
 
     def follow(self, reference: str) -> tuple[Json, Sure]:
-        """What a ``$ref`` refers to, and who checks data against it."""
+        """Return the target of a ``$ref``, and the checker for the target's file."""
         found = self._known.get(reference)
         if found is None:
             found = self._known[reference] = self._resolve(reference)
         return found
 
 
-def _says_nothing(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001  (as all of them)
+def _says_nothing(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001  (common signature)
     return True
 
 
@@ -84,7 +84,7 @@ def _type(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: 
 
 
 def _same(data: Json, wanted: Json) -> bool:
-    """Whether two plain values are surely equal, as JSON has it: 1 is 1.0, but no truth value."""
+    """Return whether two plain values are certainly equal as in JSON: 1 equals 1.0, but no boolean."""
     if isinstance(data, dict | list) or isinstance(data, bool) is not isinstance(wanted, bool):
         return False
     return data == wanted
@@ -155,7 +155,7 @@ def _if(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:
 
 
 def _decides(condition: Json) -> bool:
-    """Whether a condition that is not surely met is surely not met: it has only keywords that leave no doubt."""
+    """Return whether a condition that does not certainly hold certainly fails: its keywords leave no doubt."""
     if not isinstance(condition, dict) or not condition.keys() <= _DECIDING:
         return isinstance(condition, bool)
     types = condition.get("type", [])
@@ -168,7 +168,7 @@ def _decides(condition: Json) -> bool:
 
 
 def _number(holds: Callable[[float, float], bool]) -> Keyword:
-    """A keyword about numbers."""
+    """Return the check of a keyword about numbers."""
 
     def check(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
         if isinstance(data, bool) or not isinstance(data, int | float):
@@ -179,7 +179,7 @@ def _number(holds: Callable[[float, float], bool]) -> Keyword:
 
 
 def _length(kind: type, holds: Callable[[int, int], bool]) -> Keyword:
-    """A keyword about how much there is."""
+    """Return the check of a keyword about lengths."""
 
     def check(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
         return not isinstance(data, kind) or holds(len(cast("str", data)), cast("int", wanted))
@@ -207,7 +207,7 @@ _KEYWORDS: Final[Mapping[str, Keyword]] = MappingProxyType(
     {
         **dict.fromkeys(("$schema", "$id", "$defs", "title", "description", "default", "examples"), _says_nothing),
         **dict.fromkeys(("enumDescriptions", "x-partial"), _says_nothing),
-        **dict.fromkeys(("then", "else"), _says_nothing),  # `if` asks for them
+        **dict.fromkeys(("then", "else"), _says_nothing),  # evaluated by `if`
         "type": _type,
         "const": _const,
         "enum": _enum,
@@ -234,4 +234,4 @@ _KEYWORDS: Final[Mapping[str, Keyword]] = MappingProxyType(
         "pattern": _pattern,
     }
 )
-"""Keyword -> whether it surely holds, of the data, what the keyword wants, and the part of the schema it is in."""
+"""Keyword -> its check, given the data, the keyword's value, the part of the schema, and the checker."""

@@ -1,7 +1,7 @@
-"""What the field calls things, and what they are called here: keys, words, documents and metrics.
+"""Names that other tools use, and the corresponding names here: keys, words, documents and metrics.
 
-Names are those of vLLM (engine arguments, ``vllm session serve``), BLIS, Vidur, SGLang, GuideLLM, inference-perf and
-genai-perf, written with ``_`` and in lower case. Hints look here before they look for misspellings.
+The names come from vLLM (engine arguments, ``vllm session serve``), BLIS, Vidur, SGLang, GuideLLM, inference-perf and
+genai-perf, written in lower case with ``_``. Hints look here before they look for misspellings.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ _NAMES_OF_KEYS: Final = {
     "study.axes.scale": "spacing distribution log kind type",
     "hardware.memory_bandwidth_tb_per_s": "bandwidth memory_bandwidth bw_peak_tbs bwpeaktbs hbm_bandwidth",
 }
-"""Path of a key (as ``explain`` takes it) -> its names elsewhere."""
+"""Path of a key (as ``explain`` takes it) -> its names in other tools."""
 
 
 def _by_name(table: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
@@ -168,10 +168,10 @@ def _by_name(table: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
 
 
 KEYS: Final = _by_name(_NAMES_OF_KEYS)
-"""A key's name elsewhere -> the paths it may mean here, the likeliest first."""
+"""Name in other tools -> paths of keys it may mean, the likeliest first."""
 
 OWN_PATHS: Final = tuple(_NAMES_OF_KEYS)
-"""Paths of keys that people put in the wrong place."""
+"""Paths of keys that users often put in the wrong place."""
 
 _NOTES: Final = {
     "dtype torch_dtype quantization": "set it in the model's `model.config`: `torch_dtype`, `quantization_config`",
@@ -201,7 +201,7 @@ _NOTES: Final = {
     "range_ratio random_range_ratio": "write `input_tokens: {kind: uniform, min: A, max: B}`",
 }
 NOTES: Final = MappingProxyType({name: note for names, note in _NOTES.items() for name in names.split()})
-"""Keys elsewhere that have no key of their own here -> what to do instead."""
+"""Keys of other tools without an equivalent -> what to do instead."""
 
 _NAMES_OF_WORDS: Final = {
     "constant": "fixed deterministic static fixed_length",
@@ -226,7 +226,7 @@ _NAMES_OF_WORDS: Final = {
 }
 
 WORDS: Final = _by_name(_NAMES_OF_WORDS)
-"""A word elsewhere -> the words it may mean here."""
+"""Word in other tools -> words that it may mean here."""
 
 _NAMES_OF_DOCUMENTS: Final = {
     "Hardware": {
@@ -257,7 +257,7 @@ _NAMES_OF_DOCUMENTS: Final = {
 }
 
 DOCUMENTS: Final = MappingProxyType({kind: _by_name(table) for kind, table in _NAMES_OF_DOCUMENTS.items()})
-"""Kind of document -> its usual names -> the names of the shipped documents."""
+"""Kind of document -> common names -> names of shipped documents."""
 
 _NAMES_OF_LATENCIES: Final = {
     "ttft_ms": "time_to_first_token",
@@ -300,4 +300,4 @@ LATENCIES: Final = _by_name(
 )
 STATISTICS: Final = _by_name({ours: f"{ours} {named}" for ours, named in _NAMES_OF_STATISTICS.items()})
 METRICS: Final = _by_name(_NAMES_OF_METRICS)
-"""Names of latencies, of statistics and of other metrics elsewhere -> their names in a report."""
+"""Names of latencies, statistics and other metrics in other tools -> their names in a report."""

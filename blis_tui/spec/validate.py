@@ -1,4 +1,4 @@
-"""Check a document of any kind on its own, as deeply as that is possible without an experiment around it."""
+"""Checks a document of any kind on its own, as far as that is possible without an experiment."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Valid:
-    """A document without errors; ``data`` is complete (and resolved, for an experiment)."""
+    """A valid document; ``data`` is complete (and, for an experiment, resolved)."""
 
     kind: str
     name: str
     data: Json
     study: Study | None = None
-    """What the document describes, where it is one."""
+    """The study, if the document is one."""
 
 
 def validate(source: str | Path, *, stdin_text: str | None = None, plugins: Registry | None = None) -> Valid:
@@ -45,7 +45,7 @@ def validate(source: str | Path, *, stdin_text: str | None = None, plugins: Regi
 
     Raises:
         SpecError: with every problem found.
-        TraceError: rows of its trace are wrong; of a large file, only the first are looked at.
+        TraceError: rows of its trace are invalid; of a large file, only the first rows are checked.
         InputError: the document cannot be read.
     """
     if isinstance(source, str) and not is_path(source) and find("Experiment", source, Path.cwd()) is None:
@@ -72,10 +72,10 @@ def validate(source: str | Path, *, stdin_text: str | None = None, plugins: Regi
 
 
 def _kind(document: Document) -> str:
-    """The document's own kind.
+    """Return the document's own kind.
 
     Raises:
-        SpecError: there is none, or it is unknown.
+        SpecError: it has none, or an unknown one.
     """
     if not isinstance(document.data, dict):
         found = "a list" if isinstance(document.data, list) else "a plain value"
@@ -91,14 +91,14 @@ def _kind(document: Document) -> str:
 
 
 def _check_rows(trace: Json, path: Path | None, plugins: Registry | None) -> None:
-    """Whether the rows of a recorded workload can be used. Raises TraceError."""
+    """Check that the rows of a recorded workload are usable. Raises TraceError."""
     if path is None or not isinstance(trace, dict):
         return
     check_trace(trace_of(Part(trace, "workload.trace"), str(path)), plugins or builtin())
 
 
 def check_alone(document: Document, kind: str, problems: Problems) -> Path | None:
-    """Check the document's meaning as inside an experiment, and complete it; returns where its trace lies, if any."""
+    """Check the document as part of an experiment, and complete it; return the path of its trace, if any."""
     slot, trace_path = kind.lower(), None
     if kind in {"Model", "Workload", "Policy"}:
         inside = Document({slot: document.data}, document.source)

@@ -1,4 +1,4 @@
-"""Can a model be served like that by ranks, and its experts be spread over them?"""
+"""Checks whether ranks can serve a model, and whether its experts can be spread over them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ if TYPE_CHECKING:
 
 _RANKS: Final = "BLIS2031"
 _ALONE: Final = ("lifecycle", "failures", "nodes", "autoscaler")
-"""Keys of a cluster that look at instances one by one, and not at replicas of several ranks."""
+"""Keys of a cluster that treat instances individually and do not know replicas with several ranks."""
 _BESIDE: Final = ("lora", "speculative", "kv_tiers")
-"""What steps of an engine wait for beside what they compute: ranks would have to wait for that of others."""
+"""Engine features that steps wait for; ranks in lockstep would have to wait for each other's, which is not simulated.
+"""
 KINDS: Final = ("operators",)
-"""Step-time models that come with the package and know of experts on other accelerators."""
+"""Built-in step-time models that support experts on other accelerators."""
 
 
 class _Ranks(NamedTuple):
-    """What some instances are: the ranks of a replica, on as many accelerators each."""
+    """Instances that are the ranks of a replica, each with the same number of accelerators."""
 
     document: Document
     owner: DataPath
@@ -41,7 +42,7 @@ class _Ranks(NamedTuple):
     ranks: int
     spreads: bool
     gpus: int
-    """Of the replica."""
+    """Accelerators of the replica."""
 
     def at(self, *path: str) -> DataPath:
         return where(self.document, self.owner, *path)
@@ -50,12 +51,12 @@ class _Ranks(NamedTuple):
         return self.document.get(*self.at(*path))
 
     def wrong(self, path: tuple[str, ...], code: str, message: str, hint: str | None) -> Diagnostic:
-        """About a key that applies to them."""
+        """Return a diagnostic about a key of the stack."""
         return about(self.document, self.at(*path), code, message, key=True, hint=hint)
 
 
 def check_wide(document: Document, plugins: Registry | None) -> Iterator[Diagnostic]:
-    """Everything that is wrong with ranks and with experts that are spread over accelerators."""
+    """Yield every problem of ranks and of expert parallelism."""
     traits = batching_traits(as_map(document.data), plugins)
     for owner in stacks(document):
         engine = as_map(document.get(*where(document, owner, "engine")))
@@ -80,7 +81,7 @@ def check_wide(document: Document, plugins: Registry | None) -> Iterator[Diagnos
 
 
 def _check_experts(found: _Ranks, plugins: Registry | None) -> Iterator[Diagnostic]:
-    """Can they be spread like that, and is it known how long that takes?"""
+    """Check that the experts can be spread in this way, and that the step-time model covers it."""
     path = ("engine", "expert_parallel")
     try:
         check_expert_parallel(found.model, found.gpus, max(2, found.gpus))
@@ -108,7 +109,7 @@ def _check_experts(found: _Ranks, plugins: Registry | None) -> Iterator[Diagnost
 
 
 def _check_ranks(found: _Ranks, traits: Traits) -> Iterator[Diagnostic]:
-    """Does everything else go with ranks?"""
+    """Check that all other settings are compatible with ranks."""
     document, path = found.document, ("engine", "data_parallel")
     cluster = as_map(document.get("cluster"))
     for key in _ALONE:

@@ -1,4 +1,4 @@
-"""Are the requests of a workload possible, whatever serves them?"""
+"""Checks whether the requests of a workload are possible, independently of the cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_workload(document: Document) -> Iterator[Diagnostic]:
-    """Are the requests at ``workload`` possible, whatever serves them?"""
+    """Check that the requests at ``workload`` are possible, independently of the cluster."""
     workload = document.get("workload")
     if not isinstance(workload, dict):
         return
@@ -52,7 +52,7 @@ def check_workload(document: Document) -> Iterator[Diagnostic]:
 
 
 def _check_rate(document: Document, workload: Mapping[str, Json], kinds: set[str]) -> Iterator[Diagnostic]:
-    """Is it said how often requests come, once, and where it means something?"""
+    """Check that the request rate is given exactly once, and has an effect."""
     given = [key for key in ("rate_per_s", "stages") if key in workload]
     if CLOSED_LOOP in kinds and len(kinds) == 1:
         for key in given:
@@ -75,14 +75,14 @@ def _check_rate(document: Document, workload: Mapping[str, Json], kinds: set[str
 
 
 def _kind(arrivals: Json) -> str:
-    """What a client's arrivals are, however they are written; Poisson where nothing is."""
+    """Return the kind of a client's arrivals, in short or long form; Poisson by default."""
     if isinstance(arrivals, dict):
         return str(arrivals.get("kind"))
     return arrivals if isinstance(arrivals, str) else "poisson"
 
 
 def _about_workload(document: Document, code: str, message: str, hint: str) -> Diagnostic:
-    """A diagnostic about the workload as a whole: at its key when inline, else at the top of its file."""
+    """Return a diagnostic about the whole workload: at its key when inline, else at the top of its file."""
     path = ("workload",)
     inline = document.place(path).source is document.place(path, key=True).source
     return about(document, path, code, message, key=inline, hint=hint)
@@ -140,7 +140,7 @@ def _check_lengths(document: Document, path: DataPath) -> Iterator[Diagnostic]:
 def _check_rate_curve(
     document: Document, path: DataPath, client: Mapping[str, Json], otherwise: str
 ) -> Iterator[Diagnostic]:
-    """Does a course of rates mean something, and go on? ``otherwise``: what says already when requests come."""
+    """Check that a rate curve has an effect and does not end; ``otherwise``: what already determines arrivals."""
     curve = (*path, "rate_curve")
     if otherwise:
         message = f"`rate_curve` has no meaning with {otherwise}: when requests come is said there"
@@ -166,7 +166,7 @@ def _check_rate_curve(
 
 
 def _check_session(document: Document, path: DataPath, client: Mapping[str, Json]) -> Iterator[Diagnostic]:
-    """Do the settings of a client that holds sessions mean something, and can its calls follow one another?"""
+    """Check that the settings of a client with sessions have an effect, and that its calls can follow one another."""
     session = as_map(client.get("session"))
     if "repeated_prompts" in client:
         message = "prompts of sessions are not repeated: each continues what was said before"
@@ -205,7 +205,7 @@ def _check_session(document: Document, path: DataPath, client: Mapping[str, Json
 
 
 def _lengths_of(client: Mapping[str, Json]) -> Iterator[DataPath]:
-    """Where below a client distributions of them stand."""
+    """Yield the paths below a client of distributions for reasoning and media."""
     if "reasoning" in client:
         yield ("reasoning", "ratio")
     for kind in as_map(client.get("multimodal")):
@@ -213,7 +213,7 @@ def _lengths_of(client: Mapping[str, Json]) -> Iterator[DataPath]:
 
 
 def _check_reasoning(document: Document, path: DataPath, client: Mapping[str, Json]) -> Iterator[Diagnostic]:
-    """Does a client have a history whose reasoning could be dropped or kept?"""
+    """Check that a client with a ``history`` setting holds sessions."""
     if "history" in as_map(client.get("reasoning")) and "session" not in client:
         message = "`history` matters in sessions, and the client holds none"
         where = (*path, "reasoning", "history")
@@ -221,7 +221,7 @@ def _check_reasoning(document: Document, path: DataPath, client: Mapping[str, Js
 
 
 def check_answer_targets(document: Document) -> Iterator[Diagnostic]:
-    """Is there a request with a time to first answer token?"""
+    """Check that a target for the time to first answer token applies to any request."""
     clients = [*map(as_map, as_list(document.get("workload", "clients")))]
     if not clients or any("reasoning" in client for client in clients):
         return
@@ -233,7 +233,7 @@ def check_answer_targets(document: Document) -> Iterator[Diagnostic]:
 
 
 def _check_adapters(document: Document, path: DataPath, client: Mapping[str, Json]) -> Iterator[Diagnostic]:
-    """Is it said once which adapters a client asks for, and how often?"""
+    """Check that a client's adapters and their popularity are each given once."""
     at, mix = (*path, "adapters"), as_map(client.get("adapters"))
     if ("names" in mix) == ("count" in mix):
         message = "adapters have both `names` and a `count`" if "names" in mix else "it is not said which adapters"

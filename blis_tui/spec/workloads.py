@@ -1,4 +1,4 @@
-"""A workload on its own, without an experiment around it."""
+"""A workload on its own, without an experiment."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenWorkload:
-    """A Workload document that has been checked."""
+    """A checked Workload document."""
 
     workload: Workload
     given: dict[str, Json]
-    """The document as it was given: without defaults."""
+    """The document as given, without defaults."""
     files: tuple[Path, ...]
-    """Its trace, if it has one."""
+    """Its trace file, if it has one."""
 
 
 def open_workload(
     document: Document, *, overrides: Sequence[str] = (), plugins: Registry | None = None
 ) -> OpenWorkload:
-    """Check a Workload document as inside an experiment, and build what it describes.
+    """Check a Workload document as part of an experiment, and build what it describes.
 
     Args:
-        document: as it was read.
-        overrides: ``path=value`` texts, whose paths start in the document.
-        plugins: what its names may refer to; None = this package's own plug-ins.
+        document: the document as it was read.
+        overrides: ``path=value`` texts; paths start in the document.
+        plugins: plug-ins that it may name; None = those of this package.
 
     Raises:
         SpecError: with every problem found.

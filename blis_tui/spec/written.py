@@ -1,4 +1,4 @@
-"""Documents, and parts of documents, that no record has the shape of: what they say is turned into something else."""
+"""Documents, and parts of documents, that are converted to something else, so that no record has their shape."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class GenerationConfig:
 
 
 def _count(doc: str, least: int = 0, most: int = _MOST_EXPERTS, **limits: object) -> Said:
-    """A number that configurations may also give as null."""
+    """Return a count that configurations may also give as null."""
     return said(None, doc, type=["integer", "null"], minimum=least, maximum=most, raw=limits)
 
 
@@ -262,7 +262,7 @@ class LatencyDocument:
 
 
 def _column(name: str, doc: str, example: str) -> Said:
-    """A column of a trace; its known names are those that readers know."""
+    """Return a trace column; its known names are those that the readers recognise."""
     known = KNOWN_NAMES[name]
     unit = "; a unit may follow: `timestamp_ms`" if name == "arrival" else ""
     names = ", ".join(f"`{one}`" for one in known)

@@ -1,4 +1,4 @@
-"""Documents that a program makes, as YAML for people: short maps in one line, two blanks of indentation."""
+"""Writes generated documents as YAML for people: short maps on one line, two spaces of indentation."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _WIDTH: Final = 100
 
 
 def yaml_text(data: dict[str, Json], remarks: Sequence[str] = ()) -> str:
-    """A document as YAML: its modeline, remarks as comments, then the keys.
+    """Return a document as YAML: its modeline, remarks as comments, then the keys.
 
     Args:
         data: the document.
-        remarks: lines of comment; they stay that, whatever names they quote.
+        remarks: lines of comment, escaped so that they cannot become anything else.
     """
     kind = str(data["kind"]).lower()
     modeline = f"# yaml-language-server: $schema=../../schemas/{kind}.schema.json"
@@ -29,7 +29,7 @@ def yaml_text(data: dict[str, Json], remarks: Sequence[str] = ()) -> str:
 
 
 def yaml_body(data: dict[str, Json]) -> str:
-    """The keys alone."""
+    """Return the keys alone."""
     return "\n".join(_block(data, 0)) + "\n"
 
 
@@ -58,6 +58,6 @@ def _entries(values: Json, indent: int) -> Iterator[str]:
 
 
 def _is_deep(value: Json) -> bool:
-    """Whether something in it is a map or a list itself."""
+    """Return whether a value contains a map or a list."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return any(isinstance(one, dict | list) for one in inner)

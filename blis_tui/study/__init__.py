@@ -1,1 +1,1 @@
-"""Studies: many runs of one experiment, and what they say together."""
+"""Studies: many runs of one experiment, and their joint results."""

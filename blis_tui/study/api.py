@@ -1,4 +1,4 @@
-"""``blis_tui.sweep``: a study in one call."""
+"""``blis_tui.sweep``: run a study with one call."""
 
 from __future__ import annotations
 
@@ -50,25 +50,25 @@ def sweep(
     """Run an experiment with many settings.
 
     Args:
-        source: a study or an experiment: its name, the path of its file, or the document itself as plain data; not what
-            :func:`blis_tui.load` returns, but what it takes.
-        axes: what varies, by dotted path: ``{"cluster.instances": range(1, 9)}``; every value of one axis meets every
-            value of the others. An axis replaces the study's of the same path.
-        seeds: with which seeds each point runs, or with how many; None = what the study says, or the experiment's own.
-        set: values that all runs have, by dotted path.
-        slos: what must hold, such as ``"latency.ttft_ms.p99<=300"``.
-        objectives: what should be small (``"cost.gpus"``) or large (``"max:throughput.output_tokens_per_s"``).
-        prices: what an accelerator costs in US dollars an hour, by hardware: ``{"h100": 2.5}``.
+        source: a study or an experiment: its name, the path of its file, or the document itself as plain data (what
+            :func:`blis_tui.load` takes, instead of what it returns).
+        axes: what varies, by dotted path: ``{"cluster.instances": range(1, 9)}``; every value of one axis is combined
+            with every value of the others. An axis replaces the study's axis of the same path.
+        seeds: the seeds of each point, or their number; None = those of the study, or of the experiment.
+        set: values for all runs, by dotted path.
+        slos: constraints, such as ``"latency.ttft_ms.p99<=300"``.
+        objectives: what to minimise (``"cost.gpus"``) or maximise (``"max:throughput.output_tokens_per_s"``).
+        prices: price of an accelerator in US dollars an hour, by hardware: ``{"h100": 2.5}``.
         plugins: as in :func:`blis_tui.load`.
-        jobs: how many runs are made at the same time; more than one in processes of their own, which a script has to
-            allow: ``if __name__ == "__main__":``.
-        dask: the address of a Dask scheduler whose workers make the runs instead (extra ``distributed``).
-        store: a folder in which results are kept, so that no run is made twice; None = nothing is kept.
-        early_stop: whether to end a run as soon as one of the bounds can no longer hold; its row says ``stopped``.
-        on_progress: is called with each row that is there.
+        jobs: number of simultaneous runs; more than one use separate processes, which a script must allow with ``if
+            __name__ == "__main__":``.
+        dask: address of a Dask scheduler whose workers make the runs instead (extra ``distributed``).
+        store: a folder for results, so that no run is repeated; None = results are not kept.
+        early_stop: whether to end a run as soon as a bound can no longer hold; its row says ``stopped``.
+        on_progress: called after each new row.
 
     Returns:
-        A row for each run, whatever became of it.
+        A row for each run, whatever its outcome.
 
     Raises:
         SpecError: with every problem of the study, each with its place and a hint.
@@ -100,7 +100,7 @@ def study_from(
     plugins: Sequence[str | Path],
     prices: Mapping[str, float],
 ) -> Study:
-    """The study that the arguments of :func:`sweep` describe. Raises as that does."""
+    """Return the study that the arguments of :func:`sweep` describe, with the same exceptions."""
     if isinstance(source, Mapping):
         document, base = open_study_or_experiment("-", json.dumps(source, default=str))  # JSON is YAML
     elif isinstance(source, str | Path):
@@ -132,7 +132,7 @@ def _no_source(source: object) -> TypeError:
 
 
 def _json(values: object) -> str:
-    """What other programs call lists and numbers (ranges, arrays, series) as JSON."""
+    """Return other libraries' lists and numbers (ranges, arrays, series) as JSON."""
     return json.dumps(_plain(values), ensure_ascii=False, default=_plain)
 
 
@@ -144,14 +144,14 @@ def _plain(value: object) -> object:
 
 
 def runner_from(jobs: int, dask: str | None) -> Runner:
-    """Where runs are made. Raises as :func:`sweep` does."""
+    """Return the runner for the arguments. Raises as :func:`sweep` does."""
     if dask is not None:
-        from blis_tui.study.dask_runner import DaskRunner  # noqa: PLC0415  (an extra that may not be there)
+        from blis_tui.study.dask_runner import DaskRunner  # noqa: PLC0415  (an extra that may be missing)
 
         return DaskRunner(dask)
     return HereRunner() if jobs == 1 else ProcessRunner(jobs, warn)
 
 
 def warn(message: str) -> None:
-    """Say what went wrong although it goes on."""
+    """Warn of a problem that does not stop the work."""
     warnings.warn(message, RuntimeWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""Which figures of a report are known in part while its run goes on, and what follows each."""
+"""The figures of a report that are partly known during the run, and what follows each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from blis_tui.study.bounds import Figure, Group
 
 _GROUPS: Final = {"slo_classes": 0, "tenants": 1}
-"""Sections of a report that are about some of the requests -> what of a request's group they go by."""
+"""Sections of a report about a subset of requests -> index in a request's group of the name that selects them."""
 
 _PERCENTS: Final = {"min": 0, **{f"p{percent}": percent for percent in PERCENTILES}, "max": 100}
 _COUNTS: Final[dict[str, Callable[[Row], int]]] = {
@@ -58,7 +58,7 @@ _SAMPLES: Final[dict[str, Callable[[Row], float | None]]] = {
 
 
 def range_of(constraint: Expectation) -> Range:
-    """What it says of a number."""
+    """Return the range that a constraint sets for a number."""
     low, high, equals = constraint.min, constraint.max, constraint.equals
     if isinstance(equals, int | float) and not isinstance(equals, bool):
         low = equals if low is None else max(low, equals)
@@ -67,16 +67,16 @@ def range_of(constraint: Expectation) -> Range:
 
 
 def _scope(steps: Sequence[str], since_us: int = 0) -> Scope:
-    """Which requests a figure at that path of a report is about."""
+    """Return which requests the figure at a report path covers."""
     place = _GROUPS.get(steps[0])
     return Scope(since_us=since_us) if place is None else Scope(since_us=since_us, place=place, name=steps[1])
 
 
 class Followers:
-    """What follows the figures of a run.
+    """Creates followers for the figures of a run.
 
     Args:
-        experiment: what runs.
+        experiment: the simulated experiment.
         cluster: its state, before the first event.
     """
 
@@ -84,11 +84,11 @@ class Followers:
         self._experiment = experiment
         self._cluster = cluster
         self._most = most_requests(experiment.workload, cluster.source)
-        # Where instances come and go, running requests may start again, and end without a first token.
+        # If instances come and go, running requests may restart, and may end without a first token.
         self._varies = experiment.cluster.varies
 
     def follow(self, wanted: Range) -> Figure | None:
-        """What follows a figure; None = before the end, nothing is known that could break its range."""
+        """Return the follower of a figure; None if nothing known before the end could violate its range."""
         steps = wanted.metric.split(".")
         if wanted.low is None and wanted.high is None:
             return None
@@ -110,7 +110,7 @@ class Followers:
         return None if wanted.high is None else self._growing(steps, wanted)
 
     def _growing(self, steps: Sequence[str], wanted: Range) -> Figure | None:
-        """What only grows."""
+        """Return the follower of a figure that never decreases."""
         match steps:
             case ["tokens", "output"]:
                 return Count(wanted, lambda row, _: row.output_tokens, None)
@@ -125,7 +125,8 @@ class Followers:
         if sample is None:
             return None
         scope = _scope(wanted.metric.split("."), self._experiment.warm_up_us)
-        # Where transfers start early, the last token may come before the first one, and the time between be negative.
+        # If transfers start early, the last token may precede the first one, which makes the time between them
+        # negative.
         negative = latency == "tpot_ms" and self._experiment.cluster.disaggregation is not None
         if statistic == "mean" and most is not None and wanted.high is not None and not negative:
             return Mean(wanted, sample, scope, most, so_far=self._so_far(latency))
@@ -134,12 +135,12 @@ class Followers:
         return Percentile(wanted, percent, sample, scope, most, so_far=self._so_far(latency))
 
     def _so_far(self, latency: str) -> Callable[[Sequence[Request], int], list[int]] | None:
-        """What the latencies of requests that run and have their first tokens come to, at least."""
+        """Return a function for lower bounds of running requests' latencies, once they have their first tokens."""
         if self._varies:
             return None
         if latency == "ttft_ms":
             return first_tokens
-        # With no end but its own, and nowhere else to go, who runs is completed.
+        # Without a horizon or a second instance, every running request completes.
         endless = self._experiment.horizon_us is None and self._experiment.cluster.disaggregation is None
         return ages if latency == "e2e_ms" and endless else None
 
@@ -150,7 +151,7 @@ class Followers:
         return Gaps(wanted, percent, self._cluster, self._experiment.warm_up_us, most)
 
     def _most_gaps(self) -> tuple[int, int] | None:
-        """Requests and tokens of each, where no token is generated twice."""
+        """Return the most requests and the most tokens of each, if no token is generated twice; otherwise None."""
         tokens = most_output_tokens(self._experiment.workload)
         again = any(not instance.batch.traits.keeps_output for instance in self._cluster.instances)
         return None if self._most is None or tokens is None or again else (self._most, tokens)
@@ -184,7 +185,7 @@ class Followers:
 
 
 def _ranks(percent: int, wanted: Range, most: object) -> bool:
-    """Whether anything is known of a percentile; of a maximum and a minimum also if their number is not known."""
+    """Return whether a percentile can be followed; maximum and minimum also without a known sample count."""
     extreme = wanted.high if percent == _PERCENTS["max"] else wanted.low if percent == _PERCENTS["min"] else None
     return most is not None or extreme is not None
 

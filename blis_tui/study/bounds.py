@@ -1,9 +1,8 @@
-"""How figures of a report can still come out while its run goes on.
+"""Bounds on a report's figures that are already certain while the run goes on.
 
-Each class here follows one figure. Of requests that have ended, what the report will count is known: their books never
-change. Of all others only what holds whatever becomes of them is used: how many there can be, and that a first token
-that came too late does not become an earlier one. So what is said to be impossible is impossible, in the arithmetic of
-the report.
+Each class follows one figure. For ended requests, the report's contribution is known, because their books never change.
+For all others, only certain facts are used: how many there can be, and that a late first token never becomes earlier.
+So whatever is declared impossible is impossible, in the report's own arithmetic.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import SloTarget
 
     Group = tuple[str, str]
-    """The SLO class and the tenant of a request."""
+    """SLO class and tenant of a request."""
     Sample = Callable[[Row], float | None]
     SoFar = Callable[[Sequence[Request], int], list[int]]
 
 _ROUNDING: Final = 1e-12
-"""More than the relative error of interpolating between two floats, less than any difference between two latencies."""
+"""Larger than the relative error of interpolating two floats, smaller than any difference between two latencies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """What a figure must be; None = no bound."""
+    """The range required of a figure; None = no bound."""
 
     metric: str
     low: float | None
@@ -43,28 +42,28 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Which requests a figure is about."""
+    """The requests that a figure covers."""
 
     since_us: int = 0
-    """Those that arrived before are left out."""
+    """Requests that arrived earlier are excluded."""
     place: int = 0
-    """What of a request's group must have that name."""
+    """Index in a request's group of the part that must equal ``name``."""
     name: str = ""
-    """Empty = any."""
+    """Required name; empty = any."""
 
     def holds(self, arrival_us: int, group: Group) -> bool:
-        """Whether it is about a request."""
+        """Return whether the figure covers a request."""
         return arrival_us >= self.since_us and (not self.name or group[self.place] == self.name)
 
     def samples_of(self, rows: Sequence[Row], groups: Sequence[Group], sample: Sample) -> list[float]:
-        """The latencies of requests that have ended, in microseconds."""
+        """Return the latencies of ended requests that the figure covers, in microseconds."""
         there = (
             rows if self == _ALL_REQUESTS else [one for one in rows if self.holds(one.arrival_us, groups[one.group])]
         )
         return [us for us in map(sample, there) if us is not None]
 
     def only(self, requests: Sequence[tuple[Request, int]]) -> list[int]:
-        """What is beside those requests that it is about."""
+        """Return the values paired with requests that the figure covers."""
         return [us for one, us in requests if self.holds(one.arrival_us, (one.slo_class, one.tenant))]
 
 
@@ -75,32 +74,32 @@ class Figure(Protocol):
     """Follows one figure of a run."""
 
     def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
-        """Requests have ended, of groups that rows have by their numbers."""
+        """Add ended requests; ``groups`` are indexed by the rows' group numbers."""
 
     def look(self, answering: Sequence[Request], now_us: int) -> None:
-        """These are running now, and have their first token."""
+        """Note the running requests that have their first token."""
 
     def reason(self, now_us: int) -> str:
-        """Why it cannot come out in its range, as a sentence; empty = it still may."""
+        """Return why the figure cannot end in its range, as a sentence; empty if it still may."""
 
 
 def allowed_above(percent: int, count: int) -> int:
-    """How many of so many samples may lie above a bound that their percentile keeps to.
+    """Return how many of ``count`` samples may exceed a bound that their percentile meets.
 
     The percentile is the sample at rank ``percent/100 * (count - 1)``, or lies between that rank, rounded down, and the
-    next one (see ``metrics.stats``). Of ascending samples, those from the rounded rank on are too many.
+    next one (see ``metrics.stats``). Of the ascending samples, those above the rounded rank may exceed the bound.
     """
     return count - 1 - percent * (count - 1) // 100
 
 
 class Follower:
-    """Follows nothing."""
+    """A base class that ignores everything."""
 
     def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
-        """Requests have ended, of groups that rows have by their numbers."""
+        """Add ended requests; ``groups`` are indexed by the rows' group numbers."""
 
     def look(self, answering: Sequence[Request], now_us: int) -> None:
-        """These are running now, and have their first token."""
+        """Note the running requests that have their first token."""
 
 
 class Percentile(Follower):
@@ -108,11 +107,11 @@ class Percentile(Follower):
 
     Args:
         wanted: its range, in milliseconds.
-        percent: which.
-        sample: a request's latency in microseconds; None = it has none.
+        percent: the percentile.
+        sample: returns a request's latency in microseconds; None = it has none.
         scope: the requests whose latencies count.
-        most: how many requests there can be at most; None = not known.
-        so_far: the least that the latencies of running requests will come to; None = they may come to nothing at all.
+        most: maximum number of requests; None = not known.
+        so_far: returns lower bounds for running requests' latencies; None = there are no such bounds.
     """
 
     def __init__(
@@ -134,7 +133,7 @@ class Percentile(Follower):
         self._above = self._below = self._late = 0
 
     def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
-        """Requests have ended, of groups that rows have by their numbers."""
+        """Add ended requests; ``groups`` are indexed by the rows' group numbers."""
         samples = self._scope.samples_of(rows, groups, self._sample)
         if self._most is not None:
             self._most -= len(rows) - len(samples)
@@ -147,28 +146,28 @@ class Percentile(Follower):
             self._below += len([us for us in samples if us / 1000 < low])
 
     def look(self, answering: Sequence[Request], now_us: int) -> None:
-        """These are running now, and have their first token."""
+        """Note the running requests that have their first token."""
         high = self._wanted.high
         if self._so_far is not None and high is not None:
             known = zip(answering, self._so_far(answering, now_us), strict=True)
             self._late = len(self._scope.only([(one, us) for one, us in known if us / 1000 > high]))
 
-    def reason(self, now_us: int) -> str:  # noqa: ARG002  (the same for all)
-        """Why it cannot come out in its range."""
+    def reason(self, now_us: int) -> str:  # noqa: ARG002  (common signature)
+        """Return why the percentile cannot end in its range."""
         return said_of_rank(
             self._wanted, self._percent, (self._above + self._late, self._below), self._most, "requests"
         )
 
 
 def said_of_rank(wanted: Range, percent: int, missed: tuple[int, int], most: int | None, noun: str) -> str:
-    """Why a percentile cannot come out in its range.
+    """Return why a percentile cannot end in its range.
 
     Args:
         wanted: its range.
-        percent: which percentile.
+        percent: the percentile.
         missed: samples known to be above the range, and below it.
-        most: how many samples there can be at most.
-        noun: what has a sample.
+        most: maximum number of samples.
+        noun: what the samples belong to.
     """
     above, below = missed
     may = _may(percent, most)
@@ -181,7 +180,7 @@ def said_of_rank(wanted: Range, percent: int, missed: tuple[int, int], most: int
 
 
 def _may(percent: int, most: int | None) -> int | None:
-    """How many samples may be worse; None = not known. The maximum allows for none however many there are."""
+    """Return how many samples may be worse; None = not known. The maximum never allows any."""
     return 0 if percent == 100 else None if most is None else allowed_above(percent, most)
 
 
@@ -192,9 +191,9 @@ def _told(metric: str, side: str, bound: float, missed: int, may: int, most: int
 
 
 class Mean(Follower):
-    """The mean of latencies that are never negative: what they add up to so far, for all requests that there can be.
+    """The mean of non-negative latencies, bounded by their sum so far over the maximum number of requests.
 
-    Args: as those of ``Percentile``.
+    Args: as for ``Percentile``.
     """
 
     def __init__(self, wanted: Range, sample: Sample, scope: Scope, most: int, *, so_far: SoFar | None = None) -> None:
@@ -206,22 +205,22 @@ class Mean(Follower):
         self._total_us = self._running_us = 0
 
     def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
-        """Requests have ended, of groups that rows have by their numbers."""
+        """Add ended requests; ``groups`` are indexed by the rows' group numbers."""
         samples = self._scope.samples_of(rows, groups, self._sample)
         self._most -= len(rows) - len(samples)
         for sample in samples:
-            self._total_us += floor(sample)  # what it bounds is no smaller
+            self._total_us += floor(sample)  # rounding down keeps the bound valid
 
     def look(self, answering: Sequence[Request], now_us: int) -> None:
-        """These are running now, and have their first token."""
+        """Note the running requests that have their first token."""
         if self._so_far is not None:
             known = zip(answering, self._so_far(answering, now_us), strict=True)
             self._running_us = 0
             for sample in self._scope.only(list(known)):
                 self._running_us += sample
 
-    def reason(self, now_us: int) -> str:  # noqa: ARG002  (the same for all)
-        """Why it cannot come out in its range."""
+    def reason(self, now_us: int) -> str:  # noqa: ARG002  (common signature)
+        """Return why the mean cannot end in its range."""
         high, total_us = self._wanted.high, self._total_us + self._running_us
         if high is None or self._most <= 0 or not total_us / (1000 * self._most) > high:
             return ""
@@ -230,21 +229,21 @@ class Mean(Follower):
 
 
 class Bounded(Follower):
-    """A figure between two others that are known."""
+    """A figure with known lower and upper bounds."""
 
     def __init__(self, wanted: Range) -> None:
         self._wanted = wanted
 
     def least(self, now_us: int) -> float | None:  # noqa: ARG002
-        """What it will be at least; None = not known."""
+        """Return a lower bound of the figure; None = not known."""
         return None
 
     def greatest(self, now_us: int) -> float | None:  # noqa: ARG002
-        """What it will be at most; None = not known."""
+        """Return an upper bound of the figure; None = not known."""
         return None
 
     def reason(self, now_us: int) -> str:
-        """Why it cannot come out in its range."""
+        """Return why the figure cannot end in its range."""
         metric, low, high = self._wanted.metric, self._wanted.low, self._wanted.high
         if high is not None and (least := self.least(now_us)) is not None and least > high:
             return f"{metric} will be above {high:g}: it will be at least {least:g}"
@@ -254,12 +253,12 @@ class Bounded(Follower):
 
 
 class Count(Bounded):
-    """A number of requests, or of something that they have.
+    """A number of requests, or a sum over them.
 
     Args:
         wanted: its range.
-        share: what a request that has ended contributes.
-        most: how many requests there can be at most; None = not known, or they may contribute any number.
+        share: returns the contribution of an ended request.
+        most: maximum number of requests; None = not known, or a request may contribute more than one.
     """
 
     def __init__(self, wanted: Range, share: Callable[[Row, Group], int], most: int | None) -> None:
@@ -269,41 +268,41 @@ class Count(Bounded):
         self._count = 0
 
     def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
-        """Requests have ended, of groups that rows have by their numbers."""
+        """Add ended requests; ``groups`` are indexed by the rows' group numbers."""
         if self._left is not None:
             self._left -= len(rows)
         for row in rows:
             self._count += self._share(row, groups[row.group])
 
     def least(self, now_us: int) -> float:  # noqa: ARG002
-        """Those that have ended."""
+        """Return the sum over the ended requests."""
         return self._count
 
     def greatest(self, now_us: int) -> float | None:  # noqa: ARG002
-        """And all that have not."""
+        """Return the sum if every remaining request contributes one."""
         return None if self._left is None else self._count + self._left
 
 
 class Throughput(Count):
-    """Requests per second of the whole run, which lasts as long as it has lasted, at least."""
+    """Requests per second of the whole run, whose duration is at least the time so far."""
 
     def least(self, now_us: int) -> None:  # type: ignore[override]
-        """It may last for ever."""
+        """Return None, because the run may last for any time."""
 
     def greatest(self, now_us: int) -> float | None:
-        """If all that are left were served at once."""
+        """Return the rate if all remaining requests were served at once."""
         count = super().greatest(now_us)
         return None if count is None or not now_us else count / (now_us / 1e6)
 
 
 class Attainment(Bounded):
-    """The share of requests that keep to their targets.
+    """The share of requests that met their targets.
 
     Args:
         wanted: its range.
-        targets: what each class must keep to; others do not count.
-        most: how many requests there can be at most.
-        early: who has got a first token keeps its time or gets a longer one.
+        targets: the targets of each class; other classes do not count.
+        most: maximum number of requests.
+        early: whether a request with a first token keeps it, or only gets a later one.
     """
 
     def __init__(self, wanted: Range, targets: Mapping[str, SloTarget], most: int, *, early: bool) -> None:
@@ -314,7 +313,7 @@ class Attainment(Bounded):
         self._injected = self._good = self._late = 0
 
     def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
-        """Requests have ended, of groups that rows have by their numbers."""
+        """Add ended requests; ``groups`` are indexed by the rows' group numbers."""
         self._left -= len(rows)
         for row in rows:
             target = self._targets.get(groups[row.group][0] or "standard")
@@ -323,7 +322,7 @@ class Attainment(Bounded):
                 self._good += is_good(row, target)
 
     def look(self, answering: Sequence[Request], now_us: int) -> None:
-        """These are running now, and have their first token."""
+        """Note the running requests that have their first token."""
         if self._early:
             self._late = 0
             for request, after_us in zip(answering, first_tokens(answering, now_us), strict=True):
@@ -331,38 +330,38 @@ class Attainment(Bounded):
                 self._late += target is not None and target.ttft_ms is not None and after_us / 1000 > target.ttft_ms
 
     def _best(self) -> int:
-        """Good requests, if all are that may be."""
+        """Return the number of good requests if every undecided one becomes good."""
         return self._good + self._left - self._late
 
     def greatest(self, now_us: int) -> float | None:  # noqa: ARG002
-        """If all are good that may be."""
+        """Return the attainment if every undecided request becomes good."""
         injected = self._injected + self._left
         return self._best() / injected if injected else None
 
 
 class Goodput(Attainment):
-    """Good requests per second of the whole run, which lasts as long as it has lasted, at least."""
+    """Good requests per second of the whole run, whose duration is at least the time so far."""
 
     def greatest(self, now_us: int) -> float | None:
-        """If all that may be good were so at once."""
+        """Return the rate if every undecided request became good at once."""
         return self._best() / (now_us / 1e6) if now_us else None
 
 
-def first_tokens(answering: Sequence[Request], now_us: int) -> list[int]:  # noqa: ARG001  (one signature for all)
-    """When requests got their first tokens, in microseconds after their arrival; their clients measure no less.
+def first_tokens(answering: Sequence[Request], now_us: int) -> list[int]:  # noqa: ARG001  (common signature)
+    """Return the engine's TTFTs of running requests, in microseconds; clients never measure less.
 
-    Who generates the answer again after a preemption has another first token, later.
+    A request that generates its answer again after a preemption gets a later first token.
     """
     return [one.first_token_us - one.arrival_us for one in answering]
 
 
 def ages(answering: Sequence[Request], now_us: int) -> list[int]:
-    """What requests take, at least, that are sure to be completed, in microseconds; 0 where one may time out."""
+    """Return lower bounds of the E2E of requests that will complete, in microseconds; 0 if one may time out."""
     return [0 if one.deadline_us else now_us - one.arrival_us for one in answering]
 
 
 def is_good(row: Row, target: SloTarget) -> bool:
-    """Whether a request is completed and kept to all its targets, for all that is known early: not that of TTFAT."""
+    """Return whether a request completed and met all its targets, except for TTFAT, which is not known early."""
     if row.state != RequestState.COMPLETED:
         return False
     figures, limits = figures_ms(row), {"ttft": target.ttft_ms, "tpot": target.tpot_ms, "e2e": target.e2e_ms}
@@ -371,35 +370,35 @@ def is_good(row: Row, target: SloTarget) -> bool:
 
 
 class Clock(Bounded):
-    """How long the run takes."""
+    """The duration of the run."""
 
     def least(self, now_us: int) -> float:
-        """As long as it has taken."""
+        """Return the time so far."""
         return now_us
 
 
 class Tallied(Bounded):
-    """What instances count, and never less."""
+    """A counter of the instances, which never decreases."""
 
     def __init__(self, wanted: Range, count: Callable[[], int]) -> None:
         super().__init__(wanted)
         self._count = count
 
     def least(self, now_us: int) -> float:  # noqa: ARG002
-        """What they have counted."""
+        """Return the count so far."""
         return self._count()
 
 
 class Gaps(Follower):
-    """A percentile of the gaps between tokens. It looks at all of them now and then: ever less often.
+    """A percentile of the gaps between tokens. It examines all gaps at growing intervals.
 
     Args:
         wanted: its range, in milliseconds.
-        percent: which; 100 = the maximum.
-        cluster: whose.
-        warm_up_us: gaps before are not counted.
-        most: how many requests and how many output tokens each of them there can be at most: a request has fewer gaps
-            than tokens. None = not known, or an answer may be generated again.
+        percent: the percentile; 100 = the maximum.
+        cluster: the cluster.
+        warm_up_us: gaps before this time do not count.
+        most: maximum number of requests, and of output tokens of each; a request has fewer gaps than tokens. None = not
+            known, or an answer may be generated again.
     """
 
     def __init__(
@@ -414,13 +413,13 @@ class Gaps(Follower):
         self._next_look = 0
 
     def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:  # noqa: ARG002
-        """Requests have ended, of groups that rows have by their numbers."""
+        """Add ended requests."""
         self._ended += len(rows)
         for row in rows:
             self._tokens += row.output_tokens
 
     def reason(self, now_us: int) -> str:
-        """Why it cannot come out in its range."""
+        """Return why the percentile cannot end in its range."""
         events = self._cluster.events
         if events < self._next_look or now_us <= self._warm_up_us:
             return ""

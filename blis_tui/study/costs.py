@@ -1,25 +1,24 @@
-"""What a run costs in GPUs, money and electrical energy, by its report and what the hardware documents say.
+"""The cost of a run in GPUs, money and electrical energy, from its report and the hardware documents.
 
-A document's ``cost_per_hour_usd`` and ``watts`` are of one accelerator; where one that is in use lacks what a figure
-needs, the figure is None. Prices differ by place and by the day, so documents that come with the package have none:
-give them as ``prices`` of a study (``--price h100=2.5``), or as ``hardware.cost_per_hour_usd``.
+A document's ``cost_per_hour_usd`` and ``watts`` are per accelerator. A figure is None if an accelerator in use lacks a
+value that it needs. Prices differ by place and day, so shipped documents have none: give them as ``prices`` of a study
+(``--price h100=2.5``), or as ``hardware.cost_per_hour_usd``.
 
-The energy model is the usual one of first order: the power of a machine lies between idle and busy in proportion to how
-busy it is (Fan, Weber and Barroso: Power Provisioning for a Warehouse-sized Computer, ISCA 2007),
+The energy model is the usual first-order one: a machine's power grows linearly from idle to busy with its utilisation
+(Fan, Weber and Barroso: Power Provisioning for a Warehouse-sized Computer, ISCA 2007),
 
     watts = idle + (busy - idle) * busy share
 
-An accelerator is busy while its instance runs a step. What it takes then depends on what it waits for: with a few
-decodes for memory, with prompts and large batches for its multipliers,
+An accelerator is busy while its instance runs a step. Its power then depends on the bottleneck: memory with few
+decodes, compute with prompts and large batches,
 
     busy = memory_bound + (peak - memory_bound) * min(1, MFU / peak_at_mfu)
     MFU  = 2 * active parameters * tokens computed / (busy time * 16-bit peak FLOPS)
 
-which is within 15 % of what an H100 took under vLLM with dense models of 8 to 27 billion parameters (docs/planning.md
-has the measurements and their source). Without ``memory_bound`` a busy accelerator takes ``peak``, which is on the
-safe side. An instance computes the prompts of the requests that it was sent, as many tokens of each as the run has on
-average. Processors, network and cooling are left out, and so are places of nodes where no instance is
-(``lifecycle.cost`` is about nodes).
+This is within 15 % of the power of an H100 under vLLM with dense models of 8 to 27 billion parameters (docs/planning.md
+has the measurements and their source). Without ``memory_bound`` a busy accelerator takes ``peak``, which is
+conservative. An instance computes the prompts of the requests that it was sent, each with the run's mean number of
+computed tokens. Processors, network, cooling and unused places of nodes are excluded (``lifecycle.cost`` covers nodes).
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ class _Held:
     hardware: Hardware
     gpu_us: int
     busy_gpu_us: float
-    """The part of that time in which they computed; of a pipeline, each stage by itself."""
+    """Accelerator time spent computing; the stages of a pipeline count separately."""
     flops: float
-    """What it computed in that time, of matrices."""
+    """Matrix operations computed in that time."""
 
     @property
     def busy_watts(self) -> float | None:
@@ -60,7 +59,7 @@ class _Held:
 
 
 def busy_watts(hardware: Hardware, flops_per_s: float) -> float | None:
-    """What one accelerator takes in steps that compute so much; None = its document does not say."""
+    """Return the power of one accelerator in steps with this rate of operations; None = not documented."""
     peak, low = hardware.peak_watts, hardware.memory_bound_watts
     if peak is None or low is None:
         return peak
@@ -71,12 +70,12 @@ def busy_watts(hardware: Hardware, flops_per_s: float) -> float | None:
 def cost_figures(
     experiment: Experiment, report: Mapping[str, object], prices: Mapping[str, float] = MappingProxyType({})
 ) -> dict[str, float | None]:
-    """The figures of ``spec.study.metrics.COSTS``; None = documents do not say what it takes, or nothing was generated.
+    """Return the figures of ``spec.study.metrics.COSTS``; None = a document lacks a value, or nothing was generated.
 
     Args:
-        experiment: what ran.
-        report: of its run, as plain data.
-        prices: US dollars an hour by hardware, in place of what its documents say.
+        experiment: the simulated experiment.
+        report: its report, as plain data.
+        prices: US dollars an hour by hardware, which override the hardware documents.
     """
     said = Part(report, "")
     held = list(_held(experiment, said))
@@ -89,7 +88,7 @@ def cost_figures(
     idle_us = _total((one.hardware.idle_watts, one.gpu_us - one.busy_gpu_us) for one in held)
     busy_us = _total((one.busy_watts, one.busy_gpu_us) for one in held)
     watt_us = None if idle_us is None or busy_us is None else idle_us + busy_us
-    # What is a million times larger than an hour's, for each token, is an hour's for a million.
+    # A million times the cost of an hour, divided by the tokens of the hour, is the cost of a million tokens.
     per_token = tokens * _US_PER_HOUR / _MILLION
     return {
         "cost.gpus": _share(gpu_us, duration_us),
@@ -108,7 +107,7 @@ def _held(experiment: Experiment, report: Part) -> Iterable[_Held]:
         requests += one.integer("routed") if _computes_prompts(pool) else 0
     for one, (pool, held_us) in lives:
         stages = pool.engine.pipeline_parallel
-        # A step that the horizon cuts counts as a whole among the busy time.
+        # A step that the horizon cuts off counts in full in the busy time.
         busy_us = min(one.integer("busy_us") / stages, held_us)
         gpus = pool.tensor_parallel * stages
         tokens: float = one.integer("output_tokens")
@@ -122,7 +121,7 @@ def _computes_prompts(pool: Pool) -> bool:
 
 
 def _instances(experiment: Experiment, report: Part) -> Iterable[tuple[Pool, int]]:
-    """The pool of each instance, and how long it held its accelerators."""
+    """Yield the pool of each instance, and how long it held its accelerators."""
     if "lifecycle" not in report.data:
         for pool in experiment.pools:
             for _ in range(pool.instances):
@@ -134,7 +133,7 @@ def _instances(experiment: Experiment, report: Part) -> Iterable[tuple[Pool, int
 
 
 def _total(parts: Iterable[tuple[float | None, float]]) -> float | None:
-    """The sum of the products; None where a first factor is missing that would matter."""
+    """Return the sum of the products; None if a relevant first factor is missing."""
     known: list[float] = []
     for rate, amount in parts:
         if rate is None:

@@ -1,4 +1,4 @@
-"""Make runs on a Dask cluster: what that is, how it comes to be and how it lives is Dask's own business."""
+"""Makes runs on an existing Dask cluster."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 _PACKAGE: Final = "blis-tui"
 _ANSWER_S: Final = 5
 _WORKERS_S: Final = 30
-"""How long a cluster without workers may take to get its first one."""
+"""How long to wait for the first worker of a cluster, in seconds."""
 _LOOK_EVERY_S: Final = 5.0
-"""How often to look how many workers there are: a cluster may grow."""
+"""Interval between counts of the workers, because a cluster may grow."""
 _AHEAD: Final = 2
 
 
 class DaskRunner(Runner):
     """Runs tasks on a cluster, one per thread of its workers.
 
-    Workers need this version of the package, and see files (recorded workloads, scripts with plug-ins) under the same
-    paths. A worker that dies costs nothing but time: Dask gives its tasks to another one, and those that have killed
-    several (``distributed.scheduler.allowed-failures``) have failed.
+    Workers need this version of the package, and must see files (recorded workloads, scripts with plug-ins) under the
+    same paths. If a worker dies, Dask gives its tasks to another one; a task that has killed several workers
+    (``distributed.scheduler.allowed-failures``) fails.
 
     Args:
-        address: of the scheduler, such as ``tcp://10.0.0.5:8786``.
+        address: address of the scheduler, such as ``tcp://10.0.0.5:8786``.
 
     Raises:
         InputError: the extra is not installed, nothing answers, there are no workers, or they have another version.
@@ -44,13 +44,13 @@ class DaskRunner(Runner):
 
     def __init__(self, address: str) -> None:
         try:
-            from distributed import Client, as_completed  # noqa: PLC0415  (an extra that may not be there)
+            from distributed import Client, as_completed  # noqa: PLC0415  (an extra that may be missing)
         except ImportError:
             raise InputError(
                 "a Dask cluster needs an extra package", help=f"{install_command('distributed')}, or use --jobs"
             ) from None
         self._address = address
-        with ThreadPoolExecutor(1) as aside:  # where there may be an event loop already, as in notebooks
+        with ThreadPoolExecutor(1) as aside:  # this thread may already have an event loop, as in notebooks
             aside.submit(asyncio.run, _require_scheduler(address)).result()
         self._client = Client(address, timeout=_ANSWER_S, set_as_default=False)
         try:
@@ -65,12 +65,12 @@ class DaskRunner(Runner):
 
     @property
     def name(self) -> str:
-        """As :attr:`Runner.name`."""
+        """See :attr:`Runner.name`."""
         return f"the Dask cluster at {self._address}"
 
     @property
     def room(self) -> bool:
-        """As :attr:`Runner.room`."""
+        """See :attr:`Runner.room`."""
         now_s = time.monotonic()
         if now_s - self._looked_s >= _LOOK_EVERY_S:
             self._looked_s = now_s
@@ -82,30 +82,30 @@ class DaskRunner(Runner):
 
     @property
     def busy(self) -> bool:
-        """As :attr:`Runner.busy`."""
+        """See :attr:`Runner.busy`."""
         return bool(self._tasks)
 
     def start(self, task: Task) -> None:
-        """As :meth:`Runner.start`."""
+        """See :meth:`Runner.start`."""
         future = self._client.submit(execute_as, task, ENGINE, pure=False)
         self._tasks[future] = task
         self._ended.add(future)
 
     def collect(self, *, block: bool) -> list[tuple[Task, Outcome]]:
-        """As :meth:`Runner.collect`."""
+        """See :meth:`Runner.collect`."""
         if not self._tasks:
             return []
         return [(self._tasks.pop(one), self._outcome(one)) for one in self._ended.next_batch(block=block)]
 
     def cancel(self) -> None:
-        """As :meth:`Runner.cancel`, but for runs that have begun: workers end them, and their results are dropped."""
+        """See :meth:`Runner.cancel`; workers finish runs that have begun, whose results are dropped."""
         if self._tasks:
             self._client.cancel(list(self._tasks), force=True)
             self._tasks.clear()
             self._ended.clear()
 
     def close(self) -> None:
-        """As :meth:`Runner.close`."""
+        """See :meth:`Runner.close`."""
         self.cancel()
         self._client.close()
 
@@ -129,7 +129,7 @@ class DaskRunner(Runner):
         )
 
     def _require_workers(self) -> None:
-        """Raises InputError: there is none, or one that would give other results."""
+        """Check that there are workers, and that all have this version. Raises InputError otherwise."""
         try:
             self._client.wait_for_workers(1, timeout=_WORKERS_S)
         except TimeoutError:
@@ -147,7 +147,7 @@ class DaskRunner(Runner):
 
 
 async def _require_scheduler(address: str) -> None:
-    """Raises InputError: nothing is there, or something else than a scheduler; a client would not end on that."""
+    """Check that a scheduler answers, because a client would retry forever. Raises InputError otherwise."""
     from distributed import rpc  # noqa: PLC0415
 
     try:
@@ -156,7 +156,7 @@ async def _require_scheduler(address: str) -> None:
         problem = "" if found["type"] == "Scheduler" else f"it is a Dask {found['type']}"
     except (OSError, ValueError) as error:
         problem = str(error) or f"nothing within {_ANSWER_S} seconds"
-    except Exception:  # noqa: BLE001  (whatever a stranger's answer does to Dask's decoding)
+    except Exception:  # noqa: BLE001  (Dask may fail in any way to decode another program's answer)
         problem = "what answers is something else"
     if problem:
         help_text = "give the address that it prints, such as tcp://10.0.0.5:8786"
@@ -164,7 +164,7 @@ async def _require_scheduler(address: str) -> None:
 
 
 def execute_as(task: Task, engine: str) -> Outcome:
-    """On a worker: as :func:`execute`. Raises SimulationError: results would be those of another engine."""
+    """Run a task on a worker as :func:`execute` does. Raises SimulationError if the worker has another engine."""
     if engine != ENGINE:
         raise SimulationError(f"a Dask worker that has come later has engine {ENGINE}, and results of {engine} are due")
     return execute(task)

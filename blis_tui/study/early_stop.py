@@ -1,4 +1,4 @@
-"""Stop a run as soon as one of its constraints can no longer hold, whatever happens next."""
+"""Stops a run as soon as one of its constraints can no longer hold, whatever happens next."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 
 _FEWEST_EVENTS: Final = 128
 _EVENTS_PER_REQUEST: Final = 4
-"""Events between two looks, at least, and for each running request: so looking costs about a hundredth of the run."""
+"""Minimum events between two looks, per running request, so that looking costs about a hundredth of the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """A constraint that can no longer hold, and when that was seen."""
+    """A constraint that can no longer hold, and when this was detected."""
 
     expectation: Expectation
     event: int
     time_us: int
     sentence: str
-    """Why, such as ``latency.ttft_ms.p99 will be above 300: 6 of at most 500 requests had more, at most 5 may``."""
+    """The reason, such as ``latency.ttft_ms.p99 will be above 300: 6 of at most 500 requests had more, at most 5 may``.
+    """
 
 
 class EarlyStop:
     """Stops runs of an experiment whose constraints can no longer hold.
 
-    A run that it stops would break that constraint, too, if it went on; a run that it does not stop comes out as
-    without it. Figures of which nothing is known before the end are left to the report: ``study.bounded`` knows
-    the others.
+    A run that it stops would violate that constraint at its end, too; any other run has the same result as without it.
+    For figures that are unknown before the end, only the report decides: ``study.bounded`` knows the others.
 
     Args:
-        experiment: what runs.
-        constraints: what must hold of its report.
+        experiment: the simulated experiment.
+        constraints: the constraints on its report.
 
     Attributes:
-        broken: the constraint that stopped the latest run; None = none did.
+        broken: the constraint that stopped the latest run; None if none did.
     """
 
     def __init__(self, experiment: Experiment, constraints: Sequence[Expectation]) -> None:
@@ -53,14 +53,14 @@ class EarlyStop:
         self._constraints = tuple(constraints)
 
     def run(self, simulation: Simulation, *, go_on: Callable[[Simulation], bool] | None = None) -> bool:
-        """Run a simulation that has not begun to its end, unless a constraint becomes impossible before.
+        """Run a new simulation to its end, unless a constraint becomes impossible before.
 
         Args:
-            simulation: of that experiment.
-            go_on: as that of ``Simulation.run``.
+            simulation: a simulation of the experiment.
+            go_on: as for ``Simulation.run``.
 
         Returns:
-            False when a constraint (see ``broken``), ``go_on`` or ``Simulation.stop`` stopped it.
+            False if a constraint (see ``broken``), ``go_on`` or ``Simulation.stop`` stopped it.
         """
         self.broken = None
         watch = Watch(simulation, self._experiment, self._constraints)
@@ -84,12 +84,12 @@ class Watch:
     """Follows one simulation.
 
     Args:
-        simulation: which has not begun.
-        experiment: what it runs.
-        constraints: what must hold of its report.
+        simulation: a simulation that has not begun.
+        experiment: its experiment.
+        constraints: the constraints on its report.
 
     Attributes:
-        events_to_next: how many events to let happen before the next look.
+        events_to_next: number of events until the next look.
     """
 
     def __init__(self, simulation: Simulation, experiment: Experiment, constraints: Sequence[Expectation]) -> None:
@@ -104,11 +104,11 @@ class Watch:
 
     @property
     def follows(self) -> bool:
-        """Whether there is a constraint that it could tell of."""
+        """Whether any constraint can be followed."""
         return bool(self._followed)
 
     def look(self) -> Broken | None:
-        """The constraint that can no longer hold, if there is one now; between two events."""
+        """Return a constraint that can no longer hold, if there is one; call it between two events."""
         simulation, log, followed = self._simulation, self._simulation.log, self._followed
         rows, groups = log.rows(self._read), log.groups()
         self._read += len(rows)
@@ -123,7 +123,7 @@ class Watch:
         return None
 
     def _answering(self) -> list[Request]:
-        """Running requests that have their first token, or will have it when a step that has begun is over."""
+        """Return running requests with a first token, including those that get it at the end of the current step."""
         found: list[Request] = []
         running = 0
         for instance in self._simulation.cluster.instances:

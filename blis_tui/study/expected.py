@@ -1,4 +1,4 @@
-"""How far off the means of a study's runs are expected to be."""
+"""The expected errors of the means of a study's runs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from blis_tui.study.summary import PointSummary
 
 _NAMED: Final = 3
-"""So many points are named."""
+"""Maximum number of points named."""
 _WITH_VALUE: Final = re.compile(r"`([\w.]+): [^`]*`")
-"""A key with its value: where points differ in that alone, the key is named."""
+"""A key with its value; if points differ only in the value, only the key is named."""
 
 
 def expected_of(study: Study, row: Row) -> dict[str, tuple[str, Expectation]]:
-    """Pool -> its step-time model, and what is expected of the run's means; nothing where the run has no report.
+    """Return the step-time model of each pool, and the expected errors of the run; empty without a report.
 
     Args:
-        study: whose run it is.
+        study: the study.
         row: the run.
     """
     if not row.loads:
@@ -41,9 +41,9 @@ def expected_of(study: Study, row: Row) -> dict[str, tuple[str, Expectation]]:
 
 
 def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[str]:
-    """How far off the means of some points are expected to be, all in one; and of which points that is not known, why.
+    """Yield the combined expected errors of some points, and why they are unknown for the others.
 
-    Of each point, its first run is asked.
+    The first run of each point is used.
     """
     bands: dict[str, dict[str, list[Band]]] = {}
     reasons: dict[str, list[tuple[str, str]]] = {}
@@ -70,7 +70,7 @@ def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[s
 
 
 def _of(named: Sequence[str], asked: int) -> str:
-    """Of which points: nothing to say where it is all of them."""
+    """Return which points are meant; empty if it is all of them."""
     if len(named) == asked:
         return ""
     more = f"; and of {len(named) - _NAMED:,} more points" if len(named) > _NAMED else ""

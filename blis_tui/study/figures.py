@@ -1,4 +1,4 @@
-"""Whether the reports of a study's runs will have the figures that it asks for: told before anything runs."""
+"""Checks, before anything runs, that the reports of a study's runs will have the figures that it uses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.study.model import Study
 
 _MOST_TRIED: Final = 16
-"""Points of which one must have a figure."""
+"""Number of points of which at least one must have a figure."""
 _OF_A_GROUP: Final = tuple(name.partition(".")[2] for name in metrics_of("group", GroupReport))
 _SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -58,18 +58,18 @@ _SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "warm_up": "with `warm_up_us`",
     }
 )
-"""Sections that not every report has, and which have them."""
+"""Sections that only some reports have, and when they have them."""
 
 
 def require_figures(study: Study) -> None:
-    """Refuse a study whose objectives or constraints are about figures that none of its points can have.
+    """Refuse a study if none of its points can have a figure of an objective or a constraint.
 
-    A price must be of hardware that it uses, or that there is: the rest are mistyped.
+    Prices must be for hardware in use or known hardware; others are typing errors.
 
-    Which sections a report has follows from the experiment, so one of a run without a single event has them all.
+    The experiment determines the sections of a report, so the report of a run without any event has them all.
 
     Raises:
-        SpecError: with each of them.
+        SpecError: with each such figure or price.
     """
     missing: dict[str, DataPath] = {
         **{one.metric: ("objectives", at, "metric") for at, one in enumerate(study.objectives)},
@@ -94,7 +94,7 @@ def require_figures(study: Study) -> None:
 
 
 def _mistyped(study: Study) -> Iterator[Diagnostic]:
-    """Prices of what is no hardware."""
+    """Yield a diagnostic for each price of unknown hardware."""
     used = {pool.hardware.name for experiment in _experiments(study) for pool in experiment.pools}
     known = sorted({*used, *names("Hardware", Path.cwd())})
     for name in study.prices:
@@ -105,7 +105,7 @@ def _mistyped(study: Study) -> Iterator[Diagnostic]:
 
 
 def _experiments(study: Study) -> Iterator[Experiment]:
-    """Some of the points that are experiments, spread over all."""
+    """Yield the experiments of some valid points, spread over all points."""
     for point in study.points[:: -(-len(study.points) // _MOST_TRIED)]:
         try:
             yield build(resolve_point(study, point))
@@ -114,10 +114,10 @@ def _experiments(study: Study) -> Iterator[Experiment]:
 
 
 def _instead(steps: list[str], experiment: Experiment, report: Json) -> str | None:
-    """What there is instead of a figure that the experiment's reports cannot have; None where they may have it."""
+    """Return what to use instead of a figure that the experiment's reports cannot have; None if they may have it."""
     if steps[0] in ("slo_classes", "tenants"):
         return _instead_of_group(steps, experiment)
-    if steps[0] == "rejections" and steps[0] in as_map(report):  # the parts that turn requests away are listed then
+    if steps[0] == "rejections" and steps[0] in as_map(report):  # the report then lists all causes that can reject
         return None
     if steps[0] == "instances" and experiment.cluster.varies:
         return None
@@ -135,7 +135,7 @@ def _instead(steps: list[str], experiment: Experiment, report: Json) -> str | No
 
 
 def _instead_of_group(steps: list[str], experiment: Experiment) -> str | None:
-    """The same for figures of SLO classes and tenants: a report has those that sent requests."""
+    """Do the same for figures of SLO classes and tenants: a report has those that sent requests."""
     section, name, figure = steps[0], steps[1], ".".join(steps[2:])
     if figure not in _OF_A_GROUP:
         return suggestion(figure, _OF_A_GROUP, otherwise=f"`{section}.{name}` has")

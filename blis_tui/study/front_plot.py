@@ -1,4 +1,4 @@
-"""The points of a study by its first two objectives, with the Pareto front, for a terminal."""
+"""Plots the points of a study by its first two objectives, with the Pareto front, for a terminal."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from blis_tui.study.summary import PointSummary
 
 What = Literal["", "axis", "holds", "broken", "front", "selected"]
-"""What a piece of a plot shows: nothing or the axes; points, those that break a bound, the front; a chosen point."""
+"""What a piece of a plot shows: nothing, the axes, a point, a point that violates a bound, the front, a selected point.
+"""
 Piece = tuple[str, What]
 
 FRONT: Final = "*"
 SELECTED: Final = "●"
 _WIDE: Final = 20.0
-"""A scale whose ends are that far apart, the one as a multiple of the other, is logarithmic."""
+"""A scale is logarithmic if the ratio of its ends is at least this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +35,17 @@ class Scale:
 
     @property
     def is_log(self) -> bool:
-        """Whether equal ratios are equally far apart."""
+        """Whether the scale is logarithmic."""
         return self.low > 0 and self.high / self.low >= _WIDE
 
     @property
     def title(self) -> str:
-        """The metric, and what is to know about it."""
+        """The metric, and notes on it."""
         notes = [note for note, holds in (("max", self.objective.goal == "max"), ("log", self.is_log)) if holds]
         return self.objective.metric.removeprefix("latency.") + (f" ({', '.join(notes)})" if notes else "")
 
     def share(self, value: float) -> float:
-        """How far along the axis a value is, from 0 to 1."""
+        """Return the position of a value along the axis, from 0 to 1."""
         if self.high <= self.low:
             return 0.5
         if self.is_log:
@@ -53,16 +54,16 @@ class Scale:
 
 
 class FrontPlot:
-    """A plot of many points, drawn once; then any of them can be pointed at.
+    """A plot of many points, drawn once, in which any of them can then be selected.
 
-    Runs that were not finished have no place: their figures are of a part of the run.
+    Unfinished runs are left out, because their figures cover only a part of the run.
 
     Args:
-        points: all of them.
-        front: the numbers of those on the front.
-        objectives: the first two are the axes: across, and up.
-        size: columns and rows of the whole, with its axes.
-        written: how the values at the ends of the axes are written.
+        points: all points.
+        front: the numbers of the points on the front.
+        objectives: the first two are the horizontal and the vertical axis.
+        size: columns and rows of the whole plot, including its axes.
+        written: formats the values at the ends of the axes.
     """
 
     def __init__(
@@ -98,10 +99,10 @@ class FrontPlot:
         )
 
     def lines(self, selected: int | None = None) -> list[list[Piece]]:
-        """Lines, each of pieces that show one thing; none where there are not two objectives, or not two places.
+        """Return the lines as lists of pieces; none without two objectives, or without points at two places.
 
         Args:
-            selected: the number of the point to point at.
+            selected: the number of the selected point.
         """
         if not self._cells:
             return []
@@ -114,7 +115,7 @@ class FrontPlot:
         return [[(self._title, axis)], *rows, *([(text, axis)] for text in self._below)]
 
     def _draw(self, points: Sequence[PointSummary], front: set[int]) -> list[list[Piece]]:
-        """The area within the axes: of what shares a character, the later one is seen."""
+        """Return the area within the axes; where points share a character, the one drawn last is visible."""
         shares = self._shares
         dots = scatter(shares.values(), self._width, self._height)
         cells: list[list[Piece]] = [[(char, "") for char in row] for row in dots]
@@ -131,7 +132,7 @@ class FrontPlot:
 
 
 def plain(lines: Iterable[Iterable[Piece]]) -> list[str]:
-    """The lines without what they show."""
+    """Return the lines as plain text."""
     return ["".join(text for text, _ in line).rstrip() for line in lines]
 
 
@@ -149,7 +150,7 @@ def _placed(
 
 
 def _ends(scale: Scale, written: Callable[[float], str]) -> tuple[str, str]:
-    """What stands at the ends of an axis: more digits where the usual ones do not tell them apart."""
+    """Return the labels at the ends of an axis, with more digits if the usual ones are equal."""
     low, high = written(scale.low), written(scale.high)
     return (low, high) if low != high or scale.low == scale.high else (f"{scale.low:.9g}", f"{scale.high:.9g}")
 
@@ -159,7 +160,7 @@ def _scale(objective: Objective, values: Sequence[float]) -> Scale:
 
 
 def _joined(cells: Iterable[Piece]) -> Iterator[Piece]:
-    """Neighbours that show the same as one piece."""
+    """Join neighbouring pieces that show the same."""
     text, before = "", ""
     kept: What = ""
     for char, what in cells:

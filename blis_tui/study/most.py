@@ -1,4 +1,4 @@
-"""How much there can be at most of what a run deals with, as far as its documents tell."""
+"""Upper bounds of a run's requests and tokens, as far as its documents determine them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def most_requests(workload: Workload, source: RequestSource) -> int | None:
-    """How many requests can arrive at most; None = as many as there is time for."""
+    """Return the maximum number of requests that can arrive; None = unlimited."""
     if isinstance(source, TraceSource | TracedSource):
         return len(source)
     if workload.requests is not None:
@@ -30,7 +30,7 @@ def most_requests(workload: Workload, source: RequestSource) -> int | None:
 
 
 def _most_calls(session: Session) -> int | None:
-    """Requests of one session."""
+    """Return the maximum number of requests of one session."""
     turns, calls = _most(session.turns), 0
     for call in session.calls:
         calls += call.parallel
@@ -38,7 +38,7 @@ def _most_calls(session: Session) -> int | None:
 
 
 def _in_stages(workload: Workload) -> int:
-    """Each client's share of a stage is rounded, up by less than one."""
+    """Return the maximum number in stages; each client's share of a stage is rounded up by less than one."""
     total = 0
     for stage in workload.stages:
         total += int(stage.rate_per_s * stage.duration_s) + len(workload.clients)
@@ -46,7 +46,7 @@ def _in_stages(workload: Workload) -> int:
 
 
 def most_output_tokens(workload: Workload) -> int | None:
-    """How many tokens an answer can have at most; None = no bound is known."""
+    """Return the maximum number of tokens of an answer; None = no bound is known."""
     if workload.trace is not None:
         return None
     configs: list[PluginConfig] = []
@@ -60,7 +60,7 @@ def most_output_tokens(workload: Workload) -> int | None:
 
 
 def _most(config: PluginConfig) -> int | None:
-    """Of one of this package's own distributions."""
+    """Return the maximum of one of this package's own distributions; None if it has none."""
     settings = config.settings
     if config.kind == "empirical":
         weights = settings["weights"]

@@ -1,4 +1,4 @@
-"""How a study's points are called."""
+"""Names for a study's points."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _WIDEST: Final = 24
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:
-    """Paths by their last part; whole where two end alike."""
+    """Return the last part of each path; the whole path where two end alike."""
     last = [path.rsplit(".", 1)[-1] for path in paths]
     return {path: name if last.count(name) == 1 else path for path, name in zip(paths, last, strict=True)}
 
 
 def value_text(value: Json) -> str:
-    """A coordinate, shortened."""
+    """Return a coordinate as text, shortened."""
     return cut(value if isinstance(value, str) else json.dumps(value), _WIDEST)
 
 
 def point_text(paths: Sequence[str], coordinates: Mapping[str, Json]) -> str:
-    """A point by what tells it from the others: ``instances 2, rate_per_s 40``; empty where nothing varies.
+    """Return the coordinates that distinguish a point: ``instances 2, rate_per_s 40``; empty if nothing varies.
 
     Args:
         paths: what varies.

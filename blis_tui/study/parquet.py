@@ -1,4 +1,4 @@
-"""The request table as a Parquet file: the same columns and values as the CSV file, with types."""
+"""The request table as a Parquet file: the columns and values of the CSV file, with types."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from blis_tui.study.rows import StudyResult, Value
 
 _ROWS: Final = 65_536
-"""In one group of rows: so many are held as Python objects at once."""
+"""Rows per row group, which limits the number of Python objects held at once."""
 
 
 def require_parquet() -> None:
-    """Raises InputError where the package that writes Parquet is not installed."""
+    """Raise InputError if the package that writes Parquet is not installed."""
     try:
         import_module("pyarrow")
     except ImportError:
@@ -44,7 +44,7 @@ def write_requests(out: BinaryIO, rows: RequestTable) -> None:
 
 
 def write_rows(out: BinaryIO, result: StudyResult) -> None:
-    """Write the rows of a study; a column has the type that its values share, else text."""
+    """Write the rows of a study; a column has the common type of its values, else text."""
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow.parquet import ParquetWriter  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Rows of runs, and what is kept of them for the next time."""
+"""Rows of runs, and their results kept for later studies."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """What is known of the runs of a study.
+    """The known results of a study's runs.
 
     Args:
-        study: what they are about.
+        study: the study.
         store: where results are looked up and kept.
-        warn: is told, once each, that results cannot be kept any more, and what of a trace is no request; work goes on.
+        warn: called once for each problem that does not stop the work: results that cannot be kept, or trace entries
+            that are no requests.
     """
 
     def __init__(self, study: Study, store: Store, warn: Callable[[str], None] | None = None) -> None:
         self.unkept = 0
-        """Results that could not be kept."""
+        """Number of results that could not be kept."""
         self._study = study
         self._store = store
         self._warn = warn
         self._told: dict[str, None] = {}
 
     def row(self, point: Point, seed: int, experiment: Experiment, outcome: Outcome) -> Row:
-        """The row of a run."""
+        """Return the row of a run."""
         trace = experiment.workload.trace
         for one in outcome.left_out:
             self._say(f"left out of the trace {'' if trace is None else Path(trace.path).name}: {one}")
@@ -45,7 +46,7 @@ class Results:
     def find(
         self, key: str, stop_at: Sequence[Expectation], point: Point, seed: int, experiment: Experiment
     ) -> Row | None:
-        """The row of a run that is known; the same one, whether other studies have run it to its end or not."""
+        """Return the row of a known run; it does not depend on whether another study ran it to its end."""
         if (found := self._store.find(key)) is not None:
             row = self.row(point, seed, experiment, found)
             if not stop_at or row.ok:
@@ -55,7 +56,7 @@ class Results:
         return None
 
     def keep(self, key: str, stop_at: Sequence[Expectation], outcome: Outcome, row: Row) -> None:
-        """Keep what came of a run: for studies that want it whole, and for those that would have stopped it."""
+        """Keep a run's outcome: for studies that need the whole run, and for those that would have stopped it."""
         try:
             if outcome.status != "stopped":
                 self._store.keep(key, (), outcome)
@@ -67,7 +68,7 @@ class Results:
                 self._say(error.message)
 
     def _say(self, message: str) -> None:
-        """Warn, once."""
+        """Warn once of each problem."""
         if self._warn is not None and message not in self._told:
             self._told[message] = None
             self._warn(message)

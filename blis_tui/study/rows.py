@@ -1,4 +1,4 @@
-"""A row for every run of a study: where it is, how it ended, and its figures."""
+"""A row for every run of a study: its point, its outcome, and its figures."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _GROUPS: Final = (
     "lifecycle",
     "sessions",
 )
-"""Sections of a report whose figures stand in every row."""
+"""Sections of a report whose figures are in every row."""
 USUAL: Final = ("throughput.requests_per_s", "latency.ttft_ms.p99", "latency.itl_ms.p99", "latency.e2e_ms.p99")
-"""What is shown of a study that asks for no figure."""
+"""Figures shown for a study that uses none."""
 _MOST_SHOWN: Final = 100
-"""Rows that a notebook shows."""
+"""Maximum number of rows that a notebook shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,34 +56,34 @@ class Row:
     point: Point
     seed: int
     sha256: str = ""
-    """Digest of its experiment; empty where there is none."""
+    """Digest of its experiment; empty if it has none."""
     status: Literal["done", "stopped", "failed", "invalid", "missing"]
-    """``stopped``: a constraint could no longer hold, so the figures are of a part of the run; ``invalid``: the point
-    is no experiment; ``missing``: the study was interrupted before this run."""
+    """``stopped``: a constraint could no longer hold, so the figures cover a part of the run; ``invalid``: the point is
+    no valid experiment; ``missing``: the study was interrupted before this run."""
     ok: bool | None
     """Whether all constraints hold; None = there are none, or no result."""
     why: str = ""
-    """Why it was stopped, failed, or is invalid; the first constraint that does not hold."""
+    """Why it was stopped, failed, or is invalid; otherwise the first constraint that does not hold."""
     warnings: Mapping[str, str] = field(default_factory=dict)
-    """What looks wrong with the run: id -> message."""
+    """Warnings of the run: id -> message."""
     figures: Mapping[str, Value] = field(default_factory=dict)
     """Dotted path in the report, or ``cost.…`` -> value."""
     loads: Mapping[str, PoolLoad] = field(default_factory=dict, repr=False)
-    """Pool -> its load, which decides how far off means are expected to be; empty where there is no report."""
+    """Pool -> its load, which determines the expected errors of means; empty without a report."""
 
     @property
     def coordinates(self) -> dict[str, Json]:
-        """Path -> the value that this run had."""
+        """The run's values by path."""
         return self.point.coordinates
 
     def __repr__(self) -> str:
-        """One line, without the figures."""
+        """Return one line, without the figures."""
         return f"<Row {self.coordinates}, seed {self.seed}: {self.status}{f' ({self.why})' if self.why else ''}>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyResult:
-    """All runs of a study that are known, in the order of points, then of seeds: a sequence of :class:`Row`."""
+    """All known runs of a study, in the order of points, then of seeds: a sequence of :class:`Row`."""
 
     study: Study
     rows: tuple[Row, ...]
@@ -103,23 +103,23 @@ class StudyResult:
         return len(self.rows) == self.study.runs
 
     def whole(self) -> StudyResult:
-        """The same with a row for every run, ``missing`` where there is none: a table that does not look complete."""
+        """Return the same result with a ``missing`` row for every run without one, so that gaps are visible."""
         known = {(row.point.number, row.seed): row for row in self.rows}
         runs = ((point, seed) for point in self.study.points for seed in self.study.seeds)
         rows = (known.get((point.number, seed)) or _missing(point, seed) for point, seed in runs)
         return self if self.complete else StudyResult(study=self.study, rows=tuple(rows))
 
     def columns(self) -> tuple[str, ...]:
-        """The names of a table's columns: the point, what varies, how the run ended, and every figure."""
+        """Return the column names of a table: the point, what varies, the outcome, and every figure."""
         figures = dict.fromkeys(name for row in self.rows for name in row.figures)
         return ("point", *self.study.paths, "seed", "status", "ok", "why", "spec_sha256", *figures)
 
     def records(self) -> list[dict[str, Value]]:
-        """A flat mapping for each row, all with the same keys: for ``pandas.DataFrame`` or ``polars.DataFrame``."""
+        """Return a flat mapping per row, all with the same keys: for ``pandas.DataFrame`` or ``polars.DataFrame``."""
         return list(self.each_record())
 
     def each_record(self) -> Iterator[dict[str, Value]]:
-        """As :meth:`records`, one after the other; what a row does not have is None."""
+        """Yield the mappings of :meth:`records` one by one; absent values are None."""
         names = self.columns()
         for row in self.rows:
             own: dict[str, Value] = {
@@ -135,11 +135,11 @@ class StudyResult:
             yield {name: own.get(name) for name in names}
 
     def __repr__(self) -> str:
-        """One line."""
+        """Return one line."""
         return f"<StudyResult {self._headline()}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return the HTML shown by a notebook."""
         paths, metrics = self.study.paths, wanted_metrics(self.study) or USUAL
         ending = ("seed", "status", *(("ok",) if self.study.constraints else ()), "why")
         names = (*paths, *metrics, *ending)
@@ -153,7 +153,7 @@ class StudyResult:
         return f"{study.name}: {plural(len(study.points), 'point')}, {len(self.rows):,} of {plural(study.runs, 'run')}"
 
     def _with(self, names: Iterable[str]) -> Iterator[dict[str, Value]]:
-        """Records that have these columns, too."""
+        """Yield the records with at least these columns."""
         for record in self.each_record():
             yield {**dict.fromkeys(names), **record}
 
@@ -163,7 +163,7 @@ def _missing(point: Point, seed: int) -> Row:
 
 
 def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcome: Outcome) -> Row:
-    """The row of a run."""
+    """Return the row of a run."""
     if outcome.status == "failed":
         return Row(point=point, seed=seed, sha256=experiment.sha256, status="failed", ok=None, why=outcome.why)
     report = json.loads(outcome.report)
@@ -185,13 +185,13 @@ def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcom
 
 
 def wanted_metrics(study: Study) -> tuple[str, ...]:
-    """What the study asks for by name."""
+    """Return the metrics of the study's objectives and constraints."""
     asked = [one.metric for one in study.objectives] + [one.metric for one in study.constraints]
     return tuple(dict.fromkeys(asked))
 
 
 def figures_of(report: Mapping[str, object], wanted: tuple[str, ...]) -> dict[str, Value]:
-    """The figures of a report's main sections, and those that are asked for."""
+    """Return the figures of a report's main sections, and those that the study uses."""
     found: dict[str, Value] = {"duration_us": look_up("duration_us", dict(report))}
     for group in (*_GROUPS, "cost"):
         if report.get(group) is not None:
@@ -206,7 +206,7 @@ def _leaves(name: str, part: object) -> Iterator[tuple[str, Value]]:
         for key, value in part.items():
             yield from _leaves(f"{name}.{key}", value)
     elif part is None or isinstance(part, int | float | str):
-        yield sys.intern(name), part  # there are many rows, and all have the same names
+        yield sys.intern(name), part  # many rows share the same names
 
 
 def _nested(costs: Mapping[str, float | None]) -> dict[str, float | None]:
@@ -214,7 +214,7 @@ def _nested(costs: Mapping[str, float | None]) -> dict[str, float | None]:
 
 
 def _plain(value: Json) -> Value:
-    """A coordinate as a cell: maps and lists as JSON."""
+    """Return a coordinate as a cell: maps and lists as JSON."""
     return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(value)
 
 
@@ -226,20 +226,20 @@ def _shown(value: Value) -> float | str | None:
 
 
 def rows_csv(result: StudyResult) -> Iterator[str]:
-    """A line a run, below the names of the columns."""
+    """Yield a header with the column names, then a line per run."""
     yield csv_line(result.columns())
     for row in result.each_record():
         yield csv_line(_cell(value) for value in row.values())
 
 
 def rows_jsonl(result: StudyResult) -> Iterator[str]:
-    """A JSON object a run; coordinates and figures are objects of their own."""
+    """Yield a JSON object per run; coordinates and figures are nested objects."""
     for row in result.rows:
         yield to_line(as_data(row)) + "\n"
 
 
 def as_data(row: Row) -> dict[str, object]:
-    """A row as plain data."""
+    """Return a row as plain data."""
     return {
         "point": row.point.number,
         "coordinates": row.coordinates,

@@ -1,6 +1,6 @@
-"""Where the runs of a study are made: in this process, or in several of this machine.
+"""Runners make the runs of a study: in this process, or in several on this machine.
 
-A runner takes tasks while it has room for them, and gives their outcomes back in whatever order they end.
+A runner accepts tasks while it has room for them, and returns their outcomes in the order in which they end.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from blis_tui.study.task import Task
 
 ATTEMPTS: Final = 3
-"""So often a run is tried whose process dies."""
+"""Maximum number of attempts of a run whose process dies."""
 _AHEAD: Final = 2
-"""Tasks taken for each process, so that none waits for the next one to be loaded."""
+"""Tasks accepted per process, so that none waits for the next one to be loaded."""
 _LOOK_S: Final = 0.1
-"""How long it may take until a waiting thread sees that another one wants it to stop."""
+"""Maximum delay in seconds until a waiting thread notices that another one stops it."""
 _READY: Final = "ready"
 _DEAD: Final = "dead"
 
 
 class Runner(ABC):
-    """Makes runs; leave the ``with`` block, or :meth:`close` it, to free what it has."""
+    """Makes runs; leave the ``with`` block, or call :meth:`close`, to free its resources."""
 
     @property
     @abstractmethod
@@ -53,7 +53,7 @@ class Runner(ABC):
     @property
     @abstractmethod
     def room(self) -> bool:
-        """Whether another task would be under way, or next, at once."""
+        """Whether another task would start at once or be next."""
 
     @property
     @abstractmethod
@@ -62,14 +62,14 @@ class Runner(ABC):
 
     @abstractmethod
     def start(self, task: Task) -> None:
-        """Take a task."""
+        """Accept a task."""
 
     @abstractmethod
     def collect(self, *, block: bool) -> list[tuple[Task, Outcome]]:
-        """What has ended since the last call, each task once.
+        """Return the outcomes since the last call, each task once.
 
         Args:
-            block: wait until there is something, where a task is under way.
+            block: wait for an outcome if a task is in progress.
 
         Raises:
             SimulationError: no runs can be made any more.
@@ -77,14 +77,14 @@ class Runner(ABC):
 
     @abstractmethod
     def cancel(self) -> None:
-        """End at once what is under way, and forget it."""
+        """Stop the tasks in progress at once, and forget them."""
 
     def close(self) -> None:
-        """End at once what is under way, and whatever was kept for further tasks."""
+        """Stop the tasks in progress at once, and free all resources."""
         self.cancel()
 
     def run(self, tasks: Iterable[Task]) -> Generator[tuple[Task, Outcome]]:
-        """The outcomes of all tasks, in the order in which they end; to break off, close the iterator."""
+        """Yield the outcomes of all tasks in the order in which they end; close the iterator to abort."""
         try:
             for task in tasks:
                 while not self.room:
@@ -115,33 +115,33 @@ class HereRunner(Runner):
 
     @property
     def room(self) -> bool:
-        """As :attr:`Runner.room`."""
+        """See :attr:`Runner.room`."""
         return self._task is None
 
     @property
     def busy(self) -> bool:
-        """As :attr:`Runner.busy`."""
+        """See :attr:`Runner.busy`."""
         return self._task is not None
 
     def start(self, task: Task) -> None:
-        """As :meth:`Runner.start`; it is run when it is collected."""
+        """See :meth:`Runner.start`; the task runs when it is collected."""
         self._task = task
 
     def collect(self, *, block: bool) -> list[tuple[Task, Outcome]]:
-        """As :meth:`Runner.collect`."""
+        """See :meth:`Runner.collect`."""
         if self._task is None or not block:
             return []
         task, self._task = self._task, None
         return [(task, execute(task))]
 
     def cancel(self) -> None:
-        """As :meth:`Runner.cancel`."""
+        """See :meth:`Runner.cancel`."""
         self._task = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What was printed in a process."""
+    """Output printed in a process."""
 
     text: str
 
@@ -152,22 +152,21 @@ class _Worker:
     connection: Connection
     task: Task | None = None
     ready: bool = False
-    """Whether it has started, and can take a task."""
+    """Whether it has started and can accept a task."""
 
 
 class ProcessRunner(Runner):
-    """Runs tasks in processes of their own, several at once.
+    """Runs tasks in several separate processes.
 
-    A process that dies (out of memory, killed) costs nothing but time: its run is tried again in a fresh one, after
-    ``ATTEMPTS`` attempts it has failed. That is why these are processes with a pipe each and no
-    ``concurrent.futures`` pool, which the death of one process breaks as a whole and which does not say whose run it
-    was. Processes start afresh: whatever this one has (threads, a terminal) stays here.
+    If a process dies (out of memory, killed), its run is repeated in a new one, and fails after ``ATTEMPTS`` attempts.
+    A ``concurrent.futures`` pool cannot do this: the death of one process breaks the whole pool, without saying which
+    run it had. Processes are spawned, so that they inherit no threads or terminal.
 
     Args:
-        jobs: how many processes at most; they start when there is something to do.
-        warn: is told when a process has died.
-        prints: is given, after each run, the last lines that were printed in its process; None = they go to standard
-            error at once.
+        jobs: maximum number of processes; they start when there is work.
+        warn: called when a process has died.
+        prints: called after each run with the last lines printed in its process; None = they go to standard error at
+            once.
     """
 
     def __init__(
@@ -183,31 +182,31 @@ class ProcessRunner(Runner):
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Break off what another thread waits for: its ``collect`` raises ``CancelledError``. For good."""
+        """Make another thread's ``collect`` raise ``CancelledError``, permanently."""
         self._stopped.set()
 
     @property
     def name(self) -> str:
-        """As :attr:`Runner.name`."""
+        """See :attr:`Runner.name`."""
         return f"{self.jobs} processes"
 
     @property
     def room(self) -> bool:
-        """As :attr:`Runner.room`."""
+        """See :attr:`Runner.room`."""
         return len(self._queue) + len(self._working()) < self.jobs * _AHEAD
 
     @property
     def busy(self) -> bool:
-        """As :attr:`Runner.busy`."""
+        """See :attr:`Runner.busy`."""
         return bool(self._queue or self._working())
 
     def start(self, task: Task) -> None:
-        """As :meth:`Runner.start`."""
+        """See :meth:`Runner.start`."""
         self._queue.append(task)
         self._hand_out()
 
     def collect(self, *, block: bool) -> list[tuple[Task, Outcome]]:
-        """As :meth:`Runner.collect`."""
+        """See :meth:`Runner.collect`."""
         ended: list[tuple[Task, Outcome]] = []
         while not ended and self.busy:
             if self._stopped.is_set():
@@ -235,13 +234,13 @@ class ProcessRunner(Runner):
         return ended
 
     def cancel(self) -> None:
-        """As :meth:`Runner.cancel`."""
+        """See :meth:`Runner.cancel`."""
         self._queue.clear()
         self._attempts.clear()
         self._end(self._working())
 
     def close(self) -> None:
-        """As :meth:`Runner.close`."""
+        """See :meth:`Runner.close`."""
         self.cancel()
         self._end(self._workers)
 
@@ -252,14 +251,14 @@ class ProcessRunner(Runner):
         for worker in self._workers:
             if self._queue and worker.ready and worker.task is None:
                 worker.task = self._queue.popleft()
-                with suppress(OSError):  # it is dead; `collect` will notice
+                with suppress(OSError):  # the process is dead; `collect` will notice
                     worker.connection.send(worker.task)
         starting = len([one for one in self._workers if not one.ready])
         for _ in range(min(self.jobs - len(self._workers), len(self._queue) - starting)):
             self._workers.append(_start(keep=self._prints is not None))
 
     def _lost(self, worker: _Worker) -> list[tuple[Task, Outcome]]:
-        """A process has ended by itself: what it did is done again, unless that has happened too often."""
+        """Repeat the task of a process that died, unless that has happened too often."""
         self._end([worker])
         how = _ending(worker.process.exitcode)
         if not worker.ready:
@@ -293,7 +292,7 @@ class ProcessRunner(Runner):
 
 
 def _ending(code: int | None) -> str:
-    """How a process ended, in words."""
+    """Return how a process ended, in words."""
     if code is None or code >= 0:
         return f"exit code {code}"
     if code == -signal.SIGKILL:
@@ -307,17 +306,17 @@ def _start(*, keep: bool = False) -> _Worker:
     process = context.Process(target=_work, args=(theirs, keep), daemon=True)
     with _ctrl_c_later():
         process.start()
-    theirs.close()  # so that its end is seen when the process ends
+    theirs.close()  # otherwise the end of the process would not close the pipe
     return _Worker(process, own)
 
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """Within the block Ctrl-C waits, here and (for good) in processes that are started: it is the parent's business."""
+    """Block Ctrl-C here, and permanently in processes started within the block; the parent handles it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # what it does when it starts it undoes for all signals, ours too
+    resource_tracker.ensure_running()  # starting it unblocks all signals, including ours
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -326,11 +325,11 @@ def _ctrl_c_later() -> Iterator[None]:
 
 
 def _work(connection: Connection, keep: bool) -> None:
-    """In a process of its own: run what comes, until the parent ends, however it does.
+    """Run tasks in a worker process until the parent ends for any reason.
 
     Args:
-        connection: to the parent.
-        keep: whether what is printed is for the parent, and not for standard error.
+        connection: connection to the parent.
+        keep: whether output goes to the parent instead of standard error.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # it may be inherited as ignored

@@ -1,7 +1,7 @@
-"""What a study varies that is no choice: the load. Points compete with those that serve the same requests.
+"""Scenarios: the part of a study that varies the load. Points compete only with those that serve the same requests.
 
-Operators choose hardware, policies and limits, and not what clients send. Of an axis of the workload (a rate, users,
-the scale of a trace, or another workload altogether) each value is a scenario, and each has an answer of its own.
+Operators choose hardware, policies and limits, but not what clients send. Each value of a workload axis (a rate, users,
+the scale of a trace, or another workload) is a scenario with an answer of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.study.summary import PointSummary
 
 COSTS: Final = ("cost.usd_per_hour", "cost.gpus")
-"""What a configuration costs: money where all have a price, else GPUs."""
+"""The cost figure of a configuration: money if all have a price, else GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,44 +28,44 @@ class Scenario:
     """The points that serve the same requests."""
 
     values: tuple[Json, ...]
-    """Of the load's axes, in their order."""
+    """Values of the load's axes, in their order."""
     points: tuple[PointSummary, ...]
     best: PointSummary | None
-    """The cheapest of those that keep to all bounds; None = none does."""
+    """The cheapest point that meets all bounds; None = none does."""
     ties: tuple[PointSummary, ...] = ()
-    """What is as good by all figures that decide, and comes later in the study."""
+    """Points that are equal in all deciding figures but come later in the study."""
 
 
 def load_paths(study: Study) -> tuple[str, ...]:
-    """The axes that say what arrives."""
+    """Return the axes that vary the load."""
     return tuple(path for path in study.paths if path == "workload" or path.startswith("workload."))
 
 
 def study_front(
     study: Study, points: Sequence[PointSummary], objectives: Sequence[Objective] | None = None
 ) -> tuple[PointSummary, ...]:
-    """The points that no other one beats that serves the same requests, scenario by scenario.
+    """Return the points on the Pareto front of each scenario.
 
     Args:
-        study: whose points they are.
-        points: those that may be on it.
-        objectives: by which figures; None = the study's.
+        study: the study.
+        points: the candidate points.
+        objectives: the figures to compare; None = the study's objectives.
     """
     wanted = study.objectives if objectives is None else objectives
     return tuple(one for members in _by_load(study, points).values() for one in pareto_front(members, wanted))
 
 
 def cost_of(points: Sequence[PointSummary]) -> str:
-    """The figure that says what points cost."""
+    """Return the figure by which the points' costs are compared."""
     done = [one for one in points if one.status == "done"]
     return next((name for name in COSTS if all(one.mean(name) is not None for one in done)), COSTS[-1])
 
 
 def scenarios(study: Study, points: Sequence[PointSummary]) -> tuple[Scenario, ...]:
-    """The scenarios of a study, each with its best point; none where one load is all there is, or all that varies.
+    """Return the scenarios of a study, each with its best point; empty if the load does not vary, or nothing else does.
 
-    The best is the cheapest that keeps to all bounds; of equals, and where there are no bounds, the one that is best by
-    the objectives, one after the other.
+    The best is the cheapest point that meets all bounds. Ties, and scenarios without bounds, are decided by the
+    objectives in order.
     """
     paths = load_paths(study)
     if not paths or len(paths) == len(study.paths):
@@ -84,7 +84,7 @@ def scenarios(study: Study, points: Sequence[PointSummary]) -> tuple[Scenario, .
 
 
 def ranked_by(study: Study, points: Sequence[PointSummary]) -> list[tuple[str, str]]:
-    """By which figures, one after the other, the best point of a scenario is chosen: metric and goal."""
+    """Return the figures that decide the best point of a scenario, in order: metric and goal."""
     wishes = [(one.metric, one.goal) for one in study.objectives]
     cost: list[tuple[str, str]] = [(cost_of(points), "min")]
     return list(dict.fromkeys([*(cost if study.constraints or not wishes else []), *wishes]))

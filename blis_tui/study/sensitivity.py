@@ -1,8 +1,8 @@
-"""Which knob next: what each key that one may turn does to the tightest bound, told apart from what seeds do.
+"""Sensitivity analysis: the effect of each tunable key on the tightest bound, separated from the noise of seeds.
 
-Each key is set a step down and a step up (a choice: to the others), everything else as it is, and runs with the same
-seeds are compared with each other: of equal requests, the difference alone varies. Its mean has a 95 % interval by
-Student's t, which takes the differences for normal; a change counts where the interval leaves out zero.
+Each key is set one step down and one step up (a choice: to each alternative), with everything else unchanged. Runs with
+the same seeds are compared, so that with equal requests only the difference varies. Its mean has a 95 % interval by
+Student's t, which assumes normal differences; a change is significant if the interval excludes zero.
 """
 
 from __future__ import annotations
@@ -49,64 +49,64 @@ KNOBS: Final[Mapping[str, str | tuple[Json, ...]]] = {
     "policy.routing": ("round-robin", "least-loaded", "power-of-two", "least-estimated-ttft"),
     "policy.preemption.victim": ("tail", "cheapest-recompute"),
 }
-"""What may be turned, and how: halved and doubled, by one, by 5 % of the whole, over, or to another of these values."""
+"""The tunable keys, and how: halve and double, by one, by 5 % of the whole, toggle, or the listed alternatives."""
 _CHUNKS: Final[Mapping[str, str | tuple[Json, ...]]] = {
     "policy.batching.chunked_prefill_size": _HALVES,
     "policy.batching.enable_mixed_chunk": _SWITCH,
 }
-"""The same, of a rule with a budget of its own for prompts."""
+"""Tunable keys of a batching rule with a separate budget for prompts."""
 _NOT_BESIDE_CHUNKS: Final = ("engine.max_num_batched_tokens", "engine.long_prefill_token_threshold")
-"""What such a rule does not read."""
+"""Keys that such a rule ignores."""
 _LEFT_OUT: Final[Mapping[str, Json]] = {"engine.enforce_eager": False, "engine.long_prefill_token_threshold": 0}
-"""What a resolved experiment that does not say a key has there."""
+"""Values of keys that a resolved experiment may omit."""
 _STEP: Final = 0.05
 _MOST_SHARE: Final = 0.98
 _T: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
-"""Student's t for 1, 2, … degrees of freedom: 95 % lie within. From 16 on 2.12 is a little more than it takes."""
+"""Student's t for 1, 2, … degrees of freedom (95 % two-sided). From 16 on, 2.12 is slightly conservative."""
 _T_BEYOND: Final = 2.12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What one value of one key does."""
+    """The effect of one value of one key."""
 
     path: str
     now: Json
     value: Json
     figure: float | None = None
-    """Mean of the tightest bound's figure over the seeds; None = it cannot be run."""
+    """Mean over the seeds of the tightest bound's figure; None = it cannot be run."""
     change: float | None = None
-    """Mean difference from the runs as they are."""
+    """Mean difference from the unchanged runs."""
     interval: float | None = None
-    """Half of the 95 % interval of that mean; 0 where no seed changes anything."""
+    """Half of the 95 % interval of that mean; 0 if seeds make no difference."""
     holds: int = 0
-    """Seeds with which all bounds hold."""
+    """Number of seeds with which all bounds hold."""
     why: str = ""
     """Why it cannot be run."""
 
     @property
     def counts(self) -> bool:
-        """Whether it does anything beyond what seeds do."""
+        """Whether the effect exceeds the noise of the seeds."""
         return self.change is not None and self.interval is not None and abs(self.change) > self.interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitivity:
-    """What keys do to the tightest bound, the best first."""
+    """The effects of keys on the tightest bound, the best first."""
 
     metric: str
     bound: float
     upper: bool
-    """Whether the bound is an upper one: less is better then."""
+    """Whether the bound is an upper one, so that less is better."""
     figure: float
-    """Mean over the seeds, as things are."""
+    """Mean over the seeds, without changes."""
     holds: int
     seeds: tuple[int, ...]
     effects: tuple[Effect, ...]
     runs: int
 
     def gain(self, effect: Effect) -> float:
-        """How much better it makes the figure; worse is negative."""
+        """Return how much the effect improves the figure; negative if it gets worse."""
         change = effect.change or 0.0
         return -change if self.upper else change
 
@@ -118,18 +118,18 @@ def sensitivity(
     on_run: Callable[[Row], None] = lambda _: None,
     warn: Callable[[str], None] | None = None,
 ) -> Sensitivity:
-    """Turn each knob of a study's experiment a little.
+    """Measure the effect of small changes to a study's experiment.
 
     Args:
-        study: one without axes; its constraints are the bounds.
-        runner: where runs are made.
+        study: a study without axes; its constraints are the bounds.
+        runner: makes the runs.
         store: where results are looked up and kept.
         on_run: called with each row.
-        warn: is told what went wrong although it goes on.
+        warn: called for each problem that does not stop the work.
 
     Raises:
-        InputError: there are fewer than two seeds, or as it is the experiment cannot be run, or gives no figure.
-        SimulationError: the runner can make no runs any more.
+        InputError: there are fewer than two seeds, or the unchanged experiment cannot be run, or has no such figure.
+        SimulationError: the runner cannot make runs any more.
     """
     if len(study.seeds) < 2:
         raise InputError("one seed says nothing about what seeds do", help="take two or more, such as --seeds 5")
@@ -169,7 +169,7 @@ def sensitivity(
 
 
 def _search(study: Study, tried: Sequence[tuple[str, Json, Json]]) -> Generator[list[Run], list[Row], list[Row]]:
-    """All runs at once: first those of the experiment as it is."""
+    """Request all runs at once, those of the unchanged experiment first."""
     point = Point(0, ())
     values: list[Mapping[str, object]] = [{}, *({path: value} for path, _, value in tried)]
     rows = yield [Run(point=point, values=one, seed=seed) for one in values for seed in study.seeds]
@@ -177,7 +177,7 @@ def _search(study: Study, tried: Sequence[tuple[str, Json, Json]]) -> Generator[
 
 
 def _tried(document: Document) -> list[tuple[str, Json, Json]]:
-    """The keys of an experiment that can be turned: path, value now, value to try."""
+    """Return the tunable keys of an experiment: path, current value, value to try."""
     found = []
     knobs: Mapping[str, str | tuple[Json, ...]] = KNOBS
     if document.get("policy", "batching", "chunked_prefill_size") is not None:
@@ -194,7 +194,7 @@ def _tried(document: Document) -> list[tuple[str, Json, Json]]:
 
 
 def _steps(now: Json, how: str | tuple[Json, ...]) -> list[Json]:
-    """The values beside the present one; none where it is not of the kind (`auto` follows from other keys)."""
+    """Return the values next to the current one; none if its type does not allow it (`auto` depends on other keys)."""
     if isinstance(how, tuple):
         return [value for value in how if value != now] if now is not None else []
     if how == _SWITCH:
@@ -209,7 +209,7 @@ def _steps(now: Json, how: str | tuple[Json, ...]) -> list[Json]:
 
 
 def _tightest(rows: Sequence[Row], bounds: tuple[Expectation, ...]) -> tuple[str, float, bool]:
-    """The figure that is nearest to its bound, or farthest beyond it, on the mean over the seeds."""
+    """Return the figure with the least margin, or exceeded most, by its mean over the seeds."""
     for row in rows:
         if row.status in ("invalid", "failed"):
             raise InputError(f"as it is, the experiment cannot be run: {row.why}")
@@ -255,7 +255,7 @@ def _effect(
 
 
 def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
-    """The mean of two or more values, and half of its 95 % interval."""
+    """Return the mean of two or more values, and half of its 95 % interval."""
     count = len(values)
     mean = fsum(values) / count
     spread = sqrt(fsum((one - mean) ** 2 for one in values) / (count - 1))
@@ -273,7 +273,7 @@ def _figure(row: Row, metric: str) -> float | None:
 
 
 def sensitivity_text(found: Sensitivity) -> str:
-    """For people: what helps and what harms, what does nothing beyond the noise, and what cannot be run."""
+    """Return a summary: what helps, what harms, what does not exceed the noise, and what cannot be run."""
     count = len(found.seeds)
     sign = "<=" if found.upper else ">="
     head = (

@@ -1,8 +1,8 @@
-"""The smallest workload that still breaks what is expected: delta debugging over requests, then over their lengths.
+"""Finds the smallest workload that still breaks an expectation: delta debugging over requests and their lengths.
 
-Requests are taken away in ever smaller groups as long as an expectation is still broken (Zeller and Hildebrandt:
-Simplifying and Isolating Failure-Inducing Input, IEEE TSE 28(2), 2002), then the lengths of those that are left are
-halved. What is left is 1-minimal: without any one of its requests, what is expected holds.
+Ever smaller groups of requests are removed as long as an expectation is still broken (Zeller and Hildebrandt:
+Simplifying and Isolating Failure-Inducing Input, IEEE TSE 28(2), 2002). Then the lengths of the remaining requests are
+halved. The result is 1-minimal: without any single one of its requests, the expectations hold.
 """
 
 from __future__ import annotations
@@ -46,34 +46,34 @@ _RESULTS: Final = frozenset(
         *("cached_tokens", "preemptions", "output_tokens"),
     }
 )
-"""Columns of a request table that say how requests fared, and not what they are."""
+"""Columns of a request table that are results, as opposed to properties of the request."""
 _LENGTHS: Final = ("input_tokens", "requested_output_tokens")
 _TRACE: Final = "requests.csv"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shrunk:
-    """What is left of a workload."""
+    """The shrunk workload."""
 
     columns: tuple[str, ...]
     rows: Rows
     requests: int
-    """Of the workload that it was."""
+    """Number of requests of the original workload."""
     broken: tuple[Verdict, ...]
-    """What it breaks of what is expected."""
+    """The expectations that it breaks."""
     expect: tuple[Mapping[str, Json], ...]
-    """The entries of `expect` that say so."""
+    """The corresponding entries of `expect`."""
     runs: int
     minimal: bool
-    """Whether there were enough runs: without any one of its requests, what is expected holds."""
+    """Whether there were enough runs to make it 1-minimal."""
 
     def csv(self) -> str:
-        """The requests, as a trace that can be replayed."""
+        """Return the requests as a trace that can be replayed."""
         return _text(self.columns, self.rows)
 
 
 class _OutOfRunsError(Exception):
-    """As many runs were made as were allowed."""
+    """The limit on runs is reached."""
 
 
 class _Trials:
@@ -104,7 +104,7 @@ class _Trials:
         self.runs = 0
 
     def broken(self, rows: Rows) -> tuple[Verdict, ...]:
-        """What a part breaks of what the whole broke; nothing where it is no workload."""
+        """Return which of the originally broken expectations a part breaks; none if it is no valid workload."""
         known = self._known.get(rows)
         if known is not None:
             return known
@@ -115,28 +115,28 @@ class _Trials:
         self._trace.write_text(_text(self._columns, rows), encoding="utf-8", newline="")
         try:
             found = verdicts(self._replaying())
-        except (SpecError, TraceError):  # such as a prompt that is shorter than what it shares
+        except (SpecError, TraceError):  # such as a prompt that is shorter than its shared prefix
             found = ()
         self._known[rows] = tuple(one for one in found if one.metric in self._wanted)
         return self._known[rows]
 
     def _replaying(self) -> Experiment:
-        """The experiment with the trace as it is now: all else that it says stays as it was loaded."""
+        """Return the experiment with the current trace; everything else stays as it was loaded."""
         if self._loaded is None:
             self._loaded = load(self._source, overrides=self._assignments, plugins=self._plugins)
         workload = self._loaded.workload
-        assert workload.trace is not None  # noqa: S101  (that was assigned)
+        assert workload.trace is not None  # noqa: S101  (assigned above)
         trace = replace(workload.trace, sha256=input_digest(self._trace, limit=MAX_TRACE_BYTES))
         return replace(self._loaded, workload=replace(workload, trace=trace))
 
 
 def replayed(trace: str) -> str:
-    """The assignment that makes an experiment replay a request table."""
+    """Return the assignment that makes an experiment replay a request table."""
     return f"workload={json.dumps({'trace': {'file': trace}})}"
 
 
 def verdicts(experiment: Experiment) -> tuple[Verdict, ...]:
-    """What a run of an experiment breaks of what it expects."""
+    """Run an experiment and return the expectations that it breaks."""
     simulation = Simulation(experiment)
     simulation.run()
     return tuple(one for one in simulation.report().expectations if not one.ok)
@@ -152,20 +152,20 @@ def shrink(
     most_runs: int = 1000,
     on_run: Callable[[int, int], None] = lambda _runs, _requests: None,
 ) -> Shrunk:
-    """Find a smallest workload with which an experiment still breaks what it expects.
+    """Find a smallest workload with which an experiment still breaks its expectations.
 
     Args:
         source: the experiment, as :func:`blis_tui.spec.load.load` takes it.
         overrides: ``path=value`` texts.
         seed: replaces the document's.
         expect: entries of `expect` instead of the experiment's own.
-        plugins: what it may name.
-        most_runs: as many runs at most.
+        plugins: plug-ins that it may name.
+        most_runs: maximum number of runs.
         on_run: called before each run, with its number and how many requests it has.
 
     Raises:
         SpecError: the experiment is not valid.
-        InputError: what it expects holds; or its requests, replayed when they arrived, do not break it.
+        InputError: its expectations hold; or its requests, replayed at their arrival times, do not break them.
         SimulationError: it cannot go on.
     """
     assignments = [*overrides, *([f"expect={json.dumps(list(expect))}"] if expect else [])]
@@ -210,7 +210,7 @@ def shrink(
 
 
 def _require_broken(report: Report) -> None:
-    """There must be something to look for."""
+    """Raise InputError unless an expectation is broken."""
     if not report.expectations:
         raise InputError(
             "nothing is expected", help="say what should hold, such as --expect 'latency.ttft_ms.p99<=200'"
@@ -223,7 +223,7 @@ def _require_broken(report: Report) -> None:
 
 
 def _smallest(columns: Sequence[str], rows: Rows, trials: _Trials) -> tuple[Rows, bool]:
-    """What is left of the requests, and whether there were enough runs to leave out all that can be."""
+    """Return the remaining requests, and whether there were enough runs to finish."""
     best = rows
     try:
         for part in _fewer(rows, trials.broken):
@@ -238,7 +238,7 @@ def _smallest(columns: Sequence[str], rows: Rows, trials: _Trials) -> tuple[Rows
 
 
 def _name(entry: Mapping[str, Json]) -> str:
-    """How a verdict calls an entry of `expect`."""
+    """Return the name that a verdict gives to an entry of `expect`."""
     if "metric" in entry:
         return str(entry["metric"])
     return text_of(decode(CourseExpectation, Part(entry, "")))
@@ -254,16 +254,16 @@ def experiment_text(
     seed: int | None = None,
     plugins: Registry | None = None,
 ) -> str:
-    """A document that replays what is left and expects what it breaks, known to be broken to its golden test.
+    """Return a document that replays the remaining requests, with the broken expectations marked as known failures.
 
     Args:
         source: the experiment that was shrunk.
-        found: what is left of its workload.
-        name: what the new experiment is called.
-        trace: the name of the file with the requests, which will lie beside the document.
-        overrides: as of :func:`shrink`.
-        seed: likewise.
-        plugins: likewise.
+        found: the shrunk workload.
+        name: the name of the new experiment.
+        trace: the name of the file with the requests, which must be beside the document.
+        overrides: as for :func:`shrink`.
+        seed: as for :func:`shrink`.
+        plugins: as for :func:`shrink`.
     """
     with TemporaryDirectory(prefix="blis-") as folder:
         written = Path(folder) / trace
@@ -276,7 +276,7 @@ def experiment_text(
 
 
 def _fewer(rows: Rows, broken: Callable[[Rows], object]) -> Iterator[Rows]:
-    """Ever smaller parts that still break it; when it ends, none of the last one's requests can be left out."""
+    """Yield ever smaller parts that still break it; no single request of the last one can be removed."""
     groups = 2
     while len(rows) > 1:
         size = -(-len(rows) // groups)
@@ -298,7 +298,7 @@ def _fewer(rows: Rows, broken: Callable[[Rows], object]) -> Iterator[Rows]:
 
 
 def _shorter(columns: Sequence[str], rows: Rows, broken: Callable[[Rows], object]) -> Iterator[Rows]:
-    """With ever shorter prompts and answers that still break it: each is halved as often as possible."""
+    """Yield parts with ever shorter prompts and answers that still break it; each is halved as often as possible."""
     for number in range(len(rows)):
         for name in _LENGTHS:
             at = columns.index(name)
@@ -312,7 +312,7 @@ def _shorter(columns: Sequence[str], rows: Rows, broken: Callable[[Rows], object
 
 
 def _requests(table: str) -> tuple[tuple[str, ...], Rows]:
-    """The columns of a request table that say what requests are, and its rows, in order of arrival."""
+    """Return the input columns of a request table, and its rows, in order of arrival."""
     lines = list(csv.DictReader(io.StringIO(table)))
     columns = tuple(name for name in lines[0] if name not in _RESULTS)
     return columns, tuple(tuple(line[name] for name in columns) for line in lines)

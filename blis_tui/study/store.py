@@ -1,4 +1,4 @@
-"""Results of runs on disk, by what they are the result of: no run is made twice, and a killed study goes on."""
+"""Stores results of runs on disk, so that no run is repeated and an interrupted study can continue."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ class Store(Protocol):
     """Where results are looked up and kept."""
 
     def find(self, key: str, stop_at: Sequence[Expectation] = ()) -> Outcome | None:
-        """The result of a run that ends as soon as one of ``stop_at`` cannot hold any more; None = not known."""
+        """Return the result of a run that ends as soon as one of ``stop_at`` cannot hold; None = not known."""
 
     def keep(self, key: str, stop_at: Sequence[Expectation], outcome: Outcome) -> None:
-        """Keep a result. Raises InputError: it cannot be written."""
+        """Keep a result. Raises InputError if it cannot be written."""
 
 
 class MemoryStore:
-    """Results that last as long as the process: equal points of one study run once."""
+    """Keeps results in this process, so that equal points of one study run once."""
 
     def __init__(self) -> None:
         self._known: dict[str, bytes] = {}
 
     def find(self, key: str, stop_at: Sequence[Expectation] = ()) -> Outcome | None:
-        """As :meth:`Store.find`."""
+        """See :meth:`Store.find`."""
         name = stopped_key(key, stop_at)
         return _decoded(name, self._known[name]) if name in self._known else None
 
     def keep(self, key: str, stop_at: Sequence[Expectation], outcome: Outcome) -> None:
-        """As :meth:`Store.keep`."""
+        """See :meth:`Store.keep`."""
         name = stopped_key(key, stop_at)
         self._known[name] = _encoded(name, outcome)
 
 
 class FolderStore:
-    """A file a result, below a folder; several processes may share it, and files may be deleted one by one.
+    """Keeps one file per result below a folder; processes may share it, and single files may be deleted.
 
     Args:
-        folder: where; results of each engine are in a folder of its own below it.
+        folder: the folder; results of each engine are in a subfolder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -66,11 +66,11 @@ class FolderStore:
 
     @classmethod
     def of_user(cls) -> FolderStore:
-        """The user's own, in the folder that the system has for caches, or where ``BLIS_TUI_STORE_DIR`` says."""
+        """Return the user's store: ``BLIS_TUI_STORE_DIR``, or a folder in the system's cache folder."""
         return cls(Path(os.environ.get(STORE_VARIABLE) or user_cache_path("blis-tui") / "runs"))
 
     def require_writable(self) -> None:
-        """Make sure that results can be kept. Raises InputError: they cannot."""
+        """Check that results can be kept. Raises InputError if they cannot."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with atomic_bytes(self.folder / "try", asked_for=False) as file:
@@ -80,14 +80,14 @@ class FolderStore:
             raise self._unwritable(error) from error
 
     def find(self, key: str, stop_at: Sequence[Expectation] = ()) -> Outcome | None:
-        """As :meth:`Store.find`; a damaged file counts as none."""
+        """See :meth:`Store.find`; a damaged file counts as absent."""
         name = stopped_key(key, stop_at)
         with suppress(OSError):
             return _decoded(name, self._path(name).read_bytes())
         return None
 
     def keep(self, key: str, stop_at: Sequence[Expectation], outcome: Outcome) -> None:
-        """As :meth:`Store.keep`; a failure is not kept: the next attempt may go better."""
+        """See :meth:`Store.keep`; failures are not kept, because another attempt may succeed."""
         if outcome.status == "failed":
             return
         name = stopped_key(key, stop_at)
@@ -116,11 +116,11 @@ def _encoded(name: str, outcome: Outcome) -> bytes:
 
 
 def _decoded(name: str, content: bytes) -> Outcome | None:
-    """What was encoded under this name; None = it was not, or it is damaged."""
+    """Return the outcome encoded under this name; None if the content is damaged or has another name."""
     if not content.startswith(_MAGIC):
         return None
     with suppress(zlib.error, ValueError, KeyError, TypeError):
-        said = json.loads(zlib.decompress(content[len(_MAGIC) :]))  # which verifies a checksum
+        said = json.loads(zlib.decompress(content[len(_MAGIC) :]))  # decompression verifies a checksum
         if said["key"] == name and said["status"] in get_args(Status):
             left_out = tuple(said["left_out"])
             return Outcome(

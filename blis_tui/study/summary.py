@@ -1,4 +1,4 @@
-"""What the runs of a study say about its points: means over seeds, which points hold, and which no other one beats."""
+"""Summaries of a study's points: means over seeds, which points hold, and the Pareto front."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PointSummary:
 
     @property
     def status(self) -> str:
-        """The status of its runs; the worst, where they differ."""
+        """The status of its runs; the worst if they differ."""
         found = {row.status for row in self.rows}
         return next(one for one in ("invalid", "failed", "stopped", "done") if one in found)
 
@@ -37,22 +37,22 @@ class PointSummary:
 
     @property
     def coordinates(self) -> Mapping[str, Json]:
-        """Path -> value."""
+        """The point's values by path."""
         return self.point.coordinates
 
     def mean(self, metric: str) -> float | None:
-        """The mean of a figure over the seeds; None where a run lacks it."""
+        """Return the mean of a figure over the seeds; None if a run lacks it."""
         values = self.values(metric)
         return fsum(values) / len(values) if values and len(values) == len(self.rows) else None
 
     def values(self, metric: str) -> list[float]:
-        """A figure with each seed that has it."""
+        """Return a figure of each run that has it."""
         found = [row.figures.get(metric) for row in self.rows]
         return [float(one) for one in found if isinstance(one, int | float) and not isinstance(one, bool)]
 
 
 def summaries(result: StudyResult) -> tuple[PointSummary, ...]:
-    """The points with a row, in order."""
+    """Return the summaries of all points with a row, in order."""
     rows: dict[int, list[Row]] = {}
     for row in result.rows:
         rows.setdefault(row.point.number, []).append(row)
@@ -65,9 +65,9 @@ def _ok(rows: Iterable[Row]) -> bool | None:
 
 
 def pareto_front(points: Sequence[PointSummary], objectives: Sequence[Objective]) -> tuple[PointSummary, ...]:
-    """The points that no other one beats, by the first objective: better in one, and worse in none.
+    """Return the points that no other point dominates (better in one objective, worse in none), by the first objective.
 
-    Points whose constraints do not hold, or whose run was not finished, are not among them.
+    Points whose constraints do not hold, or whose run was not finished, are excluded.
     """
     if not objectives:
         return ()
@@ -80,7 +80,7 @@ def pareto_front(points: Sequence[PointSummary], objectives: Sequence[Objective]
     placed.sort(key=lambda pair: pair[0])
     front: list[PointSummary] = []
     kept: list[tuple[float, ...]] = []
-    for place, one in placed:  # points that beat it come before it; of two objectives the last kept has the best second
+    for place, one in placed:  # points that beat it come first; of two objectives, the last kept has the best second
         if not kept or place != kept[-1]:
             if any(_beats(other, place) for other in (kept[-1:] if len(objectives) <= 2 else kept)):
                 continue

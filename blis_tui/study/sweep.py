@@ -1,4 +1,4 @@
-"""Run a study: every point with every seed, each run once, results in order."""
+"""Runs a study: every point with every seed, each run once, results in order."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a sweep is."""
+    """Progress of a sweep."""
 
     done: int
-    """Runs with a row."""
+    """Number of runs with a row."""
     known: int
-    """Those of them that were known before, equal another one, or are no experiments."""
+    """Of these, runs that were known before, equal another run, or are no valid experiments."""
     total: int
     latest: Row
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Which run of a study."""
+    """The point and seed of a run."""
 
     number: int
     point: Point
@@ -50,12 +50,12 @@ class Sweep:
     """The runs of a study, some of which may be known already.
 
     Args:
-        study: what to run.
+        study: the study.
         store: where results are looked up and kept.
-        early_stop: whether to end a run as soon as one of the constraints can no longer hold; whether they hold is
-            the same then, figures are not.
-        warn: is told, once each, that results cannot be kept any more, and what of a trace is no request; the sweep
-            goes on.
+        early_stop: whether to end a run as soon as one of the constraints can no longer hold; the verdicts stay the
+            same, but figures change.
+        warn: called once for each problem that does not stop the sweep: results that cannot be kept, or trace entries
+            that are no requests.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class Sweep:
         self._waiting: dict[str, list[_Place]] = {}
 
     def run(self, runner: Runner | None = None) -> Generator[Progress]:
-        """Make the runs that are not known; after each the progress. To break off, close the iterator.
+        """Make the unknown runs and yield the progress after each; close the iterator to abort.
 
         Raises:
-            SimulationError: the runner can make no runs any more.
+            SimulationError: the runner cannot make runs any more.
         """
         makes = HereRunner() if runner is None else runner
         try:
@@ -96,7 +96,7 @@ class Sweep:
             self._waiting.clear()
 
     def look_up(self) -> Generator[Progress]:
-        """As :meth:`run`, but without running anything: what is known already."""
+        """Look up known results like :meth:`run`, but without running anything."""
         try:
             for one in self._missing():
                 if isinstance(one, Row):
@@ -106,15 +106,15 @@ class Sweep:
 
     @property
     def unkept(self) -> int:
-        """Results that could not be kept."""
+        """Number of results that could not be kept."""
         return self._results.unkept
 
     def result(self) -> StudyResult:
-        """The rows so far, in order."""
+        """Return the rows so far, in order."""
         return StudyResult(study=self.study, rows=tuple(self._rows[number] for number in sorted(self._rows)))
 
     def _missing(self) -> Iterator[Row | Task | None]:
-        """For each run without a row: the row, where none has to be made; else its task, once for equal runs."""
+        """Yield for each run without a row either its row, if known, or its task, once for equal runs."""
         seeds = self.study.seeds
         for at, point in enumerate(self.study.points):
             for number, seed in enumerate(seeds, at * len(seeds)):
@@ -143,7 +143,7 @@ class Sweep:
         for task, outcome in ended:
             places = self._waiting.pop(task.key)
             rows = [self._row(place, outcome) for place in places]
-            # Counted before it is kept: a signal in between leaves nothing behind that is not told.
+            # Enter the rows before the result is kept, so that an interruption in between loses no row.
             self._enter(places[0].number, rows[0])
             self._results.keep(task.key, self._stop_at, outcome, rows[0])
             self._known += len(places) - 1
@@ -164,15 +164,15 @@ class Sweep:
         return Progress(done=len(self._rows), known=self._known, total=self.study.runs, latest=row)
 
 
-# How far a sweep is, in words.
+# Progress of a sweep, in words.
 
 
 def progress_text(now: Progress, elapsed_s: float) -> str:
-    """How many runs there are results of, and about how long the others take.
+    """Return how many runs have results, and about how long the others take.
 
     Args:
-        now: how far it is.
-        elapsed_s: since when runs are made, in seconds.
+        now: the progress.
+        elapsed_s: seconds since the first run started.
     """
     made = now.done - now.known
     left = (now.total - now.done) * elapsed_s / made if made else 0.0

@@ -1,4 +1,4 @@
-"""One run of a study, in whatever process: what it needs, and what comes of it."""
+"""One run of a study in any process: its input and its outcome."""
 
 from __future__ import annotations
 
@@ -26,41 +26,41 @@ Status = Literal["done", "stopped", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """An experiment that is to be run, as another process can take it."""
+    """An experiment to run, in a form that can be sent to another process."""
 
     key: str
-    """What its result is kept under."""
+    """Key under which its result is kept."""
     document: Mapping[str, object]
-    """The resolved experiment: no file is read but its trace."""
+    """The resolved experiment; no file but its trace is read."""
     trace_path: str | None
     plugins: tuple[str, ...] = ()
-    """Whose code to load, as it was asked for."""
+    """Plug-ins to load, as the user gave them."""
     stop_at: tuple[Expectation, ...] = ()
-    """End the run as soon as one of these can no longer hold."""
+    """Constraints; the run ends as soon as one of them can no longer hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a run."""
+    """The outcome of a run."""
 
     status: Status
-    """``stopped``: a constraint could no longer hold, so the report is of a part of the run."""
+    """``stopped``: a constraint could no longer hold, so the report covers a part of the run."""
     report: str = ""
-    """JSON text; empty where the run failed."""
+    """JSON text; empty if the run failed."""
     why: str = ""
     """Why it was stopped, or failed."""
     left_out: tuple[str, ...] = ()
     """What of its trace is no request, in words."""
     place: str = ""
-    """Where in the code of a plug-in it failed; empty where it failed elsewhere, or did not."""
+    """Where in a plug-in's code it failed; empty if it failed elsewhere, or did not fail."""
 
 
 def task_of(experiment: Experiment, stop_at: Sequence[Expectation] = ()) -> Task:
-    """What another process needs to run an experiment.
+    """Return what another process needs to run an experiment.
 
     Args:
-        experiment: what to run.
-        stop_at: constraints that its result must keep to, to be of any use.
+        experiment: the experiment.
+        stop_at: constraints without which its result is useless.
     """
     trace = experiment.workload.trace
     return Task(
@@ -73,7 +73,7 @@ def task_of(experiment: Experiment, stop_at: Sequence[Expectation] = ()) -> Task
 
 
 def key_of(experiment: Experiment) -> str:
-    """Equal for runs that give equal reports: the experiment's digest, the engine, and users' code."""
+    """Return a key that is equal for equal reports: from the experiment's digest, the engine, and users' code."""
     used = [[one.path, one.name, *_from(one)] for one in experiment.plugins_used()]
     return sha256(to_sorted_json([experiment.sha256, ENGINE, used]).encode()).hexdigest()
 
@@ -83,7 +83,7 @@ def _from(plugin: Plugin) -> tuple[str, ...]:
 
 
 def stopped_key(key: str, stop_at: Sequence[Expectation]) -> str:
-    """What the result of a run that may be stopped is kept under: another study may not want it stopped there."""
+    """Return the key of a run that may be stopped, since another study may not want it stopped there."""
     if not stop_at:
         return key
     bounds = [[one.metric, one.min, one.max, one.equals] for one in stop_at]
@@ -91,7 +91,7 @@ def stopped_key(key: str, stop_at: Sequence[Expectation]) -> str:
 
 
 def execute(task: Task) -> Outcome:
-    """Run it to its end, or to where a constraint can no longer hold; what goes wrong is an outcome, too."""
+    """Run a task to its end, or until a constraint can no longer hold; failures are outcomes, too."""
     try:
         plugins = load_plugins(task.plugins) if task.plugins else None
         experiment = build_experiment(task.document, trace_path=task.trace_path, plugins=plugins)

@@ -1,4 +1,4 @@
-"""A study's points for a terminal: a table with bars, and the Pareto front as a plot."""
+"""A study's points as text for a terminal: a table with bars, and the Pareto front as a plot."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from blis_tui.study.summary import PointSummary
 
 MOST_POINTS: Final = 40
-"""So many points are shown; files have them all."""
+"""Maximum number of points shown; files have them all."""
 WIDTH: Final = 100
-"""Characters to a line of sentences, where nothing narrower shows them."""
+"""Default width of sentences, in characters."""
 _BAR: Final = 16
 _WHY: Final = 60
 _PRICE: Final = "cost.usd_per_hour"
 PRICES: Final = "--price h100=2.5, or hardware.cost_per_hour_usd in the hardware document"
 """How to give a price."""
 _PLOT: Final = (72, 15)
-"""Columns and rows of the plot, with its axes."""
+"""Columns and rows of the plot, including its axes."""
 
 
 def study_text(result: StudyResult, width: int = WIDTH) -> str:
-    """The study in a line, its points as a table (the best ones where there are many), and what is wrong with it.
+    """Return the study in a line, a table of its points (the best ones if there are many), and its problems.
 
     Args:
-        result: what it tells of.
-        width: characters to a line of its sentences.
+        result: the result.
+        width: characters per line of sentences.
     """
     study = result.study
     points = summaries(result)
@@ -70,7 +70,7 @@ def study_text(result: StudyResult, width: int = WIDTH) -> str:
 
 
 def _not_known(study: Study, points: Sequence[PointSummary]) -> Iterator[str]:
-    """Objectives by which points cannot be compared, and why."""
+    """Yield the objectives by which points cannot be compared, and why."""
     for metric in dict.fromkeys(objective.metric for objective in study.objectives):
         lacking = [one for one in points if one.status == "done" and one.mean(metric) is None]
         priceless = metric.startswith("cost.usd") and all(not one.values(_PRICE) for one in lacking)
@@ -80,26 +80,26 @@ def _not_known(study: Study, points: Sequence[PointSummary]) -> Iterator[str]:
 
 
 def sentence_lines(text: str, width: int, indent: str = "  ") -> list[str]:
-    """A sentence on as many lines as it takes, indented from the second on; names with hyphens stay whole."""
+    """Wrap a sentence, with indentation from the second line on and without breaking hyphenated names."""
     return wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def same_load(study: Study) -> str:
-    """Which points compete, in words, where the load is an axis: `` with the same rate_per_s``."""
+    """Return which points compete, if the load is an axis: `` with the same rate_per_s``."""
     names = short_names(study.paths)
     paths = load_paths(study)
     return f" with the same {' and '.join(names[path] for path in paths)}" if paths else ""
 
 
 def best_words(study: Study, points: Sequence[PointSummary]) -> str:
-    """Which point is taken for each load."""
+    """Return which point is chosen for each load."""
     by = ", then ".join(f"{goal} {metric}" for metric, goal in ranked_by(study, points))
     holding = " that keeps to all bounds" if study.constraints else ""
     return f"the best point{holding}, by {by}"
 
 
 def _scenarios(study: Study, points: Sequence[PointSummary]) -> list[str]:
-    """The best point for each load."""
+    """Return a table of the best point for each load."""
     found = scenarios(study, points)
     if not found:
         return []
@@ -123,7 +123,7 @@ def _scenarios(study: Study, points: Sequence[PointSummary]) -> list[str]:
 
 
 def ties_text(study: Study, found: Sequence[Scenario]) -> list[str]:
-    """For each load with several best points, a sentence that names those that were not taken."""
+    """Return a sentence for each load with several best points, naming those that were not chosen."""
     names = short_names(study.paths)
     chosen = [path for path in study.paths if path not in load_paths(study)]
     told = []
@@ -149,12 +149,12 @@ def _latency(metric: str) -> str:
 
 
 def wanted(study: Study) -> tuple[str, ...]:
-    """The figures that a table of this study shows."""
+    """Return the figures shown in a table of this study."""
     return wanted_metrics(study) or USUAL
 
 
 def bound_text(one: Expectation) -> str:
-    """A constraint: ``latency.ttft_ms.p99 <= 300``."""
+    """Return a constraint as text: ``latency.ttft_ms.p99 <= 300``."""
     words = ((">=", one.min), ("<=", one.max), ("==", one.equals))
     said = [
         f"{sign} {f'{value:g}' if isinstance(value, float) else value}" for sign, value in words if value is not None
@@ -176,7 +176,7 @@ def _headline(result: StudyResult, points: Sequence[PointSummary]) -> str:
 
 
 def _rank(one: PointSummary, study: Study, front: set[int]) -> tuple[float, ...]:
-    """Points in order; where there are more than can be shown, the front and what holds come first."""
+    """Return the sort key of a point; if not all points fit, the front and those that hold come first."""
     if not study.objectives:
         return (one.point.number,)
     first = study.objectives[0]
@@ -187,13 +187,13 @@ def _rank(one: PointSummary, study: Study, front: set[int]) -> tuple[float, ...]
 
 
 def _legend(study: Study) -> str:
-    """What the bars are of, and where it says what a column is."""
+    """Return what the bars show, and where the columns are explained."""
     drawn = _latency(_drawn(study, wanted(study)))
     return f"Bars are of {drawn}; `blis-tui explain {drawn}` says what a column is."
 
 
 def _drawn(study: Study, metrics: Sequence[str]) -> str:
-    """The figure that has bars: the first with a bound, or else the last."""
+    """Return the metric with bars: the first bounded one, or else the last."""
     return study.constraints[0].metric if study.constraints else metrics[-1]
 
 

@@ -1,7 +1,7 @@
-"""What the user can do, as one table: footer, help, command palette, rebinding and documentation derive from it.
+"""All user actions in one table, from which footer, help, command palette, rebinding and documentation derive.
 
 An action ``step.event`` of the scope ``debugger`` is handled by the method ``action_step_event`` of that screen, unless
-the table names another; those of the scope ``app`` by the application. A screen names its scope as ``SCOPE`` and has
+the table names another one; actions of the scope ``app`` by the application. A screen has its scope as ``SCOPE`` and
 ``BINDINGS = bindings(SCOPE)``.
 """
 
@@ -22,45 +22,45 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
 APP: Final = "app"
-"""Scope of the actions that every screen has."""
+"""Scope of the actions available on every screen."""
 DIALOG: Final = "dialog"
-"""Scope of the actions of small windows above a screen; nothing else works while one is open."""
+"""Scope of the actions of dialogs; no other action works while a dialog is open."""
 _SHOWN: Final = MappingProxyType({"enter": "enter", "backspace": "bksp"})
-"""Keys whose usual glyphs many fonts lack."""
+"""Names of keys whose usual glyphs are missing in many fonts."""
 _FIXED: Final = "app.quit"
-"""The only action that works whatever has the focus."""
+"""The only action that works regardless of the focus."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing the user can do."""
+    """A user action."""
 
     name: str
-    """Dotted: a noun and a verb. Users rebind by it."""
+    """Dotted name: a noun and a verb. Users rebind keys by it."""
     keys: tuple[str, ...]
-    """Default keys: characters, or Textual's names; none = only in the command palette."""
+    """Default keys: characters, or Textual's names; empty = only in the command palette."""
     title: str
-    """A few words, for lists."""
+    """A short title for lists."""
     help: str
-    """One sentence."""
+    """A sentence of help."""
     group: str
-    """Heading in the help."""
+    """Its heading in the help."""
     scope: str
     """The screen: ``app``, ``home``, ``debugger``, ``compare``, ``twin``, ``observing``, ``goldens``, ``study``,
     ``why``, ``whatif``, ``printed``, ``error`` or ``dialog``."""
     footer: str = ""
-    """One word for the line of keys; empty = not shown there."""
+    """Its word in the key bar; empty = not shown there."""
     does: str = ""
-    """A handler that several actions share, with its parameters: ``pane_show('kv')``; empty = see ``handler``."""
+    """A handler shared by several actions, with its parameters: ``pane_show('kv')``; empty = see ``handler``."""
 
     @property
     def handler(self) -> str:
-        """The action as Textual knows it; its method has ``action_`` before it."""
+        """Textual's name of the action; its method has the prefix ``action_``."""
         return self.does or self.name.replace(".", "_")
 
 
 def _showing(pane: str) -> str:
-    """What goes to a pane."""
+    """Return the handler that goes to a pane."""
     return f"pane_show('{pane}')"
 
 
@@ -243,8 +243,8 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     ),
     DIALOG: (("dialog.close", "escape", "close", "Close this window.", _DIALOG, "close"),),
 }
-"""Scope -> for each action its name, keys, title, sentence, group, the word for the footer and its handler if it has
-them."""
+"""Scope -> for each action: name, keys, title, sentence, group, and optionally its word in the key bar and its handler.
+"""
 
 
 def _action(
@@ -259,17 +259,17 @@ _BY_NAME: Final[Mapping[str, Action]] = MappingProxyType({action.name: action fo
 
 
 def named(name: str) -> Action:
-    """The action of that name. Raises KeyError."""
+    """Return the action with a name. Raises KeyError."""
     return _BY_NAME[name]
 
 
 def of_scope(scope: str) -> Iterator[Action]:
-    """The actions of a screen, in the table's order."""
+    """Return the actions of a screen, in the table's order."""
     return (action for action in ACTIONS if action.scope == scope)
 
 
 def bindings(scope: str) -> list[BindingType]:
-    """A screen's (or the application's) key bindings; each has the action's name as its id, for rebinding."""
+    """Return the key bindings of a screen or the application; each has the action's name as its id, for rebinding."""
     return [
         Binding(
             key=textual_keys(action.keys),
@@ -286,12 +286,12 @@ def bindings(scope: str) -> list[BindingType]:
 
 
 def textual_keys(keys: tuple[str, ...]) -> str:
-    """Several keys as one text, as Textual's bindings and keymaps take them."""
+    """Return several keys as one text, in the form of Textual's bindings and keymaps."""
     return ",".join("comma" if key == "," else key for key in keys)
 
 
 def shown_key(key: str) -> str:
-    """A key as a person reads it: ``^p`` for ``ctrl+p``, ``?`` for ``question_mark``."""
+    """Return the display form of a key: ``^p`` for ``ctrl+p``, ``?`` for ``question_mark``."""
     if len(key) == 1:
         return key
     *modifiers, last = key.split("+")
@@ -301,5 +301,5 @@ def shown_key(key: str) -> str:
 
 
 def shown_keys(keys: tuple[str, ...]) -> str:
-    """Several keys as a person reads them."""
+    """Return the display form of several keys."""
     return " ".join(shown_key(key) for key in keys)

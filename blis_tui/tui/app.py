@@ -1,4 +1,4 @@
-"""The application: what every screen shares, and how experiments, comparisons and goldens are opened."""
+"""The application: what all screens share, and how experiments, comparisons and goldens are opened."""
 
 from __future__ import annotations
 
@@ -58,82 +58,82 @@ if TYPE_CHECKING:
     from blis_tui.twin.twin import Twin
 
 
-# What keeps texts from outside (names in documents and traces) from reaching the terminal as commands to it.
+# Protection of the terminal against control characters in names from documents and traces.
 
 _ACTED_ON: Final = acted_on()
 
 
 class HarmlessFilter(LineFilter):
-    """Takes from every line that is drawn what a terminal would act on; the others keep their places."""
+    """Replaces control characters in every drawn line; all other characters keep their places."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002  (Textual's signature)
-        """The segments, each as wide as Textual has reckoned."""
+        """Return the segments with the widths that Textual computed."""
         if not any(_ACTED_ON.search(text) for text, _, _ in segments):
             return segments
         return [Segment(_ACTED_ON.sub(_as_wide, text), style, control) for text, style, control in segments]
 
 
 def _as_wide(found: re.Match[str]) -> str:
-    """In place of a character: nothing where Textual has kept no room for it."""
+    """Return the replacement of a character: nothing if Textual reserved no width for it."""
     return REPLACEMENT if cell_len(found[0]) else ""
 
 
 _HARMLESS: Final = HarmlessFilter()
 _LONG_S: Final = 8.0
-"""How long a notification stays that has to be read carefully, in seconds."""
+"""Duration in seconds of notifications that need careful reading."""
 _SAID: Final = 2
-"""Notifications shown at once, at most: more would cover what they are about."""
+"""Maximum number of notifications at a time; more would hide the screen."""
 _GIVEN_BACK_S: Final = 2.0
-"""The longest to wait at the end for a terminal that takes what is written slowly, or never."""
+"""Maximum wait at exit for a terminal that accepts output slowly or not at all, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """An experiment to begin with."""
+    """An experiment to open at start."""
 
     experiment: Experiment
     source: str
-    """Its name or path, as the user said it."""
+    """Its name or path, as the user gave it."""
     at: str | None = None
-    """Where to go first: an event, a time or a request, as the user said it."""
+    """First position: an event, a time or a request, as the user gave it."""
     breaks: tuple[str, ...] = ()
-    """Breakpoints to set, as the user said them."""
+    """Breakpoints to set, as the user gave them."""
     overrides: tuple[str, ...] = ()
-    """What `--set` said, for loading it again."""
+    """The ``--set`` arguments, for loading it again."""
     seed: int | None = None
     routes: Routes | None = None
-    """Routing decisions that are overruled."""
+    """Routing decisions to override."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyStart:
-    """A study to begin with."""
+    """A study to open at start."""
 
     study: Study
     store: Store | None = None
-    """Where results are looked up and kept; None = the user's own folder."""
+    """Where results are looked up and kept; None = the user's folder."""
     jobs: int | None = None
-    """Runs at the same time; None = one for each core."""
+    """Number of simultaneous runs; None = one per core."""
     early_stop: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwinStart:
-    """A recording beside its simulation to begin with."""
+    """A recording and its simulation to open at start."""
 
     twin: Twin
     recording: Recording
     source: str
-    """What is simulated, as the user named it."""
+    """The simulated experiment, as the user named it."""
 
 
 class BlisApp(InOrder, inherit_bindings=False):
     """The terminal interface.
 
     Args:
-        start: what to begin with; None = the list of experiments and studies.
-        folder: where the user's experiments are; the working folder by default.
-        survive: whether an unexpected exception is shown and survived. Tests want it raised.
+        start: what to open; None = the list of experiments and studies.
+        folder: folder of the user's experiments; by default the working folder.
+        survive: whether to show unexpected exceptions and go on. Tests let them propagate.
     """
 
     TITLE = "blis-tui"
@@ -141,10 +141,10 @@ class BlisApp(InOrder, inherit_bindings=False):
     BINDINGS: ClassVar = [
         *bindings(APP),
         Binding("ctrl+c", "help_quit", show=False, system=True),
-        Binding("question_mark", "app_help", show=False),  # where the screen itself answers nothing by it
+        Binding("question_mark", "app_help", show=False),  # for screens that do not use this key
     ]
     COMMANDS: ClassVar = {Commands}
-    ENABLE_COMMAND_PALETTE = False  # its key is in our own table
+    ENABLE_COMMAND_PALETTE = False  # our own table has its key
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (140, "-wide")]  # noqa: RUF012  (Textual's type)
 
     def __init__(
@@ -172,11 +172,11 @@ class BlisApp(InOrder, inherit_bindings=False):
         self.set_keymap({name: ",".join(keys) for name, keys in self.keymap.changed.items()})
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's, and that by which no name acts on the terminal."""
+        """Return Textual's filters, and the one against control characters."""
         return [*super().get_line_filters(), _HARMLESS]
 
     def _keep_printed(self, text: str) -> None:
-        """Keep what is printed, in whichever thread, and say once where it is."""
+        """Keep printed output from any thread, and announce it once."""
         self._print(text)
         first = not self.printed.total
         self.printed.write(text)
@@ -187,15 +187,15 @@ class BlisApp(InOrder, inherit_bindings=False):
         key = shown_key(self.keymap.keys["app.printed"][0])
         self.notify(f"Something was printed and kept: {key} shows it.", timeout=_LONG_S, markup=False)
 
-    # ---- beginning ----
+    # ---- start ----
 
     def show(self) -> None:
-        """Run until the user leaves, and let the threads that read keys and write end, however this ends.
+        """Run until the user leaves, and then stop the threads for input and output in any case.
 
-        A signal that comes while the terminal is given back (its window was closed) keeps Textual from telling the one
-        that reads, for which the process then waits: for ever, and at full load where the terminal is gone. And where a
-        signal came while something else was at work than the application, Textual may not wait for the one that writes,
-        which has not given the terminal back yet then.
+        A signal during the restoration of the terminal (its window was closed) keeps Textual from stopping its input
+        thread, for which the process would wait forever, at full load if the terminal is gone. If a signal arrives
+        outside of the application, Textual may not wait for the output thread, which has not restored the terminal by
+        then.
         """
         try:
             self.run()
@@ -204,12 +204,12 @@ class BlisApp(InOrder, inherit_bindings=False):
             if isinstance(left, Event):
                 left.set()
             if self._driver is not None:
-                written = Thread(target=self._driver.close, daemon=True)  # in vain where the terminal takes nothing
+                written = Thread(target=self._driver.close, daemon=True)  # blocks if the terminal accepts no output
                 written.start()
                 written.join(_GIVEN_BACK_S)
 
     async def on_mount(self) -> None:
-        """Show the first screen, and say what is wrong with the user's keys."""
+        """Show the first screen, and report problems of the user's keys."""
         self._theme_remembered = True
         await self.push_screen(self._first())
         self._cover(*self.size)
@@ -218,7 +218,7 @@ class BlisApp(InOrder, inherit_bindings=False):
             self.notify(problems, title="Keys", severity="warning", timeout=_LONG_S, markup=False)
 
     def _first(self) -> Screen[None]:
-        """What was asked for."""
+        """Return the requested first screen."""
         if self.start is None:
             return self._home()
         if isinstance(self.start, ObservingStart):
@@ -226,29 +226,29 @@ class BlisApp(InOrder, inherit_bindings=False):
 
             return ObservingScreen(self.start)
         if isinstance(self.start, TwinStart):
-            from blis_tui.tui.screens.twin import TwinScreen  # noqa: PLC0415  (only what is opened is imported)
+            from blis_tui.tui.screens.twin import TwinScreen  # noqa: PLC0415  (screens are imported on demand)
 
             return TwinScreen(self.start.twin, self.start.recording, self.start.source)
         return self._study(self.start) if isinstance(self.start, StudyStart) else self._debugger(self.start)
 
     def _home(self) -> Screen[None]:
-        """The list of experiments."""
-        from blis_tui.tui.screens.home import HomeScreen  # noqa: PLC0415  (a start with an experiment needs none)
+        """Return the list of experiments."""
+        from blis_tui.tui.screens.home import HomeScreen  # noqa: PLC0415  (not needed to start with an experiment)
 
         return HomeScreen(self.folder)
 
     def on_ready(self) -> None:
-        """Keep the garbage collector from making keys wait.
+        """Keep the garbage collector from delaying keys.
 
-        What has been made until here, mostly modules, lives as long as the program: looking at all of it takes 70 ms,
-        several times a second while a run is played.
+        All objects so far, mostly modules, live as long as the program; examining them takes 70 ms, several times a
+        second during a run.
         """
         gc.collect()
         gc.freeze()
 
     def _debugger(self, start: Start) -> Screen[None]:
-        """The debugger with an experiment, or what is wrong with the experiment."""
-        from blis_tui.tui.screens.debugger import DebuggerScreen  # noqa: PLC0415  (only what is opened is imported)
+        """Return the debugger of an experiment, or a screen with the experiment's problems."""
+        from blis_tui.tui.screens.debugger import DebuggerScreen  # noqa: PLC0415  (screens are imported on demand)
 
         try:
             screen = DebuggerScreen(
@@ -268,8 +268,8 @@ class BlisApp(InOrder, inherit_bindings=False):
         return screen
 
     def _study(self, start: StudyStart) -> Screen[None]:
-        """The points of a study."""
-        from blis_tui.study.store import FolderStore  # noqa: PLC0415  (only what is opened is imported)
+        """Return the screen of a study."""
+        from blis_tui.study.store import FolderStore  # noqa: PLC0415  (screens are imported on demand)
         from blis_tui.tui.screens.studies import StudyScreen  # noqa: PLC0415
         from blis_tui.tui.study_work import StudyWork  # noqa: PLC0415
 
@@ -279,13 +279,13 @@ class BlisApp(InOrder, inherit_bindings=False):
         return StudyScreen(work)
 
     def show_error(self, source: str, error: BlisError, again: Callable[[], object]) -> None:
-        """Show what is wrong with an experiment, with a way to try again."""
+        """Show the problems of an experiment, with a way to try again."""
         from blis_tui.tui.screens.error import ErrorScreen  # noqa: PLC0415
 
         self.push_screen(ErrorScreen(source, error, again))
 
     def on_notify(self, event: Notify) -> None:
-        """Make room before something is said: only the latest stays above it, and nothing is said twice."""
+        """Make room for a notification: keep only the latest other one, and no duplicate."""
         said = [one for one in self._notifications if one.message != event.notification.message]
         kept = said[-(_SAID - 1) :]
         for one in list(self._notifications):
@@ -305,8 +305,8 @@ class BlisApp(InOrder, inherit_bindings=False):
         *,
         in_place: bool = False,
     ) -> None:
-        """Load an experiment and show it in the debugger (``in_place`` of the one on top), or what is wrong with it."""
-        from blis_tui.spec.load import load  # noqa: PLC0415  (YAML and schemas, when something is opened)
+        """Load an experiment and show it in the debugger (``in_place`` of the top screen), or show its problems."""
+        from blis_tui.spec.load import load  # noqa: PLC0415  (YAML and schemas are only needed to open something)
 
         try:
             experiment = await asyncio.to_thread(load, source, overrides=overrides, seed=seed)
@@ -323,19 +323,19 @@ class BlisApp(InOrder, inherit_bindings=False):
     def open_loaded(
         self, experiment: Experiment, by: LoadedBy, at: str | None = None, routes: Routes | None = None
     ) -> None:
-        """Show an experiment that is loaded already: what it was loaded by, and where to go first."""
+        """Show a loaded experiment, given what it was loaded from and the first position."""
         source, overrides, seed = by
         start = Start(experiment=experiment, source=source, at=at, overrides=overrides, seed=seed, routes=routes)
         self.push_screen(self._debugger(start))
 
     def loaded_by(self, screen: Screen[None]) -> LoadedBy | None:
-        """What the experiment of a debugger was loaded by; None = that is not known."""
+        """Return what the experiment of a debugger was loaded from; None = unknown."""
         start = self._starts.get(screen)
         return None if start is None else LoadedBy(start.source, start.overrides, start.seed)
 
     @work(exclusive=True, group="open")
     async def open_study(self, source: str) -> None:
-        """Read a study and show it, or what is wrong with it."""
+        """Read a study and show it, or its problems."""
         from blis_tui.spec.study.document import read_study  # noqa: PLC0415
         from blis_tui.spec.study.opening import open_study_or_experiment  # noqa: PLC0415
 
@@ -351,11 +351,11 @@ class BlisApp(InOrder, inherit_bindings=False):
         await self.push_screen(self._study(StudyStart(study=study)))
 
     def reopen_experiment(self, source: str, at: str | None = None) -> None:
-        """Load the experiment of the debugger on top again, as it was opened, and replace that screen.
+        """Load the experiment of the top debugger again, in the same way, and replace that screen.
 
         Args:
             source: its name or path.
-            at: where to go first.
+            at: first position.
         """
         before = self._starts.get(self.screen)
         overrides, seed = ((), None) if before is None else (before.overrides, before.seed)
@@ -364,7 +364,7 @@ class BlisApp(InOrder, inherit_bindings=False):
     def open_compare(
         self, left: Experiment, right: Experiment, names: tuple[str, str], **start: Unpack[ComparedFrom]
     ) -> None:
-        """Show two experiments side by side; ``start``: where."""
+        """Show two experiments side by side; ``start``: the first position."""
         from blis_tui.tui.screens.compare import CompareScreen  # noqa: PLC0415
 
         self.push_screen(CompareScreen(left, right, names, **start))
@@ -373,16 +373,16 @@ class BlisApp(InOrder, inherit_bindings=False):
 
     @property
     def first_screen(self) -> Screen[object] | None:
-        """The screen whose end is the program's; below it is only Textual's own empty one."""
+        """The first screen, which ends the program when it closes; below it is only Textual's empty one."""
         return self.screen_stack[1] if len(self.screen_stack) > 1 else None
 
     def scope_of(self, screen: Screen[object]) -> str:
-        """The scope of a screen's actions."""
+        """Return the scope of a screen's actions."""
         scope = getattr(screen, "SCOPE", APP)
         return scope if isinstance(scope, str) else APP
 
     def is_usable(self, action: Action, screen: Screen[object]) -> bool:
-        """Whether a screen can run an action at present."""
+        """Return whether a screen can currently run an action."""
         target: DOMNode = self if action.scope == APP else screen
         _, name, parameters = parse(action.handler)
         return hasattr(target, f"action_{name}") and bool(target.check_action(name, parameters))
@@ -413,34 +413,34 @@ class BlisApp(InOrder, inherit_bindings=False):
     action_app_theme = App.search_themes
 
     def action_goldens_open(self) -> None:
-        """Show the golden results and what waits for a decision."""
+        """Show the golden results and the results that wait for a decision."""
         from blis_tui.tui.screens.goldens import GoldensScreen  # noqa: PLC0415
 
         if not isinstance(self.screen, GoldensScreen):
             self.push_screen(GoldensScreen())
 
     def action_app_printed(self) -> None:
-        """Show what was printed."""
+        """Show printed output."""
         from blis_tui.tui.screens.printed import PrintedScreen  # noqa: PLC0415
 
         self.push_screen(PrintedScreen(self.printed))
 
     async def action_app_back(self) -> None:
-        """Leave this screen; the first one leaves the program."""
-        if isinstance(self.screen, CommandPalette):  # it was chosen there, and the palette is about to close
+        """Leave this screen; leaving the first one ends the program."""
+        if isinstance(self.screen, CommandPalette):  # called from the palette, which is about to close
             self.set_timer(0.05, self.action_app_back)
         elif self.screen is self.first_screen:
             self.exit()
         else:
-            self.clear_notifications()  # they speak of the screen that is left
+            self.clear_notifications()  # notifications are about the screen that closes
             await self.pop_screen()
 
     def action_app_quit(self) -> None:
-        """Leave the program."""
+        """End the program."""
         self.exit()
 
     def action_help_quit(self) -> None:
-        """Say how to quit: ctrl+c stops things elsewhere, and must not lose the user's work here."""
+        """Tell the user how to quit: ctrl+c stops programs elsewhere, and must not lose the user's work here."""
         keys = self.keymap.keys
         quit_key, back = shown_key(keys["app.quit"][0]), shown_key(keys["app.back"][0])
         self.notify(f"{quit_key} quits, {back} goes back.", markup=False)
@@ -448,12 +448,12 @@ class BlisApp(InOrder, inherit_bindings=False):
     # ---- palette ----
 
     def theme_names(self) -> tuple[str, ...]:
-        """Every theme, our own first."""
+        """All themes, our own first."""
         own = [theme.name for theme in THEMES]
         return (*own, *sorted(name for name in self.available_themes if name not in own))
 
     def watch_theme(self, name: str) -> None:
-        """Remember what the user chose."""
+        """Remember the user's theme."""
         if self._theme_remembered:
             problem = remember_theme(name)
             if problem:
@@ -462,7 +462,7 @@ class BlisApp(InOrder, inherit_bindings=False):
     # ---- size ----
 
     def on_resize(self, event: Resize) -> None:
-        """Cover everything while the terminal is too small."""
+        """Cover the screen while the terminal is too small."""
         if self.first_screen is not None:
             self._cover(*event.size)
 
@@ -474,7 +474,7 @@ class BlisApp(InOrder, inherit_bindings=False):
         elif covered and not small:
             self.pop_screen()
 
-    # ---- defects ----
+    # ---- unexpected exceptions ----
 
     async def run_action(
         self,
@@ -482,7 +482,7 @@ class BlisApp(InOrder, inherit_bindings=False):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """As Textual's; what goes wrong is shown instead of ending the program."""
+        """Run an action as Textual does, but show errors instead of ending the program."""
         try:
             return await super().run_action(action, default_namespace, namespaces)
         except BlisError as error:
@@ -498,14 +498,14 @@ class BlisApp(InOrder, inherit_bindings=False):
         """Show an unexpected exception.
 
         Args:
-            error: what was raised.
-            dead: whether a part of the screen stopped working; then the way on leads to the list of experiments.
+            error: the exception.
+            dead: whether a part of the screen stopped working; then the only way on is the list of experiments.
         """
         from blis_tui.tui.screens.error import CrashScreen  # noqa: PLC0415
 
         self.keep_none_waiting()
         if any(isinstance(screen, CrashScreen) for screen in self.screen_stack):
-            return  # one window is enough: what follows a defect is seldom news
+            return  # one window is enough: later exceptions are usually consequences
 
         def go_on(_: None) -> None:
             if dead:
@@ -514,13 +514,13 @@ class BlisApp(InOrder, inherit_bindings=False):
         self.push_screen(CrashScreen(error, self._bundle(error)), go_on)
 
     async def _begin_again(self) -> None:
-        """Leave all screens for a new list of experiments."""
+        """Leave all screens and open a new list of experiments."""
         while self.first_screen is not None:
             await self.pop_screen()
         await self.push_screen(self._home())
 
     def _bundle(self, error: BaseException) -> str:
-        """What a report of a defect needs, with what the topmost screen that knows says of its circumstances."""
+        """Return the text of a bug report, with the context of the topmost screen that has one."""
         from blis_tui.tui.screens.error import crash_bundle  # noqa: PLC0415
 
         about: dict[str, str] = {}
@@ -531,9 +531,9 @@ class BlisApp(InOrder, inherit_bindings=False):
         return crash_bundle(error, about)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Outside of actions: the part of the screen where it happened is dead, the program goes on.
+        """Handle an exception outside of actions: a part of the screen is dead, but the program goes on.
 
-        Textual's own way, the end of the program, remains where nothing is left to go on with.
+        If nothing is left to go on with, the program ends as Textual does it.
         """
         own = active_message_pump.get(None) is self
         if not self._survive or own or not self.is_running or self._exit:
@@ -542,7 +542,7 @@ class BlisApp(InOrder, inherit_bindings=False):
             self.call_later(self.show_defect, error, dead=True)
 
     def _fatal_error(self) -> None:
-        """The end after an unexpected exception: the report instead of pages of local variables."""
+        """End after an unexpected exception, with the report instead of pages of local variables."""
         error = sys.exc_info()[1]
         if not self._survive or error is None:
             super()._fatal_error()

@@ -1,4 +1,4 @@
-"""The experiments and studies there are: found in a folder and shipped, checked, with the state of their goldens."""
+"""The available experiments and studies, those of a folder and the shipped ones, with checks and golden states."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
 MAX_FOUND: Final = 500
-"""Experiments listed of one folder."""
+"""Maximum number of experiments listed from one folder."""
 MAX_FOLDERS: Final = 5_000
-"""Folders looked into."""
+"""Maximum number of folders searched."""
 _SKIPPED: Final = ("node_modules", "__pycache__", "venv", "site-packages")
 _KINDS: Final = ("Experiment", "Study")
 _ENDING: Final = suffix("Experiment")
@@ -32,7 +32,7 @@ _ENDINGS: Final = (_ENDING, _STUDY_ENDING)
 
 
 def shown_folder(folder: Path) -> str:
-    """Where a folder is, for people: ``~/experiments``."""
+    """Return the display form of a folder: ``~/experiments``."""
     home = Path.home()
     return f"~/{folder.relative_to(home).as_posix()}".rstrip("/.") if folder.is_relative_to(home) else str(folder)
 
@@ -43,46 +43,46 @@ class Found:
 
     path: Path
     name: str
-    """What to call it: the file's name, with its folder where two have the same."""
+    """Its name: the file's name, with its folder if the name is not unique."""
     source: str
-    """What to load it by: its path, or its name when it is shipped."""
+    """What loads it: its path, or its name if it is shipped."""
     shown: str
-    """Where it is, for people."""
+    """Its location for display."""
     shipped: bool
     is_study: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The experiments and studies of a folder and the shipped ones."""
+    """The experiments and studies of a folder, and the shipped ones."""
 
     found: tuple[Found, ...]
     complete: bool
-    """False = the folder holds more than were looked at."""
+    """False = the folder holds more than were searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a valid experiment or study says, in words."""
+    """A summary of a valid experiment or study."""
 
     description: str
     lines: tuple[tuple[str, str], ...]
-    """What and how: ``("model", "llama-3.1-8b-instruct")``."""
+    """Label and value: ``("model", "llama-3.1-8b-instruct")``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The outcome of loading a document: facts, or problems."""
+    """The result of loading a document: facts, or problems."""
 
     facts: Facts | None
     problems: tuple[Diagnostic, ...] = ()
     unreadable: str = ""
-    """Why the file could not even be read; empty = it could."""
+    """Why the file could not be read; empty = it could."""
 
 
 @dataclass(frozen=True, slots=True)
 class GoldenState:
-    """What golden results an experiment has; each a number of its cases."""
+    """The golden results of an experiment: numbers of cases by state."""
 
     golden: int = 0
     pending: int = 0
@@ -90,7 +90,7 @@ class GoldenState:
 
     @property
     def word(self) -> str:
-        """The one that needs attention most."""
+        """The state that needs attention most."""
         if self.pending:
             return "pending"
         if self.orphan:
@@ -98,11 +98,11 @@ class GoldenState:
         return "golden" if self.golden else "none"
 
 
-# ---- finding ----
+# ---- search ----
 
 
 def find_documents(folder: Path) -> Catalog:
-    """Every experiment and study below a folder, then those that the package ships and that were not among them."""
+    """Return every experiment and study below a folder, then the shipped ones that were not among them."""
     paths, complete = _below(folder)
     names = _names(paths, folder)
     found = [
@@ -126,7 +126,7 @@ def find_documents(folder: Path) -> Catalog:
 
 
 def _below(folder: Path) -> tuple[list[Path], bool]:
-    """Experiments and studies below a folder in order of their paths, and whether the search was complete."""
+    """Return experiments and studies below a folder, sorted by path, and whether the search was complete."""
     found: list[Path] = []
     for count, (here, folders, files) in enumerate(os.walk(folder), 1):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
@@ -137,7 +137,7 @@ def _below(folder: Path) -> tuple[list[Path], bool]:
 
 
 def _names(paths: list[Path], folder: Path) -> dict[Path, str]:
-    """The files' names, with their folders where two are the same."""
+    """Return the files' names, with folders where names repeat."""
     short = {path: _stem(printable(path.name)) for path in paths}
     counts: dict[str, int] = {}
     for name in short.values():
@@ -152,7 +152,7 @@ def _stem(name: str) -> str:
 
 
 def _source(path: Path, folder: Path) -> str:
-    """What a user would type for a file: short where the folder is the working folder."""
+    """Return what a user would type for a file: a short path if the folder is the working folder."""
     return _relative(path, folder) if folder == Path.cwd() else str(path)
 
 
@@ -160,11 +160,11 @@ def _relative(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
 
 
-# ---- checking ----
+# ---- checks ----
 
 
 def check(found: Found) -> Checked:
-    """Load a document. Takes some ten milliseconds, and a few hundred the first time; a study has several to load."""
+    """Load a document, which takes about ten milliseconds, more the first time; a study loads several."""
     from blis_tui.spec.load import load  # noqa: PLC0415  (the list appears before this loads)
 
     try:
@@ -175,7 +175,7 @@ def check(found: Found) -> Checked:
 
 
 def facts_of(experiment: Experiment) -> Facts:
-    """What an experiment says, in words."""
+    """Return a summary of an experiment."""
     pools, policy = experiment.pools, experiment.policy
     parallel = _each(f", {pool.tensor_parallel} GPUs each" if pool.tensor_parallel > 1 else "" for pool in pools)
     lines = (
@@ -192,7 +192,7 @@ def facts_of(experiment: Experiment) -> Facts:
 
 
 def _size(experiment: Experiment) -> str:
-    """How many instances, or ranks of how many replicas."""
+    """Return the number of instances, or of ranks and replicas."""
     if all(pool.engine.data_parallel == 1 for pool in experiment.pools):
         return plural(experiment.instances, "instance")
     replicas = 0
@@ -208,7 +208,7 @@ def _expected(experiment: Experiment) -> str:
 
 
 def _study_facts(path: Path) -> Facts:
-    """What a study says, in words. Raises SpecError and InputError: something is wrong with it."""
+    """Return a summary of a study. Raises SpecError and InputError if it is invalid."""
     from blis_tui.spec.study.document import read_study  # noqa: PLC0415
     from blis_tui.spec.study.opening import open_study_or_experiment  # noqa: PLC0415
     from blis_tui.study.text import bound_text  # noqa: PLC0415
@@ -227,7 +227,7 @@ def _study_facts(path: Path) -> Facts:
 
 
 def _each(facts: Iterable[str]) -> str:
-    """What is said of each pool, each fact once."""
+    """Return the facts of all pools, each fact once."""
     return ", ".join(dict.fromkeys(facts))
 
 
@@ -244,7 +244,7 @@ def _requests(experiment: Experiment) -> str:
 
 
 def golden_states(folder: Path) -> tuple[Mapping[Path, GoldenState], int]:
-    """The goldens below a folder's ``golden/`` by the experiment they belong to, and how many belong to none."""
+    """Return the goldens below a folder's ``golden/`` by experiment, and the number of goldens without one."""
     states: dict[Path, GoldenState] = {}
     lost = 0
     for spec, state in _goldens(folder):
@@ -261,13 +261,13 @@ def golden_states(folder: Path) -> tuple[Mapping[Path, GoldenState], int]:
 
 
 def _goldens(folder: Path) -> Iterator[tuple[Path, GoldenState]]:
-    """Each golden's experiment and its state; what cannot be read says nothing here."""
+    """Yield each golden's experiment and state; unreadable ones are skipped."""
     from blis_tui.golden.project import home  # noqa: PLC0415
     from blis_tui.golden.review import survey  # noqa: PLC0415
 
     try:
         project = home(real_path(folder))
-    except InputError:  # who opens the screen of goldens is told
+    except InputError:  # the screen of goldens reports this
         return
     for entry in survey(project.golden_dir, project.root) if project.golden_dir.is_dir() else ():
         if entry.spec:
@@ -280,5 +280,5 @@ def _goldens(folder: Path) -> Iterator[tuple[Path, GoldenState]]:
 
 
 def known_golden(states: Mapping[Path, GoldenState], found: Found) -> GoldenState:
-    """The state of an experiment's goldens."""
+    """Return the state of an experiment's goldens."""
     return states.get(real_path(found.path), GoldenState())

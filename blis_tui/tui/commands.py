@@ -1,4 +1,4 @@
-"""The command palette: what it offers, each entry with its noun first, so that entries of one kind stand together."""
+"""The command palette's entries; each begins with its noun, so that entries of a kind are adjacent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PaletteEntry:
-    """One thing to choose: ``Request: request_12``."""
+    """An entry: ``Request: request_12``."""
 
     noun: str
     text: str
@@ -30,7 +30,7 @@ class PaletteEntry:
 
     @property
     def title(self) -> str:
-        """What is shown and searched."""
+        """The text that is shown and searched."""
         return f"{self.noun}: {self.text}"
 
 
@@ -39,17 +39,17 @@ class HasPalette(Protocol):
     """A screen with entries of its own, such as its requests."""
 
     def palette_entries(self, query: str) -> Iterable[PaletteEntry]:
-        """What to offer for a query (empty at first); a few dozen at most."""
+        """Return the entries for a query (empty at first); a few dozen at most."""
         ...
 
 
 class Commands(Provider):
-    """Everything that can be chosen, in one order: the screen's actions, its own entries, documents, themes."""
+    """All entries in one order: the screen's actions, its own entries, documents, themes."""
 
     _documents: tuple[PaletteEntry, ...] = ()
 
     async def startup(self) -> None:
-        """Look once which experiments and studies have names."""
+        """Collect the names of experiments and studies, once."""
         app = self._app
         self._documents = tuple(
             PaletteEntry("Open", name, partial(app.open_experiment, name), "Open it in the debugger.")
@@ -60,12 +60,12 @@ class Commands(Provider):
         )
 
     async def discover(self) -> Hits:
-        """What is offered before anything is typed: the actions."""
+        """Yield the actions, which are offered before anything is typed."""
         for entry in self._actions():
             yield DiscoveryHit(entry.title, entry.run, help=entry.help or None)
 
     async def search(self, query: str) -> Hits:
-        """Everything that matches."""
+        """Yield every match."""
         matcher = self.matcher(query)
         for entry in self._all(query):
             score = matcher.match(entry.title)

@@ -1,4 +1,4 @@
-"""What the debugger screen works on, apart from any widget: the run, the selection, breakpoints, places visited."""
+"""The state of the debugger screen without widgets: the run, the selection, breakpoints, visited positions."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _ORIGINS_UNKNOWN: Final = "# What runs here, with everything it refers to; no fi
 
 
 class DebugSession:
-    """A run and everything its reader has set up around it.
+    """A run and what its reader has set up.
 
     Attributes:
         debugger: the run and the position in it.
-        driver: what moves it.
-        selection: what the reader points at.
+        driver: moves the run.
+        selection: what the reader has selected.
         breakpoints: where runs stop.
-        watches: figures the reader wants to see all the time, as written.
+        watches: figures shown all the time, as written.
         visited: positions left by a jump, the latest last.
     """
 
@@ -54,16 +54,16 @@ class DebugSession:
 
     @property
     def experiment(self) -> Experiment:
-        """What is simulated."""
+        """The simulated experiment."""
         return self.debugger.experiment
 
-    # ---- what to show ----
+    # ---- views ----
 
     def view(self, *, briefly: bool = False) -> View:
-        """Everything the panes need. While something runs, or briefly, without how the present state came about.
+        """Return everything that the panes show; while running, or ``briefly``, without the present event's records.
 
         Raises:
-            DivergenceError: a replay did not come to the present state.
+            DivergenceError: a replay did not reproduce the present state.
         """
         debugger = self.debugger
         moment = debugger.glance() if briefly or self.driver.busy else debugger.moment()
@@ -87,7 +87,7 @@ class DebugSession:
         instance: int | None = None,
         session: str | None = None,
     ) -> None:
-        """Point at something; what is not named stays selected."""
+        """Select something; unnamed parts of the selection stay."""
         selection = self.selection
         if event is not None:
             selection = replace(selection, event=event)
@@ -100,7 +100,7 @@ class DebugSession:
         self.selection = selection
 
     def rank(self) -> None:
-        """Point at no request but at the ranking of all; where it is asked for already, by the next figure."""
+        """Show the ranking of requests instead of one; if it is shown already, rank by the next figure."""
         selection = self.selection
         if selection.ranking and selection.request is None:
             orders = tuple(ORDERS)
@@ -108,13 +108,13 @@ class DebugSession:
         self.selection = replace(selection, request=None, ranking=True)
 
     def measure(self) -> None:
-        """Show the next figure on the map of the fleet."""
+        """Show the next measure on the fleet map."""
         measures = [one for one in MEASURES if one != "transfers" or self.experiment.cluster.disaggregation]
         at = (measures.index(self.selection.measure) + 1) % len(measures)
         self.selection = replace(self.selection, measure=measures[at])
 
     def clear_request(self) -> None:
-        """Point at no request any more."""
+        """Clear the selected request."""
         self.selection = replace(self.selection, request=None)
 
     def clear_session(self) -> None:
@@ -122,23 +122,23 @@ class DebugSession:
         self.selection = replace(self.selection, session=None)
 
     def forget_unknown(self) -> None:
-        """Point at no request that has never arrived."""
+        """Clear the selected request if it has never arrived."""
         if self.selection.request is not None and self.debugger.tape.number(self.selection.request) is None:
             self.clear_request()
 
     def moved(self) -> None:
-        """The position has changed: the present event is the selected one again."""
+        """Select the present event after a change of position."""
         self.selection = replace(self.selection, event=None)
 
     # ---- breakpoints ----
 
     def watch(self) -> Watch | None:
-        """The breakpoints that are on, ready to be looked for; None when there are none."""
+        """Return the enabled breakpoints, ready for a run; None if there are none."""
         enabled = tuple(one for one in self.breakpoints if one.enabled)
         return Watch(enabled) if enabled else None
 
     def toggle(self, text: str) -> bool:
-        """Set a breakpoint, or remove the one of that text; returns whether there is one now."""
+        """Set a breakpoint, or remove the one with that text; return whether it is set now."""
         wanted = self.read_breakpoint(text)
         left = tuple(one for one in self.breakpoints if one.text != wanted.text)
         there = len(left) == len(self.breakpoints)
@@ -146,9 +146,9 @@ class DebugSession:
         return there
 
     def put(self, text: str, place: int | None = None, *, enabled: bool = True) -> None:
-        """Add a breakpoint, or replace the one at a place; one that is there already is not put twice.
+        """Add a breakpoint, or replace the one at a place; duplicates are ignored.
 
-        Raises BlisError when the text makes no sense.
+        Raises BlisError if the text is invalid.
         """
         wanted = replace(self.read_breakpoint(text), enabled=enabled)
         listed = list(self.breakpoints)
@@ -159,7 +159,7 @@ class DebugSession:
         self.breakpoints = tuple({one.text: one for one in listed}.values())
 
     def switch(self, place: int) -> None:
-        """Turn a breakpoint on or off."""
+        """Enable or disable a breakpoint."""
         listed = list(self.breakpoints)
         listed[place] = replace(listed[place], enabled=not listed[place].enabled)
         self.breakpoints = tuple(listed)
@@ -169,26 +169,26 @@ class DebugSession:
         self.breakpoints = (*self.breakpoints[:place], *self.breakpoints[place + 1 :])
 
     def read_breakpoint(self, text: str) -> Breakpoint:
-        """The breakpoint that a text stands for. Raises ConditionError when it stands for none."""
+        """Parse a breakpoint. Raises ConditionError if it is invalid."""
         return parse_breakpoint(text, self.experiment)
 
     def complete_breakpoint(self, text: str) -> Suggestion | None:
-        """How the text of a breakpoint may go on; None = in no way that is known."""
+        """Return a completion for the text of a breakpoint; None = no known one."""
         return next(iter(suggestions(text, self.experiment)), None)
 
     def done_with(self, hits: tuple[Hit, ...]) -> None:
-        """Switch off breakpoints that were to stop only once."""
+        """Disable breakpoints that were to stop only once."""
         done = [hit.breakpoint for hit in hits if hit.breakpoint.once]
         self.breakpoints = tuple(replace(one, enabled=False) if one in done else one for one in self.breakpoints)
 
     # ---- watches ----
 
     def read_watch(self, text: str) -> Expression:
-        """The figure that a text stands for. Raises ConditionError when it stands for none."""
+        """Parse a watch. Raises ConditionError if it is invalid."""
         return parse_expression(text, instances=self.experiment.instance_numbers)
 
     def value(self, text: str) -> str:
-        """What a watch shows at the present event and phase."""
+        """Return the value of a watch at the present event and phase."""
         try:
             watch = self.read_watch(text)
         except BlisError as error:
@@ -196,20 +196,20 @@ class DebugSession:
         records = () if self.driver.busy else self.debugger.moment().past
         return self.debugger.ask(lambda simulation: watch.shown(simulation, records))
 
-    # ---- from the whole run ----
+    # ---- the whole run ----
 
     def document_lines(self, source: str, overrides: Sequence[str] = ()) -> tuple[str, ...]:
-        """The resolved document of the run, with where each value comes from, as far as that is known."""
+        """Return the resolved document with the origins of its values, as far as they are known."""
         composed = self._composed(source, overrides)
         if composed is None:
             document = cast("Json", dict(self.experiment.document))
             _, *lines = Composed(document, {}, self.experiment.sha256).to_yaml().splitlines()
             return (_ORIGINS_UNKNOWN, *lines)
-        # Where the shipped files lie on this machine says nothing.
+        # The location of the shipped files is irrelevant to the reader.
         return tuple(composed.to_yaml().replace(f"{data_root()}/", "").splitlines())
 
     def _composed(self, source: str, overrides: Sequence[str]) -> Composed | None:
-        """The document as its files say it now; None when that is not what runs here."""
+        """Return the document from its current files; None if it differs from the running one."""
         experiment = self.experiment
         for seed in (None, experiment.seed):
             try:
@@ -220,27 +220,27 @@ class DebugSession:
                 return composed
         return None
 
-    # ---- places visited ----
+    # ---- visited positions ----
 
     def leave(self) -> None:
-        """Remember the present position: a jump follows."""
+        """Remember the present position before a jump."""
         event = self.debugger.event
         if not self.visited or self.visited[-1] != event:
             self.visited.append(event)
             del self.visited[:-_VISITED]
 
     def previous(self) -> int | None:
-        """The position left last, which is then forgotten; None when there is none."""
+        """Return and forget the position left last; None if there is none."""
         while self.visited:
             event = self.visited.pop()
             if event != self.debugger.event:
                 return event
         return None
 
-    # ---- between two runs of the program ----
+    # ---- persistence ----
 
     def session(self, source: str, layout: dict[str, str]) -> Session:
-        """What to remember of it."""
+        """Return what to remember of the session."""
         return Session(
             source=source,
             position_event=self.debugger.event,

@@ -1,4 +1,4 @@
-"""Moves a run a little at a time, so that keys are answered meanwhile, and plays it at a pace."""
+"""Moves a run a little at a time, so that keys are handled meanwhile, and plays it at a given speed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 AT_ONCE_S: Final = 0.05
-"""How long a move may take before the screen goes on without waiting for it, in seconds."""
+"""Maximum time in seconds that a move may block the screen at first."""
 SLICE_S: Final = 0.008
-"""How much of a tick the simulation may take; the rest is for keys and painting."""
+"""Share of a tick for the simulation, in seconds; the rest is for keys and painting."""
 TICK_S: Final = 1 / 60
-"""How often it gets a slice."""
+"""Interval of ticks, in seconds."""
 GOING: Final = "going there"
 """Label of a move to a place that the user named."""
 TO_BREAKPOINT: Final = "to the next breakpoint"
@@ -30,14 +30,14 @@ TO_BREAKPOINT: Final = "to the next breakpoint"
 BACK_TO_BREAKPOINT: Final = "back to a breakpoint"
 """Label of a move back to the last hit."""
 SPEEDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
-"""Speeds of play, in events a second; beyond the last one there is no limit."""
+"""Speeds in events per second; the position after the last one means no limit."""
 FACTORS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
-"""Speeds of play, in simulated time for each second watched; beyond the last one there is no limit."""
+"""Speeds in simulated seconds per second; the position after the last one means no limit."""
 _TABLES: Final[Mapping[bool, Sequence[float]]] = {False: SPEEDS, True: FACTORS}
 
 
 class Speed:
-    """How fast a run is played: by events or by simulated time."""
+    """The speed of a run: by events or by simulated time."""
 
     def __init__(self) -> None:
         self.by_time = False
@@ -45,43 +45,43 @@ class Speed:
 
     @property
     def value(self) -> float | None:
-        """Events a second, or simulated seconds a second; None = as fast as possible."""
+        """Events per second, or simulated seconds per second; None = as fast as possible."""
         table, place = _TABLES[self.by_time], self._places[self.by_time]
         return table[place] if place < len(table) else None
 
     def change(self, by: int) -> None:
-        """Faster or slower by some places of the table."""
+        """Change the speed by some positions of the table."""
         self._put(self.by_time, self._places[self.by_time] + by)
 
     def _put(self, by_time: bool, place: int) -> None:
         self._places[by_time] = max(0, min(place, len(_TABLES[by_time])))
 
     def text(self) -> str:
-        """As shown: ``1,000 events/s``, ``x 0.5 time``, ``full speed``."""
+        """Return the display form: ``1,000 events/s``, ``time x 0.5``, ``full speed``."""
         value = self.value
         if value is None:
             return "full speed"
         return f"time x {value:g}" if self.by_time else f"{value:,.0f} events/s"
 
     def state(self) -> str:
-        """For remembering."""
+        """Return the state to remember."""
         return f"{'time' if self.by_time else 'events'} {self._places[False]} {self._places[True]}"
 
     def restore(self, state: str) -> None:
-        """As remembered; nonsense changes nothing."""
+        """Restore a remembered state; ignore an invalid one."""
         words = state.split()
-        if len(words) == 3 and all(word.isdecimal() for word in words[1:]):  # a mode and two places
+        if len(words) == 3 and all(word.isdecimal() for word in words[1:]):  # a mode and two positions
             self.by_time = words[0] == "time"
             self._put(False, int(words[1]))
             self._put(True, int(words[2]))
 
 
 class Pump:
-    """At most one move under way, and what to do when it is over.
+    """At most one move in progress, and the action after it.
 
     Attributes:
-        label: what the move is, in a word or two; empty when none is under way.
-        progress: where it last was.
+        label: the move in a word or two; empty if none is in progress.
+        progress: its latest progress.
     """
 
     def __init__(self, *, clock: Callable[[], float] = perf_counter) -> None:
@@ -92,20 +92,20 @@ class Pump:
 
     @property
     def busy(self) -> bool:
-        """Whether a move is under way."""
+        """Whether a move is in progress."""
         return self._move is not None
 
     def start(self, move: Generator[Progress | None, None, _T], label: str, then: Callable[[_T], None]) -> None:
-        """Set out; another move is given up. ``then`` is called with how it ended.
+        """Start a move instead of the current one. ``then`` is called with its result.
 
-        A move that yields None has nothing to do until it is driven the next time.
+        A move that yields None has nothing to do until the next :meth:`drive`.
         """
         self.stop()
         self._move = _followed(move, then)
         self.label = label
 
     def stop(self) -> bool:
-        """Give up the move, which stays where it has got to; returns whether there was one."""
+        """Stop the move where it is; return whether there was one."""
         move = self._move
         self._move = None
         self.label = ""
@@ -115,7 +115,7 @@ class Pump:
         return move is not None
 
     def drive(self, seconds: float) -> None:
-        """Go on for a while, until there is nothing to do at present, or to the end."""
+        """Continue for some time, until there is nothing to do at present, or to the end."""
         until = self._clock() + seconds
         while self._move is not None and self._clock() < until:
             try:
@@ -138,11 +138,11 @@ def _followed(
 
 
 class Driver(Pump):
-    """At most one move of a debugger under way; a run can also be played at a pace.
+    """At most one move of a debugger in progress; it can also play a run at a given speed.
 
     Attributes:
-        speed: how fast a run is played.
-        playing: whether one is.
+        speed: the speed of play.
+        playing: whether a run is being played.
     """
 
     def __init__(self, debugger: Debugger, *, clock: Callable[[], float] = perf_counter) -> None:
@@ -153,22 +153,22 @@ class Driver(Pump):
         self._played_from = (0.0, 0, 0)
 
     def play(self, watch: Watch | None, then: Callable[[Stop], None]) -> None:
-        """Begin to play forward, at the speed set, to the next breakpoint or the end."""
+        """Play forward at the current speed, to the next breakpoint or the end."""
         self.start(self._played(watch), "running", then)
         self.playing = True
         self.pace()
 
     def pace(self) -> None:
-        """Count the speed from here: it has changed."""
+        """Restart the measurement of speed, after it has changed."""
         self._played_from = (self._clock(), self._debugger.event, self._debugger.time_us)
 
     def stop(self) -> bool:
-        """As any pump's."""
+        """Stop like any pump."""
         self.playing = False
         return super().stop()
 
     def _played(self, watch: Watch | None) -> Generator[Progress | None, None, Stop]:
-        """Stretch after stretch, each to where the run should be by now."""
+        """Run one interval after the other, each to where the run should be by now."""
         while True:
             stretch = self._stretch(watch)
             if stretch is None:
@@ -180,7 +180,7 @@ class Driver(Pump):
             yield Progress(self._debugger.event, self._debugger.time_us, None)
 
     def _stretch(self, watch: Watch | None) -> Move | None:
-        """The move to where the run should be by now; None where it is there already."""
+        """Return the move to where the run should be by now; None if it is there already."""
         debugger = self._debugger
         value = self.speed.value
         began, event, time_us = self._played_from
@@ -188,7 +188,8 @@ class Driver(Pump):
             return debugger.run(watch)
         passed = self._clock() - began
         if self.speed.by_time:
-            # From one event to the next may take longer than a reader waits: the time is what runs.
+            # The gap between two events may be longer than a reader would wait, so simulated time advances instead of
+            # events.
             goal_us = time_us + int(passed * value * 1e6)
             upcoming = debugger.upcoming()
             wait = upcoming is not None and upcoming.time_us > goal_us

@@ -1,4 +1,4 @@
-"""Open a file in the user's own editor, at a line."""
+"""Opens a file in the user's editor, at a line."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _PLUS: Final = (
     "ne",
     "ed",
 )
-"""Editors that take ``+LINE FILE``."""
+"""Editors that accept ``+LINE FILE``."""
 _COLON_LINE: Final = ("hx", "helix", "subl", "zed")
-"""Editors that take ``FILE:LINE``."""
+"""Editors that accept ``FILE:LINE``."""
 _GOTO: Final = ("code", "codium", "cursor")
-"""Editors that take ``--goto FILE:LINE``, and return at once unless told to ``--wait``."""
+"""Editors that accept ``--goto FILE:LINE``, and need ``--wait`` to block."""
 
 
 def editor_command(path: Path, line: int, environment: Mapping[str, str]) -> list[str]:
-    """The command that edits a file at a line (counted from 1); empty when the user has named no editor."""
+    """Return the command that edits a file at a line (from 1); empty if the user has named no editor."""
     words = shlex.split(environment.get("VISUAL") or environment.get("EDITOR") or "")
     if not words:
         return []
@@ -52,9 +52,9 @@ def editor_command(path: Path, line: int, environment: Mapping[str, str]) -> lis
 
 
 def edit(app: App[None], path: Path, line: int = 1) -> str:
-    """Let the user edit a file, and return what went wrong as a sentence; empty = nothing did.
+    """Let the user edit a file; return a sentence about an error, or an empty text.
 
-    The application gives the terminal to the editor and waits.
+    The application suspends itself while the editor uses the terminal.
     """
     try:
         command = editor_command(path, line, os.environ)

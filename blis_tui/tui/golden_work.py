@@ -1,4 +1,4 @@
-"""What the list of golden tests has done in threads: it may run simulations."""
+"""Work of the golden tests screen that runs in threads, because it may run simulations."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BothRuns:
-    """What is needed to show a golden's run beside the present one."""
+    """The data to show a golden's run beside the present one."""
 
     old: Experiment
     new: Experiment
     event: int | None
     note: str
-    """What the reader should know about the two; empty = nothing."""
+    """A remark about the two runs; empty = none."""
 
 
-class Stopped(Exception):  # noqa: N818  (no error: the user ends it)
-    """Ends a check."""
+class Stopped(Exception):  # noqa: N818  (not an error: the user stops the check)
+    """Stops a check."""
 
 
 def check(entry: Entry, root: Path, goes_on: Callable[[str], bool]) -> Outcome | None:
-    """Run a test and compare, as pytest would: on CI nothing is written, else a new result that waits.
+    """Run and compare a test like pytest: write nothing on CI, otherwise a new result that waits.
 
     Args:
         entry: the test.
-        root: the folder it runs in.
-        goes_on: is told how far it is, and says whether to go on.
+        root: the folder in which it runs.
+        goes_on: receives the progress, and returns whether to go on.
 
     Returns:
-        The outcome, or None when it was stopped.
+        The outcome, or None if it was stopped.
 
     Raises:
         BlisError: it cannot run.
@@ -68,10 +68,10 @@ def check(entry: Entry, root: Path, goes_on: Callable[[str], bool]) -> Outcome |
 
 
 def prepare(entry: Entry, root: Path) -> BothRuns:
-    """Make the two runs of a golden test that waits, and find where they part.
+    """Prepare both runs of a golden test with a waiting result, and find where they diverge.
 
     Raises:
-        BlisError: one of them cannot be made.
+        BlisError: one of them cannot be run.
     """
     experiment = _case(entry, root).load()
     golden, result = entry.files.read(), entry.files.read(pending=True)
@@ -94,7 +94,7 @@ def prepare(entry: Entry, root: Path) -> BothRuns:
 
 
 def _case(entry: Entry, root: Path) -> Case:
-    """The case of a golden test. Raises BlisError where there is none."""
+    """Return the case of a golden test. Raises BlisError if there is none."""
     case = case_of(entry.files, root)
     if case is None:
         raise InputError(f"{entry.spec} no longer has the case `{entry.case}`")

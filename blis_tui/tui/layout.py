@@ -1,4 +1,4 @@
-"""Which panes the debugger has, and which of them a terminal has room for."""
+"""The panes of the debugger, and which of them fit a terminal."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaneInfo:
-    """A pane, stated once: tabs, keys, help, jump mode, the palette and what stands where follow from it."""
+    """The definition of a pane, from which tabs, keys, help, jump mode, palette and placement derive."""
 
     id: str
     """Its widget's id; the action ``pane.ID`` goes there."""
     key: str
-    """What goes there; empty = only its tab, jump mode and the palette."""
+    """Its key; empty = it is reached by tab, jump mode and palette only."""
     letter: str
-    """What jump mode shows on it."""
+    """Its letter in jump mode."""
     name: str
-    """On its tab."""
+    """Its name on the tab."""
     short: str = ""
-    """The same where there is little room; empty = its name."""
+    """A shorter name for narrow terminals; empty = its name."""
     title: str = ""
-    """In its border; empty = its name."""
+    """The title in its border; empty = its name."""
     about: str
-    """What it shows, as a sentence for the help."""
+    """A sentence for the help."""
     widget: str
-    """Module and class below ``blis_tui.tui.widgets``; imported where an experiment has the pane."""
+    """Module and class below ``blis_tui.tui.widgets``; imported if an experiment has the pane."""
     upper: bool = False
-    """Whether it stands in the upper row."""
+    """Whether it is in the upper row."""
     needs: str = ""
-    """What an experiment must have for it: ``fleet`` (several instances, in time), ``gateway`` or ``sessions``;
+    """What an experiment must have for it: ``fleet`` (several instances at some time), ``gateway`` or ``sessions``;
     empty = nothing."""
     brought: PluginPane | None = None
-    """What it shows, where a plug-in brings it."""
+    """The plug-in's pane that it shows, if any."""
 
 
 PANES: Final = (
@@ -164,11 +164,11 @@ PANES: Final = (
         needs="sessions",
     ),
 )
-"""The panes of this package, in the order of their tabs."""
+"""The built-in panes, in the order of their tabs."""
 
 
 def panes_of(experiment: Experiment) -> tuple[PaneInfo, ...]:
-    """The panes that have something to show of an experiment, and those that its plug-ins bring."""
+    """Return the panes that apply to an experiment, including those of its plug-ins."""
     fleet = experiment.instance_numbers > 1 or experiment.cluster.varies
     sessions = any(client.session is not None for client in experiment.workload.clients)
     has = {"": True, "fleet": fleet, "gateway": experiment.policy.gateway is not None, "sessions": sessions}
@@ -189,7 +189,7 @@ def _brought(number: int, pane: PluginPane, letter: str) -> PaneInfo:
 
 
 def _free_letters() -> Iterator[str]:
-    """What jump mode shows on further panes; nothing where letters are used up."""
+    """Yield unused letters for further panes in jump mode, then empty texts."""
     taken = {pane.letter for pane in PANES}
     return chain((letter for letter in ascii_lowercase if letter not in taken), repeat(""))
 
@@ -200,41 +200,41 @@ WIDE: Final = "wide"
 HUGE: Final = "huge"
 
 SIZES: Final = ("shared", "tall", "full")
-"""How much of the screen the pane in use gets: its share, most of the height, or everything."""
+"""Size of the active pane: its share of the screen, most of the height, or everything."""
 
 
 def width_class(columns: int) -> str:
-    """What fits side by side into so many columns."""
+    """Return the number of panes that fit side by side into a width."""
     if columns < 100:  # one pane
         return NARROW
     if columns < 140:  # two
         return NORMAL
-    return WIDE if columns < 180 else HUGE  # three; with room for whole sentences
+    return WIDE if columns < 180 else HUGE  # three; the latter with room for whole sentences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrangement:
-    """The pane in use, and the latest ones used in places that several panes share."""
+    """The active pane, and the latest active ones of places that several panes share."""
 
     active: str = "events"
     right: str = "instances"
-    """Of the upper row, what stands beside the events where only two fit."""
+    """The pane beside the events in the upper row if only two fit."""
     lower: str = "metrics"
     size: str = "shared"
 
     def with_active(self, pane: PaneInfo) -> Arrangement:
-        """The arrangement after going to a pane."""
+        """Return the arrangement after going to a pane."""
         right = pane.id if pane.upper and pane.id != "events" else self.right
         lower = self.lower if pane.upper else pane.id
         return Arrangement(active=pane.id, right=right, lower=lower, size=self.size)
 
     def with_size(self, by: int) -> Arrangement:
-        """More or less room for the pane in use."""
+        """Return the arrangement with more or less room for the active pane."""
         place = max(0, min(SIZES.index(self.size) + by, len(SIZES) - 1))
         return Arrangement(active=self.active, right=self.right, lower=self.lower, size=SIZES[place])
 
     def shown(self, columns: int) -> tuple[str, ...]:
-        """The panes on the screen, in reading order."""
+        """Return the visible panes, in reading order."""
         fits = width_class(columns)
         if fits == NARROW or self.size == "full":
             return (self.active,)

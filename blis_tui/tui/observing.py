@@ -1,4 +1,4 @@
-"""A server to observe on the screen: what the application is started with, and what it leaves."""
+"""The start parameters and the result of observing a server on the screen."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from blis_tui.classes import dataclass
 
 @dataclass(slots=True, kw_only=True)
 class ObservingStart:
-    """A server to observe, and how that ended."""
+    """A server to observe, and the outcome."""
 
     url: str
     words: tuple[str, ...]
-    """The command that does it; it tells how it goes in lines of JSON on standard error."""
+    """The command of the recording, which prints its status as lines of JSON on standard error."""
     code: int | None = None
     """Its exit code, once it has ended."""
     said: str = ""
-    """What it wrote besides those lines: its output, then its messages."""
+    """Its other output: standard output, then messages."""

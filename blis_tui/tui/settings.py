@@ -1,9 +1,9 @@
-"""The user's own settings: the theme chosen last, and keys from ``keys.yaml`` in the folder of settings.
+"""The user's settings: the theme chosen last, and keys from ``keys.yaml`` in the configuration folder.
 
     step.event: n, j
     run.toggle: [c, space]
 
-What is wrong in the file is reported with its place; the rest of it applies.
+Invalid parts of the file are reported with their places; the rest applies.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ _NAMES: Final = tuple(sorted({key.value for key in Keys if "+" not in key.value 
 
 @dataclass(frozen=True, slots=True)
 class Keymap:
-    """Which keys run which action."""
+    """The keys of each action."""
 
     keys: Mapping[str, tuple[str, ...]]
     """Action name -> its keys, for every action of the table."""
     changed: Mapping[str, tuple[str, ...]]
-    """Only what the user changed."""
+    """The user's changes only."""
     problems: tuple[str, ...]
     """What could not be applied, each with its place and a hint."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """A line of the file that could be read."""
+    """A valid line of the file."""
 
     action: Action
     keys: tuple[str, ...]
@@ -58,16 +58,16 @@ class _Wish:
 
 
 def default_keymap(*problems: str) -> Keymap:
-    """The table's own keys, and why there are no others."""
+    """Return the table's own keys, with the problems of the user's file."""
     return Keymap({action.name: action.keys for action in ACTIONS}, {}, problems)
 
 
 def load_keymap(folder: Path) -> Keymap:
-    """The table's keys with the user's changes; a missing file changes nothing."""
+    """Return the table's keys with the user's changes; a missing file changes nothing."""
     path = folder / FILE
     if not path.exists():
         return default_keymap()
-    from blis_tui.spec.loader import read_document  # noqa: PLC0415  (most people have no such file)
+    from blis_tui.spec.loader import read_document  # noqa: PLC0415  (most users have no such file)
 
     try:
         document = read_document(path, str(path))
@@ -102,7 +102,7 @@ def _wishes(document: Document, problems: list[str]) -> Iterator[_Wish]:
 
 
 def _keys(value: Json) -> tuple[str, ...]:
-    """``n, j`` or a list as keys; a lone comma is the key itself."""
+    """Parse keys: ``n, j`` or a list; a lone comma is the key itself."""
     if isinstance(value, list):
         return tuple(chain.from_iterable(_keys(one) for one in value))
     if isinstance(value, bool) or not isinstance(value, str | int):
@@ -116,7 +116,7 @@ def _keys(value: Json) -> tuple[str, ...]:
 
 
 def is_key(key: str) -> bool:
-    """Whether a terminal could send a key of that name."""
+    """Return whether a terminal could send a key of that name."""
     if len(key) == 1:
         return key.isprintable() and key != " "
     *modifiers, last = key.split("+")
@@ -126,12 +126,12 @@ def is_key(key: str) -> bool:
 
 
 def _is_character(name: str) -> bool:
-    """Whether it is a character's name, such as ``question_mark``."""
+    """Return whether a name is that of a character, such as ``question_mark``."""
     return len(name) > 1 and key_to_character(name) is not None
 
 
 def _without_clashes(wishes: list[_Wish], problems: list[str]) -> list[_Wish]:
-    """The wishes that can all be granted: of two actions with one key, the later line of the file goes without."""
+    """Return the changes without conflicts: of two actions with one key, the later line of the file is dropped."""
     granted = list(wishes)
     while granted:
         keys = {action.name: action.keys for action in ACTIONS} | {wish.action.name: wish.keys for wish in granted}
@@ -148,7 +148,7 @@ def _without_clashes(wishes: list[_Wish], problems: list[str]) -> list[_Wish]:
 
 
 def _clash(wish: _Wish, keys: Mapping[str, tuple[str, ...]]) -> tuple[str, str] | None:
-    """A key of this wish that another action on the same screen has: the key and the other action."""
+    """Return a key of this change that another action of the same screen has, and that action."""
     for action in ACTIONS:
         if action.name != wish.action.name and meet(action.scope, wish.action.scope):
             shared = {shown_key(key) for key in keys[action.name]}
@@ -159,7 +159,7 @@ def _clash(wish: _Wish, keys: Mapping[str, tuple[str, ...]]) -> tuple[str, str] 
 
 
 def meet(one: str, other: str) -> bool:
-    """Whether actions of two scopes are reachable at the same time."""
+    """Return whether actions of two scopes can be reached at the same time."""
     return one == other or (APP in (one, other) and DIALOG not in (one, other))
 
 
@@ -170,13 +170,13 @@ _MAX_BYTES: Final = 1024 * 1024
 
 
 def config_folder() -> Path:
-    """The folder of files the user writes, such as ``keys.yaml``; ``BLIS_TUI_CONFIG_DIR`` overrides it."""
+    """Return the folder of the user's files, such as ``keys.yaml``; ``BLIS_TUI_CONFIG_DIR`` overrides it."""
     given = os.environ.get("BLIS_TUI_CONFIG_DIR")
     return Path(given) if given else user_config_path("blis-tui")
 
 
 def remembered_theme() -> str:
-    """The theme the user chose last; empty when none was, or it cannot be read."""
+    """Return the theme that the user chose last; empty if there is none, or it cannot be read."""
     try:
         data = parse_json(read_input(state_folder() / _REMEMBERED, limit=_MAX_BYTES))
     except (InputError, ValueError):
@@ -186,7 +186,7 @@ def remembered_theme() -> str:
 
 
 def remember_theme(name: str) -> str:
-    """Remember a theme; returns why that was impossible, or nothing."""
+    """Save the theme; return why that failed, or an empty text."""
     folder = state_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)

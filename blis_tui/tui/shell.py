@@ -1,4 +1,4 @@
-"""What screens and commands ask of the application around them."""
+"""The interface of the application for screens and commands."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ if TYPE_CHECKING:
 
 
 class LoadedBy(NamedTuple):
-    """What an experiment was loaded by, and can be again."""
+    """What an experiment was loaded from, for loading it again."""
 
     source: str
-    """Its name or path, as the user said it."""
+    """Its name or path, as the user gave it."""
     overrides: tuple[str, ...] = ()
-    """What of the document was overridden, as ``--set`` says it."""
+    """The ``--set`` arguments."""
     seed: int | None = None
 
 
 class ComparedFrom(TypedDict, total=False):
-    """Where a comparison of two experiments starts, which is at the beginning if nothing is said; and what they are."""
+    """Where a comparison of two experiments starts (by default at the beginning), and their origins."""
 
     event: int | None
     time_us: int | None
     routes: Routes | None
-    """Routing decisions that are overruled in the second one."""
+    """Routing decisions overridden in the second experiment."""
     at_divergence: bool
-    """At the first event that differs."""
+    """Whether to start at the first event that differs."""
     loaded_by: tuple[LoadedBy, LoadedBy]
-    """What each was loaded by, if it is known."""
+    """What each was loaded from, if known."""
 
 
 class Shell(Protocol):
-    """The application, as far as it is more than Textual's."""
+    """The application's own methods, beyond Textual's."""
 
     folder: Path
     keymap: Keymap
@@ -58,16 +58,16 @@ class Shell(Protocol):
     def open_loaded(
         self, experiment: Experiment, by: LoadedBy, at: str | None = None, routes: Routes | None = None
     ) -> object:
-        """Show an experiment that is loaded already: what it was loaded by, and where to go first."""
+        """Show a loaded experiment, given what it was loaded from and the first position."""
 
     def loaded_by(self, screen: Screen[None]) -> LoadedBy | None:
-        """What the experiment of a debugger was loaded by; None = that is not known."""
+        """Return what the experiment of a debugger was loaded from; None = unknown."""
 
     def reopen_experiment(self, source: str, at: str | None = None) -> object:
-        """Read an experiment again, and go to where one was."""
+        """Load an experiment again, and return to the same position."""
 
     def show_error(self, source: str, error: BlisError, again: Callable[[], object]) -> None:
-        """Say why an experiment cannot be opened, with a way to try again."""
+        """Show why an experiment cannot be opened, with a way to try again."""
 
     def open_compare(
         self, left: Experiment, right: Experiment, names: tuple[str, str], **start: Unpack[ComparedFrom]
@@ -75,18 +75,18 @@ class Shell(Protocol):
         """Show two experiments side by side."""
 
     def theme_names(self) -> Iterable[str]:
-        """The themes to choose from."""
+        """Return the available themes."""
 
     def scope_of(self, screen: Screen[object]) -> str:
-        """The scope of a screen's actions."""
+        """Return the scope of a screen's actions."""
 
     def is_usable(self, action: Action, screen: Screen[object]) -> bool:
-        """Whether a screen can run an action at present."""
+        """Return whether a screen can currently run an action."""
 
     async def perform(self, action: Action, screen: Screen[object] | None = None) -> bool:
         """Run an action as if its key had been pressed."""
 
 
 def shell(app: App[object]) -> Shell:
-    """The application, which is always one of ours."""
+    """Return the application, which is always one of ours."""
     return cast("Shell", app)

@@ -1,7 +1,7 @@
-"""A page that steps through a part of a run in a browser: what the debugger's panes say at each event, and why.
+"""An HTML page that steps through a part of a run: the debugger's panes at each event, and explanations.
 
-Nothing is simulated there. The texts are those of the panes, written down event by event; the script shows one at a
-time. A line that is the same at many events is in the page once.
+The page does not simulate. It contains the texts of the panes for each event, of which the script shows one set at a
+time. A line shared by many events is stored once.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from blis_tui.tui.view import View
 
 PANES: Final = ("instances", "why this event", "request", "why the request", "changes")
-"""What is shown beside the list of events."""
+"""The panes beside the list of events."""
 _WIDTH: Final = 72
-"""Of a pane, in cells."""
+"""Width of a pane, in cells."""
 _ROOM: Final = 40
-"""Requests of a queue that are shown at most."""
+"""Maximum number of a queue's requests shown."""
 _COLOURS: Final = (
     "primary",
     "secondary",
@@ -58,18 +58,18 @@ _COLOURS: Final = (
 
 
 class _Lines:
-    """The lines of all panes, each once, and the number of each."""
+    """The distinct lines of all panes, numbered."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def numbers(self, lines: Iterable[str]) -> list[int]:
-        """The numbers of lines; those that are new get one."""
+        """Return the numbers of lines, numbering new ones."""
         return [self._numbers.setdefault(line, len(self._numbers)) for line in lines]
 
     @property
     def all(self) -> list[str]:
-        """Each line, at the place of its number."""
+        """Return all lines in the order of their numbers."""
         return list(self._numbers)
 
 
@@ -81,13 +81,13 @@ def step_page(
     events: int = 200,
     go_on: Callable[[int], None] = lambda _event: None,
 ) -> str:
-    """The whole file.
+    """Return the whole file.
 
     Args:
-        experiment: what is simulated.
-        source: how the user calls it, for the command that opens the same place in the debugger.
-        place: where it is opened, in the middle; None = at the end of the run.
-        events: how many it shows.
+        experiment: the experiment.
+        source: the user's name for it, for the command that opens the same position in the debugger.
+        place: the position in the middle; None = the end of the run.
+        events: number of events.
         go_on: called before each event; may raise to stop.
 
     Raises:
@@ -122,7 +122,7 @@ def _event_at(experiment: Experiment, place: Place | None) -> int:
 
 
 _END: Final = 1 << 62
-"""An event that no run has."""
+"""An event beyond the end of any run."""
 
 
 def _state(session: DebugSession, lines: _Lines) -> Mapping[str, object]:
@@ -141,7 +141,7 @@ def _state(session: DebugSession, lines: _Lines) -> Mapping[str, object]:
 
 
 def _panes(session: DebugSession, view: View) -> Iterable[Sequence[str]]:
-    """The lines of each of `PANES`, as HTML."""
+    """Yield the lines of each of `PANES`, as HTML."""
     name = subject(view)
     yield [_html(one.draw()) for one in instances_lines(view, _WIDTH, _ROOM)]
     yield _why(session, event_ref(view.moment.event))
@@ -160,7 +160,7 @@ def _why(session: DebugSession, about: Ref) -> list[str]:
 
 
 def _html(content: Content, refs: Sequence[Ref] = ()) -> str:
-    """A line of a pane: its colours as classes, and events that it mentions as links."""
+    """Return a line of a pane as HTML: colours as classes, references to events as links."""
     text = content.plain
     edges = sorted({0, len(text), *(edge for span in content.spans for edge in span[:2] if edge < len(text))})
     pieces = []
@@ -180,13 +180,13 @@ def _html(content: Content, refs: Sequence[Ref] = ()) -> str:
 
 
 def _classes(style: str) -> Iterable[str]:
-    """Of a style as Textual writes it, such as ``bold $warning``; backgrounds are left out."""
+    """Return the classes for one of Textual's styles, such as ``bold $warning``; backgrounds are ignored."""
     foreground = style.partition("on ")[0]
     return (word.lstrip("$") for word in foreground.split() if word.lstrip("$").replace("-", "").isalpha())
 
 
 def _page(name: str, about: str, command: str, data: Mapping[str, object]) -> str:
-    # A closing tag in a name must not end the script.
+    # A name with a closing tag must not end the script.
     embedded = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return Template(_file("step_page.html")).substitute(
         title=escape(name),

@@ -1,4 +1,4 @@
-"""What is known about the points of a study, and which of them are marked."""
+"""The known results of a study's points, and the marked points."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ if TYPE_CHECKING:
     from blis_tui.study.summary import PointSummary
 
 PENDING = "pending"
-"""The status of a point none of whose runs has been made."""
+"""The status of a point without results."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A point of a study, with what is known of its runs."""
+    """A point of a study with its results so far."""
 
     point: Point
     summary: PointSummary | None = None
-    """None = none of its runs has been made."""
+    """None = no results yet."""
     status: str = PENDING
     """``pending``, or the status of its runs."""
     on_front: bool = False
     marked: bool = False
-    """Chosen to be compared."""
+    """Whether it is marked for comparison."""
 
     @property
     def ok(self) -> bool | None:
-        """Whether all constraints hold; None = there are none, or that is not known."""
+        """Whether all constraints hold; None = there are none, or unknown."""
         return None if self.summary is None else self.summary.ok
 
     def mean(self, metric: str) -> float | None:
-        """A figure, over its seeds; None where it is not known."""
+        """Return the mean of a figure over its seeds; None if unknown."""
         return None if self.summary is None else self.summary.mean(metric)
 
 
 class Board:
-    """The points of a study. Rows are added as runs are made; everything else follows from them."""
+    """The points of a study. Rows are added as runs complete; everything else is derived."""
 
     def __init__(self, study: Study) -> None:
         self.study = study
@@ -53,13 +53,13 @@ class Board:
         self._known: dict[int, Entry] = {}
         self._marked: tuple[int, ...] = ()
         self.version = 0
-        """Grows with what is known."""
+        """Increases with every change."""
         self.front: frozenset[int] = frozenset()
         """The numbers of the points on the front."""
         self._entries: tuple[Entry, ...] | None = None
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Take results of runs; a second one of the same run replaces the first."""
+        """Add results of runs; a second one of the same run replaces the first."""
         touched: dict[int, None] = {}
         for row in rows:
             self._rows.setdefault(row.point.number, {})[row.seed] = row
@@ -75,12 +75,12 @@ class Board:
             self.front = frozenset(one.point.number for one in study_front(self.study, known))
 
     def mark(self, number: int) -> None:
-        """Mark a point, or take its mark away; of three marks the first goes."""
+        """Mark or unmark a point; a third mark removes the first."""
         before = self._marked
         others = tuple(one for one in before if one != number)
         self._marked = others if number in before else (*others[-1:], number)
         entries = list(self.entries)
-        for one in {*before, number}:  # each on its own: their order does not matter
+        for one in {*before, number}:  # handled separately, so their order does not matter
             entries[one] = replace(entries[one], marked=one in self._marked)
         self._entries = tuple(entries)
 
@@ -96,16 +96,16 @@ class Board:
 
     @property
     def marked(self) -> tuple[Entry, ...]:
-        """The marked points, in the order in which they were marked."""
+        """The marked points, in the order of marking."""
         return tuple(self.entries[number] for number in self._marked)
 
     @property
     def done(self) -> int:
-        """How many runs have a result."""
+        """Number of runs with a result."""
         return sum(map(len, self._rows.values()))
 
     def result(self) -> StudyResult:
-        """The rows so far, in order."""
+        """Return the rows so far, in order."""
         rows = [row for number in sorted(self._rows) for row in self._of_point(number)]
         return StudyResult(study=self.study, rows=tuple(rows))
 

@@ -1,4 +1,4 @@
-"""What the screen of a study has done in threads: results are looked up, and runs made in processes of their own."""
+"""Work of the study screen that runs in threads: it looks up results, and makes runs in separate processes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from blis_tui.study.task import Outcome
 
 _MOST_AT_ONCE: Final = 500
-"""Rows taken from the queue at once; the reader's keys come between."""
+"""Maximum number of rows taken from the queue at once, so that keys are handled in between."""
 
 
 class _Kept:
-    """A store for the interactive board: what cannot be written is kept in memory, and searches can be ended."""
+    """A store for the interactive board: results that cannot be written stay in memory, and look-ups can be stopped."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -43,14 +43,14 @@ class _Kept:
         self.problem = ""
 
     def find(self, key: str, stop_at: Sequence[Expectation] = ()) -> Outcome | None:
-        """As ``Store.find``. Raises CancelledError: it should end."""
+        """See ``Store.find``. Raises CancelledError when it should stop."""
         if self.ending.is_set():
             raise CancelledError
         self.looked_at += 1
         return self._memory.find(key, stop_at) or self._store.find(key, stop_at)
 
     def keep(self, key: str, stop_at: Sequence[Expectation], outcome: Outcome) -> None:
-        """As ``Store.keep``, which goes on where nothing can be written."""
+        """See ``Store.keep``; failures to write do not stop the work."""
         try:
             self._store.keep(key, stop_at, outcome)
         except InputError as error:
@@ -59,14 +59,14 @@ class _Kept:
 
 
 class StudyWork:
-    """The runs of a study: ``work`` is for a thread, one at a time, everything else for the reader's.
+    """The runs of a study: :meth:`work` runs in a thread, one at a time; all other methods in the main thread.
 
     Args:
-        study: what to run.
+        study: the study.
         store: where results are looked up and kept.
-        jobs: runs at the same time; None = one for each core.
+        jobs: number of simultaneous runs; None = one per core.
         early_stop: whether to end a run as soon as one of the constraints can no longer hold.
-        prints: is given what the processes of runs print, by the thread that works; else it goes to standard error.
+        prints: receives the output of the runs' processes, in the working thread; None = it goes to standard error.
     """
 
     def __init__(
@@ -88,19 +88,19 @@ class StudyWork:
         self._began_s = 0.0
         self._progress: Progress | None = None
         self.doing: Literal["", "looking", "running"] = ""
-        """What is under way; empty = nothing."""
+        """The current work; empty = none."""
 
     def runner(self) -> Runner:
-        """Where runs are made."""
+        """Return the runner."""
         return ProcessRunner(self._jobs, prints=self._prints)
 
     @property
     def problem(self) -> str:
-        """Why results cannot be kept; empty = they can, as far as is known."""
+        """Why results cannot be kept; empty = no known problem."""
         return self._kept.problem
 
     def begin(self, what: Literal["looking", "running"]) -> None:
-        """Say what :meth:`work` is about to do; from here on it can be stopped."""
+        """Announce what :meth:`work` will do; from then on it can be stopped."""
         self.doing = what
         self._progress = None
         self._kept.ending.clear()
@@ -108,7 +108,7 @@ class StudyWork:
         self._began_s = monotonic()
 
     def work(self) -> None:
-        """Find what is known already, or make the runs that are not known."""
+        """Look up known results, or make the missing runs."""
         try:
             if self.doing == "looking":
                 self._follow(self._sweep.look_up())
@@ -131,14 +131,14 @@ class StudyWork:
                 self._rows.put(now.latest)
 
     def stop(self) -> None:
-        """End what is under way; what is done is kept."""
+        """Stop the work; completed results are kept."""
         self._kept.ending.set()
         runner = self._runner
         if isinstance(runner, ProcessRunner):
             runner.stop()
 
     def take(self) -> list[Row]:
-        """The rows since the last time."""
+        """Return the rows since the last call."""
         found: list[Row] = []
         try:
             while len(found) < _MOST_AT_ONCE:
@@ -148,7 +148,7 @@ class StudyWork:
         return found
 
     def words(self) -> str:
-        """What is under way and how far it is; empty = nothing."""
+        """Return the current work and its progress; empty = none."""
         if self.doing == "looking":
             return f"looking for known results: {self._kept.looked_at:,} of {self.study.runs:,}"
         if self.doing and self._progress is None:
@@ -157,7 +157,7 @@ class StudyWork:
 
 
 def _prepare_processes() -> None:
-    """Start what counts semaphores: it asks for the descriptor of ``sys.stderr``, and Textual's own has none."""
+    """Start the resource tracker early, because it needs the descriptor of ``sys.stderr``, which Textual's lacks."""
     if os.name == "posix":
         with redirect_stderr(sys.__stderr__):
             resource_tracker.ensure_running()

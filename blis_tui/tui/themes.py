@@ -1,8 +1,8 @@
-"""The colours: two themes of our own beside Textual's.
+"""Colours: our own two themes in addition to Textual's.
 
-Every colour has one meaning on all screens: ``success`` completed or good, ``warning`` waits or needs attention,
-``error`` preempted, dropped or failed, ``accent`` the cursor and what is current, ``primary`` decode, ``secondary``
-prefill, ``text-muted`` what can be skipped. Meaning never rests on colour alone.
+Every colour has one meaning on all screens: ``success`` completed or good, ``warning`` waiting or in need of attention,
+``error`` preempted, dropped or failed, ``accent`` the cursor and the current item, ``primary`` decode, ``secondary``
+prefill, ``text-muted`` unimportant. No meaning depends on colour alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 DEFAULT: Final = "blis-dark"
 FEW_COLOURS: Final = "ansi-dark"
-"""For terminals with sixteen colours: the other themes' would be rounded to greys there."""
+"""For terminals with sixteen colours, which would round the other themes to greys."""
 
 DARK: Final = Theme(
     name=DEFAULT,
@@ -90,7 +90,7 @@ THEMES: Final = (DARK, LIGHT)
 
 
 def default_theme(environment: Mapping[str, str]) -> str:
-    """The theme for a terminal, as its environment variables describe it."""
+    """Return the theme for a terminal, given its environment variables."""
     terminal = environment.get("TERM", "")
     few = terminal in ("linux", "ansi", "screen", "vt100", "vt220", "xterm") or terminal.endswith("-16color")
     return FEW_COLOURS if few and not environment.get("COLORTERM") else DEFAULT

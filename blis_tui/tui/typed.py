@@ -1,8 +1,8 @@
-"""Keys do what they would do if each were pressed after the one before is done, however fast they come.
+"""Handles each key only after the previous one has taken effect, however fast they arrive.
 
-Textual gives a key to the widget that has the focus when it comes, and that widget deals with it some time later. Keys
-that come before a window which one of them opens is there (``g1500`` and enter, from a fast hand or in one packet over
-a slow line) would go to what is below it, and be lost.
+Textual gives a key to the widget that has the focus when the key arrives, and the widget handles it later. If keys
+arrive before a window that one of them opens exists (``g1500`` and enter, typed fast or in one packet over a slow
+line), they would go to the widget below and be lost.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
 _LONGEST_S: Final = 0.3
-"""How long a key may keep the next one waiting: its widget may be gone before it has dealt with it."""
+"""Maximum delay of the next key in seconds, because a widget may disappear before it handles its key."""
 _ROUNDS: Final = 2
-"""The key's way, and that of what the widget says because of it (``Input.Submitted``)."""
+"""The path of the key, and that of the message the widget sends because of it (``Input.Submitted``)."""
 
 
 class Handled(Message):
-    """Goes the way of a key, just behind it; which key that is, and the rounds it still has to go."""
+    """Follows a key along its path; has the key's number, and the remaining rounds."""
 
     def __init__(self, target: DOMNode, number: int, rounds: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Handled(Message):
 
 
 class InOrder(App[None], inherit_bindings=False):
-    """An application whose keys, and what is pasted, wait for each other."""
+    """An application whose keys and pasted texts wait for each other."""
 
     _typed: deque[Event]
     _since_s: float | None = None
@@ -52,7 +52,7 @@ class InOrder(App[None], inherit_bindings=False):
         super().__init__()
 
     async def on_event(self, event: Event) -> None:
-        """Keys one after the other, everything else as Textual does."""
+        """Handle keys one after the other, and everything else as Textual does."""
         if isinstance(event, Key | Paste) and not event.is_forwarded:
             self._typed.append(event)
             await self._go_on()
@@ -62,10 +62,10 @@ class InOrder(App[None], inherit_bindings=False):
             await super().on_event(event)
 
     async def _go_on(self) -> None:
-        """The next key, unless one is being dealt with."""
+        """Send the next key, unless one is being handled."""
         if self._since_s is not None and monotonic() - self._since_s < _LONGEST_S:
             return
-        if not self._typed or not self.screen_stack:  # it is the end, and the last keys are nobody's
+        if not self._typed or not self.screen_stack:  # the application is ending, so the remaining keys have no target
             return
         self._since_s = monotonic()
         self._number += 1
@@ -78,31 +78,31 @@ class InOrder(App[None], inherit_bindings=False):
         self._follow(Handled(target, self._number, _ROUNDS))
 
     def pop_screen(self) -> AwaitComplete:
-        """As Textual's; a key whose screen has gone is dealt with."""
+        """Remove a screen as Textual does; a key whose screen has gone counts as handled."""
         popped = super().pop_screen()
         if self._since_s is not None and self._meant is not self.screen:
             self.call_later(self._dealt_with, self._number)
         return popped
 
     def keep_none_waiting(self) -> None:
-        """What the last key went to will not deal with it any more."""
+        """Stop waiting for the last key, whose target will not handle it any more."""
         self._since_s = None
 
     def _follow(self, message: Handled) -> None:
-        """Send it after its key; where the way has ended, it is back at once."""
+        """Send the marker after its key; if its path has ended, it returns at once."""
         target = message.target
         if target is self or not target.is_attached or not target.post_message(message):
             self.call_later(self._dealt_with, message.number)
 
     async def on_handled(self, message: Handled) -> None:
-        """The key has been dealt with, once it is back for the last time."""
+        """Count the key as handled after the last round."""
         if message.rounds > 1:
             self._follow(Handled(message.target, message.number, message.rounds - 1))
         else:
             await self._dealt_with(message.number)
 
     async def _dealt_with(self, number: int) -> None:
-        """A key has been dealt with: if no later one is at work, it is the next one's turn."""
+        """Go on with the next key, unless a later one is already being handled."""
         if number == self._number:
             self._since_s = None
             await self._go_on()

@@ -1,4 +1,4 @@
-"""What the panes of the debugger show: one frozen value, made anew whenever anything changes."""
+"""The data for the debugger's panes: one frozen value, created anew after every change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What the reader has pointed at; it stays while the position moves."""
+    """What the reader has selected; it stays while the position changes."""
 
     event: int | None = None
     """An event of the list; None = the present one."""
@@ -30,36 +30,36 @@ class Selection:
     instance: int | None = None
     """An instance; None = all."""
     session: str | None = None
-    """The session whose course is shown; None = all are listed."""
+    """The session whose course is shown; None = the list of all."""
     ranking: bool = False
-    """The reader asked for the requests in order, whatever the present event is about."""
+    """Whether the reader asked for the ranking, whatever the present event is about."""
     order: str = "e2e"
-    """What requests are ranked by, a key of ``ranking.ORDERS``."""
+    """The figure of the ranking, a key of ``ranking.ORDERS``."""
     measure: str = "load"
-    """What the map of the fleet shows, a key of ``fleet.MEASURES``."""
+    """The measure of the fleet map, a key of ``fleet.MEASURES``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """Everything the panes need; they hold nothing else and look nothing up."""
+    """Everything the panes need; they have no other state or source."""
 
     moment: Moment
     tape: Tape
-    """What every known event did; ask it about ``moment.event`` and earlier, or about the known future."""
+    """The recorded events; use it up to ``moment.event``, or for the known future."""
     experiment: Experiment
     selection: Selection
     playing: bool
-    """The simulation is running: panes may show less."""
+    """Whether the simulation is running, so that panes may show less."""
     checkpoints: Sequence[int]
     """Events with a checkpoint."""
     breakpoints: tuple[Breakpoint, ...]
     records_of: Callable[[int], tuple[Record, ...]]
-    """What a known event did, as far as the experiment tells on demand; it may be simulated again for that."""
+    """Returns the records of a recorded event, including on-demand ones; may replay it."""
     checkup: Callable[[], Checkup]
-    """Makes the checks behind the warnings, as of the present position; it may take a while in a long run."""
+    """Runs the checks behind the warnings at the present position, which may be slow in a long run."""
 
     def same_place(self, other: View | None) -> bool:
-        """Whether another view differs at most in the event or the request that the reader points at."""
+        """Return whether another view differs at most in the selected event or request."""
         return (
             other is not None
             and other.moment is self.moment
@@ -71,11 +71,11 @@ class View:
 
 @dataclass(kw_only=True)
 class Picked(Message):
-    """The reader points at an event, a request, an instance or a session: by a click, or by moving a pane's cursor."""
+    """The reader has selected an event, a request, an instance or a session, by a click or a pane's cursor."""
 
     event: int | None = None
     request: str | None = None
     instance: int | None = None
     session: str | None = None
     go: bool = False
-    """Also go there (a double click, or enter)."""
+    """Whether to go there (a double click, or enter)."""

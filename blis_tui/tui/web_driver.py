@@ -1,4 +1,4 @@
-"""The driver of a program that runs in a browser window."""
+"""The driver of a program in a browser window."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from textual.drivers.web_driver import WebDriver
 from textual.messages import ExitApp
 
 _GRACE_S: Final = 3.0
-"""How long the program may take to end by itself once its server is gone, in seconds."""
+"""Seconds that the program may take to end after its server has gone."""
 
 
 class PipeDriver(WebDriver):
-    """Ends the program when its standard input ends: the server has gone, even if it was killed."""
+    """Ends the program at the end of its standard input, when the server has gone, even if it was killed."""
 
     def start_application_mode(self) -> None:
-        """Begin to listen, and to show."""
+        """Start input and output."""
         self._loop = asyncio.get_running_loop()
         super().start_application_mode()
 
     def run_input_thread(self) -> None:
-        """Hand over what the server sends, until it has gone or the program ends."""
+        """Pass on input from the server, until it has gone or the program ends."""
         super().run_input_thread()
         if self.exit_event.is_set():
             return

@@ -1,1 +1,1 @@
-"""A recording of a real server beside the same requests simulated: how well they agree, where they part, and why."""
+"""Compares a recording of a real server with a simulation of the same requests: agreement, divergence, and causes."""

@@ -1,4 +1,4 @@
-"""How well a recording and a simulation agree: latencies of requests, batches of steps, and what metrics tell."""
+"""The agreement of a recording and a simulation: latencies, batches of steps, and metrics."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How a latency agrees; times in milliseconds."""
+    """The agreement of a latency; times in milliseconds."""
 
     requests: int
     left: Mapping[str, float]
-    """Mean, p50 and p99; likewise on the right."""
+    """Mean, p50 and p99. The next field has those of the right side."""
     right: Mapping[str, float]
     bias: float
-    """Of the mean: right / left - 1."""
+    """Error of the mean: right / left - 1."""
     mape: float
-    """Mean absolute error of single requests, as a share of the left."""
+    """Mean absolute error of single requests, relative to the left side."""
     r: float | None
-    """Correlation of single requests; None where there is no variation."""
+    """Correlation of single requests; None if there is no variation."""
 
 
 def observed(row: Observed) -> dict[str, float]:
-    """The latencies of a request that was observed, by name; none where its answer is not whole."""
+    """Return the latencies of an observed request by name; empty if its answer is incomplete."""
     if row.whole and row.e2e_us is not None:
         return {"e2e": float(row.e2e_us)}
     return _latencies(row.ttft_us, row.e2e_us, row.tokens)
 
 
 def simulated(row: RequestRow) -> dict[str, float]:
-    """The same of one that was simulated."""
+    """Return the latencies of a simulated request by name."""
     return _latencies(row.ttft_us, row.e2e_us, row.output_tokens)
 
 
@@ -67,7 +67,7 @@ def _latencies(ttft_us: int | None, e2e_us: int | None, tokens: int) -> dict[str
 
 
 def agreement(pairs: Sequence[Pair], metric: str) -> Agreement | None:
-    """How a latency agrees over requests; None where no request has it."""
+    """Return the agreement of a latency over requests; None if no request has it."""
     values = [(pair.left[metric], pair.right[metric]) for pair in pairs if metric in pair.left and metric in pair.right]
     if not values:
         return None
@@ -94,7 +94,7 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def correlation(left: Sequence[float], right: Sequence[float]) -> float | None:
-    """Pearson's correlation of two equally long rows; None where one does not vary."""
+    """Return Pearson's correlation of two sequences of equal length; None if one does not vary."""
     count = len(left)
     if count < 2:
         return None

@@ -1,4 +1,4 @@
-"""A twin's two sides over time: who is where, what the engine does, how full it is."""
+"""Both sides of a twin over time: the state of requests, and the engine's steps and occupancy."""
 
 from __future__ import annotations
 
@@ -33,39 +33,39 @@ class Life:
     name: str
     sent_us: int
     times_us: tuple[int, ...]
-    """When tokens came."""
+    """Arrival times of tokens."""
     counts: tuple[int, ...]
-    """How many there were then."""
+    """Cumulative number of tokens at these times."""
     end_us: int
     completed: bool
     whole: bool = False
-    """Whether all tokens came at once, whenever the first one was there."""
+    """Whether all tokens came at once, so that the time of the first one is unknown."""
 
     @property
     def ttft_us(self) -> int | None:
-        """To its first token; None = there was none, or nobody knows when."""
+        """Time to its first token; None = no token, or an unknown time."""
         return self.times_us[0] - self.sent_us if self.times_us and not self.whole else None
 
     @property
     def e2e_us(self) -> int | None:
-        """To its last token; None = its answer is not whole."""
+        """Time to its last token; None = the answer is incomplete."""
         return self.times_us[-1] - self.sent_us if self.completed and self.times_us else None
 
     def tokens(self, time_us: int) -> int:
-        """How many had come by then."""
+        """Return the number of tokens received by a time."""
         place = bisect_right(self.times_us, time_us)
         return self.counts[place - 1] if place else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """A figure over time: it keeps its value until the next time."""
+    """A step function of time."""
 
     times_us: tuple[int, ...] = ()
     values: tuple[float, ...] = ()
 
     def at(self, time_us: int) -> float | None:
-        """Its value then; None = before the first, or unknown."""
+        """Return its value at a time; None = before the first, or unknown."""
         place = bisect_right(self.times_us, time_us)
         return self.values[place - 1] if place else None
 
@@ -75,12 +75,12 @@ class Course:
     """One side.
 
     Attributes:
-        name: what it is called.
-        lives: its requests by name, in the order in which they were sent.
-        begins_us: when its steps began; empty = unknown.
-        batches: what was in them.
-        step_times: how long each took until the next could begin, in microseconds.
-        figures: what is known over time: ``running``, ``waiting``, ``KV in use`` (a share), ``preemptions``.
+        name: its name.
+        lives: its requests by name, in the order of sending.
+        begins_us: start of each step; empty = unknown.
+        batches: content of each step.
+        step_times: time from the start of each step until the next could begin, in microseconds.
+        figures: known figures over time: ``running``, ``waiting``, ``KV in use`` (a share), ``preemptions``.
     """
 
     name: str
@@ -90,30 +90,30 @@ class Course:
     step_times: Levels
     figures: Mapping[str, Levels]
     sent_us: tuple[int, ...]
-    """When requests were sent, one after the other; likewise when they ended, and tokens came."""
+    """Ascending times of sending. The next fields have the times of ends, and of tokens."""
     ended_us: tuple[int, ...]
     tokens_us: Levels
 
     @property
     def end_us(self) -> int:
-        """When its last request had ended."""
+        """End of its last request."""
         return self.ended_us[-1] if self.ended_us else 0
 
     def step(self, time_us: int) -> int | None:
-        """The number of the step under way or over last; None = none has begun, or unknown."""
+        """Return the index of the current or latest step; None = none has begun, or unknown."""
         place = bisect_right(self.begins_us, time_us)
         return place - 1 if place else None
 
     def in_flight(self, time_us: int) -> int:
-        """Requests sent and not ended."""
+        """Return the number of requests sent but not ended."""
         return bisect_right(self.sent_us, time_us) - bisect_right(self.ended_us, time_us)
 
     def tokens(self, time_us: int) -> int:
-        """Tokens that clients had by then."""
+        """Return the number of tokens that clients had received."""
         return int(self.tokens_us.at(time_us) or 0)
 
     def answered(self, time_us: int) -> list[Life]:
-        """Requests whose whole answer had come."""
+        """Return the requests completed by a time."""
         return [life for life in self.lives.values() if life.completed and life.end_us <= time_us]
 
 
@@ -140,7 +140,7 @@ def _course(name: str, lives: Mapping[str, Life], figures: Mapping[str, Levels],
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """The steps of a side in time; none where they are not known."""
+    """The steps of a side in time; empty if unknown."""
 
     begins_us: tuple[int, ...] = ()
     batches: tuple[Batch, ...] = ()
@@ -148,7 +148,7 @@ class _Steps:
 
 
 def of_recording(recording: Recording, pace: Pace | None) -> Course:
-    """The side that was measured."""
+    """Return the measured side."""
     lives: dict[str, Life] = {}
     for row in recording.requests:
         total, counts = 0, []
@@ -167,7 +167,7 @@ def of_recording(recording: Recording, pace: Pace | None) -> Course:
 
 
 def levels_of_recording(recording: Recording, pace: Pace | None) -> dict[str, Levels]:
-    """What a recording tells of the engine over time, under the names of ``Course.figures``."""
+    """Return a recording's figures of the engine over time, under the names of ``Course.figures``."""
     preempted = _scraped(recording, PREEMPTIONS)
     first = preempted.values[0] if preempted.values else 0.0
     figures = {
@@ -192,13 +192,13 @@ def _kv_by_steps(pace: Pace | None) -> Levels | None:
 
 
 def of_simulation(name: str, run: Simulated) -> Course:
-    """The side that was simulated; its run must have been followed."""
+    """Return the simulated side; its run must have been followed."""
     lives: dict[str, Life] = {}
     for row in run.rows.values():
         tokens = run.answers.get(row.request_id, ())
         extra_us = 0
         if row.ttft_us is not None and tokens:
-            extra_us = row.arrival_us + row.ttft_us - tokens[0][0]  # what lies between the step and the client
+            extra_us = row.arrival_us + row.ttft_us - tokens[0][0]  # time between the step's end and the client
         times = tuple(time_us + extra_us for time_us, _ in tokens)
         done = row.state == "completed"
         ended = times[-1] if done and times else row.deadline_us or row.arrival_us
@@ -211,7 +211,7 @@ def of_simulation(name: str, run: Simulated) -> Course:
 
 
 def levels_of_simulation(run: Simulated) -> dict[str, Levels]:
-    """The same of a simulation, whether it was followed or not."""
+    """Return a simulation's figures of the engine over time, whether or not it was followed."""
     steps = run.steps
     ends = tuple(step.time_us + step.duration_us for step in steps)
     preempted, total = [], 0
@@ -227,7 +227,7 @@ def levels_of_simulation(run: Simulated) -> dict[str, Levels]:
 
 
 def sampled(levels: Levels, end_us: int, cells: int) -> Sequence[float | None]:
-    """The largest value in so many equal stretches of time from 0 to ``end_us``; None where nothing is known."""
+    """Return the maximum in each of ``cells`` equal intervals from 0 to ``end_us``; None where unknown."""
     found: list[float | None] = []
     for cell in range(cells):
         start_us, stop_us = cell * end_us // cells, (cell + 1) * end_us // cells
@@ -239,33 +239,33 @@ def sampled(levels: Levels, end_us: int, cells: int) -> Sequence[float | None]:
     return found
 
 
-# The course of a recording and of the other side in some ten stretches of time.
+# Both sides in about ten time intervals.
 
 STRETCHES: Final = 10
 KV: Final = "KV in use"
 LEVELS: Final = ("waiting", "running", KV, "preemptions")
-"""What is told of the end of each stretch: requests, requests, a share of all blocks, how many there were so far."""
+"""Figures at the end of each interval: requests, requests, a share of all blocks, a count since the start."""
 LATENCIES: Final = ("ttft", "e2e")
-"""What is told of the requests that were sent in it: means."""
+"""Mean latencies of the requests sent in each interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """A part of the time; figures by the names in ``LEVELS`` and ``LATENCIES``, None where they are not known."""
+    """A time interval; figures by the names in ``LEVELS`` and ``LATENCIES``, None if unknown."""
 
     until_us: int
-    """Its end; it begins at that of the one before, the first one at 0."""
+    """Its end; it begins at the end of the previous interval, or at 0."""
     requests: int
-    """Sent in it, and answered on both sides."""
+    """Requests sent in it and answered on both sides."""
     left: Mapping[str, float | None]
-    """Latencies in milliseconds; likewise on the right."""
+    """Latencies in milliseconds. The next field has those of the right side."""
     right: Mapping[str, float | None]
 
 
 def stretches(
     pairs: Sequence[Pair], left: Mapping[str, Levels], right: Mapping[str, Levels], count: int = STRETCHES
 ) -> list[Stretch]:
-    """Equal parts of the time from 0 to the last answer of either side; none where nothing was answered."""
+    """Return equal intervals from 0 to the last answer of either side; empty if nothing was answered."""
     ends = [pair.sent_us + round(max(pair.left["e2e"], pair.right["e2e"])) for pair in pairs]
     end_us = max(ends, default=0)
     found = []
@@ -285,7 +285,7 @@ def stretches(
 
 
 def _at(levels: Levels | None, time_us: int) -> float | None:
-    """A figure then: nothing before it was first told, unknown where it never is."""
+    """Return a figure at a time: 0 before its first value, None if it has none."""
     return None if levels is None else levels.at(time_us) or 0.0
 
 

@@ -1,9 +1,9 @@
-"""A simple step-time model of a recording: a constant, so much a prefill token and so much a decode, and a front end.
+"""Fits a simple step-time model to a recording: a constant, a cost per prefill token and per decode, and a front end.
 
-Least squares over the periods of the steps, gaps to the next one included: what sums up to latencies is the mean.
-Steps are parted into blocks of sixteen, in turn of two halves. What is fitted on one half predicts the steps of the
-other, so that no step is predicted from itself. A machine that is shared with other programs is faster at one time
-and slower at another; the blocks just before and behind, which are of the other half, tell how fast it was.
+It uses least squares over the periods of the steps, including the gap to the next one, because latencies add up means.
+Steps are divided into blocks of sixteen that alternate between two halves. Coefficients from one half predict the steps
+of the other, so that no step is predicted from itself. A machine shared with other programs varies in speed; the
+adjacent blocks, which belong to the other half, show its current speed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from blis_tui.twin.replay import Simulated
 
 BLOCK_STEPS: Final = 16
-"""Steps in a row that belong to the same half."""
+"""Number of consecutive steps in the same half."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,17 +34,17 @@ class Fitted:
     prefill_token_us: float
     decode_us: float
     queue_us: float = 0.0
-    """What a request waits beside its steps."""
+    """Wait of a request outside of its steps."""
 
     @property
     def latency(self) -> PluginConfig:
-        """The step-time model that has them."""
+        """The step-time model with these coefficients."""
         beta = (self.step_us, self.prefill_token_us, self.decode_us)
         return PluginConfig(kind="blackbox", settings={"alpha": (self.queue_us, 0.0, 0.0), "beta": beta})
 
 
 def fit(pace: Pace, half: int | None = None) -> Fitted:
-    """Fit to the steps, all of them or those of a half; coefficients are not negative."""
+    """Fit to all steps, or to those of a half; coefficients are not negative."""
     chosen = [number for number in range(len(pace.steps)) if half in (None, _half(number))]
     rows = [_row(pace.steps[number]) for number in chosen]
     times = [float(pace.periods_us[number]) for number in chosen]
@@ -61,7 +61,7 @@ def fit(pace: Pace, half: int | None = None) -> Fitted:
 
 
 def front_end_us(rows: Sequence[Observed], run: Simulated) -> int:
-    """What requests wait beside their steps: the median of what a simulation without it lacks to the first token."""
+    """Return the requests' median wait outside of steps: what TTFTs of a simulation without front end lack."""
     lacking = []
     for row in rows:
         other = run.rows.get(row.request_id)
@@ -71,12 +71,12 @@ def front_end_us(rows: Sequence[Observed], run: Simulated) -> int:
 
 
 def predicted_us(pace: Pace, halves: Sequence[Fitted], *, at_its_speed: bool) -> tuple[int, ...]:
-    """What each step takes until the next one begins, by what was fitted on the half to which it does not belong.
+    """Return the predicted period of each step, from the coefficients of the other half.
 
     Args:
         pace: the measured steps.
-        halves: what was fitted on each.
-        at_its_speed: whether the machine is as fast as it was in the blocks beside.
+        halves: coefficients fitted on each half.
+        at_its_speed: whether to scale by the machine's speed in the adjacent blocks.
     """
     found = []
     for begin in range(0, len(pace.steps), BLOCK_STEPS):
@@ -88,7 +88,7 @@ def predicted_us(pace: Pace, halves: Sequence[Fitted], *, at_its_speed: bool) ->
 
 
 def _slowness(pace: Pace, begin: int, fitted: Fitted) -> float:
-    """How much longer than fitted the steps took in the blocks before and behind the one that begins there."""
+    """Return the ratio of measured to fitted times in the blocks adjacent to the one that begins there."""
     beside = range(max(begin - BLOCK_STEPS, 0), min(begin + 2 * BLOCK_STEPS, len(pace.steps)))
     numbers = [number for number in beside if _half(number) != _half(begin)]
     told = fsum(_told_us(pace.steps[number], fitted) for number in numbers)
@@ -105,13 +105,13 @@ def _half(number: int) -> int:
 
 
 def _row(step: Step) -> tuple[float, float, float]:
-    """What a step has of each; what is computed again of preempted requests is as prompts are."""
+    """Return a step's factors for the coefficients; recomputed tokens of preempted requests count as prompts."""
     again = step.decode_tokens - step.decode_requests
     return (1.0, float(step.prefill_tokens + again), float(step.decode_requests))
 
 
 def _solve(rows: Sequence[Sequence[float]], times: Sequence[float]) -> list[float]:
-    """Least squares by the normal equations; a term that never varies beside another gets nothing."""
+    """Solve least squares by the normal equations; a term that is redundant gets 0."""
     size = len(rows[0]) if rows else 1
     matrix = [[fsum(row[a] * row[b] for row in rows) for b in range(size)] for a in range(size)]
     right = [fsum(row[a] * time for row, time in zip(rows, times, strict=True)) for a in range(size)]

@@ -1,8 +1,8 @@
-"""How long the steps of a recording took, one by one, until the next could begin.
+"""The duration of each step of a recording until the next could begin.
 
-A step's line in the log comes some time after its end, and several lines may come at once. But no step ends after the
-next one began: so each end is at most the beginning of the step behind it, and following that from the last step
-backwards gives the ends as well as the lines can tell them.
+A step's line in the log appears some time after its end, and several lines may appear at once. But no step ends after
+the next one began, so each end is at most the start of the following step. Applying this from the last step backwards
+gives the best estimate of the ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.observe.recording import Observed, Recording, Step
 
 FEWEST: Final = 20
-"""Steps without which there is nothing to say."""
+"""Minimum number of steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +28,9 @@ class Pace:
 
     Attributes:
         steps: the steps.
-        begins_us: when each began; None = the log was not watched while it was written.
-        gaps_us: from the end of each to the beginning of the next one, where the engine had work; else what is usual.
-        gap_us: what is usual: the median, or the mean where single ones are not known.
+        begins_us: start of each step; None = the log was not watched during the run.
+        gaps_us: time from the end of each step to the start of the next if the engine had work; else the typical gap.
+        gap_us: the typical gap: the median, or the mean if single gaps are unknown.
     """
 
     steps: tuple[Step, ...]
@@ -40,17 +40,17 @@ class Pace:
 
     @property
     def durations_us(self) -> tuple[int, ...]:
-        """How long each computed."""
+        """Duration of each step."""
         return tuple(step.duration_us for step in self.steps)
 
     @property
     def periods_us(self) -> tuple[int, ...]:
-        """From the beginning of each to the next one's."""
+        """Time from the start of each step to that of the next."""
         return tuple(step.duration_us + gap for step, gap in zip(self.steps, self.gaps_us, strict=True))
 
 
 def pace_of(recording: Recording) -> Pace | None:
-    """The steps of a recording; None where its log was not recorded, or tells too few."""
+    """Return the steps of a recording; None if its log is missing or has too few."""
     steps = recording.steps
     if len(steps) < FEWEST:
         return None
@@ -77,7 +77,7 @@ def _ends(steps: Sequence[Step]) -> list[int]:
 
 
 def _busy_after(ends: Sequence[int], answered: Sequence[Observed]) -> list[bool]:
-    """Whether any request that was there at the end of a step was still served at the end of the next one."""
+    """Return, for each step, whether any request present at its end was still served at the end of the next."""
     change: dict[int, int] = {}
     for row in answered:
         # Sent before the end of step `first`, and served until the end of step `last`.
@@ -93,7 +93,7 @@ def _busy_after(ends: Sequence[int], answered: Sequence[Observed]) -> list[bool]
 
 
 def _even(steps: tuple[Step, ...], answered: Sequence[Observed]) -> Pace:
-    """The log has no times: what is left of the time in which any request was served is spread over all steps."""
+    """Spread the gaps evenly over all steps, for a log without times: the time with requests minus all durations."""
     served, until = 0, 0
     for begin, end in sorted((row.sent_us, row.chunks[-1][0]) for row in answered):
         served += max(end - max(begin, until), 0)

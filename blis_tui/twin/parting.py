@@ -1,6 +1,6 @@
-"""Where a recording and a simulation part first, and what the difference is about.
+"""Finds the first difference between a recording and a simulation, and its cause.
 
-Steps are paired by their numbers, so a step that is missing on one side shows as a difference; requests by their names.
+Steps are paired by number, so a step that is missing on one side appears as a difference; requests are paired by name.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from blis_tui.twin.replay import Simulated
 
 _LATER: Final = 0.2
-"""A latency counts as another one when it differs by more than this share, and by more than what follows."""
+"""Minimum relative difference of a latency to count. The next constant is the minimum absolute difference."""
 _LATER_US: Final = 50_000
 _IN_TIME: Final = 0.5
-"""Steps count as equally fast while they differ by less than this share of a single one."""
+"""Steps count as equally fast while their total times differ by less than this share of one step."""
 _AHEAD: Final = 64
-"""So many steps are looked at to see whether a request was taken by one of the next."""
+"""Number of following steps searched for a request."""
 _LIMITED: Final = 3
-"""So many steps with the most requests, or tokens, of all steps are taken for the work of a limit."""
+"""Minimum number of steps with the maximum of requests or tokens for the maximum to be taken for a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,28 +36,28 @@ class Parting:
     """The first difference."""
 
     step: int | None
-    """The number of the step, from 0; None = there is no log, and a request tells."""
+    """Index of the step; None = there is no log, so the difference is in a request."""
     time_us: int
-    """On the side of the recording."""
+    """Time on the recording's side."""
     request: str
-    """The request that it is about; empty = no single one."""
+    """The request concerned; empty = no single one."""
     cause: str
-    """``front end`` (a request came to the scheduler earlier or later), ``cache``, ``preemption``, ``batch`` (another
-    rule or limit), ``step time`` (a step began before a request was sent on one side, after it on the other), or
-    ``not known``, where there is no log."""
+    """``front end`` (a request reached the scheduler earlier or later), ``cache``, ``preemption``, ``batch`` (another
+    rule or limit), ``step time`` (a step began before a request was sent on one side, and after it on the other), or
+    ``not known``, if there is no log."""
     text: str
     """What both sides did."""
     why: str
-    """What would explain it."""
+    """A possible explanation."""
 
 
 def batch_of(step: Step) -> Batch:
-    """A step of the log, as simulated ones are counted."""
+    """Return a step of the log as a batch, for comparison with simulated ones."""
     return Batch(step.prefill_requests, step.prefill_tokens, step.decode_requests, step.decode_tokens)
 
 
 def first_parting(recording: Recording, pace: Pace | None, run: Simulated) -> Parting | None:
-    """The first step whose batches differ; without a log, the first request whose latency does. None = none does."""
+    """Return the first step whose batches differ, or without a log the first request whose latency does, or None."""
     if pace is None:
         return _by_requests(recording, run)
     for number, (step, batch) in enumerate(zip(pace.steps, run.batches, strict=False)):
@@ -95,7 +95,7 @@ class _Difference:
             return self._newcomer(), "step time", why
         measured, simulated = self._measured, self._simulated
         if simulated.prefill_requests > measured.prefill_requests:
-            # Up to here both had the same running requests.
+            # Both sides had the same running requests until here.
             if (lost := simulated.decode_requests - measured.decode_requests) > 0:
                 return "", "preemption", f"{plural(lost, 'request')} fewer decoded on the server: it preempted"
             return self._taken_earlier()
@@ -118,7 +118,7 @@ class _Difference:
         return "", "batch", f"{who}: answers ended in other steps, or limits differ (max_num_seqs, KV blocks)"
 
     def _out_of_time(self) -> str | None:
-        """What the steps so far took on both sides, where that is so different that arrivals meet other steps."""
+        """Return the steps' total time on both sides if it differs enough to shift arrivals to other steps."""
         number = self._number
         took, should = (whole_sum(times[:number]) for times in (self._durations_us(), self._pace.periods_us))
         if abs(took - should) * number <= _IN_TIME * should:
@@ -130,11 +130,11 @@ class _Difference:
         return tuple(step.duration_us for step in self._run.steps[: self._number])
 
     def _newcomer(self) -> str:
-        """The request that only one side has taken, where the simulation has."""
+        """Return the request that only the simulation has scheduled."""
         return self._step.admitted[-1] if self._step.admitted else ""
 
     def _taken_earlier(self) -> tuple[str, str, str]:
-        """The simulation took a request that the server had not taken yet."""
+        """Explain why the simulation scheduled a request that the server had not scheduled yet."""
         names = [name for name in self._step.admitted if name not in self._step.preempted]
         more = self._simulated.prefill_requests - self._measured.prefill_requests
         chunk = next(iter(self._step.chunks), None)
@@ -153,7 +153,7 @@ class _Difference:
         return name, "front end", f"{kept}{ahead or took}"
 
     def _taken_later(self) -> tuple[str, str, str]:
-        """The server took a request that the simulation had not taken yet."""
+        """Explain why the server scheduled a request that the simulation had not scheduled yet."""
         after = self._run.steps[self._number + 1 : self._number + _AHEAD]
         name = next((step.admitted[0] for step in after if step.admitted), "")
         row = self._row(name)
@@ -171,7 +171,7 @@ class _Difference:
         return name, "front end", f"{self._around(row)}, and takes longer to the scheduler in the simulation"
 
     def _token_limit(self) -> str | None:
-        """The same of what a step computes at most."""
+        """Return the token limit of a step that the server's log shows; None = none."""
         steps, step = self._pace.steps, self._pace.steps[self._number]
         most = max(_tokens(one) for one in steps)
         if _tokens(step) == most and _often(_tokens(one) == most for one in steps):
@@ -179,7 +179,7 @@ class _Difference:
         return None
 
     def _limit(self, row: Observed | None) -> str | None:
-        """What kept the server from taking a request into the step, where its log shows that; None = nothing there."""
+        """Return the limit that kept the server from scheduling a request, if its log shows one; None = none."""
         steps, step = self._pace.steps, self._pace.steps[self._number]
         size = max(one.requests for one in steps)
         if step.requests == size and _often(one.requests == size for one in steps):
@@ -187,7 +187,7 @@ class _Difference:
         if (budget := self._token_limit()) is not None:
             return budget
         server = self._recording.server
-        # What ended in the step was still there when it was planned.
+        # Requests that ended in the step were still present when it was planned.
         shares = [
             one.kv_share for one in steps[max(0, self._number - 1) : self._number + 1] if one.kv_share is not None
         ]
@@ -201,7 +201,7 @@ class _Difference:
         return f"{row.request_id} needs {count_text(needs)} KV blocks for its prompt, and the server had {have} free"
 
     def _other_tokens(self) -> tuple[str, str, str]:
-        """As many prefills on both sides, but not as many tokens."""
+        """Explain an equal number of prefills with different numbers of tokens."""
         chunk = next(iter(self._step.chunks), None)
         name = "" if chunk is None else chunk.request_id
         row = self._row(name)
@@ -227,10 +227,10 @@ class _Difference:
         return name, "batch", limit or f"{where} computed fewer tokens of {name}: chunks are cut by other limits"
 
     def _taken_instead(self) -> str:
-        """The request that is as long as the only prompt of the server's step, and waits in the simulation; else empty.
+        """Return the waiting request in the simulation with the length of the server's only prefill; empty if none.
 
-        That which the simulation took must have waited since the step before: else it may be the front end that changed
-        their order. Several are as long now and then: then it is the first one that was sent.
+        The request that the simulation scheduled must have waited since the previous step; otherwise the front end may
+        have changed their order. If several have that length, return the one sent first.
         """
         number, rows = self._number, self._recording.requests
         if self._measured.prefill_requests != 1 or self._simulated.prefill_requests != 1 or not number:
@@ -252,12 +252,12 @@ class _Difference:
         return next((row for row in self._recording.requests if row.request_id == name), None)
 
     def _begins_us(self) -> int | None:
-        """When the server's step began, where its log was watched."""
+        """Return when the server's step began, if its log was watched."""
         begins = self._pace.begins_us
         return None if begins is None else begins[self._number]
 
     def _around(self, row: Observed) -> str:
-        """When a request was sent, seen from the server's step."""
+        """Return when a request was sent, relative to the server's step."""
         begins = self._begins_us()
         if begins is None:
             return f"{row.request_id} was sent at {time_text(row.sent_us)}"
@@ -266,7 +266,7 @@ class _Difference:
 
 
 def _often(reached: Iterable[bool]) -> bool:
-    """Whether steps come to their largest as often as they do where a limit makes it, not chance."""
+    """Return whether a maximum is reached too often to be chance."""
     return whole_sum(reached) >= _LIMITED
 
 
@@ -275,7 +275,7 @@ def _tokens(step: Step) -> int:
 
 
 def words_of(batch: Batch) -> str:
-    """What is in a batch."""
+    """Return the content of a batch, in words."""
     parts = []
     if batch.prefill_requests:
         parts.append(f"{plural(batch.prefill_requests, 'prefill')} of {plural(batch.prefill_tokens, 'token')}")
@@ -286,7 +286,7 @@ def words_of(batch: Batch) -> str:
 
 
 def _by_requests(recording: Recording, run: Simulated) -> Parting | None:
-    """Without a log: the request that was the first to get its first token at quite another time."""
+    """Return the difference without a log: the request with the earliest first token at a clearly different time."""
     found: list[tuple[int, Observed, int]] = []
     for row in recording.requests:
         other = run.rows.get(row.request_id)
@@ -310,7 +310,7 @@ def _by_requests(recording: Recording, run: Simulated) -> Parting | None:
 
 
 def alike_text(*, logged: bool) -> str:
-    """What is known of both sides where no parting was found; ``logged``: whether the recording has steps."""
+    """Return what is known if no difference was found; ``logged``: whether the recording has steps."""
     if logged:
         return "nowhere, batch by batch the same"
     far = f"{share_text(_LATER, 0)} and {span_text(_LATER_US)}"
@@ -318,6 +318,6 @@ def alike_text(*, logged: bool) -> str:
 
 
 def where(parting: Parting) -> str:
-    """Where that is."""
+    """Return the place of the difference."""
     step = "" if parting.step is None else f"step {count_text(parting.step)} at "
     return f"{step}{time_text(parting.time_us)}"

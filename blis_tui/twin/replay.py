@@ -1,4 +1,4 @@
-"""The requests of a recording, simulated."""
+"""Simulates the requests of a recording."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RECORDED: Final = "recorded"
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a step computed, counted as vLLM's log counts it: a prefill is one of a request without an answer yet."""
+    """Work of a step, counted like vLLM's log: a prefill is a request without output yet."""
 
     prefill_requests: int
     prefill_tokens: int
@@ -41,30 +41,31 @@ class Batch:
 
     @property
     def requests(self) -> int:
-        """Those in it."""
+        """Number of requests in the batch."""
         return self.prefill_requests + self.decode_requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """What a simulation made of the requests."""
+    """Result of simulating the requests."""
 
     rows: Mapping[str, RequestRow]
     steps: tuple[StepFinished, ...]
     batches: tuple[Batch, ...]
-    """Of the steps."""
+    """Batches of the steps."""
     preemptions: int
     kv_blocks: int
     answers: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
-    """When steps ended that gave a request tokens, and how many it had then; empty unless the run was followed."""
+    """End times of the steps that gave a request tokens, with its cumulative number; empty unless the run was followed.
+    """
 
 
 def replaying(experiment: Experiment, recording: Recording) -> Experiment:
-    """The experiment with the requests of a recording, each at the time at which it was sent.
+    """Return the experiment with the requests of a recording, each at its sending time.
 
     Raises:
         PolicyError: it has more than one instance.
-        InputError: the recording holds no request that was served, or its table cannot be read.
+        InputError: the recording has no request that was served, or its table cannot be read.
     """
     pools = experiment.pools
     if len(pools) != 1 or pools[0].instances != 1:
@@ -77,9 +78,9 @@ def replaying(experiment: Experiment, recording: Recording) -> Experiment:
 
 
 def _table_of(recording: Recording) -> Path:
-    """The table of its requests. A recording that was broken off has none: reading it writes none beside it.
+    """Return the table of its requests; for an aborted recording, which has none, a temporary one.
 
-    The other one lasts as long as this process, because a simulation that is opened later reads it once more.
+    The temporary table lives as long as this process, because a simulation that is opened later reads it again.
     """
     path = recording.folder / TABLE
     if path.is_file():
@@ -92,14 +93,14 @@ def _table_of(recording: Recording) -> Path:
 
 
 def with_steps(experiment: Experiment, durations_us: tuple[int, ...], queue_us: int = 0) -> Experiment:
-    """The experiment with measured steps in the place of its step-time model."""
+    """Return the experiment with measured steps instead of its step-time model."""
     durations = tuple(float(one) for one in durations_us)
     settings: dict[str, Setting] = {"durations_us": durations, "queue_us": float(queue_us)}
     return with_latency(experiment, PluginConfig(kind=RECORDED, settings=settings))
 
 
 def simulate(experiment: Experiment, *, follow: bool = False) -> Simulated:
-    """Run an experiment, and keep what its requests and steps did; ``follow``: every token, too."""
+    """Run an experiment and keep its requests and steps; ``follow``: also every token."""
     simulation = Simulation(experiment, check="off")
     steps: list[StepFinished] = []
     count = _Batches()
@@ -123,14 +124,14 @@ def simulate(experiment: Experiment, *, follow: bool = False) -> Simulated:
 
 
 class _Tokens:
-    """Follows every request's tokens, step by step."""
+    """Follows the tokens of every request, step by step."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.answers: dict[str, list[tuple[int, int]]] = {}
         self._simulation = simulation
 
     def observe(self, record: Record) -> None:
-        """A step has been simulated: its tokens come at its end; how many were in the last one, its end tells."""
+        """Note a simulated step, whose tokens come at its end."""
         if isinstance(record, StepFinished):
             batch = self._simulation.cluster.instances[record.instance].batch
             end_us = record.time_us + record.duration_us
@@ -146,7 +147,7 @@ class _Tokens:
 
 
 class _Batches:
-    """Counts what is in each step."""
+    """Counts the content of each step."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
@@ -154,7 +155,7 @@ class _Batches:
         self._answered: dict[str, None] = {}
 
     def observe(self, record: Record) -> None:
-        """A record of the run."""
+        """Process a record of the run."""
         if isinstance(record, FirstToken):
             self._answered[record.request_id] = None
         elif isinstance(record, Preempted):
@@ -163,7 +164,7 @@ class _Batches:
             self._step(record)
 
     def _step(self, step: StepFinished) -> None:
-        # A request that gets its first token in this step was in it without an answer.
+        # A request that gets its first token in this step had no output before.
         news = frozenset(step.first_tokens)
         prefills = prefill_tokens = 0
         decodes = decode_tokens = step.decode_requests

@@ -1,4 +1,4 @@
-"""One side of a twin: a recording or a simulation, told in the same terms."""
+"""One side of a twin, a recording or a simulation, in common terms."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _KV: Final = "vllm:kv_cache_usage_perc"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """What is compared.
+    """The compared data of a side.
 
     Attributes:
-        name: what it is called.
-        latencies: of each request with a whole answer, by its name.
-        sent_us: when each was sent.
-        batches: of its steps; None = unknown.
-        step_us: the mean time of a step, gap to the next one included; None = likewise.
-        counts: what is counted over the whole run; what is not known is left out.
-        running: how many requests ran, when; likewise the share of KV blocks in use.
-        kv: the same of the KV cache.
+        name: its name.
+        latencies: latencies of each completed request, by name.
+        sent_us: sending time of each request.
+        batches: batches of its steps; None = unknown.
+        step_us: mean period of a step, including the gap to the next one; None = unknown.
+        counts: counts over the whole run, as far as known.
+        running: number of running requests over time.
+        kv: share of KV blocks in use over time.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Side:
 
 
 def of_recording(recording: Recording, pace: Pace | None) -> Side:
-    """A recording as a side."""
+    """Return a recording as a side."""
     counters = recording.about.get("counters")
     known = counters if isinstance(counters, dict) else {}
     names = {"preemptions": PREEMPTIONS, "prompt tokens from cache": CACHE_HITS, "tokens generated": _GENERATED}
@@ -69,7 +69,7 @@ def of_recording(recording: Recording, pace: Pace | None) -> Side:
 
 
 def of_simulation(name: str, run: Simulated) -> Side:
-    """A simulation as a side."""
+    """Return a simulation as a side."""
     cached = generated = 0
     for row in run.rows.values():
         cached += row.cached_tokens
@@ -95,7 +95,7 @@ def of_simulation(name: str, run: Simulated) -> Side:
 
 
 def at(series: Sequence[tuple[int, float]], times_us: Sequence[int]) -> list[float]:
-    """What a series said at these times: its latest value, 0 before the first."""
+    """Return the latest value of a series at these times; 0 before the first."""
     known = [time_us for time_us, _ in series]
     places = [bisect_right(known, time_us) - 1 for time_us in times_us]
     return [series[place][1] if place >= 0 else 0.0 for place in places]

@@ -1,4 +1,4 @@
-"""A twin as text for people, at most 100 columns wide."""
+"""A twin as text, at most 100 columns wide."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _NAMES: Final = {"ttft": "TTFT", "itl": "ITL", "e2e": "E2E"}
 _TITLES: Final = {KV: f"{KV} %", "ttft": "TTFT ms", "e2e": "E2E ms"}
-"""Of columns whose figures have a unit."""
+"""Titles of columns whose figures have a unit."""
 _GAP: Final = 4
 _ABOUT: Final = "MAPE: mean absolute error of single requests; r: correlation of single requests"
 
 
 def twin_text(twin: Twin) -> str:
-    """Who is compared, latencies, what the engines did, both over time, where they part, what explains the error."""
+    """Return the sides, latencies, engine figures, both sides over time, the first difference, and causes of errors."""
     told = (_head, _latencies, _engine, _course, _parting, _ladder, _halves)
     blocks = [tell(twin) for tell in told]
     return "\n\n".join("\n".join(printable(line.rstrip()) for line in block) for block in blocks if block) + "\n"
@@ -60,7 +60,7 @@ def _latencies(twin: Twin) -> list[str]:
 
 
 def _off(left: float, right: float) -> str:
-    """How far the right side is off, as a share of the left."""
+    """Return the relative difference of the right side."""
     return share_change_text(right / left - 1) if left else ""
 
 
@@ -88,7 +88,7 @@ def _r(value: float | None) -> str:
 
 
 def _course(twin: Twin) -> list[str]:
-    """Both sides over time, a line for each stretch."""
+    """Return both sides over time, one line per interval."""
     if not twin.course:
         return []
     columns = [["until s", *(f"{one.until_us / 1e6:,.2f}" for one in twin.course)]]
@@ -157,7 +157,7 @@ def _law(one: Fitted) -> str:
 
 
 def twin_document(twin: Twin) -> dict[str, object]:
-    """The comparison; times in milliseconds where the name says nothing else."""
+    """Return the comparison; times in milliseconds unless the name states a unit."""
     document: dict[str, object] = {
         "measured": twin.left.name,
         "simulated" if twin.simulated else "then": twin.right.name,
@@ -195,7 +195,7 @@ def _errors(errors: Mapping[str, Agreement]) -> dict[str, object]:
 
 
 def pairs_csv(twin: Twin) -> Iterator[str]:
-    """Each request with both sides' latencies in microseconds, line by line."""
+    """Yield each request with both sides' latencies in microseconds, line by line."""
     names = [f"{metric}_us" for metric in ("ttft", "itl", "e2e")]
     yield csv_line(["request_id", "sent_us", *(f"{side}_{name}" for side in ("measured", "other") for name in names)])
     for pair in twin.pairs:

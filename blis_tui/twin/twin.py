@@ -1,4 +1,4 @@
-"""A recording and the same requests simulated, or two recordings, compared."""
+"""Compares a recording with a simulation of its requests, or two recordings."""
 
 from __future__ import annotations
 
@@ -32,40 +32,40 @@ if TYPE_CHECKING:
     from blis_tui.twin.side import Side
 
 STEPS: Final = ("model", "measured", "fitted")
-"""Where the step times of a simulation come from: the experiment's model, the recording's log, or a fit to that."""
+"""Source of a simulation's step times: the experiment's model, the recording's log, or a fit to the log."""
 _LOOKS: Final = 5
 _NEARLY_ALWAYS: Final = 0.8
 _ROOM: Final = 0.8
-"""A limit is seen in so many looks at the metrics, in such a share of those with requests that wait, with no more than
-this share of the KV blocks in use."""
+"""A limit is detected in at least a minimum number of scrapes, in at least this share of those with waiting requests,
+and only while at most this share of the KV blocks is in use."""
 _SHARED: Final = 0.5
-"""Two recordings with fewer common requests than this share are of different workloads."""
+"""Two recordings with a smaller share of common requests have different workloads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batches:
-    """How the steps of both sides agree, paired by their numbers."""
+    """The agreement of both sides' steps, paired by number."""
 
     steps: tuple[int, int]
     equal: int
-    """Of the pairs, those whose batches are the same."""
+    """Number of pairs with equal batches."""
     r: float | None
-    """Correlation of how many requests were in them."""
+    """Correlation of their numbers of requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """How a metric that changes over time agrees, at the times of the scrapes."""
+    """The agreement of a metric over time, at the times of the scrapes."""
 
     left: float
-    """Mean; likewise on the right."""
+    """Mean. The next field has that of the right side."""
     right: float
     r: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """A simulation with something measured in the place of something modelled."""
+    """A simulation with some modelled parts replaced by measured ones."""
 
     name: str
     experiment: Experiment
@@ -73,18 +73,18 @@ class Rung:
     run: Simulated
     parting: Parting | None
     front_end_us: int | None = None
-    """What its requests wait beside their steps, as measured; None = nothing measured is in its place."""
+    """Measured wait of requests outside of steps; None = not replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halves:
-    """Coefficients fitted on either half of a recording's steps, judged on the other."""
+    """Coefficients fitted on each half of a recording's steps, evaluated on the other."""
 
     fitted: tuple[Fitted, Fitted]
     steady: Mapping[str, Agreement]
-    """Errors of a machine that is always as fast."""
+    """Errors with a constant speed of the machine."""
     drifting: Mapping[str, Agreement]
-    """Errors of one that is as fast as in the steps just before and behind."""
+    """Errors with the machine's speed in the adjacent steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,17 +95,17 @@ class Twin:
     right: Side
     pairs: Sequence[Pair]
     only_left: int
-    """Requests with a whole answer that the other side has not answered, or does not have."""
+    """Requests that completed only on the left. The next field has those only on the right."""
     only_right: int
     errors: Mapping[str, Agreement]
-    """By the names in ``METRICS``; those that no request has are left out."""
+    """Agreement by the names in ``METRICS``, without those that no request has."""
     batches: Batches | None
     seen: Mapping[str, Seen]
     parting: Parting | None
     course: Sequence[Stretch] = ()
-    """Both sides over time; empty where nothing was answered on both."""
+    """Both sides over time; empty if no request was answered on both."""
     rungs: Sequence[Rung] = ()
-    """From what the experiment says to everything that was measured; empty where two recordings are compared."""
+    """Simulations from the experiment as it is to everything measured; empty for two recordings."""
     halves: Halves | None = None
     notes: Sequence[str] = ()
 
@@ -115,14 +115,14 @@ class Twin:
         return bool(self.rungs)
 
     def alike(self, rung: Rung) -> float | None:
-        """The share of measured batches that are the same in the simulation, step by step; None = none was measured."""
+        """Return the share of measured batches that are equal in the simulation, by step; None = none was measured."""
         measured = self.left.batches or ()
         equal = len([None for one, other in zip(measured, rung.run.batches, strict=False) if one == other])
         return equal / len(measured) if measured else None
 
 
 def of_two(left: Recording, right: Recording) -> Twin:
-    """Two recordings of one workload.
+    """Compare two recordings of one workload.
 
     Raises:
         InputError: they have few requests in common.
@@ -148,17 +148,17 @@ def of_two(left: Recording, right: Recording) -> Twin:
 
 
 def of_simulated(recording: Recording, experiment: Experiment, name: str, steps: str = "model") -> Twin:
-    """A recording, and its requests simulated.
+    """Compare a recording with a simulation of its requests.
 
     Args:
-        recording: what the server did.
-        experiment: what is said to be the server.
-        name: what the experiment is called.
+        recording: the recording.
+        experiment: the experiment that describes the server.
+        name: the experiment's name.
         steps: one of ``STEPS``.
 
     Raises:
         PolicyError: the experiment has several instances.
-        InputError: steps are wanted, and the recording has none.
+        InputError: steps are required, and the recording has none.
     """
     pace = pace_of(recording)
     if pace is None and steps != "model":
@@ -181,7 +181,7 @@ def of_simulated(recording: Recording, experiment: Experiment, name: str, steps:
     return replace(twin, course=course, rungs=rungs, halves=halves, notes=tuple(_notes(recording, experiment)))
 
 
-# ---- underneath ----
+# ---- implementation ----
 
 
 def _compared(left: Side, right: Side, parting: Parting | None = None) -> Twin:
@@ -238,7 +238,7 @@ def _sum(values: Sequence[float]) -> float:
 
 
 def _climbed(recording: Recording, pace: Pace | None, replayed: Experiment) -> list[Rung]:
-    """Simulations with more and more of what was measured."""
+    """Return simulations with more and more measured parts."""
     rungs = [_rung("as the experiment says", recording, pace, replayed)]
     if pace is None:
         return rungs
@@ -259,14 +259,14 @@ def _rung(name: str, recording: Recording, pace: Pace | None, experiment: Experi
 
 
 def _fitted(recording: Recording, pace: Pace, replayed: Experiment) -> Fitted:
-    """Coefficients of all steps and requests."""
+    """Return coefficients from all steps and requests."""
     found = fit(pace)
     run = simulate(with_latency(replayed, found.latency))
     return replace(found, queue_us=float(front_end_us(recording.answered, run)))
 
 
 def _crossed(recording: Recording, pace: Pace, replayed: Experiment) -> Halves:
-    """Each half of the steps and of the requests predicted from the other."""
+    """Predict each half of the steps and requests from the other."""
     fitted = fit(pace, 0), fit(pace, 1)
     left = of_recording(recording, pace)
 
@@ -285,7 +285,7 @@ def _crossed(recording: Recording, pace: Pace, replayed: Experiment) -> Halves:
 
 
 def _notes(recording: Recording, experiment: Experiment) -> list[str]:
-    """Where the experiment says other things of the server than it says of itself."""
+    """Return where the experiment contradicts the server's own description."""
     server, engine = recording.server, experiment.pools[0].engine
     told: tuple[tuple[str, object, object, str], ...] = (
         ("KV blocks", server.kv_blocks, engine.kv_blocks, "engine.kv_blocks"),
@@ -310,16 +310,16 @@ def _notes(recording: Recording, experiment: Experiment) -> list[str]:
 
 
 def _broken_off(recording: Recording) -> list[str]:
-    """What a recording lacks that did not come to its end."""
+    """Return what an aborted recording lacks."""
     if recording.about.get("complete") is not False:
         return []
     return [f"{recording.folder} was broken off: what was under way or was to come is not part of it, or not whole"]
 
 
 def _limit(recording: Recording) -> int | None:
-    """How many requests one engine ran while others waited, where its metrics show that as a limit; None = they do not.
+    """Return the maximum number of running requests if the metrics show that it is a limit; None otherwise.
 
-    They do where it is nearly always the most that ever ran, and the KV cache was not what was short.
+    It is a limit if the engine nearly always ran that many while others waited, and KV blocks were not short.
     """
     told = [one.values for one in recording.scrapes if all(name in one.values for name in GAUGES)]
     running, waiting, kv = GAUGES

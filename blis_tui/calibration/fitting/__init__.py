@@ -1,1 +1,1 @@
-"""Coefficients from measurements. It needs numpy and scipy (the extra ``calibrate``), so only who fits imports it."""
+"""Fits coefficients to measurements; needs numpy and scipy (the extra ``calibrate``), so it is imported on demand."""

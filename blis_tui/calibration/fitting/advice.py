@@ -1,4 +1,4 @@
-"""Which load would tell what the measured ones do not: some are simulated, to work out what they would tell."""
+"""Suggests a load that determines what the measured ones do not, by simulating candidates."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
 TELLS: Final = 0.5
-"""A load tells a coefficient if it makes its standard deviation this many times what it was, or less."""
+"""A load determines a coefficient if it reduces its standard deviation to at most this fraction."""
 _LEAST: Final = Noise(step=0.005, stamp_us=100.0, first=1e-3, answer=1e-3)
-"""No server is measured better than this."""
+"""The lowest noise assumed for a measurement."""
 
 
 def measured(experiment: Experiment) -> Recording | None:
-    """An experiment's requests, as their clients would measure them; None where the engine serves too few of them."""
+    """Return an experiment's requests as clients would measure them; None if the engine serves too few of them."""
     simulation = Simulation(experiment, check="off")
     try:
         simulation.run()
@@ -50,7 +50,7 @@ def measured(experiment: Experiment) -> Recording | None:
 
 
 class Adviser:
-    """Knows what the measurements tell, and what loads would add to that."""
+    """Compares the information of the measurements with that of additional loads."""
 
     def __init__(self, law: Law, data: Data, posterior: Posterior, values: Array, noises: Sequence[Noise]) -> None:
         self._law = law
@@ -63,7 +63,7 @@ class Adviser:
         self._recorded: dict[Load, Data] = {}
 
     def best(self, names: Sequence[str], loads: Sequence[Load]) -> Load | None:
-        """The first load that would tell these coefficients apart; None = none of them would."""
+        """Return the first load that would determine these coefficients; None if none would."""
         places = [number for number, one in enumerate(self._law.terms) if one.name in names]
         before = np.sqrt(np.diag(np.linalg.inv(self._known)))[places]
         for load in loads:
@@ -76,7 +76,7 @@ class Adviser:
         return None
 
     def measured_under(self, load: Load) -> Data:
-        """What clients would measure under a load that was tried."""
+        """Return what clients would measure under a load that was tried."""
         return self._recorded[load]
 
     def _information(self, load: Load) -> Array | None:
@@ -95,18 +95,18 @@ class Adviser:
 
 
 def information(law: Law, experiment: Experiment, load: Load, values: Array, noise: Noise) -> tuple[Data, Array] | None:
-    """What clients of a simulated server would measure under a load, and what that tells.
+    """Return what clients of a simulated server would measure under a load, and its information.
 
     Args:
-        law: what a step takes.
+        law: the step-time law.
         experiment: the server.
-        load: what it is asked.
-        values: its coefficients.
-        noise: how exact measurements are.
+        load: the load.
+        values: the coefficients.
+        noise: accuracy of the measurements.
 
     Returns:
-        The measurements, and the slopes of equations whose errors are independent and of variance one: their squares
-        and products are Fisher's information. None where the engine serves too few of the requests.
+        The measurements, and the slopes of equations with independent errors of unit variance, whose Gram matrix is the
+        Fisher information. None if the engine serves too few of the requests.
     """
     experiment = under(experiment, load)
     recording = measured(with_latency(experiment, law.config(values)))

@@ -1,9 +1,9 @@
-"""Coefficients of servers whose steps no simulation can follow: those with which means agree best.
+"""Fits means for servers whose individual steps a simulation cannot follow.
 
-Where steps take several times as long now and then, for reasons that are in no figure of the load, most requests come
-to meet others than in any simulation. What single steps take most of the time is then no use: the load depends on what
-they take on average. So all that steps take is made longer, in proportion, until the time per token agrees; of what
-comes up on the way, from several starts, the one is taken whose means agree best.
+If steps occasionally take several times as long for reasons outside of the load's figures, most requests share their
+batches with other requests than in any simulation. Typical step times are then useless, because the load depends on
+mean step times. Therefore all step coefficients are scaled until the time per token agrees. Among the results from
+several starts, the one whose means agree best is taken.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from blis_tui.calibration.predicted import Runs
 
 NOT_FOLLOWED: Final = 0.75
-"""Where fewer tokens came in the steps in which they were expected, these were not the server's steps."""
+"""If a smaller share of tokens came in their expected steps, the server was not followed."""
 HELD_UP: Final = 1.1
-"""Where logged steps take so many times as long in the mean as is predicted, some of them were held up."""
+"""If the mean ratio of logged to predicted step times exceeds this, some steps were delayed."""
 _ROUNDS: Final = 5
 _PROMPT: Final = np.array([100.0])
 
 
 def on_average(data: Sequence[Data], law: Law, starts: Sequence[Array]) -> Array:
-    """The coefficients that agree best with all measurements when these are simulated again: starts, or multiples."""
+    """Return the coefficients, among the starts and their multiples, whose simulation agrees best with the means."""
     in_steps = np.abs(law.queue(_PROMPT)).sum(axis=0) == 0.0
     lowest = np.array([one.lowest for one in law.terms])
     found: list[tuple[float, int, Array]] = []
@@ -53,7 +53,7 @@ def on_average(data: Sequence[Data], law: Law, starts: Sequence[Array]) -> Array
 
 
 def missing(runs: Runs) -> float:
-    """How many times as long tokens behind the first took as is predicted; where only steps are known, these."""
+    """Return the ratio of measured to predicted time of tokens after the first; with steps only, of the steps."""
     pairs = [pair for run in runs.values() for pair in run if isinstance(pair, Pair)]
     steps = [pair for run in runs.values() for pair in run if isinstance(pair, StepPair)]
     if pairs:
@@ -66,7 +66,7 @@ def missing(runs: Runs) -> float:
 
 
 def averaged(one: Coefficient, value: float) -> Coefficient:
-    """With what agrees on average in place of what single steps say; its interval has both."""
+    """Return a coefficient with its averaged value, and an interval that covers both results."""
     return replace(
         one,
         value=value,

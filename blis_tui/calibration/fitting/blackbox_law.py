@@ -1,4 +1,4 @@
-"""The law of ``blackbox``, for hardware of which nothing is known but what was measured."""
+"""The law of ``blackbox``, for hardware of which only measurements are known."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Pool
 
 _LOW: Final = 0.1
-"""Quantile of what was measured where little else went on."""
+"""Quantile of measurements that represents a nearly idle server."""
 _QUEUE: Final = (5000.0, 1.5)
-"""Expected us per request and prompt token before the queue, and how far off: a front end runs on a CPU everywhere."""
+"""Expected microseconds per request and prompt token before the queue, and spread; front ends run on CPUs everywhere.
+"""
 TERMS: Final = ("beta0", "beta1", "beta2", "alpha0", "alpha1")
-"""Us per step, prompt token and decode; per request and prompt token before the queue."""
+"""Microseconds per step, prompt token and decode; per request and prompt token before the queue."""
 
 
 class BlackboxLaw:
-    """``blackbox``; nothing is known about the model, so what is expected of coefficients comes with them.
+    """``blackbox``; the expected coefficients are passed in, because nothing is known of the model.
 
-    What each output token takes behind its step, ``behind_us`` (``alpha2``), stays as it is: whole answers do not tell
-    it from the time of steps.
+    The time per output token after its step, ``behind_us`` (``alpha2``), is not fitted: whole answers do not
+    distinguish it from step time.
     """
 
     kind: Final = "blackbox"
@@ -44,36 +45,36 @@ class BlackboxLaw:
         self.terms = tuple(Term(name, value, wide, 0.0) for name, value, wide in both)
 
     def config(self, values: Array) -> PluginConfig:
-        """The step-time model with these coefficients."""
+        """Return the step-time model with these coefficients."""
         beta, alpha = values[:3].tolist(), values[3:].tolist()
         return PluginConfig(kind="blackbox", settings={"alpha": (*alpha, self._behind_us), "beta": tuple(beta)})
 
     def steps(self, values: Array, pool: Pool, loads: Loads) -> Array:  # noqa: ARG002  (it is linear)
-        """One, prompt tokens, decodes."""
+        """Return the slopes 1, prompt tokens, decodes."""
         decodes = loads.decodes * pool.engine.verify_width
         nothing = np.zeros_like(decodes)
         return np.stack([np.ones_like(decodes), loads.new, decodes, nothing, nothing], axis=1)
 
     def logged(self, slopes: Array) -> Array:
-        """All of it."""
+        """Return the slopes unchanged."""
         return slopes
 
     def queue(self, tokens: Array) -> Array:
-        """One, and prompt tokens."""
+        """Return the slopes 1 and prompt tokens."""
         nothing = np.zeros_like(tokens)
         return np.stack([nothing, nothing, nothing, np.ones_like(tokens), tokens], axis=1)
 
     def client_us(self, tokens: Array) -> Array:
-        """Detokenization and streaming of each token so far."""
+        """Return the time for detokenization and streaming of all tokens."""
         return self._behind_us * tokens
 
     def others(self, values: Array, pool: Pool) -> list[Array]:  # noqa: ARG002  (it has no maximum)
-        """None."""
+        """Return nothing."""
         return []
 
 
 def expected_of(data: Sequence[Data]) -> tuple[list[float], list[float]]:
-    """What to expect of the coefficients where nothing is known: their base, and how far from it they may be."""
+    """Return the base and the spread of coefficients without prior knowledge."""
     answers: list[float] = []
     firsts: list[float] = []
     prompts: list[float] = []

@@ -1,4 +1,4 @@
-"""From measurements to coefficients, what they are worth, and what is to be said about them."""
+"""From measurements to coefficients, their accuracy, and remarks on them."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import PluginConfig
 
 _DIGITS: Final = 7
-"""A simulated run drifts from the measured one by as little as this: steps are many."""
+"""Digits of coefficients; a smaller error already makes a long simulated run drift from the measured one."""
 _POSSIBLE: Final = 3.0
-"""Other sides of a maximum whose cost is at most this much higher may be right, too."""
+"""Alternative sides of a maximum are considered if their cost is at most this much higher."""
 
 
 def fitted_law(latency: PluginConfig) -> FittedLaw:
-    """The law of ``fitted`` with what an experiment says of it as its base, or with what ships."""
+    """Return the law of ``fitted``, based on the experiment's coefficients or the shipped ones."""
     settings = latency.settings if latency.kind == "fitted" else {}
     return FittedLaw(Settings(**settings))  # type: ignore[arg-type]  # the schema has seen to their types
 
 
 def law_of(data: Sequence[Data], kind: str) -> Law:
-    """The law to fit, with what the first experiment says of it as its base.
+    """Return the law to fit, based on the first experiment's coefficients.
 
     Args:
-        data: all measurements; with steps and requests, what lies between steps is a coefficient, too.
-        kind: of the step-time model.
+        data: all measurements; if they contain steps and requests, the gap between steps is a coefficient, too.
+        kind: the step-time model.
     """
     latency = data[0].experiment.pools[0].latency
     law: Law
@@ -57,8 +57,8 @@ def law_of(data: Sequence[Data], kind: str) -> Law:
         (base, spread), behind_us = expected_of(data), 0.0
         if latency.kind == "blackbox":
             beta, alpha = latency.settings["beta"], latency.settings["alpha"]
-            assert isinstance(beta, tuple)  # noqa: S101  (the schema has seen to that)
-            assert isinstance(alpha, tuple)  # noqa: S101  (likewise)
+            assert isinstance(beta, tuple)  # noqa: S101  (ensured by the schema)
+            assert isinstance(alpha, tuple)  # noqa: S101  (ensured by the schema)
             *base, behind_us = (float(one) for one in (*beta, *alpha))
         law = BlackboxLaw(base, spread, behind_us)
     both = len({isinstance(one.recording, Recording) for one in data}) > 1
@@ -69,14 +69,14 @@ def fit(data: Sequence[Data], kind: str, *, advise: bool = True) -> Fit:
     """Fit to all recordings together.
 
     Args:
-        data: what was measured.
-        kind: of the step-time model: ``fitted`` or ``blackbox``.
-        advise: whether to work out which loads would tell what these do not.
+        data: the measurements.
+        kind: the step-time model: ``fitted`` or ``blackbox``.
+        advise: whether to find loads that would determine the remaining coefficients.
     """
     law = law_of(data, kind)
     problem = Problem(data, law)
     found, *others = _search(problem)
-    # Without the server's steps, nothing says which start ended nearest to the truth: intervals reach over all of them.
+    # If the server was not followed, no start is known to be the nearest to the truth, so intervals cover all of them.
     sides = _sides(problem, found)
     best = sides[0]
     told = coefficients(law, sides, [one.values for one in others])
@@ -112,7 +112,7 @@ def fit(data: Sequence[Data], kind: str, *, advise: bool = True) -> Fit:
 
 
 def _held_up(times: float) -> list[str]:
-    """A sentence about logged steps that take so many times as long in the mean as most of them do."""
+    """Return a sentence on logged steps whose mean is far above their typical value."""
     told = (
         f"Logged steps took {times:.1f} times as long in the mean as most of them: something that is in no figure of"
         " their load held some up, such as another process on the machine. The coefficients are longer in proportion,"
@@ -129,9 +129,9 @@ def _advised(
     loads: Sequence[Load],
     names: Sequence[str],
 ) -> Load | None:
-    """The load that would tell these coefficients apart; None = none of them would.
+    """Return a load that would determine these coefficients; None if none would.
 
-    What slopes promise, another side of a maximum may not keep: the load is simulated, and fitted to as well.
+    Slopes may be misleading with another side of a maximum, so the load is also simulated and fitted.
     """
     load = adviser.best(names, loads)
     if load is None:
@@ -146,7 +146,7 @@ def _rounded(values: Array) -> Array:
 
 
 def _starts(problem: Problem) -> Iterator[Array]:
-    """From whole answers and waits, once with steps as long as each other and once not; and what was expected."""
+    """Yield starts: from answers and waits with steps of equal and of different length, and the expected values."""
     base = np.array([one.base for one in problem.law.terms])
     near = problem.rough(base, flat=True)
     yield near
@@ -155,7 +155,7 @@ def _starts(problem: Problem) -> Iterator[Array]:
 
 
 def _search(problem: Problem) -> list[Found]:
-    """What is found from several starts, until the server is followed with the best of them, which comes first."""
+    """Return the results of several starts, the best one first; stop once the best one follows the server."""
     found: list[Found] = []
     for start in _starts(problem):
         for noise in ASSUMED if problem.requests else ASSUMED[:1]:
@@ -167,7 +167,7 @@ def _search(problem: Problem) -> list[Found]:
 
 
 def _sides(problem: Problem, found: Found) -> list[Side]:
-    """The best coefficients, and others that may be right with which another side of a maximum counts: best first."""
+    """Return the best coefficients, and plausible ones with other sides of a maximum, the best first."""
     sides = [Side(found.values, found.posterior, found.cost)]
     pool = problem.pools[0]
     for start in problem.law.others(found.values, pool):

@@ -1,9 +1,9 @@
-"""How exact measured times are, and what that leaves of equations about them.
+"""The accuracy of measured times, and its effect on equations between them.
 
-The server's clock at the end of a step is what it was before, plus what the step took: an error that adds up from step
-to step. Clients see it with an error of their own, which does not add up. So measured times are no independent
-equations: those of requests that ran beside each other share the errors of their steps. The filter turns them into
-equations whose errors are independent, and of variance one: each says only what it adds to those before it.
+The server's clock at the end of a step is its previous value plus the step's duration, so its errors accumulate.
+Clients see it with an error of their own, which does not accumulate. Measured times are therefore not independent:
+concurrent requests share the errors of their steps. The filter converts their equations to ones with independent errors
+of unit variance, each of which only adds new information.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from blis_tui.calibration.measured import Measured
 
 _ROUNDING: Final = 1.0 / 12.0
-"""Variance of a time that is rounded to microseconds."""
+"""Variance of a time rounded to microseconds."""
 _SURPRISE: Final = 3.0
-"""Beyond so many standard deviations, an error counts less and less: a hiccup of the server or the client."""
+"""Errors beyond this many standard deviations count less and less: they are hiccups of the server or the client."""
 
 
 _LEAST_STEP: Final = 1e-7
@@ -34,60 +34,60 @@ _LEAST_SHARE: Final = 1e-7
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Standard deviations."""
+    """Standard deviations of measurement errors."""
 
     step: float = 0.05
-    """Of a step, as a share of what it takes."""
+    """Error of a step's duration, relative to it."""
     stamp_us: float = 1000.0
-    """Of what a client's clock says: of an arrival, and of a token."""
+    """Error of a client's clock, for an arrival or a token, in microseconds."""
     first: float = 0.02
-    """Of a time to first token, as a share of it."""
+    """Error of a TTFT, relative to it."""
     answer: float = 0.01
-    """Of the time from the first token to the last, as a share of it."""
+    """Error of the time from the first to the last token, relative to it."""
 
     @property
     def arrival(self) -> float:
-        """Variance of the moment at which a request enters the queue; likewise below."""
+        """Variance of a request's queue entry time."""
         return self.stamp_us**2 + _ROUNDING
 
     def of_step(self, duration_us: float) -> float:
-        """Of a step's duration."""
+        """Return the variance of a step's duration."""
         return (self.step * duration_us) ** 2 + _ROUNDING
 
     def of_token(self, kind: int, request: Measured) -> float:
-        """Of when a client had its first token (0) or its last (1)."""
+        """Return the variance of a client's time of a first token (0) or a last token (1)."""
         variance = self.stamp_us**2 + (self.first * request.ttft_us) ** 2 + _ROUNDING
         return variance + (self.answer * (request.e2e_us - request.ttft_us)) ** 2 if kind else variance
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Measured ends of steps in their order; lists have an entry for each."""
+    """Measured ends of steps in order; each list has one entry per end."""
 
     fresh: list[bool]
-    """Whether it is the first of a stretch without a pause."""
+    """Whether it is the first one after a pause."""
     squares: list[float]
-    """Durations of the steps since the one before it, or since the stretch began: squares, summed."""
+    """Sum of the squared durations of the steps since the previous entry, or since the pause."""
     steps: list[int]
-    """How many steps these are."""
+    """Number of these steps."""
     first_us: list[float]
-    """Its request's time to first token."""
+    """TTFT of its request."""
     answer_us: list[float]
-    """For a last token, the time since the first; else 0."""
+    """For a last token, the time since the first; otherwise 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """What the filter makes of errors: the share of each that is the clock's, and its standard deviation."""
+    """Result of the filter: the share of each error due to the clock, and its standard deviation."""
 
     shares: list[float]
     deviations: list[float]
     cost: float
-    """Minus the logarithm of their likelihood."""
+    """Negative log-likelihood."""
 
 
 def filtered(noise: Noise, times: Times, late_us: list[float]) -> Gains:
-    """Run the filter over errors."""
+    """Apply the filter to errors."""
     step, stamp = noise.step**2, noise.stamp_us**2 + _ROUNDING
     first, answer = noise.first**2, noise.answer**2
     shares: list[float] = []
@@ -119,7 +119,7 @@ def filtered(noise: Noise, times: Times, late_us: list[float]) -> Gains:
 
 
 def whitened(times: Times, gains: Gains, columns: Array) -> Array:
-    """Equations whose errors are independent and of variance one, from those of measured times."""
+    """Return equations with independent errors of unit variance, from those of measured times."""
     found = np.empty_like(columns)
     clock = np.zeros(columns.shape[1])
     for number, (fresh, share, deviation) in enumerate(zip(times.fresh, gains.shares, gains.deviations, strict=True)):
@@ -132,7 +132,7 @@ def whitened(times: Times, gains: Gains, columns: Array) -> Array:
 
 
 def estimated(start: Noise, times: Times, late_us: list[float]) -> Noise:
-    """The noise that makes these errors most likely."""
+    """Return the noise with the maximum likelihood for these errors."""
     lowest = np.log([_LEAST_STEP, _LEAST_STAMP_US, _LEAST_SHARE, _LEAST_SHARE])
 
     def noise(logs: Array) -> Noise:

@@ -1,9 +1,9 @@
-"""Which loads to measure of a server of which nothing has been measured: those that leave least open, one by one.
+"""Chooses the loads to measure on an unmeasured server, one by one, each the most informative.
 
-A load's equations add their information to what was expected of the coefficients. The load that makes the determinant
-of that largest, and so the volume in which coefficients lie smallest, comes first, then the one that does so beside it,
-and so on: greedy D-optimal design (Fedorov: Theory of Optimal Experiments, 1972; greedy choices are within 1 - 1/e of
-the best in what they gain, Krause, Singh and Guestrin, JMLR 9, 2008).
+A load's equations add their information to the prior of the coefficients. Each step takes the load that maximises the
+determinant of the total, and so minimises the volume of the coefficients' distribution: greedy D-optimal design
+(Fedorov: Theory of Optimal Experiments, 1972; greedy gains are within 1 - 1/e of the optimum, Krause, Singh and
+Guestrin, JMLR 9, 2008).
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ _USERS: Final = (1, 4, 16, 64, 256)
 _PROMPTS: Final = (64, 512, 4096)
 _ANSWERS: Final = (16, 128)
 _LONGEST: Final = 1.5
-"""Requests of a load may be so many times as long as it says."""
+"""Maximum ratio of a request's length to that of its load."""
 _SETTLED: Final = 0.1
-"""A coefficient that is known within a tenth needs no further load."""
+"""A coefficient with a smaller relative uncertainty needs no further load."""
 _WITHIN: Final = 1.645
-"""Nine of ten draws of a normal distribution are within so many standard deviations."""
+"""Standard deviations that contain 90 % of a normal distribution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A load to measure, and what it adds to those before it."""
+    """A load to measure, and its gain over those before it."""
 
     load: Load
     settles: tuple[str, ...]
-    """Coefficients that are half as uncertain with it, or less; those that it settles most come first."""
+    """Coefficients whose uncertainty it at least halves, the most reduced first."""
     duration_us: float
-    """From the first request to the last token, with what is expected of the coefficients."""
+    """Expected time from the first request to the last token."""
     gain: float
-    """How many times smaller it makes the volume in which coefficients lie: its decimal logarithm."""
+    """Decimal logarithm of the factor by which it shrinks the volume of the coefficients' distribution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Loads in the order of what they tell, and what remains."""
+    """Loads in the order of measurement, and the remaining uncertainty."""
 
     loads: tuple[Planned, ...]
     within: Mapping[str, float]
-    """Coefficient -> nine of ten should be within this share of what is fitted, when all are measured."""
+    """Coefficient -> expected 90 % relative error of the fit, once all are measured."""
     tried: int
-    """From how many loads these were chosen."""
+    """Number of candidate loads."""
 
 
 def grid(experiment: Experiment) -> list[Load]:
-    """The loads of which some are chosen: what the engine's limits leave of a few users, prompts and answers."""
+    """Return the candidate loads: combinations of users, prompts and answers within the engine's limits."""
     (pool,) = experiment.pools
     most = min(pool.engine.max_model_len or pool.model.max_position_embeddings, pool.model.max_position_embeddings)
     places = pool.engine.max_num_seqs or _USERS[-1]
@@ -79,13 +79,13 @@ def plan(experiment: Experiment, law: Law, count: int, tried: Sequence[Load] | N
     """Choose loads one by one.
 
     Args:
-        experiment: the server, of which only what is expected of its coefficients is known.
-        law: what a step takes, with these.
-        count: how many to choose.
-        tried: from which; None = from :func:`grid`.
+        experiment: the server.
+        law: the step-time law, with the prior of its coefficients.
+        count: number of loads to choose.
+        tried: the candidates; None = those of :func:`grid`.
 
     Raises:
-        InputError: the engine serves none of them.
+        InputError: the engine can serve none of them.
     """
     base = np.array([one.base for one in law.terms])
     spread = np.array([one.spread for one in law.terms])
@@ -122,7 +122,7 @@ def plan(experiment: Experiment, law: Law, count: int, tried: Sequence[Load] | N
 
 
 def settled(within: Mapping[str, float]) -> tuple[list[str], list[str]]:
-    """Coefficients that will be known within a tenth, and the others."""
+    """Return the coefficients that will be known within 10 %, and the others."""
     known = [name for name, share in within.items() if share <= _SETTLED]
     return known, [name for name in within if name not in known]
 
@@ -133,5 +133,5 @@ def _deviations(known: Array) -> Array:
 
 
 def _volume(known: Array) -> float:
-    """Decimal logarithm of the determinant."""
+    """Return the decimal logarithm of the determinant."""
     return float(np.linalg.slogdet(known)[1]) * log10(e)

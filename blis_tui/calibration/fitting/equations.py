@@ -1,4 +1,4 @@
-"""What a recording says about coefficients, once it is known which requests shared each step."""
+"""The equations of a recording for the coefficients, once it is known which requests shared each step."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ if TYPE_CHECKING:
     Places = NDArray[np.int64]
 
 _QUEUED_STEPS: Final = 6
-"""A request that waited longer stood in a queue: its time to first token says nothing of single steps."""
+"""A request that waited for more steps was queued, so its TTFT does not determine single steps."""
 _TRUNCATED_US: Final = 0.5
-"""Times are cut to whole microseconds, which takes off half of one on average."""
+"""Times are truncated to microseconds, half a microsecond on average."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Measured ends of steps, each a sum: of the arrival that ended a pause, a wait before the queue, and steps."""
+    """Measured ends of steps, each the sum of the arrival that ended a pause, a wait before the queue, and steps."""
 
     law: Law
     pool: Pool
     loads: Loads
     began: Places
-    """Of each measured time, the first step of its stretch without a pause."""
+    """First step after the pause, for each measured time."""
     ended: Places
-    """The step whose end it is."""
+    """The step that ended then."""
     known_us: Array
-    """Measured time, less what no coefficient has a part in."""
+    """Measured time minus the parts without coefficients."""
     fixed: Array
-    """Slopes of what is no step: before the queue, of the request that ended the pause, and behind the step."""
+    """Slopes outside of steps: before the queue, for the request that ended the pause, and after the step."""
     times: Times
 
     def slopes(self, values: Array) -> Array:
-        """Of each measured time."""
+        """Return the slopes of each measured time."""
         sums = _sums(self.law.steps(values, self.pool, self.loads))
         return sums[self.ended + 1] - sums[self.began] + self.fixed
 
     def roundings(self) -> Array:
-        """Slopes of an error that all steps share, and of one that grows with their decodes: two columns."""
+        """Return the slopes of an error shared by all steps, and of one proportional to their decodes: two columns."""
         decodes = self.loads.decodes / max(1.0, float(self.loads.decodes.mean()))
         sums = _sums(np.column_stack([np.ones_like(decodes), decodes]))
         return sums[self.ended + 1] - sums[self.began]
@@ -62,44 +62,44 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Between which looks at the queue requests came to stand in it: of three such windows each, one is right."""
+    """Intervals between scheduling passes in which requests may have joined the queue: three each, one is right."""
 
     requests: list[int]
     slopes: Array
-    """Of the wait before the queue."""
+    """Slopes of the wait before the queue."""
     edges_us: Array
-    """The looks, after the arrival: four of each request."""
+    """Times of the scheduling passes relative to the arrival: four per request."""
     off_us: Array
-    """How much later the first token came than it should if the middle one is right."""
+    """How much later than expected the first token came if the middle interval is right."""
     step_us: Array
-    """How much later it would be expected if the next one is right."""
+    """How much later it would be expected if the next interval is right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Equations that do not mind in which step exactly a request was: of whole answers, and of first tokens."""
+    """Equations for whole answers and first tokens, which hardly depend on a request's exact steps."""
 
     law: Law
     pool: Pool
     loads: Loads
     began: Places
-    """The first step that a time takes part in; of it, a share."""
+    """The first step of a measured time, of which it contains a share."""
     shares: Array
     ended: Places
     measured_us: Array
     fixed: Array
-    """Slopes of what is no step."""
+    """Slopes outside of steps."""
     firsts: NDArray[np.bool_]
 
     def slopes(self, values: Array) -> Array:
-        """Of each measured time."""
+        """Return the slopes of each measured time."""
         steps = self.law.steps(values, self.pool, self.loads)
         sums = _sums(steps)
         return sums[self.ended + 1] - sums[self.began + 1] + self.shares[:, None] * steps[self.began] + self.fixed
 
 
 def _sums(columns: Array) -> Array:
-    """Of all rows before each."""
+    """Return the sums of all rows before each row."""
     return np.vstack([np.zeros(columns.shape[1]), np.cumsum(columns, axis=0)])
 
 
@@ -112,7 +112,7 @@ def _loads(pool: Pool, followed: Followed) -> Loads:
 
 
 def chain_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: Followed) -> Chain:
-    """The measured ends of steps of a recording, without those that cannot have been the ends of these steps."""
+    """Return the measured step ends of a recording, without those that cannot belong to their steps."""
     began: list[int] = []
     heads: list[int] = []
     for number, head in enumerate(followed.heads):
@@ -143,7 +143,7 @@ def chain_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: Follo
 
 
 def windows_of(law: Law, requests: Sequence[Measured], followed: Followed) -> Windows:
-    """When the requests of a recording came to stand in the queue."""
+    """Return the intervals in which a recording's requests joined the queue."""
     entries = [one for one in followed.entries if all(a <= b for a, b in pairwise(one.looks_us))]
     arrivals = np.array([requests[one.request].arrival_us for one in entries]).reshape(-1, 1)
     return Windows(
@@ -156,7 +156,7 @@ def windows_of(law: Law, requests: Sequence[Measured], followed: Followed) -> Wi
 
 
 def sums_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: Followed) -> Sums:
-    """The answers and waits of a recording."""
+    """Return the equations for a recording's answers and waits."""
     steps = followed.steps
     starts = [one.time_us for one in steps]
     first = {one.request: one.step for one in followed.tokens if one.kind == FIRST}

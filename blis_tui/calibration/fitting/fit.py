@@ -1,10 +1,9 @@
-"""Coefficients from measured requests and steps.
+"""Fits coefficients to measured requests and steps.
 
-First roughly: every answer, and every wait for a first token, is the sum of what the coefficients stand for in the
-steps of a simulated run, whose steps take as long as the server's did on average. Those steps are the server's only on
-average, too, so this ends near the truth and no nearer. Then exactly: the run is led by the measurements (see
-``follow``), so that its steps are the server's, and equations of single ends of steps are solved, with the errors that
-such times have (see ``clock``).
+The first stage is rough: every answer, and every wait for a first token, is the sum of the coefficients' parts in the
+steps of a simulated run with the server's mean step durations. These steps agree with the server's only on average, so
+this stage ends near the truth. The second stage is exact: the measurements guide the run (see ``follow``), so that its
+steps are the server's, and equations for single step ends are solved with the errors of such times (see ``clock``).
 """
 
 from __future__ import annotations
@@ -38,26 +37,27 @@ if TYPE_CHECKING:
 
 _ROBUST_ROUNDS: Final = 4
 _ALIKE: Final = 2.0
-"""First tokens that come close to each other wait for the same step, so that four of them say about as much as one."""
+"""First tokens at nearly equal times wait for the same step, so that four of them carry about as much information as
+one."""
 _EXACT_ROUNDS: Final = 8
 _INNER_ROUNDS: Final = 6
 _SETTLED: Final = 0.02
-"""Coefficients that move by less than this (the rise of the cost, twice) have been found."""
+"""Coefficients have converged if they move by less than this (twice the rise of the cost)."""
 _SURPRISE: Final = 3.0
 _ELSEWHERE: Final = 0.02
-"""Share of tokens that may come at any time, as a client's hiccup or an engine's decision that is not simulated."""
+"""Share of tokens allowed at any time, because of hiccups of clients or engine decisions that are not simulated."""
 FOLLOWED: Final = 0.985
-"""Where so many tokens came in the steps in which they were expected, the server was followed."""
+"""Minimum share of tokens in their expected steps for the server to count as followed."""
 ASSUMED: Final = (
     Noise(step=0.02, stamp_us=50.0, first=2e-4, answer=2e-4),
     Noise(step=0.03, stamp_us=500.0, first=0.01, answer=0.02),
     Noise(step=0.1, stamp_us=100.0, first=1e-3, answer=1e-3),
 )
-"""How exact measurements may be: exact, not, or of steps that vary. With which a server can be followed is tried."""
+"""Noise levels to try: exact, inexact, and with varying steps."""
 
 
 class Requests:
-    """A recording of requests, and what is known of when they stood in the queue and how exact their times are."""
+    """A recording of requests, with the current estimates of their queue entries and of the measurement noise."""
 
     def __init__(self, data: Data, recording: Recording, law: Law) -> None:
         self.data = data
@@ -69,24 +69,24 @@ class Requests:
         self.waits_us: list[float] = []
 
     def begin(self, values: Array, noise: Noise) -> None:
-        """Forget what was found, and assume this noise."""
+        """Reset the estimates, and assume this noise."""
         self.noise = noise
         self.waits_us = self.in_order(self.waits(values), noise)
 
     def follow(self, values: Array, noise: Noise | None, *, flat: bool = False) -> Followed:
-        """Simulate the load with these coefficients, in step with what was measured."""
+        """Simulate the load with these coefficients, guided by the measurements."""
         experiment = with_latency(self.data.experiment, self.law.config(values))
         waits_us = self.waits(values) if noise is None else self.waits_us
         return follow(experiment, self.recording, noise, waits_us, repeated=self.data.repeated, flat=flat)
 
     def waits(self, values: Array) -> list[float]:
-        """How long each request waits before it stands in the queue."""
+        """Return how long each request waits before it joins the queue."""
         tokens = np.array([float(one.input_tokens) for one in self.recording.requests])
         found: list[float] = (self.law.queue(tokens) @ values).tolist()
         return found
 
     def enter(self, values: Array, entrances: Entrances, noise: Noise) -> None:
-        """Let requests come when the coefficients say it, but between those looks between which they must have come."""
+        """Set queue entries to the coefficients' times, limited to the most likely intervals between passes."""
         waits = self.waits(values)
         best = entrances.best_windows(values).tolist()
         for number, (after, until) in zip(entrances.windows.requests, best, strict=True):
@@ -96,7 +96,7 @@ class Requests:
         self.waits_us = self.in_order(waits, noise)
 
     def in_order(self, waits_us: list[float], noise: Noise) -> list[float]:
-        """The same, but requests come in the order of their first tokens, as far as that is certain."""
+        """Return waits with which requests join the queue in the order of their first tokens, where that is certain."""
         if self.data.experiment.policy.scheduling.kind != "fcfs":
             return waits_us
         asked = self.recording.requests
@@ -130,20 +130,20 @@ class Steps:
     loads: Loads
     durations_us: Array
     deviation: float = 0.05
-    """Of a step, as a share of it."""
+    """Standard deviation of a step, relative to its duration."""
 
     def slopes(self, values: Array) -> Array:
-        """Of each step."""
+        """Return the slopes of each step."""
         return self.law.logged(self.law.steps(values, self.pool, self.loads))
 
     def sizes(self, values: Array) -> Array:
-        """What the coefficients leave of durations, in standard deviations."""
+        """Return the residuals of durations, in standard deviations."""
         found: Array = (self.durations_us - self.slopes(values) @ values) / (self.deviation * self.durations_us)
         return found
 
 
 def steps_of(data: Data, log: StepLog, law: Law) -> Steps:
-    """A log as arrays."""
+    """Return a log as arrays."""
     (pool,) = data.experiment.pools
     works = ((one.decode_requests, one.context_tokens, one.chunks) for one in log.steps)
     durations = np.array([one.duration_us for one in log.steps])
@@ -152,55 +152,55 @@ def steps_of(data: Data, log: StepLog, law: Law) -> Steps:
 
 @dataclass(slots=True)
 class System:
-    """What a recording says, once it is known which requests shared each step."""
+    """The equations of a recording, once it is known which requests shared each step."""
 
     chain: Chain
     windows: Windows
     firsts: list[int]
-    """Of each window's request, which of the measured times is its first token; -1 = none."""
+    """Index of the first token among the measured times, for the request of each window; -1 = none."""
     lost: float
-    """Cost of the tokens that came in other steps than expected."""
+    """Cost of the tokens that did not come in their expected steps."""
     followed: float
-    """Share of the others."""
+    """Share of the tokens that did."""
     _latest: tuple[Array, Array] | None = None
-    """Coefficients, and the slopes at these: several questions about the same ones come one after another."""
+    """The latest coefficients and their slopes, cached because several calls in a row use the same coefficients."""
 
     def slopes(self, values: Array) -> Array:
-        """Of each measured time."""
+        """Return the slopes of each measured time."""
         if self._latest is None or not np.array_equal(self._latest[0], values):
             self._latest = values, self.chain.slopes(values)
         return self._latest[1]
 
     def late(self, values: Array) -> list[float]:
-        """What the coefficients leave of measured times."""
+        """Return the residuals of measured times."""
         found: list[float] = (self.chain.known_us - self.slopes(values) @ values).tolist()
         return found
 
     def token_us(self, gains: Gains) -> Array:
-        """How exactly first tokens tell in which step they came."""
+        """Return how exactly each first token determines its step."""
         usual = float(np.median(gains.deviations)) if gains.deviations else 1.0
         return np.array([gains.deviations[at] if at >= 0 else usual for at in self.firsts])
 
     def entrances(self, jitter_us: float, gains: Gains) -> Entrances:
-        """Its windows, and how exact they are."""
+        """Return its windows with their accuracy."""
         return Entrances(self.windows, jitter_us, self.token_us(gains))
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The best that was found from a start."""
+    """The best result from a start."""
 
     values: Array
     posterior: Posterior
     cost: float
     followed: float
-    """Of all tokens, the share that came in the steps in which they were expected."""
+    """Share of all tokens that came in their expected steps."""
     noises: list[Noise] = field(default_factory=list)
     systems: list[System] = field(default_factory=list)
 
 
 class Problem:
-    """Everything measured, and a law."""
+    """All measurements, and a law."""
 
     def __init__(self, data: Sequence[Data], law: Law) -> None:
         self.law = law
@@ -213,14 +213,14 @@ class Problem:
         """Whether any prompt token is computed."""
         return bool(self.requests) or any(one.loads.new.any() for one in self.steps)
 
-    # ---- roughly ----
+    # ---- rough stage ----
 
     def rough(self, start: Array, *, flat: bool) -> Array:
-        """Coefficients from whole answers and waits.
+        """Return coefficients from whole answers and waits.
 
         Args:
-            start: where to start; it decides about who meets whom in a batch.
-            flat: whether all steps are taken to last as long as each other.
+            start: the initial coefficients, which determine the composition of batches.
+            flat: whether all steps are assumed to take equally long.
         """
         runs = [one.follow(start, None, flat=flat) for one in self.requests]
         sums: list[Sums] = [
@@ -247,14 +247,14 @@ class Problem:
             weight = np.sqrt(np.minimum(1.0, 4.0 * deviation / np.maximum(error, 1e-12)))
         return values
 
-    # ---- exactly ----
+    # ---- exact stage ----
 
     def exact(self, start: Array, noise: Noise) -> Found:
-        """Coefficients from single ends of steps.
+        """Return coefficients from single step ends.
 
         Args:
-            start: where to start.
-            noise: how exact measurements are taken to be while they are followed.
+            start: the initial coefficients.
+            noise: the noise assumed while following the measurements.
         """
         values = start
         for one in self.requests:
@@ -275,7 +275,7 @@ class Problem:
     def _system(self, one: Requests, values: Array, noise: Noise) -> System:
         run = one.follow(values, noise)
         windows = windows_of(self.law, one.recording.requests, run)
-        # As in `chain_of`.
+        # The order of `chain_of`.
         tokens = sorted((token for token in run.tokens if not token.elsewhere), key=lambda token: token.step)
         firsts = {token.request: number for number, token in enumerate(tokens) if token.kind == FIRST}
         away = [log(2.0 * token.shorter_us / _ELSEWHERE) for token in run.tokens if token.elsewhere]
@@ -288,7 +288,7 @@ class Problem:
         )
 
     def solve(self, values: Array, systems: Sequence[System]) -> tuple[Array, Posterior]:
-        """The most likely coefficients, now that it is known which requests shared each step."""
+        """Return the most likely coefficients for a known assignment of requests to steps."""
         posterior = None
         cost = inf
         for inner in range(_INNER_ROUNDS):
@@ -305,12 +305,12 @@ class Problem:
                 values = posterior.values(start + share * (at - start))
             if inner >= 2 and self._size(posterior, values - before, values) < _SETTLED:
                 break
-        assert posterior is not None  # noqa: S101  (there is a round)
+        assert posterior is not None  # noqa: S101  (the loop runs at least once)
         return values, posterior
 
     @staticmethod
     def _size(posterior: Posterior, move: Array, values: Array) -> float:
-        """How far a move is, by what is known."""
+        """Return the size of a move relative to the posterior uncertainty."""
         step = move / posterior.spread
         return float(step @ posterior.curvature(posterior.place(values)) @ step)
 
@@ -344,7 +344,7 @@ class Problem:
         return Posterior(self.law.terms, stacked[:, 2:-1], stacked[:, -1], stacked[:, :2], entrances)
 
     def cost(self, values: Array, systems: Sequence[System]) -> float:
-        """Minus the logarithm of the likelihood of coefficients, and of what was expected of them."""
+        """Return the negative log-likelihood of coefficients, including their prior."""
         at = (values - np.array([one.base for one in self.law.terms])) / [one.spread for one in self.law.terms]
         total = 0.5 * float(at @ at)
         for one, system in zip(self.requests, systems, strict=True):

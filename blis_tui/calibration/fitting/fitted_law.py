@@ -1,4 +1,4 @@
-"""The law of ``fitted``: what each of its coefficients stands for in a step."""
+"""The law of ``fitted``: the part of each coefficient in a step."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ STEP_TERMS: Final = (
     *("layer_us", "layer_tp_us", "fp8_layer_us", "expert_layer_us", "request_us", "sampler_us", "step_us"),
     "prefill_step_us",
 )
-"""Coefficients of a step."""
+"""Coefficients of step time."""
 REQUEST_TERMS: Final = ("first_token_us", "prompt_token_us")
-"""Coefficients of what a request waits for outside of steps."""
+"""Coefficients of waits outside of steps."""
 TERMS: Final = STEP_TERMS + REQUEST_TERMS
 KEPT: Final[Mapping[str, str]] = {
     "flops_growth": "it compares GPUs, and on one of them it cannot be told from `flops`",
@@ -41,15 +41,15 @@ KEPT: Final[Mapping[str, str]] = {
     "cuda_graph_tokens": "it is the engine's, and no time",
     "sorted_sampling": "it is what requests ask for, and no time",
 }
-"""Settings that are no coefficients, and why they stay as they are."""
+"""Settings that are not fitted, and why."""
 _SPREAD: Final = 0.5
-"""How far from its base a coefficient is expected to be, as a share of it."""
+"""Prior spread of a coefficient, relative to its base."""
 _TIMES_US: Final = {"step_us": 500.0, "prefill_step_us": 500.0, "request_us": 5.0}
-"""Of those whose base may be nothing, how far at least."""
+"""Minimum spread of coefficients whose base may be zero."""
 
 
 class FittedLaw:
-    """``fitted`` with a base; what is no number or no coefficient of a time stays as it is there."""
+    """``fitted`` with a base, which keeps the settings that are not fitted."""
 
     kind: Final = "fitted"
     kept: Final = KEPT
@@ -58,7 +58,7 @@ class FittedLaw:
     def __init__(self, base: Settings) -> None:
         self._base = base
         self._works: dict[int, tuple[Pool, Work]] = {}
-        """Of each pool, by its identity: working it out takes as long as many steps."""
+        """Cached work of each pool, by identity, because computing it takes as long as many steps."""
         limits = {one.name: float(one.metadata["key"].limits.get("minimum", 0.0)) for one in fields(Settings)}
         self.terms = tuple(
             Term(
@@ -71,16 +71,16 @@ class FittedLaw:
         )
 
     def settings(self, values: Array) -> Settings:
-        """The base with these coefficients."""
+        """Return the base with these coefficients."""
         found = {name: float(value) for name, value in zip(TERMS, values, strict=True)}
         return replace(self._base, **found)  # type: ignore[arg-type]  # all of them are numbers
 
     def config(self, values: Array) -> PluginConfig:
-        """The step-time model with these coefficients."""
+        """Return the step-time model with these coefficients."""
         return PluginConfig(kind="fitted", settings=asdict(self.settings(values)))
 
     def steps(self, values: Array, pool: Pool, loads: Loads) -> Array:
-        """Slopes of steps; the sum of slope x coefficient is ``FittedModel.step_time_us`` before rounding."""
+        """Return the slopes of steps; the sum of slope x coefficient is ``FittedModel.step_time_us`` unrounded."""
         base, work = self._base, self._work(pool)
         at = dict(zip(TERMS, values, strict=True))
         growth = growth_of(pool.hardware, base.flops_growth)
@@ -139,22 +139,22 @@ class FittedLaw:
         put("expert_flops", ~reading * products)
 
     def logged(self, slopes: Array) -> Array:
-        """All of it."""
+        """Return the slopes unchanged."""
         return slopes
 
     def queue(self, tokens: Array) -> Array:
-        """Slopes of HTTP, scheduling and tokenization."""
+        """Return the slopes of HTTP handling, scheduling and tokenization."""
         found = np.zeros((len(tokens), len(TERMS)))
         found[:, TERMS.index("first_token_us")] = 1.0
         found[:, TERMS.index("prompt_token_us")] = tokens
         return found
 
     def client_us(self, tokens: Array) -> Array:
-        """Nothing comes behind steps."""
+        """Return zeros, because nothing comes after steps."""
         return np.zeros_like(tokens)
 
     def others(self, values: Array, pool: Pool) -> list[Array]:
-        """Decodes whose attention multiplies longer than it reads, or the reverse: both grow with the context alone."""
+        """Return coefficients that swap whether compute or memory limits decode attention; both grow with context."""
         work = self._work(pool)
         reads, multiplies = work.kv_us + work.kv_window_us, work.decode_us + work.decode_window_us
         if not reads or not multiplies:

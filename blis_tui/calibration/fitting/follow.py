@@ -1,11 +1,11 @@
-"""A measured load, simulated in step with its measurements.
+"""Simulates a measured load, guided by its measurements.
 
-A simulation left to itself drifts from the server: a request that joins a step earlier or later meets other requests,
-and after a while no step is the server's. So the simulation is corrected as it goes: whenever a request gets its first
-or last token, the server's clock at the end of that step was measured, and the step is made to end then. How much of a
-difference is believed is a matter of how exact measurements and step times are (a Kalman filter of one number, how far
-the simulated clock is behind). What comes out is which requests shared each step on the server, whatever the
-coefficients are, as long as steps last about as long as they should.
+A free simulation drifts from the server: a request that joins a step earlier or later shares batches with other
+requests, and after a while no step is the server's. So the simulation is corrected as it runs: whenever a request gets
+its first or last token, the server's clock at the end of that step was measured, and the step is made to end then. A
+Kalman filter with one variable, the lag of the simulated clock, decides how much of a difference to apply, given the
+noise of measurements and step times. The result is which requests shared each step on the server, independent of the
+coefficients as long as step durations are about right.
 """
 
 from __future__ import annotations
@@ -35,72 +35,72 @@ if TYPE_CHECKING:
 FIRST: Final = 0
 LAST: Final = 1
 _FADING: Final = 0.05
-"""Weight of a step in the mean of those before it."""
+"""Weight of a step in the moving average."""
 _DOUBT_US: Final = 1000.0
-"""However exact measurements are, coefficients are not there yet: how much a pause's end is doubted at least,"""
+"""Minimum standard deviation of a pause's end, because coefficients are still inexact,"""
 _DOUBT: Final = 0.01
-"""and a step's duration, as a share of it."""
+"""and of a step's duration, relative to it."""
 _LOST: Final = 0.2
-"""Each measurement that is not believed makes the clock more doubtful, by this share of a step."""
+"""Each rejected measurement adds this share of a step to the clock's uncertainty."""
 _OTHER_STEP: Final = 0.5
-"""A token that differs by more than this share of a step was the end of another one,"""
+"""A token that differs by more than this share of a step belongs to another step,"""
 _SURE: Final = 4.0
-"""unless measurements are as inexact as that: a difference of so many standard deviations."""
+"""unless the difference is within this many standard deviations."""
 _NEXT: Final = 1.5
-"""A first token that differs by less than so many steps was the end of the step before or behind."""
+"""A first token that differs by less than this many steps belongs to the previous or the next step."""
 _CLIP: Final = 3.0
-"""Differences beyond so many standard deviations are believed no more than that, and doubt about the clock grows."""
+"""Differences are clipped to this many standard deviations, and clipping increases the clock's uncertainty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A first or last token of a request: the measured end of a step."""
+    """A first or last token of a request, which is the measured end of a step."""
 
     kind: int
     request: int
     step: int
     measured_us: float
-    """When its client had it."""
+    """When its client received it."""
     off_us: float
-    """How much later than it was expected after all tokens before it."""
+    """How much later than expected it came, given all earlier tokens."""
     elsewhere: bool
-    """Whether it cannot have been the end of this step."""
+    """Whether it cannot belong to this step."""
     shorter_us: int
-    """The shorter one of this step and the one before it."""
+    """Duration of the shorter of this step and the previous one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Between which looks at the queue a request came to stand in it, as far as its first token tells it.
+    """The scheduling passes between which a request joined the queue, as far as its first token shows.
 
-    It came between the second and the third of four looks; or, if its first token was the end of another step than it
-    seems, between those before or behind them.
+    It joined between the second and the third of four passes; or, if its first token belongs to another step than it
+    seems, between the pair before or after them.
     """
 
     request: int
     looks_us: tuple[float, ...]
-    """On the server's clock."""
+    """Times of the passes on the server's clock."""
     off_us: float
-    """How much later its first token came than expected."""
+    """How much later than expected its first token came."""
     step_us: int
-    """How much later it would have been expected, had it come a look later."""
+    """How much later it would have been expected with a queue entry one pass later."""
 
 
 @dataclass(slots=True)
 class Followed:
-    """What was simulated."""
+    """The result of the simulation."""
 
     steps: list[StepFinished] = field(default_factory=list)
     heads: list[int] = field(default_factory=list)
-    """Of each step, the request that ended the pause before it; -1 = there was none."""
+    """For each step, the request that ended the pause before it; -1 = no pause."""
     tokens: list[Token] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     queued_us: dict[int, int] = field(default_factory=dict)
-    """When each request came to stand in the queue."""
+    """When each request joined the queue."""
 
 
 class _Led:
-    """A step-time model that a leader corrects, and whose requests enter the queue when they are told to."""
+    """A step-time model corrected by a leader, with given times of queue entry."""
 
     __slots__ = ("lead", "model", "numbers", "output_token_overhead_us", "post_decode_overhead_us", "waits_us")
 
@@ -113,17 +113,17 @@ class _Led:
         self.lead: Callable[[StepLoad, int], int] = lambda _, duration_us: duration_us
 
     def step_time_us(self, load: StepLoad) -> int:
-        """What the leader makes of what the other model says."""
+        """Return the step time, as corrected by the leader."""
         return max(1, self.lead(load, self.model.step_time_us(load)))
 
     def queueing_time_us(self, request: Request) -> int:
-        """What it is told."""
+        """Return the given wait."""
         self.numbers[request.request_id] = request.index
         return max(0, round(self.waits_us[request.index]))
 
 
 class _Pace:
-    """How long steps took on average while the requests ran that did: what a token of theirs took."""
+    """The mean step duration at any time, from the time per token of the requests that ran then."""
 
     def __init__(self, requests: Sequence[Measured], *, flat: bool) -> None:
         changes: list[tuple[float, float, int]] = []
@@ -141,7 +141,7 @@ class _Pace:
         self._usual = 0.0
 
     def step_us(self, duration_us: int, now: int) -> int:
-        """How long a step takes now that should take so long: as long as all do, or in proportion."""
+        """Return the step's duration: the mean duration, or scaled to it."""
         measured = self._means[bisect_right(self._times, now)]
         if not measured:
             return duration_us
@@ -152,7 +152,7 @@ class _Pace:
 
 
 class _Clock:
-    """How far the simulated clock is behind the server's: the filter."""
+    """The filter: the lag of the simulated clock behind the server's."""
 
     __slots__ = ("doubt", "noise")
 
@@ -161,20 +161,20 @@ class _Clock:
         self.doubt = 0.0
 
     def begin(self) -> None:
-        """A request ended a pause: the clock is as good as what is known of its arrival."""
+        """Restart at a request that ended a pause; the clock is as certain as the request's arrival."""
         self.doubt = max(self.noise.arrival, _DOUBT_US**2)
 
     def tick(self, duration_us: float) -> None:
-        """A step took so long, more or less."""
+        """Add the uncertainty of a step."""
         self.doubt += max(self.noise.of_step(duration_us), (_DOUBT * duration_us) ** 2)
 
     def believe(self, off_us: float, error: float, shorter_us: int) -> float | None:
-        """What of a difference is the clock's; None = it is no matter of the clock.
+        """Return the part of a difference due to the clock; None = the token belongs to another step.
 
         Args:
-            off_us: how much later a token came than expected.
-            error: of the measurement, a variance.
-            shorter_us: the shorter one of this step and the one before it.
+            off_us: how much later than expected a token came.
+            error: variance of the measurement.
+            shorter_us: duration of the shorter of this step and the previous one.
         """
         total = self.doubt + error
         deviation = sqrt(total)
@@ -199,15 +199,15 @@ def follow(
     repeated: bool = False,
     flat: bool = False,
 ) -> Followed:
-    """Simulate a measured load in step with its measurements.
+    """Simulate a measured load, guided by its measurements.
 
     Args:
-        experiment: with the step-time model to follow with.
+        experiment: the experiment with the step-time model.
         recording: the measured load.
-        noise: how exact step times and measurements are; None = only follow how long steps took on average.
-        waits_us: of each request, how long after its arrival it comes to stand in the queue.
-        repeated: prompts of one length are one prompt, found in the cache.
-        flat: without ``noise``, all steps take as long; else in proportion to what the model says.
+        noise: noise of step times and measurements; None = follow only mean step durations.
+        waits_us: time from arrival to queue entry, for each request.
+        repeated: whether prompts of equal length are equal, and hit the prefix cache.
+        flat: without ``noise``, whether all steps take equally long instead of in proportion to the model.
     """
     with TemporaryDirectory() as folder:
         loaded = with_load(experiment, recording, Path(folder), repeated=repeated)
@@ -228,7 +228,7 @@ def follow(
 
 
 class _Follower:
-    """Makes steps end when they did, and notes what was measured of them."""
+    """Makes steps end when they did on the server, and notes the measurements at their ends."""
 
     def __init__(self, requests: Sequence[Measured], led: _Led, noise: Noise | None) -> None:
         self.found = Followed()
@@ -236,11 +236,11 @@ class _Follower:
         self._led = led
         self._clock = None if noise is None else _Clock(noise)
         self._plain_us = 0
-        """What the model says of the latest step."""
+        """Duration of the latest step by the model."""
         self._left_us = 0.0
-        """What steps could not make up for so far."""
+        """Correction that previous steps could not apply."""
         self._starts = (-1, -1)
-        """Of the last two steps."""
+        """Starts of the last two steps."""
         self._end = -1
         self._duration = 1 << 60
         self._due: dict[int, list[int]] = {}
@@ -248,18 +248,18 @@ class _Follower:
         self._entries: dict[int, int] = {}
         self._looks: list[tuple[int, int, float, int]] = []
         self._moved: list[float | None] = []
-        """Of each step with something measured, by how much it was corrected."""
+        """For each step with a measurement, its correction."""
         self._elsewhere: set[int] = set()
         self._left: set[int] = set()
-        """Who has left the queue once."""
+        """Requests that have left the queue once."""
 
     def lead(self, load: StepLoad, duration_us: int, now: int) -> int:
-        """How long a step takes that should take so long."""
+        """Return the corrected duration of a step."""
         clock = self._clock
-        assert clock is not None  # noqa: S101  (else it is not called)
+        assert clock is not None  # noqa: S101  (only called with a clock)
         self._plain_us = duration_us
         due = self._due.get(len(self.found.steps))
-        if not load.chunks and not due:  # as nearly always: nothing is measured at its end
+        if not load.chunks and not due:  # common case: nothing is measured at its end
             return max(duration_us // 4, round(duration_us + self._left_us))
         ends = [
             (FIRST, chunk.request.index)
@@ -281,7 +281,7 @@ class _Follower:
         return max(duration_us // 4, round(duration_us + moved))
 
     def _expected_us(self, kind: int, number: int) -> float:
-        """When the step ended that made a token, by its client's clock."""
+        """Return when the step of a token ended, by its client's clock."""
         request, led = self._requests[number], self._led
         if kind == FIRST:
             return request.arrival_us + request.ttft_us - led.output_token_overhead_us
@@ -289,11 +289,11 @@ class _Follower:
         return request.arrival_us + request.e2e_us - overhead_us
 
     def queued(self, record: Queued) -> None:
-        """Note when a request came to stand in the queue."""
+        """Note when a request joined the queue."""
         self.found.queued_us.setdefault(self._led.numbers[record.request_id], record.time_us)
 
     def scheduled(self, record: Scheduled) -> None:
-        """Note between which two looks at the queue it had come, unless it was left there by one, or ended a pause."""
+        """Note between which scheduling passes it joined, unless a pass had left it waiting or it ended a pause."""
         number, now = self._led.numbers[record.request_id], record.time_us
         came = self.found.queued_us[number]
         before = self._starts[1] if self._starts[1] < now else self._starts[0]
@@ -302,7 +302,7 @@ class _Follower:
         self._left.add(number)
 
     def step(self, record: StepFinished) -> None:
-        """Note what was measured at the end of a step."""
+        """Note the measurements at the end of a step."""
         names = self._led.numbers
         number, begin = len(self.found.steps), record.time_us
         pause = begin > self._end
@@ -321,7 +321,7 @@ class _Follower:
         self._due.pop(number, None)
 
     def _ends(self, record: StepFinished, number: int) -> list[tuple[int, int]]:
-        """The tokens that were measured at the end of a step; notes in which the last ones of some should come."""
+        """Return the tokens measured at the end of a step; also note when some requests' last tokens are due."""
         names = self._led.numbers
         first = [names[name] for name in record.first_tokens]
         for one in first:
@@ -331,9 +331,9 @@ class _Follower:
         return [*((FIRST, one) for one in first), *((LAST, one) for one in last)]
 
     def _compare(self, record: StepFinished, ends: list[tuple[int, int]], *, pause: bool, shorter: int) -> None:
-        """Believe what was measured at the end of a step, or not."""
+        """Apply or reject the measurements at the end of a step."""
         clock = self._clock
-        assert clock is not None  # noqa: S101  (asked before)
+        assert clock is not None  # noqa: S101  (checked before)
         if pause:
             clock.begin()
             self._left_us = 0.0
@@ -362,11 +362,11 @@ class _Follower:
                 self._looks.append((number, until, off, shorter))
 
     def finish(self) -> Followed:
-        """Put the looks at the queue on the server's clock, as far as it is known behind each."""
+        """Convert scheduling passes to the server's clock, as far as it is known after each."""
         steps = self.found.steps
         numbers = {one.time_us: number for number, one in enumerate(steps)}
         times = [float(one.time_us) for one in steps]
-        # A pause's end is as inexact as what is known of its request; what was measured first behind it corrects it.
+        # A pause's end is as uncertain as its request's arrival; the first later measurement corrects it.
         coming = 0.0
         for number in range(len(steps) - 1, -1, -1):
             moved = self._moved[number]
@@ -385,5 +385,5 @@ class _Follower:
         return self.found
 
     def _look_us(self, times: list[float], step: int) -> float:
-        """When a step began; beyond both ends of what there is, at the nearest one that did."""
+        """Return when a step began, clamped to the first and the last step."""
         return times[min(max(step, 0), len(times) - 1)]

@@ -1,4 +1,4 @@
-"""Step-time laws as ``calibrate`` needs them: linear in their coefficients, for many steps at once."""
+"""Step-time laws for ``calibrate``: linear in their coefficients, vectorised over steps."""
 
 from __future__ import annotations
 
@@ -18,39 +18,40 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = NDArray[np.float64]
     Work: TypeAlias = tuple[int, float, Sequence[tuple[int, int]]]
-    """Of a step: its decodes, their contexts summed, and of each prompt chunk the tokens computed before and in it."""
+    """Work of a step: decodes, sum of their contexts, and for each prompt chunk the tokens computed before and in it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A coefficient, and what is expected of it before anything is measured."""
+    """A coefficient, and its prior."""
 
     name: str
     base: float
     spread: float
-    """How far from its base it is expected to be: a standard deviation."""
+    """Prior standard deviation around its base."""
     lowest: float
 
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """What steps worked on; every array has an entry for each step."""
+    """Work of steps; every array has one entry per step."""
 
     decodes: Array
     context: Array
-    """Of the decodes, summed."""
+    """Sum of the decodes' contexts."""
     chunks: Array
-    """How many prompt chunks."""
+    """Number of prompt chunks."""
     new: Array
-    """Their tokens."""
+    """Tokens in the chunks."""
     attended: Array
-    """What these attend to: for each token, those before it, summed."""
+    """Sum over these tokens of the tokens that they attend to."""
     windowed: Array
-    """The same on layers with a sliding window."""
+    """The same sum for layers with a sliding window."""
 
 
 def loads_of(steps: Iterable[Work], window: int) -> Loads:
-    """Sum up the chunks of each step; ``window``: of the model's layers with a sliding window, in tokens."""
+    """Sum up the chunks of each step; ``window``: width of the model's sliding window, in tokens."""
     rows: list[tuple[float, ...]] = []
     for decodes, context, chunks in steps:
         new = attended = windowed = 0.0
@@ -64,9 +65,9 @@ def loads_of(steps: Iterable[Work], window: int) -> Loads:
 
 
 class Law(Protocol):
-    """A step-time model's coefficients. A step takes the sum of slope x coefficient over all of them.
+    """The coefficients of a step-time model. A step takes the sum of slope x coefficient.
 
-    Slopes depend on coefficients only through which side of a maximum counts.
+    Slopes depend on coefficients only through which side of a maximum is larger.
     """
 
     @property
@@ -81,7 +82,7 @@ class Law(Protocol):
 
     @property
     def kept(self) -> Mapping[str, str]:
-        """Settings that no measurement is asked about, and why."""
+        """Settings that are not fitted, and why."""
         ...
 
     @property
@@ -90,25 +91,25 @@ class Law(Protocol):
         ...
 
     def config(self, values: Array) -> PluginConfig:
-        """The step-time model with these coefficients."""
+        """Return the step-time model with these coefficients."""
         ...
 
     def steps(self, values: Array, pool: Pool, loads: Loads) -> Array:
-        """Slopes of steps: a row each, microseconds per unit of each coefficient."""
+        """Return the slopes of steps: one row per step, microseconds per unit of each coefficient."""
         ...
 
     def logged(self, slopes: Array) -> Array:
-        """Of the slopes of steps, what engines log of them."""
+        """Return the part of the slopes that engines log."""
         ...
 
     def queue(self, tokens: Array) -> Array:
-        """Slopes of what requests with prompts of so many tokens wait before they stand in the queue."""
+        """Return the slopes of the wait before the queue, for prompts of these lengths."""
         ...
 
     def client_us(self, tokens: Array) -> Array:
-        """What clients wait beyond the step that makes their last token, of so many tokens; no coefficient."""
+        """Return what clients wait after the step of their last token, by answer length; contains no coefficient."""
         ...
 
     def others(self, values: Array, pool: Pool) -> list[Array]:
-        """Coefficients with which another side of a maximum counts, where the measurements may not tell it."""
+        """Return coefficients with another side of a maximum, if the measurements may not determine the side."""
         ...

@@ -1,4 +1,4 @@
-"""What equations say of coefficients: the most likely ones, and the intervals in which they lie."""
+"""The posterior of coefficients: the most likely values, and their intervals."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ if TYPE_CHECKING:
     from blis_tui.calibration.fitting.laws import Array, Term
 
 RISE: Final = 2.7055 / 2.0
-"""How much less likely the ends of an interval are (``outcome.LEVEL``): half of the quantile of chi-squared."""
+"""Rise of the cost at the ends of an interval (``outcome.LEVEL``): half of the quantile of chi-squared."""
 _NEWTON: Final = 8
 _ANYWHERE: Final = 1e-3
-"""Probability that a request came at any time: what cannot be, is not impossible."""
+"""Probability that a request came at any time, so that nothing is impossible."""
 _ALIKE: Final = 0.25
-"""Requests that come close to each other are taken by the same look, so that four of them say about as much as one."""
+"""Requests at nearly equal times enter by the same scheduling pass, so that four carry about as much information as
+one."""
 _PRESSED: Final = 3.0
-"""By as many standard deviations, if all others are what they are."""
+"""Number of standard deviations, with all other coefficients fixed, from which it is no chance."""
 _SEED: Final = 1
 _ROUNDING_US: Final = 0.3
-"""Steps are rounded alike where they have the same work."""
+"""Standard deviation of the rounding error, in microseconds, shared by steps with the same work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entrances:
-    """Windows, and how exact it is when requests come and when their first tokens come: standard deviations."""
+    """Windows with standard deviations of the queue entry and of the first token's time."""
 
     windows: Windows
     jitter_us: float
@@ -43,17 +44,17 @@ class Entrances:
 
     @property
     def weights(self) -> Array:
-        """How likely first tokens are, if requests came in each of the three windows; all three together 1."""
+        """Return the likelihood of first tokens for each of the three windows; they add up to 1."""
         off, step = self.windows.off_us, self.windows.step_us
         sizes = np.stack([off + step, off, off - step], axis=1) / self.token_us[:, None]
         return _softmax(-0.5 * sizes * sizes)
 
     def cost(self, values: Array) -> Array:
-        """Minus the logarithm of the likelihood of coefficients, of each request."""
+        """Return the negative log-likelihood of coefficients for each request."""
         return self._likelihood(values)[0]
 
     def _likelihood(self, values: Array) -> tuple[Array, Array, Array]:
-        """Of each request: its cost, and the first and second derivative of that by the wait before the queue."""
+        """Return, for each request, the cost and its first and second derivatives by the wait before the queue."""
         waits = self.windows.slopes @ values
         edges = (self.windows.edges_us - waits[:, None]) / self.jitter_us
         weights = self.weights
@@ -64,13 +65,13 @@ class Entrances:
         return -_ALIKE * np.log(likely), -_ALIKE * slope / likely, _ALIKE * ((slope / likely) ** 2 - bend / likely)
 
     def newton(self, values: Array) -> tuple[Array, Array]:
-        """Rows that have the same slope and curvature: slopes, and what is missing to their aims."""
+        """Return rows with the same slope and curvature: slopes, and residuals."""
         _, pull, bend = self._likelihood(values)
         root = np.sqrt(np.maximum(bend, 1e-12))
         return root[:, None] * self.windows.slopes, -pull / root
 
     def best_windows(self, values: Array) -> Array:
-        """Of each request, the two looks between which it most likely came: two columns."""
+        """Return the two scheduling passes between which each request most likely joined: two columns."""
         waits = self.windows.slopes @ values
         edges = (self.windows.edges_us - waits[:, None]) / self.jitter_us
         likely = self.weights * (np.diff(ndtr(edges), axis=1) + _ANYWHERE)
@@ -80,7 +81,7 @@ class Entrances:
 
 
 def _triangle(rows: Array) -> Array:
-    """As many rows as columns, with the same squares and products."""
+    """Return a square matrix with the same Gram matrix."""
     return np.atleast_2d(np.linalg.qr(rows, mode="r"))
 
 
@@ -91,7 +92,7 @@ def _softmax(logs: Array) -> Array:
 
 
 def likeliest_jitter(windows: Windows, token_us: Array, values: Array, otherwise_us: float) -> float:
-    """How exact it is when requests come, as the windows say it."""
+    """Return the most likely standard deviation of queue entries."""
     if not len(windows.requests):
         return otherwise_us
     least = max(1.0, 0.02 * float(np.median(windows.step_us)))
@@ -101,13 +102,13 @@ def likeliest_jitter(windows: Windows, token_us: Array, values: Array, otherwise
 
 
 class Posterior:
-    """Minus the logarithm of the likelihood of coefficients, and of what was expected of them: near their best values.
+    """Negative log-posterior of the coefficients, near their best values.
 
     Args:
         terms: the coefficients.
-        rows: equations whose errors are independent and of variance one: slopes, and what they are to add up to.
-        roundings: slopes of errors that many of them share.
-        entrances: between which looks at the queue requests came.
+        rows: equations with independent errors of unit variance: slopes, and the right-hand sides.
+        roundings: slopes of errors shared by many equations.
+        entrances: the intervals in which requests joined the queue.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Posterior:
 
     @property
     def told(self) -> NDArray[np.bool_]:
-        """Of each coefficient, whether anything was measured that it has a part in."""
+        """Return, for each coefficient, whether any measurement contains it."""
         size = np.abs(self._rows).max(axis=0, initial=0.0)
         for one in self._entrances:
             size = np.maximum(size, np.abs(one.windows.slopes).max(axis=0, initial=0.0))
@@ -135,17 +136,17 @@ class Posterior:
         return found
 
     def values(self, at: Array) -> Array:
-        """Coefficients, from how many spreads they are from their base."""
+        """Return coefficients, given their distances from the base in spreads."""
         found: Array = np.maximum(self.base + self.spread * at, self._lowest)
         return found
 
     def place(self, values: Array) -> Array:
-        """The reverse."""
+        """Return the distances of coefficients from the base, in spreads."""
         found: Array = (values - self.base) / self.spread
         return found
 
     def cost(self, at: Array) -> float:
-        """Of coefficients, in spreads from their base."""
+        """Return the cost of coefficients, given in spreads from their base."""
         off = self._rows @ at - self._aims
         total = 0.5 * float(off @ off) + 0.5 * float(at @ at)
         for one in self._entrances:
@@ -153,7 +154,7 @@ class Posterior:
         return total
 
     def best(self, start: Array, fixed: int = -1, value: float = 0.0) -> tuple[Array, float]:
-        """The most likely coefficients (one of them fixed), and their cost."""
+        """Return the most likely coefficients (with one of them fixed), and their cost."""
         at = np.maximum(start, self.lowest)
         free = np.arange(len(at)) != fixed
         if fixed >= 0:
@@ -186,7 +187,7 @@ class Posterior:
         return found
 
     def curvature(self, at: Array) -> Array:
-        """Second derivatives of the cost, in spreads."""
+        """Return the second derivatives of the cost, in spreads."""
         rows = [self._rows, np.eye(len(at))]
         rows += [one.newton(self.base + self.spread * at)[0] * self.spread for one in self._entrances]
         left = np.vstack(rows)
@@ -194,9 +195,9 @@ class Posterior:
         return found
 
     def draws(self, values: Array, count: int) -> list[Array]:
-        """Coefficients as likely as these measurements leave them, about the best ones: the same with each call.
+        """Return draws from the posterior around the best values; each call returns the same draws.
 
-        Where one would be below its bound it is at it, and those that go with it are what they would then be.
+        A coefficient below its bound is set to the bound, and correlated ones are adjusted accordingly.
         """
         at = self.place(values)
         covariance = np.linalg.inv(self.curvature(at))
@@ -212,7 +213,7 @@ class Posterior:
         return found
 
     def pressed(self, at: Array) -> NDArray[np.bool_]:
-        """Of each coefficient, whether the cost falls below it, by more than chance explains."""
+        """Return, for each coefficient, whether the cost falls below it by more than chance explains."""
         slope = self._rows.T @ (self._rows @ at - self._aims) + at
         for one in self._entrances:
             rows, missing = one.newton(self.base + self.spread * at)
@@ -221,25 +222,25 @@ class Posterior:
         return found
 
     def interval(self, best: Array, place: int, rise: float = RISE) -> tuple[float, float]:
-        """Where a coefficient lies, whatever the others are, in spreads: where the cost is no more than so much higher.
+        """Return the interval of a coefficient in spreads, with the others free: the cost rises by at most ``rise``.
 
         Args:
             best: the most likely coefficients.
-            place: which one.
-            rise: how much higher.
+            place: index of the coefficient.
+            rise: the allowed rise of the cost.
         """
         deviation = sqrt(float(np.linalg.inv(self.curvature(best))[place, place]))
         _, least = self.best(best)
         return self._end(best, place, -deviation, least + rise), self._end(best, place, deviation, least + rise)
 
     def _end(self, best: Array, place: int, deviation: float, limit: float) -> float:
-        """Where the cost reaches a limit on one side."""
+        """Return where the cost reaches a limit on one side."""
         nearest = float(best[place])
         side = -1.0 if deviation < 0.0 else 1.0
         farthest = nearest - float(self.lowest[place]) if side < 0.0 else np.inf
         inner, outer = 0.0, min(1.645 * abs(deviation), farthest)
         at = best
-        for _ in range(30):  # out, until it is unlikely enough
+        for _ in range(30):  # expand until it is unlikely enough
             at, cost = self.best(at, place, nearest + side * outer)
             if cost >= limit or outer >= farthest:
                 break

@@ -1,4 +1,4 @@
-"""How well measurements tell each coefficient, and in which words that is said."""
+"""How well the measurements determine each coefficient, and the words for it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from blis_tui.calibration.fitting.posterior import Posterior
 
 _ALIKE: Final = 0.7
-"""Correlation beyond which the effects of two coefficients cannot be told apart."""
+"""Correlation above which the effects of two coefficients cannot be distinguished."""
 _EXPECTED: Final = 1.645
-"""How many spreads from its base a coefficient is expected to be at most, at the level of the intervals."""
+"""Prior interval in spreads around the base, at the level of the intervals."""
 _DIGITS: Final = 4
-"""Of the ends of intervals: what is printed is never shorter than what was found."""
+"""Digits of interval ends, which are rounded outwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class Side:
 
 
 def coefficients(law: Law, sides: Sequence[Side], ends: Sequence[Array] = ()) -> tuple[Coefficient, ...]:
-    """All that have a part in what was measured.
+    """Return all coefficients that the measurements contain.
 
     Args:
-        law: whose coefficients.
-        sides: the best one first, then others that may be right, too.
-        ends: what other starts ended in, if any of them may be nearer to the truth: intervals reach over them.
+        law: the law.
+        sides: the best side first, then other plausible ones.
+        ends: results of other starts, if one of them may be nearer to the truth; intervals cover them.
     """
     best = sides[0]
     at = best.posterior.place(best.values)
@@ -74,7 +74,7 @@ def coefficients(law: Law, sides: Sequence[Side], ends: Sequence[Array] = ()) ->
 
 
 def _swapped(sides: Sequence[Side]) -> set[int]:
-    """Coefficients of which either one or another has a part."""
+    """Return the coefficients that occur with only some of the sides."""
     return {
         place
         for one in sides[1:]
@@ -84,7 +84,7 @@ def _swapped(sides: Sequence[Side]) -> set[int]:
 
 
 def _judged(one: Coefficient, term: Term, others: Sequence[str], *, pressed: bool) -> Coefficient:
-    """With how well it is told."""
+    """Return the coefficient with its rating."""
     lowest = max(term.base - _EXPECTED * term.spread, term.lowest)
     expected = term.base + _EXPECTED * term.spread - lowest
     if one.width <= MEASURED_WITHIN:
@@ -97,7 +97,7 @@ def _judged(one: Coefficient, term: Term, others: Sequence[str], *, pressed: boo
 
 
 def _interval(sides: Sequence[Side], place: int, term: Term) -> tuple[float, float]:
-    """Whatever the others are, and whichever side of each maximum counts."""
+    """Return the interval over all other coefficients and all sides of maxima."""
     lows, highs = [], []
     least = sides[0].cost
     for one in sides:
@@ -111,7 +111,7 @@ def _interval(sides: Sequence[Side], place: int, term: Term) -> tuple[float, flo
 
 
 def _rounded(value: float, way: Callable[[float], int]) -> float:
-    """Up or down, to a few digits."""
+    """Round up or down, to a few digits."""
     if not value:
         return value
     digits = _DIGITS - 1 - floor(log10(abs(value)))

@@ -1,4 +1,4 @@
-"""What is to be said about a fit, in sentences."""
+"""Remarks on a fit, in sentences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def statements(
     advice: Callable[[Sequence[str]], Load | None] | None,
     tried: Sequence[Load],
 ) -> tuple[str, ...]:
-    """What the measurements do not tell and what would, bounds, and how well the server was followed."""
+    """Return what the measurements leave open, helpful loads, bounds reached, and how well the server was followed."""
     said: list[str] = []
     for names in _groups(found):
         load = None if advice is None else advice(names)
@@ -67,7 +67,7 @@ def _most(loads: Sequence[Load]) -> str:
 
 
 def _groups(found: Sequence[Coefficient]) -> list[list[str]]:
-    """Coefficients that cannot be told apart, together."""
+    """Return the groups of coefficients that cannot be distinguished."""
     names = [one.name for one in found if one.told == "together"]
     beside = {one.name: set(one.together_with) for one in found}
     groups: list[list[str]] = []
@@ -82,7 +82,7 @@ def _groups(found: Sequence[Coefficient]) -> list[list[str]]:
 
 
 def absent(name: str, problem: Problem) -> str:
-    """Why a coefficient has no part in what was measured."""
+    """Return why no measurement contains a coefficient."""
     models = [pool.model for pool in problem.pools]
     prompts = "too few prompt tokens are computed at a time" if problem.has_prompts else "no prompt tokens are computed"
     if name in ("first_token_us", "prompt_token_us", "alpha0", "alpha1") and not problem.requests:

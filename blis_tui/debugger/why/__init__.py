@@ -1,1 +1,1 @@
-"""Explanations: what requests waited for, what their latencies consist of, what events did and why."""
+"""Explanations: what requests waited for, what makes up their latencies, what events did and why."""

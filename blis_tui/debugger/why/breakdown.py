@@ -1,4 +1,4 @@
-"""What a request's latency consists of: shares that add up to it exactly, in microseconds."""
+"""What makes up a request's latency: shares that add up to it exactly, in microseconds."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ KINDS: Final = {
     "decode": "decode",
     "client": "client side",
 }
-"""What a share is of, in the order in which they are told."""
+"""Label of each kind of share, in display order."""
 PREEMPTION: Final = ("again", "lost", "recompute")
-"""The kinds that there would be none of without preemptions."""
+"""The kinds of shares that only preemptions cause."""
 _NOTEWORTHY: Final = 10
-"""Prefill of others in less than one part in so many of a decode is not worth a line."""
+"""Prefill of other requests is mentioned only if it takes at least one part in this many of a decode."""
 DECODES: Final = ("decode-only", "beside-prefill", "stalled")
-"""The kinds that decode divides into: by what else the steps computed, and steps without a token for it."""
+"""The kinds that decode divides into: what else the steps computed, and steps in which the request got no token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share of a latency: its kind, microseconds, and a remark; ``inner`` shares say what it consists of.
+    """A share of a latency: its kind, microseconds, and a remark; ``inner`` shares divide it further.
 
-    ``tokens``: of steps that computed prompts of others, too, how many tokens of those.
+    ``tokens``: for steps that also computed other requests' prompts, the number of those prompt tokens.
     """
 
     kind: str
@@ -61,23 +61,23 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Breakdown:
-    """A latency and its shares; they add up to it."""
+    """A latency and its shares, which add up to it."""
 
     total_us: int
     shares: tuple[Share, ...]
 
     def us(self, *kinds: str) -> int:
-        """How much of it is of these kinds; causes of waits are none, though one is called as a kind is."""
+        """Return the time spent in shares of these kinds. Causes of waits do not count, even if named like a kind."""
         told = [inner for share in self.shares if share.kind == "decode" for inner in share.inner]
         return sum(share.us for share in (*self.shares, *told) if share.kind in kinds)
 
     def tokens(self, kind: str) -> int:
-        """How many tokens of others the steps of that kind computed."""
+        """Return how many prompt tokens of other requests the steps of a kind computed."""
         return sum(share.tokens for share in self.all if share.kind == kind)
 
     @property
     def all(self) -> Iterator[Share]:
-        """All shares, each before those it consists of."""
+        """Every share, each before its inner shares."""
         for share in self.shares:
             yield share
             yield from share.inner
@@ -89,17 +89,17 @@ class Breakdown:
 
 
 def ttft_breakdown(life: Life, tape: Tape) -> Breakdown | None:
-    """The time to the first token it has now, as the client measures it; None before, and once that was taken back."""
+    """Return the breakdown of the TTFT as the client measures it; None without a (still valid) first token."""
     return _up_to(life.first_token, life, tape)
 
 
 def ttfat_breakdown(life: Life, tape: Tape) -> Breakdown | None:
-    """The time to the first token of the answer that it has now, of a request that reasons before."""
+    """Return the breakdown of the time to the first answer token, for a request that reasons first."""
     return _up_to(life.answer, life, tape)
 
 
 def _up_to(token: RequestEvent | None, life: Life, tape: Tape) -> Breakdown | None:
-    """The time to a token, which has come at ``first`` and took ``second`` as the client measures it."""
+    """Return the breakdown up to a token that came at ``first`` and took ``second`` as the client measures it."""
     if token is None:
         return None
     spans = [_clipped(span, token.first) for span in life.spans if span.start_us < token.first]
@@ -107,7 +107,7 @@ def _up_to(token: RequestEvent | None, life: Life, tape: Tape) -> Breakdown | No
 
 
 def e2e_breakdown(life: Life, tape: Tape) -> Breakdown | None:
-    """The end-to-end time, as the client measures it; None unless it has completed."""
+    """Return the breakdown of the end-to-end time as the client measures it; None unless the request completed."""
     end = life.end
     if end is None or end.what != "completed":
         return None
@@ -115,7 +115,7 @@ def e2e_breakdown(life: Life, tape: Tape) -> Breakdown | None:
 
 
 def so_far_breakdown(life: Life, tape: Tape) -> Breakdown:
-    """The time since its arrival, to its end if it had one."""
+    """Return the breakdown of the time since the request's arrival, up to its end if it has ended."""
     end_us = max((span.end_us for span in life.spans), default=life.arrival_us)
     return _broken_down(life, list(life.spans), end_us - life.arrival_us, end_us, tape)
 
@@ -178,9 +178,9 @@ def _waiting(kind: str, us: int, spans: list[Span], life: Life, tape: Tape) -> S
 
 
 def _prefill(kind: str, us: int, spans: list[Span], life: Life, tape: Tape) -> Share:
-    """Steps with a chunk of its own, what else those steps computed, and steps without one."""
+    """Return a prefill's share: the request's own chunks, what else those steps computed, and steps without a chunk."""
     own_us = own = others = steps = idle = 0
-    # Who finds the whole prompt in the cache is served in the step that admits it, without a chunk.
+    # A request whose whole prompt is cached is served by the step that schedules it, without a chunk.
     mine = {one.event: 0 for one in life.entries if one.what == "scheduled" and not one.second}
     mine |= {chunk.event: chunk.tokens for chunk in life.chunks}
     for span in spans:
@@ -209,16 +209,16 @@ def _prefill(kind: str, us: int, spans: list[Span], life: Life, tape: Tape) -> S
 
 @dataclass(slots=True)
 class _Steps:
-    """Steps of one kind in a decode."""
+    """The steps of one kind in a decode."""
 
     count: int = 0
     us: int = 0
     tokens: int = 0
-    """Of others' prompts."""
+    """Prompt tokens of other requests."""
 
 
 def _decode(us: int, spans: list[Span], life: Life, tape: Tape) -> Share:
-    """Steps of decodes only, steps that computed prompts of others, too, and steps in which it stalled."""
+    """Return a decode's share, divided into decode-only steps, steps with other prompts, and stalled steps."""
     if _overlapping(tape, spans):
         whole = Share("pipeline", "passes through the pipeline", us)
         return Share("decode", KINDS["decode"], us, "beside other batches in the pipeline", (whole,))
@@ -233,7 +233,7 @@ def _decode(us: int, spans: list[Span], life: Life, tape: Tape) -> Share:
 
 
 def decode_lines(tape: Tape, life: Life) -> Mapping[int, str]:
-    """What held decoding up: the event at which a decode began -> a few words, where there is something to tell."""
+    """Return a remark on what slowed down each decode, by the event at which it began, where there is one."""
     lines: dict[int, str] = {}
     for span in life.spans:
         if span.what != "decode" or _overlapping(tape, [span]):
@@ -250,7 +250,7 @@ def decode_lines(tape: Tape, life: Life) -> Mapping[int, str]:
 
 
 def prefill_of_others(life: Life, tape: Tape) -> list[tuple[str, int]]:
-    """Whose prompts the steps of a request's decodes computed, and how many tokens, the most first."""
+    """Return the requests whose prompts were computed in a request's decode steps, with token counts, largest first."""
     events = [
         event
         for span in life.spans
@@ -270,14 +270,14 @@ def prefill_of_others(life: Life, tape: Tape) -> list[tuple[str, int]]:
 
 
 def _overlapping(tape: Tape, spans: Iterable[Span]) -> bool:
-    """Whether steps overlap in a pipeline: they count their decodes and do not name them, so whose they are is open."""
+    """Return whether steps overlap in a pipeline; they only count their decodes, so their requests are unknown."""
     return any(tape.profiles[span.instance].traits.pipelined for span in spans)
 
 
 def _decode_steps(life: Life, tape: Tape, span: Span) -> Iterator[tuple[int, int, int, int]]:
-    """The steps of a decode (event, start, duration, tokens of others' prompts).
+    """Yield the steps of a decode: event, start, duration, prompt tokens of other requests.
 
-    Where it overlaps with the prefill elsewhere, also the one under way when that ends.
+    If the decode overlaps with the prefill on another instance, this includes the step that runs when the prefill ends.
     """
     since_us = min(tape.time_us(span.first), span.start_us) if span.handed else span.start_us
     figures = "duration_us", "prefill_tokens"
@@ -286,14 +286,14 @@ def _decode_steps(life: Life, tape: Tape, span: Span) -> Iterator[tuple[int, int
         tape, span.instance, since_us, span.end_us, life.settled, *figures
     ):
         if start_us < over_us:
-            continue  # under `blis` one may begin before one is over that all who ran have their last tokens of
+            continue  # under `blis`, it may begin before the previous step ends if those requests had their last token
         if start_us + duration_us > span.start_us:
             over_us = start_us + duration_us
             yield event, start_us, duration_us, tokens
 
 
 def _told_apart(spans: list[Span], life: Life, tape: Tape) -> tuple[_Steps, _Steps, _Steps]:
-    """The steps of some decodes by kind, in the order of ``DECODES``."""
+    """Return the steps of some decodes by kind, in the order of ``DECODES``."""
     plain, mixed, stalled = _Steps(), _Steps(), _Steps()
     stalls = life.stalls
     for span in spans:
@@ -308,7 +308,7 @@ def _told_apart(spans: list[Span], life: Life, tape: Tape) -> tuple[_Steps, _Ste
 
 
 def _each(steps: _Steps) -> str:
-    """How many steps, and how long one takes."""
+    """Return the number of steps and the mean duration of one, as text."""
     if not steps.count:
         return ""
     length = f", {span_text(steps.us // steps.count)} each" if steps.count > 1 else ""
@@ -316,7 +316,7 @@ def _each(steps: _Steps) -> str:
 
 
 def _beside(mixed: _Steps, plain: _Steps) -> str:
-    """What prompts of others cost: the steps took so much longer than as many steps of decodes only would have."""
+    """Return what other prompts cost: how much longer the steps took than as many decode-only steps would have."""
     note = f"{_each(mixed)}; {plural(mixed.tokens, 'prompt token')} of others"
     if plain.count and mixed.count:
         longer = mixed.us - mixed.count * plain.us // plain.count

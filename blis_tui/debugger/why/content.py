@@ -1,4 +1,4 @@
-"""What a request consists of beside plain text: media in its prompt, reasoning before its answer."""
+"""What a request contains besides plain text: media in its prompt, reasoning before its answer."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _MEDIA = ("image", "audio", "video")
 
 
 def media_text(tokens: tuple[int, int, int]) -> str:
-    """How many tokens of a prompt are which media; those that it has none of are left out."""
+    """Return the token count of each medium in a prompt, as text; media without tokens are left out."""
     return ", ".join(plural(count, f"{name} token") for name, count in zip(_MEDIA, tokens, strict=True) if count)
 
 
 def answers_begun(records: tuple[Record, ...]) -> tuple[str, ...]:
-    """The requests that got the first token of their answer, by the records of an event."""
+    """Return the requests that got the first token of their answer in an event, from its records."""
     return tuple(one.request_id for one in records if isinstance(one, AnswerBegun))
 
 
 def content_parts(debugger: Debugger, life: Life, live: RequestSnapshot | None) -> list[Part]:
-    """The media of the request's prompt, and its reasoning; nothing where it has neither."""
+    """Return the parts on a request's media and its reasoning; empty if it has neither."""
     parts: list[Part] = []
     media = debugger.tape.media(life.name)
     if media is not None:

@@ -1,6 +1,6 @@
-"""Why the control plane did what it did: rejections, holds, deferrals, choices, splits and transfers.
+"""Why the control plane acted as it did: rejections, holds, deferrals, routing, splits and transfers.
 
-Each sentence is made of records: those of the event itself, and of the decision that was weighed again for it.
+Each sentence comes from records: those of the event, and those of the decision, which is replayed for this.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _R = TypeVar("_R", bound=Record)
 
 
 def record_of(debugger: Debugger, event: int, kind: type[_R], request: str = "") -> _R | None:
-    """The record of a kind in an event, about a request if one is named."""
+    """Return the record of a kind in an event, for a given request if one is named."""
     for one in debugger.records_of(event):
         if isinstance(one, kind) and request in ("", getattr(one, "request_id", "")):
             return one
@@ -45,7 +45,7 @@ def record_of(debugger: Debugger, event: int, kind: type[_R], request: str = "")
 
 
 def rejected_by(record: Rejected) -> str:
-    """Who turned a request away, as it stands at the beginning of a sentence."""
+    """Return what rejected a request, as the subject of a sentence."""
     if record.policy == GATEWAY:
         return "The gateway"
     if record.policy == BUDGET:
@@ -58,7 +58,7 @@ def rejected_by(record: Rejected) -> str:
 
 
 def rejection(debugger: Debugger, record: Rejected) -> list[Sentence]:
-    """Who rejected a request, by which rule, and with what figures."""
+    """Return what rejected a request, by which rule, and with what figures."""
     tape, experiment = debugger.tape, debugger.experiment
     life = tape.life(record.request_id, record.event)
     name = request_ref(record.request_id)
@@ -84,7 +84,7 @@ def rejection(debugger: Debugger, record: Rejected) -> list[Sentence]:
 
 
 def _budget(debugger: Debugger, record: Rejected) -> list[Sentence]:
-    """What the tenant may have in flight: a share of the places in all batches."""
+    """Return how many requests the tenant may have in flight: a share of the places in all batches."""
     experiment = debugger.experiment
     budgets = experiment.policy.tenant_budgets
     arrival = debugger.records_of(debugger.tape.first_event_of(record.request_id))
@@ -102,7 +102,7 @@ def _budget(debugger: Debugger, record: Rejected) -> list[Sentence]:
 
 
 def rejected_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
-    """The explanation of a rejection."""
+    """Return the explanation of a rejection."""
     record = record_of(debugger, row.event, Rejected, debugger.tape.name(row.request))
     if record is None:
         return "It was rejected.", []
@@ -111,16 +111,16 @@ def rejected_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
 
 
 def rejection_parts(debugger: Debugger, event: int) -> list[Part]:
-    """Whom an event that is called otherwise rejected: who came to a full gateway, or had to make room there."""
+    """Return the requests that an event of another kind rejected because the gateway was full."""
     rejected = (one for one in debugger.records_of(event) if isinstance(one, Rejected))
     return [Part("The rejection", tuple(rejection(debugger, one))) for one in rejected]
 
 
-# ---- waiting before the router ----
+# ---- waits before routing ----
 
 
 def deferred_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
-    """The explanation of a deferral."""
+    """Return the explanation of a deferral."""
     record = record_of(debugger, row.event, Deferred)
     if record is None:
         return "It was deferred.", []
@@ -134,7 +134,7 @@ def deferred_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
 
 
 def gateway_parts(debugger: Debugger, event: int) -> list[Part]:
-    """What the gateway did in an event."""
+    """Return what the gateway did in an event."""
     facts: list[Sentence] = []
     for one in debugger.records_of(event):
         if isinstance(one, Held):
@@ -158,7 +158,7 @@ def gateway_parts(debugger: Debugger, event: int) -> list[Part]:
 
 
 def decision_parts(debugger: Debugger, event: int) -> list[Part]:
-    """What the router weighed in an event; nothing where it had no choice."""
+    """Return what the router weighed in an event; empty if it had no choice."""
     one = record_of(debugger, event, RoutingDecision)
     if one is None or one.candidates < 2:
         return []
@@ -206,7 +206,7 @@ def _age(age_us: int) -> Sentence:
 
 
 def split_parts(debugger: Debugger, event: int) -> list[Part]:
-    """Why a request was split, or not."""
+    """Return why a request was or was not split between prefill and decode instances."""
     one = record_of(debugger, event, Split)
     if one is None:
         return []
@@ -216,7 +216,7 @@ def split_parts(debugger: Debugger, event: int) -> list[Part]:
 
 
 def transfer_started_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
-    """The explanation of the start of a transfer."""
+    """Return the explanation of the start of a transfer."""
     one = record_of(debugger, row.event, TransferStarted)
     split = debugger.experiment.cluster.disaggregation
     if one is None or split is None:
@@ -243,7 +243,7 @@ def transfer_started_event(debugger: Debugger, row: EventRow) -> tuple[str, list
 
 
 def transfer_finished_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
-    """The explanation of the end of a transfer."""
+    """Return the explanation of the end of a transfer."""
     one = record_of(debugger, row.event, TransferFinished)
     if one is None:
         return "KV blocks have arrived.", []

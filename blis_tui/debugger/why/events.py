@@ -64,11 +64,11 @@ if TYPE_CHECKING:
 _EXECUTE: Final = PHASES.index("execute")
 _COMPLETE: Final = PHASES.index("complete")
 _COMPARED: Final = 1000
-"""Steps before a step that its duration is compared with."""
+"""Number of preceding steps with which a step's duration is compared."""
 
 
 def event_explanation(debugger: Debugger, event: int) -> Explanation:
-    """What a known event, from 1, means, and why it turned out as it did."""
+    """Return what a recorded event (from 1) means, and why it turned out as it did."""
     row = debugger.tape.row(event)
     about = event_ref(event)
     later = ", later than the current position" if event > debugger.event else ""
@@ -88,7 +88,7 @@ def event_explanation(debugger: Debugger, event: int) -> Explanation:
 
 
 def _other(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
-    """What the records say, where there is nothing to add."""
+    """Return what the records say, for events without an explanation of their own."""
     name = "" if row.request < 0 else debugger.tape.name(row.request)
     said = [sentence(record) for record in debugger.records_of(row.event)]
     sentences = [text if name and text.startswith(name) else text[:1].upper() + text[1:] for text in said]
@@ -96,7 +96,7 @@ def _other(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     return f"{sentences[0]}.", [Part("Its records", (*subject, *(say(f"{text}.") for text in sentences)))]
 
 
-# ---- about a request ----
+# ---- events about a request ----
 
 
 def _arrived(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
@@ -148,7 +148,10 @@ def _routed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
 
 
 def load_before(tape: Tape, instance: int, event: int) -> tuple[int, int, int]:
-    """How many waited and ran at an instance just before an event, and the KV blocks in use after its latest step."""
+    """Return the requests waiting and running at an instance just before an event, and the KV blocks in use.
+
+    The KV blocks are those after the instance's latest step.
+    """
     step = last_step(tape, instance, event - 1)
     waiting, running, kv = 0, 0, 0
     if step:
@@ -224,7 +227,7 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     record = next(one for one in records if isinstance(one, StepFinished))
     preempted = preempted_by(debugger.tape, row.event, record.preempted)
     usual = usual_duration(debugger.tape, row.instance, row.event)
-    # In the middle of a step, its later phases are still to come.
+    # In the middle of a step, its later phases do not apply yet.
     here = debugger.phase if row.event == debugger.event else None
     phase = LAST_PHASE if here is None else here
     head = (
@@ -256,7 +259,7 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
 
 
 def _plan(tape: Tape, row: EventRow, figures: StepRow) -> Part:
-    """When a step was planned, where that is not when it starts."""
+    """Return when a step was planned, if that is not when it started."""
     if figures.planned == row.event:
         facts = say(f"It was planned when it started, at {time_text(row.time_us)}.")
     else:
@@ -267,7 +270,7 @@ def _plan(tape: Tape, row: EventRow, figures: StepRow) -> Part:
 
 
 def _keeps_pace(experiment: Experiment, instance: int) -> bool:
-    """Whether an instance is a rank that begins and ends its steps with others; instances are numbered pool by pool."""
+    """Return whether an instance is a rank that steps in lockstep with others; instances are numbered pool by pool."""
     for pool in experiment.pools:
         if instance < pool.instances:
             return pool.lockstep
@@ -280,7 +283,7 @@ def _is_slow(figures: StepRow, usual: int | None) -> bool:
 
 
 def usual_duration(tape: Tape, instance: int, event: int) -> int | None:
-    """The median duration of an instance's steps before an event, over the latest thousand; None when there is none."""
+    """Return the median duration of an instance's steps before an event, over the latest thousand; None if none."""
     durations: list[int] = []
     while len(durations) < _COMPARED:
         event = last_step(tape, instance, event - 1)
@@ -336,7 +339,7 @@ def _duration(figures: StepRow, usual: int | None, profile: Profile) -> Part:
 
 
 def _named(*lists: tuple[str, tuple[str, ...]]) -> list[Sentence]:
-    """A sentence for each list of requests that is not empty."""
+    """Return a sentence for each list of requests that is not empty."""
     return [
         say(label, ": ", *listing([request_ref(name) for name in names], 5), ".") for label, names in lists if names
     ]
@@ -367,7 +370,7 @@ def _outcome(record: StepFinished, answers: tuple[str, ...]) -> Part:
 
 
 def _admissions(debugger: Debugger, row: EventRow, record: StepFinished, figures: StepRow) -> Part:
-    """Why no further request was scheduled, and when the next step begins."""
+    """Return why no further request was scheduled, and when the next step begins."""
     facts: list[Sentence] = []
     profile = debugger.tape.profiles[row.instance]
     if record.waiting and profile.traits.plans_ahead:
@@ -408,19 +411,19 @@ _EXPLAINERS: Final[dict[str, Callable[[Debugger, EventRow], tuple[str, list[Part
 }
 
 
-# What became of drafted tokens.
+# What became of the draft tokens.
 
 _TOLD: Final = 8
-"""Requests of a step that are told one by one."""
+"""Maximum number of a step's requests that are listed one by one."""
 
 
 def drafts_of(records: Sequence[Record]) -> DraftsVerified | None:
-    """What an event verified; None where it verified nothing."""
+    """Return the draft verification of an event; None if there was none."""
     return next((one for one in records if isinstance(one, DraftsVerified)), None)
 
 
 def drafts_part(records: Sequence[Record]) -> Part:
-    """What was accepted of the drafts of a step, request by request."""
+    """Return how many draft tokens of a step were accepted, request by request."""
     found = drafts_of(records)
     if found is None or not found.draft_tokens:
         return Part("Drafts", ())

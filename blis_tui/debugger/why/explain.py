@@ -1,6 +1,6 @@
-"""Why? Explanations of requests and events in plain sentences, derived from what the run recorded, never guessed.
+"""Explains requests and events in plain sentences, derived from what the run recorded, never guessed.
 
-An explanation knows the run up to the present position, and says nothing of what comes later.
+An explanation uses the run up to the current position only, and nothing that happens later.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 
 _NAMED: Final = 3
-"""Requests that are named where many had a part."""
+"""Maximum number of requests named when many were involved."""
 __all__ = ["explain", "explain_event", "explain_request", "mainly"]
 
 
 def explain(debugger: Debugger, about: Ref) -> Explanation | None:
-    """The explanation of a request or an event; None for anything else."""
+    """Return the explanation of a request or an event; None for anything else."""
     if about.kind == "request":
         return explain_request(debugger, about.value)
     if about.kind == "event":
@@ -54,7 +54,7 @@ def explain(debugger: Debugger, about: Ref) -> Explanation | None:
 
 
 def explain_event(debugger: Debugger, event: int) -> Explanation:
-    """What an event means, and why it turned out as it did. The position stays."""
+    """Return what an event means, and why it turned out as it did, without moving the debugger."""
     if event <= 0:
         facts = say("Nothing has happened yet. The first event is the arrival of a request.")
         parts = (Part("Now", (facts,)),)
@@ -69,7 +69,7 @@ def explain_event(debugger: Debugger, event: int) -> Explanation:
 
 
 def explain_request(debugger: Debugger, name: str) -> Explanation:
-    """Why a request stands where it stands at the present position, or took as long as it did. The position stays."""
+    """Return why a request is where it is at the current position, or why it took as long as it did, without moving."""
     about = request_ref(name)
     life = read_life(debugger.tape, name, debugger.event, debugger.settled)
     if life is None:
@@ -173,7 +173,7 @@ def _latency_parts(life: Life, tape: Tape, whole: Breakdown | None) -> list[Part
 
 
 def _others(life: Life, tape: Tape) -> list[Sentence]:
-    """Whose prompts held decoding up."""
+    """Return whose prompts slowed down decoding."""
     found = prefill_of_others(life, tape)
     if not found:
         return []
@@ -188,7 +188,7 @@ def _others(life: Life, tape: Tape) -> list[Sentence]:
 
 
 def times(count: int) -> str:
-    """How often: ``once``, ``3 times``."""
+    """Return a count as an adverb: ``once``, ``3 times``."""
     return "once" if count == 1 else f"{count:,} times"
 
 
@@ -208,10 +208,10 @@ _HELD_UP = {
     "prefilled": "Its prompt is computed, and its KV blocks go to another instance",
     "transfer-started": "Its KV blocks are on their way to another instance",
 }
-"""The same, of those on their way that something holds up, by what happened to them last."""
+"""The headline for requests in transit that are held up, by what last happened to them."""
 _WAITS = ("wait", "again")
 _ENDINGS = {"rejected": "It was rejected", "dropped": "It was dropped", "timed-out": "It timed out"}
-"""How some ends are said in a sentence; others by their names."""
+"""Verbs for some ends; other ends use their names."""
 
 
 def _headline(
@@ -242,7 +242,7 @@ def _headline(
 
 
 def mainly(so_far: Breakdown) -> str:
-    """What most of its time went into: all its waits count together, by their main cause if that outweighs the rest."""
+    """Return what took most of a request's time; all waits count together, under their main cause if it dominates."""
     causes: dict[str, int] = {}
     others = {share.label: share.us for share in so_far.shares if share.kind not in _WAITS}
     for share in so_far.shares:
@@ -264,7 +264,7 @@ def mainly(so_far: Breakdown) -> str:
 
 
 def _verdict(life: Life, whole: Breakdown, comparison: Comparison | None) -> str:
-    """How a completed request fared, and mostly why."""
+    """Return how a completed request compares with the others, and the main reason."""
     facts = f"It took {span_text(whole.total_us)} end to end"
     if comparison is not None:
         slower = comparison.excess_us > 0
@@ -278,7 +278,7 @@ def _verdict(life: Life, whole: Breakdown, comparison: Comparison | None) -> str
 
 
 def _mostly(life: Life, whole: Breakdown, comparison: Comparison) -> str:
-    """What makes more than half of the difference to the median request."""
+    """Return what makes up more than half of the difference from the median request."""
     if comparison.by_group[0][0] == "preemption":
         lost = f"{span_text(whole.us(*PREEMPTION))} of {span_text(whole.total_us)}"
         return f"mostly because it was preempted {times(len(life.preemptions))} ({lost})"
@@ -292,14 +292,14 @@ def _mostly(life: Life, whole: Breakdown, comparison: Comparison) -> str:
     return f"compared with the median request, mostly because of {' and '.join(named)}"
 
 
-# Why a request of a session came when it came, and with so long a prompt.
+# Why a session's request came when it did, and why its prompt is that long.
 
 
 def session_parts(debugger: Debugger, life: Life) -> list[Part]:
-    """The request's place in its session; nothing where it has none."""
+    """Return the request's place in its session; empty if it belongs to none."""
     number = debugger.tape.number(life.name)
     if number is None or debugger.tape.sessions.of_request(number) is None:
-        return []  # without doing its arrival again to find no record of a session there
+        return []  # saves replaying its arrival only to find no record of a session
     event = life.entries[0].event
     begun = record_of(debugger, event, SessionBegun, life.name)
     if begun is not None:

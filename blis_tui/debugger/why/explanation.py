@@ -1,4 +1,4 @@
-"""What an explanation is: plain sentences in which requests, events and instances are marked, to be followed."""
+"""The form of an explanation: plain sentences with links to requests, events and instances."""
 
 from __future__ import annotations
 
@@ -8,50 +8,50 @@ from blis_tui.printable import printable
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A request, an event or an instance that a sentence mentions."""
+    """A request, an event or an instance mentioned in a sentence."""
 
     kind: str
     """``request``, ``event`` or ``instance``."""
     value: str
-    """The request's name; the number of the event, from 1, or of the instance, from 0, in digits."""
+    """The request's name, or the number of the event (from 1) or instance (from 0) in digits."""
 
     @property
     def text(self) -> str:
-        """How it is written."""
+        """The text shown for the reference."""
         return self.value if self.kind == "request" else f"{self.kind} {int(self.value):,}"
 
 
 def request_ref(name: str) -> Ref:
-    """A mention of a request."""
+    """Return a reference to a request."""
     return Ref("request", name)
 
 
 def event_ref(event: int) -> Ref:
-    """A mention of an event."""
+    """Return a reference to an event."""
     return Ref("event", str(event))
 
 
 def instance_ref(index: int) -> Ref:
-    """A mention of an instance."""
+    """Return a reference to an instance."""
     return Ref("instance", str(index))
 
 
 Sentence = tuple[str | Ref, ...]
-"""Text with mentions in it."""
+"""Text with references in it."""
 
 
 def say(*pieces: str | Ref) -> Sentence:
-    """A sentence."""
+    """Return a sentence made of these pieces."""
     return pieces
 
 
 def said(sentence: Sentence) -> str:
-    """A sentence as plain text."""
+    """Return a sentence as plain text."""
     return "".join(piece.text if isinstance(piece, Ref) else piece for piece in sentence)
 
 
 def listing(refs: list[Ref], limit: int = 3) -> Sentence:
-    """Mentions with commas between them, at most ``limit``, and how many more there are."""
+    """Return references separated by commas, at most ``limit``, and how many more there are."""
     pieces: list[str | Ref] = []
     for place, ref in enumerate(refs[:limit]):
         if place:
@@ -64,14 +64,14 @@ def listing(refs: list[Ref], limit: int = 3) -> Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of a table: a label, a figure with its unit, a share of the whole in percent, and what is to be said."""
+    """A row of a table: a label, a figure with its unit, a percentage of the whole, and a remark."""
 
     label: str
     figure: str
     share: str = ""
     note: Sentence = ()
     inner: bool = False
-    """It says what the line above it consists of."""
+    """Whether the row is a part of the row above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """An answer to "why?". ``about``: what was asked about; ``headline``: the answer in one sentence."""
+    """An answer to "why?". ``about``: the subject; ``headline``: the answer in one sentence."""
 
     about: Ref
     title: str
@@ -93,7 +93,7 @@ class Explanation:
     parts: tuple[Part, ...] = ()
 
     def to_text(self) -> str:
-        """All of it as plain text, to copy."""
+        """Return the whole explanation as plain text, for copying."""
         lines = [self.title, "", self.headline]
         for part in self.parts:
             lines += ["", part.heading]

@@ -1,6 +1,6 @@
-"""Why instances come and go: the autoscaler's looks, what took effect, and how an instance changed.
+"""Why instances come and go: the autoscaler's evaluations, what took effect, and how an instance changed.
 
-Each sentence is made of the records of the run and of the experiment's settings.
+Each sentence comes from the records of the run and the experiment's settings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _LOOKS: Final = 60
-"""How many looks back the beginning of a stabilization window is searched."""
+"""Maximum number of evaluations searched backward for the start of a stabilization window."""
 _NAMED: Final = 8
 _DRAINS: Final = {
     "wait": "Its requests are served to completion.",
@@ -46,7 +46,7 @@ _DRAINS: Final = {
 
 
 def scaling_decided_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
-    """The explanation of a look of the autoscaler."""
+    """Return the explanation of an autoscaler evaluation."""
     one = record_of(debugger, row.event, ScalingDecided)
     settings = debugger.experiment.cluster.autoscaler
     if one is None or settings is None:
@@ -115,7 +115,7 @@ def _decision(debugger: Debugger, one: ScalingDecided, settings: Autoscaler) -> 
 
 
 def _since(debugger: Debugger, one: ScalingDecided) -> int:
-    """The look at which its window began."""
+    """Return the evaluation at which the stabilization window began."""
     begun = event = one.event
     for _ in range(_LOOKS):
         event = debugger.tape.latest_of(one.kind, event - 1)
@@ -127,7 +127,7 @@ def _since(debugger: Debugger, one: ScalingDecided) -> int:
 
 
 def scaled_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
-    """The explanation of a change of the number of instances."""
+    """Return the explanation of a change in the number of instances."""
     one = record_of(debugger, row.event, Scaled)
     if one is None:
         return "A decision took effect.", []
@@ -147,7 +147,7 @@ def scaled_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
 
 
 def instance_changed_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
-    """The explanation of a change in the life of an instance."""
+    """Return the explanation of a change in an instance's lifecycle."""
     one = record_of(debugger, row.event, InstanceChanged)
     if one is None:
         return "An instance changed.", []
@@ -155,7 +155,7 @@ def instance_changed_event(debugger: Debugger, row: EventRow) -> tuple[str, list
 
 
 def lifecycle_parts(debugger: Debugger, event: int) -> list[Part]:
-    """What became of each instance in an event, and what that means."""
+    """Return what happened to each instance in an event, and what that means."""
     facts = [
         say(instance_ref(one.instance), f" of pool {one.pool}: {one.reason}. {_meaning(debugger, one)}".rstrip())
         for one in debugger.records_of(event)
@@ -181,7 +181,7 @@ def _meaning(debugger: Debugger, one: InstanceChanged) -> str:
 
 
 def instance_stopped_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
-    """The explanation of what became of the requests of an instance that is gone."""
+    """Return the explanation of what happened to the requests of an instance that stopped."""
     one = record_of(debugger, row.event, InstanceStopped)
     if one is None:
         return "An instance stopped.", []
@@ -197,7 +197,7 @@ def instance_stopped_event(debugger: Debugger, row: EventRow) -> tuple[str, list
 
 
 def stranded_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
-    """The explanation of a request that finds no instance."""
+    """Return the explanation of a request that finds no instance."""
     one = record_of(debugger, row.event, Stranded)
     if one is None:
         return "A request found no instance.", []
@@ -212,11 +212,11 @@ def stranded_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     return "It found no instance that it could be sent to.", [Part("The reason", tuple(facts))]
 
 
-# Why requests start again, or end, because an instance has gone: what broke off, and what became of it.
+# Why requests restart or end because an instance has gone: what was aborted, and what became of the requests.
 
 
 def broken_off_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
-    """The explanation of the end of a transfer that does not arrive."""
+    """Return the explanation of an aborted transfer."""
     one = record_of(debugger, row.event, TransferBrokenOff)
     if one is None:
         return "KV blocks do not arrive.", []
@@ -224,7 +224,7 @@ def broken_off_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]
 
 
 def broken_off_parts(debugger: Debugger, event: int) -> list[Part]:
-    """Whose transfers an event broke off, how far they were, and what becomes of the requests."""
+    """Return whose transfers an event aborted, how far they were, and what becomes of the requests."""
     records = debugger.records_of(event)
     broken = [one for one in records if isinstance(one, TransferBrokenOff)]
     if not broken:
@@ -255,7 +255,7 @@ def _broken_off(debugger: Debugger, one: TransferBrokenOff) -> Sentence:
 
 
 def _beginning(debugger: Debugger, one: TransferBrokenOff) -> TransferStarted | None:
-    """The start of the transfer; None where it had not started."""
+    """Return the start of the transfer; None if it had not started."""
     for entry in reversed(debugger.tape.life(one.request_id, one.event)):
         if entry.what == "transfer-started":
             return record_of(debugger, entry.event, TransferStarted, one.request_id)
@@ -274,7 +274,7 @@ def _outcome(records: tuple[Record, ...], request: str) -> str:
 
 
 def restart_parts(debugger: Debugger, life: Life) -> list[Part]:
-    """A part for each time that a request started again."""
+    """Return a part for each restart of a request."""
     return [_restart_part(debugger, life, one.event) for one in life.restarts]
 
 
@@ -297,7 +297,7 @@ def _restart_part(debugger: Debugger, life: Life, event: int) -> Part:
 
 
 def _going(debugger: Debugger, retried: Retried) -> InstanceChanged | None:
-    """The failure because of which it had to leave; None where its instance has not failed."""
+    """Return the instance failure that caused a restart; None if the instance did not fail."""
     event = retried.event + 1
     for _ in range(_LOOKS):
         event = debugger.tape.latest_of("instance-changed", event - 1)

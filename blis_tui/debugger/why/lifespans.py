@@ -1,7 +1,7 @@
-"""A request's life as stretches of time that lie end to end, from its arrival to its end or to now.
+"""A request's life as consecutive intervals from its arrival to its end or to now.
 
-Everything here is read from the tape, to the microsecond: the stretches of a finished request add up to its end-to-end
-time without what its client adds.
+All values are read from the tape, to the microsecond. The intervals of a finished request add up to its end-to-end time
+without the part that its client adds.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A stretch of a request's life.
+    """An interval of a request's life.
 
     ``what`` is one of ``admission`` (until admission control decided), ``deferral`` (until the cluster was idle),
-    ``gateway`` (in its queue), ``routing`` (until an instance was chosen),
-    ``stranded`` (until one came up), ``intake`` (tokenization and hand-over,
-    until it stood in the queue), ``wait``, ``planned`` (scheduled for the step after the one under way, where steps are
-    planned ahead), ``prefill``, ``transfer`` (of its KV blocks to the instance that decodes) and ``decode``.
+    ``gateway`` (in the gateway's queue), ``routing`` (until an instance was chosen), ``stranded`` (until an instance
+    came up), ``intake`` (tokenization and hand-over, until the request was queued), ``wait``, ``planned`` (scheduled
+    for the step after the current one, where steps are planned ahead), ``prefill``, ``transfer`` (of its KV blocks to
+    the decode instance) and ``decode``.
     """
 
     what: str
     start_us: int
     end_us: int
     first: int
-    """The event at which it began."""
+    """The event at which the interval began."""
     attempt: int
-    """How often it had been preempted before."""
+    """Number of preemptions before the interval."""
     instance: int
-    """Where it was; -1 = on none yet."""
+    """The instance; -1 = none yet."""
     handed: bool = False
-    """Its prompt was computed on another instance."""
+    """Whether the prompt was computed on another instance."""
     lost: bool = False
-    """What it computed was lost in a preemption later."""
+    """Whether a later preemption discarded what was computed."""
     again: bool = False
-    """It had been preempted before, since it last started from the beginning."""
+    """Whether the request had been preempted since its latest restart."""
     gone: bool = False
-    """It came to nothing: an instance went, and the request started again from the beginning."""
+    """Whether the work was lost because an instance went away and the request restarted."""
     open: bool = False
-    """It goes on."""
+    """Whether the interval is still in progress."""
 
     @property
     def duration_us(self) -> int:
-        """How long it is (so far)."""
+        """Its length (so far), in microseconds."""
         return self.end_us - self.start_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunks:
-    """What a request computed in the steps of its prefills."""
+    """The tokens that a request computed in the steps of its prefills."""
 
     event: int
     start_us: int
@@ -73,59 +73,59 @@ class Life:
     spans: tuple[Span, ...]
     chunks: tuple[Chunks, ...]
     prefilled_us: tuple[int, ...]
-    """When its prefills ended, each with a token; the decode after one may take no time."""
+    """End times of its prefills, each of which produced a token; the decode that follows may take no time."""
     preemptions: tuple[RequestEvent, ...]
-    """When it was preempted. Who loses the blocks early while the last token is computed goes on nevertheless."""
+    """Its preemptions. A request whose last token is being computed completes even if it loses its blocks."""
     restarts: tuple[RequestEvent, ...]
-    """When it started again from the beginning, because its instance had gone."""
+    """Its restarts from the beginning after its instance went away."""
     stalls: tuple[tuple[int, int], ...]
-    """When it ran without getting tokens: from and to, in microseconds."""
+    """Intervals in which it ran without getting tokens: from and to, in microseconds."""
     keeps_output: bool
-    """A preempted request keeps the tokens it has generated (the batching rule says so)."""
+    """Whether a preempted request keeps its generated tokens (a trait of the batching rule)."""
     until: int
     settled: int
-    """The last event whose results are past (see ``Moment.settled``)."""
+    """The last event whose results are in effect (see ``Moment.settled``)."""
     now_us: int
-    """Up to when it is known: the position's time, or the end of the latest step that computed something for it."""
+    """The time up to which it is known: that of the position, or the end of the latest step that computed for it."""
 
     @property
     def arrival_us(self) -> int:
-        """When it arrived."""
+        """Arrival time."""
         return self.entries[0].time_us
 
     @property
     def input_tokens(self) -> int:
-        """Length of its prompt."""
+        """Prompt length."""
         return self.entries[0].first
 
     @property
     def instance(self) -> int:
-        """Where it was sent last; -1 = nowhere yet."""
+        """The instance to which it was last sent; -1 = none yet."""
         return next((one.first for one in reversed(self.entries) if one.what in ("routed", "queued")), -1)
 
     @property
     def end(self) -> RequestEvent | None:
-        """How it ended."""
+        """Its end, or None."""
         return next((one for one in reversed(self.entries) if described(one.what).ends), None)
 
     @property
     def first_token(self) -> RequestEvent | None:
-        """When it got the first token that it has now; None before it got one, and once it was taken back."""
+        """Its current first token; None before the first one, and after it was discarded."""
         return None if self.first_token_loss is not None else self.last("first-token")
 
     @property
     def first_token_loss(self) -> RequestEvent | None:
-        """The preemption or new start that took its first token back; None where it has one, or never had one."""
+        """The preemption or restart that discarded its first token; None if it has one or never had one."""
         return self._loss_of("first-token")
 
     @property
     def answer(self) -> RequestEvent | None:
-        """When the answer began that it has now, behind its reasoning; None before, and once that was taken back."""
+        """The start of its current answer, after the reasoning; None before it, and after it was discarded."""
         return None if self.answer_loss is not None else self.last("answer-begun")
 
     @property
     def answer_loss(self) -> RequestEvent | None:
-        """The preemption or new start that took the beginning of its answer back."""
+        """The preemption or restart that discarded the start of its answer."""
         return self._loss_of("answer-begun")
 
     def _loss_of(self, what: str) -> RequestEvent | None:
@@ -140,22 +140,22 @@ class Life:
 
     @property
     def began_us(self) -> int:
-        """When its present attempt began: at its arrival, or when it started again."""
+        """Start of the current attempt: the latest restart, or the arrival."""
         return self.restarts[-1].time_us if self.restarts else self.arrival_us
 
     def last(self, what: str) -> RequestEvent | None:
-        """The latest entry of a kind."""
+        """Return the latest entry of a kind."""
         return next((one for one in reversed(self.entries) if one.what == what), None)
 
 
 def read_life(tape: Tape, name: str, until: int, settled: int | None = None) -> Life | None:
-    """A request's life up to an event; None when it has not arrived by then.
+    """Return a request's life up to an event; None if it has not arrived by then.
 
     Args:
-        tape: what is known.
+        tape: the recorded run.
         name: the request.
-        until: the last event to know of.
-        settled: the last event whose results are past; None = ``until``.
+        until: the last event to include.
+        settled: the last event whose results are in effect; None = ``until``.
     """
     settled = until if settled is None else settled
     entries = tape.life(name, until, settled)
@@ -186,7 +186,7 @@ def read_life(tape: Tape, name: str, until: int, settled: int | None = None) -> 
 
 
 def _end_of_latest_step(tape: Tape, instance: int, settled: int) -> int:
-    """When an instance's latest step ended whose results are past: its batch has what it computed."""
+    """Return the end of an instance's latest step whose results are in effect."""
     event = last_step(tape, instance, settled)
     return tape.time_us(event) + tape.step(tape.row(event).step).duration_us if event else 0
 
@@ -204,20 +204,20 @@ _NEXT: Final = {
     "queued": "wait",
     "transfer-finished": "routing",
 }
-"""What begins when something has happened."""
+"""The interval that each kind of entry begins."""
 _HANDOVER: Final = ("prefilled", "transfer-started")
-"""What begins the transfer to the instance that decodes; it may start with the step that computes the prompt."""
+"""Entries that begin the transfer to the decode instance, which may start with the step that computes the prompt."""
 _WORK: Final = ("prefill", "decode")
 _OUTSIDE: Final = ("admission", "deferral", "gateway", "stranded")
-"""What is no part of an attempt."""
+"""Intervals that belong to no attempt."""
 
 
 @dataclass(slots=True)
 class _Reader:
-    """Cuts a life into stretches.
+    """Divides a life into intervals.
 
-    ``target``: computed tokens at which the prefill at hand is done. It is the prompt; where generated tokens are kept
-    through a preemption, also those: of ``n`` known tokens a decoding request has computed all but the last.
+    ``target``: number of computed tokens at which the current prefill is done: the prompt, plus generated tokens kept
+    through a preemption. Of ``n`` known tokens, a decoding request has computed all but the last.
     """
 
     tape: Tape
@@ -235,20 +235,20 @@ class _Reader:
     preemptions: list[RequestEvent] = field(default_factory=list)
     restarts: list[RequestEvent] = field(default_factory=list)
     fresh: int = 0
-    """Preemptions before it started from the beginning."""
+    """Number of preemptions before the latest restart."""
     stalls: list[tuple[int, int]] = field(default_factory=list)
     stalled_us: int = -1
     handed: bool = False
-    """Its prompt was computed elsewhere: it goes on with decoding."""
+    """Whether the prompt was computed elsewhere, so that the request continues with decoding."""
 
     def read(self, entry: RequestEvent) -> None:
         what = entry.what
         if what in RECORD_KINDS and not described(what).state:
-            return  # it leaves the request where it stands
+            return  # the entry does not change the request's state
         if what == "stalled":
             self.stalled_us = entry.time_us
             return
-        if self.stalled_us >= 0:  # whatever happens to it now ends that
+        if self.stalled_us >= 0:  # any later entry ends the stall
             self.stalls.append((self.stalled_us, entry.time_us))
             self.stalled_us = -1
         if what == "resumed":
@@ -261,7 +261,7 @@ class _Reader:
             elif what == "retried":
                 self._start_again(entry)
         elif what in _HANDOVER:
-            if not self.what:  # else it is under way already
+            if not self.what:  # otherwise the transfer has already begun
                 self.handed = True
                 self._turn("transfer", entry.time_us, entry.event)
         elif what == "scheduled" and self.tape.plans_ahead:
@@ -274,7 +274,7 @@ class _Reader:
                 row = self.tape.step(self.tape.row(entry.event).step)
                 self._turn("decode", entry.time_us + row.duration_us, entry.event)
         elif what == "first-token":
-            if self.what == "prefill":  # its whole prompt was in the cache: there was no chunk
+            if self.what == "prefill":  # the whole prompt was cached, so there was no chunk
                 self._turn("decode", entry.first, entry.event)
         elif what == "preempted" and self.what:
             if self.keeps_output and entry.first >= self.target:
@@ -295,14 +295,14 @@ class _Reader:
         self.handed = False
 
     def _end_of_part(self, preempted: RequestEvent) -> int:
-        """Until when a victim computes: planned ahead, a preemption begins when the step under way ends."""
+        """Return when a victim stops computing; if steps are planned ahead, that is the end of the current step."""
         row = self.tape.row(preempted.event)
         if not self.tape.plans_ahead or row.step < 0:
             return preempted.time_us
         return preempted.time_us + self.tape.step(row.step).duration_us
 
     def _turn(self, what: str, time_us: int, event: int) -> None:
-        if self.handed:  # what overlaps with the step before counts as that step's
+        if self.handed:  # time that overlaps with the previous interval counts for that one
             time_us = max(time_us, self.start_us)
         if self.what and time_us > self.start_us:
             self.spans.append(self._span(time_us))
@@ -336,13 +336,13 @@ class _Reader:
 def steps_within(
     tape: Tape, instance: int, start_us: int, end_us: int, until: int, *figures: str
 ) -> Iterator[tuple[int, ...]]:
-    """The steps of an instance that began in a stretch of time: event, start, and these figures of ``StepRow``."""
+    """Yield the steps of an instance that began in a time interval: event, start, and figures of ``StepRow``."""
     first = tape.at_time(start_us - 1) + 1
     return tape.steps_of(instance, first, min(tape.at_time(end_us - 1), until), *figures)
 
 
 def last_step(tape: Tape, instance: int, until: int) -> int:
-    """The latest step of an instance up to an event; 0 when it has had none."""
+    """Return the latest step of an instance up to an event; 0 if there is none."""
     event = until + 1
     while True:
         event = tape.next_step(event, back=True)
@@ -351,7 +351,7 @@ def last_step(tape: Tape, instance: int, until: int) -> int:
 
 
 def next_step(tape: Tape, instance: int, event: int, until: int) -> int:
-    """The step of an instance that follows an event, up to another one; 0 when it has not started by then."""
+    """Return the next step of an instance after an event, up to ``until``; 0 if it has not started by then."""
     while 0 < (event := tape.next_step(event)) <= until:
         if tape.row(event).instance == instance:
             return event

@@ -1,4 +1,4 @@
-"""Why a request that is alive stands where it stands."""
+"""Why a live request is where it is."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ _SKIPPED = "requests that do not fit are skipped"
 class LatestStep:
     """The latest step of an instance: its event, its figures and its records.
 
-    Where it is under way (``over`` is false), the figures are those in its middle, and its results still to come.
-    Where steps are planned ahead, it may stand for the one that is planned (``ahead``), with what the plan saw.
+    If the step is in progress (``over`` is false), the figures are those in its middle, without its results. Where
+    steps are planned ahead, it may represent the planned step (``ahead``), with what the plan saw.
     """
 
     event: int
     row: StepRow
     step: StepFinished
     preempted: tuple[tuple[str, str], ...]
-    """Victims and whom they made room for."""
+    """Victims, and for whom each was preempted."""
     over: bool
     planned: int
-    """The event in which it was planned."""
+    """The event in which the step was planned."""
     ahead: bool = False
 
 
 def latest_step(debugger: Debugger, instance: InstanceSnapshot) -> LatestStep | None:
-    """The latest step of an instance, as far as it is past at the present position."""
+    """Return the latest step of an instance, as far as the current position has reached."""
     tape = debugger.tape
     event = last_step(tape, instance.index, debugger.event)
     if not event:
@@ -68,9 +68,9 @@ def latest_step(debugger: Debugger, instance: InstanceSnapshot) -> LatestStep | 
 
 
 def latest_plan(debugger: Debugger, instance: InstanceSnapshot, latest: LatestStep) -> LatestStep:
-    """The plan that the queue was last considered for; where steps are planned ahead, that of the step to come.
+    """Return the latest plan that considered the queue; where steps are planned ahead, that of the next step.
 
-    One that came to nothing has no figures.
+    A plan that scheduled nothing has no figures.
     """
     if not instance.profile.traits.plans_ahead:
         return latest
@@ -89,7 +89,7 @@ def latest_plan(debugger: Debugger, instance: InstanceSnapshot, latest: LatestSt
 
 
 def live_part(debugger: Debugger, live: RequestSnapshot) -> Part:
-    """Where a live request stands, and why."""
+    """Return where a live request is, and why."""
     if live.phase == "in-transit" or live.instance is None:
         return _in_transit(debugger, live)
     instance = debugger.ask(lambda simulation: simulation.snapshot()).instances[live.instance]
@@ -123,7 +123,7 @@ def _in_transit(debugger: Debugger, live: RequestSnapshot) -> Part:
 
 
 def _stage(debugger: Debugger, live: RequestSnapshot) -> tuple[Sentence, ...] | None:
-    """Where it is held up on its way; None where nothing holds it up."""
+    """Return what holds up a request in transit; None if nothing does."""
     state = debugger.moment().state
     life = debugger.tape.life(live.request_id, debugger.event, debugger.settled)
     last = next((one for one in reversed(life) if described(one.what).state), None)
@@ -198,7 +198,7 @@ def _waiting(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
 
 
 def _order(instance: InstanceSnapshot) -> Sentence:
-    """In which order a queue is served, as far as the rule says."""
+    """Return the order in which a queue is served, as far as the rule states it."""
     order, traits = instance.profile.order, instance.profile.traits
     if traits.overtakes is None:
         kept = "the batching rule does not say whether requests may overtake"
@@ -212,7 +212,7 @@ def _order(instance: InstanceSnapshot) -> Sentence:
 def _why_not_admitted(
     debugger: Debugger, asked: str, instance: InstanceSnapshot, latest: LatestStep | None
 ) -> list[Sentence]:
-    """Why the latest step of an instance left the head of its queue there, or, where requests may overtake, ``asked``.
+    """Return why the latest step left the head of the queue, or, where requests may overtake, ``asked``.
 
     ``asked``: the request to explain.
     """
@@ -248,7 +248,10 @@ def _why_not_admitted(
 def _why_stopped(
     debugger: Debugger, stop: StopRow, instance: InstanceSnapshot, plan: LatestStep, step: Sentence, row: StepRow
 ) -> list[Sentence]:
-    """What the batching rule said, with who has what was short; ``row``: the latest step, which ``plan`` may follow."""
+    """Return the cause that the batching rule stated, with who holds what was short.
+
+    ``row``: the figures of the latest step; ``plan`` may be that of the next one.
+    """
     profile = instance.profile
     sentence = cause_sentence(stop, profile, row)
     if stop.cause == PREEMPTED and plan.preempted:
@@ -267,19 +270,19 @@ def _why_stopped(
 
 
 def _found_before(stop: StopRow, plan: LatestStep) -> bool:
-    """Whether a plan rests on what an earlier one found."""
+    """Return whether a plan relies on the finding of an earlier one."""
     return stop.tried_us < plan.step.time_us
 
 
 def _was_overtaken(debugger: Debugger, request: RequestSnapshot, latest: LatestStep) -> bool:
-    """Whether a step prefilled a request that arrived later."""
+    """Return whether a step prefilled a request that arrived later."""
     tape = debugger.tape
     came = tape.first_event_of(request.request_id)
     return any(tape.first_event_of(chunk.request_id) > came for chunk in latest.step.chunks)
 
 
 def _joined_after(debugger: Debugger, request: RequestSnapshot, event: int) -> bool:
-    """Whether a request came into the queue after an event."""
+    """Return whether a request joined the queue after an event."""
     life = debugger.tape.life(request.request_id, debugger.event)
     joined = [one.event for one in life if one.what in ("queued", "preempted")]
     return bool(joined) and joined[-1] > event
@@ -310,7 +313,7 @@ def _preemptions(latest: LatestStep) -> Sentence:
 
 
 def _budget(latest: LatestStep, profile: Profile) -> Sentence:
-    """Who spent a step's tokens."""
+    """Return which requests used a step's token budget."""
     step, budget = latest.step, profile.limits.max_num_batched_tokens
     pieces: list[str | Ref] = [f"the whole token budget of {budget:,} was spent ({profile.traits.budget_name})"]
     chunks = sorted(step.chunks, key=lambda chunk: -chunk.new_tokens)
@@ -363,7 +366,7 @@ def _blocks(
 
 
 def _overtaking(stop: StopRow, instance: InstanceSnapshot, asked: str) -> list[Sentence]:
-    """Head-of-line blocking: the whole prompt of a request behind the head would have fit, even with nothing cached."""
+    """Report head-of-line blocking: a request behind the head whose whole prompt fits even if nothing is cached."""
     traits, size = instance.profile.traits, instance.profile.limits.block_size_tokens
     if stop.cause not in (BLOCKS, WATERMARK) or traits.overtakes or not traits.chunked_prefill:
         return []
@@ -481,13 +484,13 @@ def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:
     return [others + say(".")]
 
 
-# Why a request waited for its LoRA adapter, and what loading that took.
+# Why a request waited for its LoRA adapter, and how long loading it took.
 
 _BEGINS = ("queued", "preempted")
 
 
 def held_since(entries: Sequence[RequestEvent]) -> RequestEvent | None:
-    """When a waiting request was passed over, or began to wait for a load, the last time; None = it was not."""
+    """Return when a waiting request last was passed over or began to wait for a load; None = never."""
     held = None
     for one in entries:
         if one.what == "adapter-held":
@@ -498,7 +501,7 @@ def held_since(entries: Sequence[RequestEvent]) -> RequestEvent | None:
 
 
 def adapter_parts(debugger: Debugger, life: Life) -> list[Part]:
-    """How long the request waited for its adapter; nothing where it did not."""
+    """Return how long the request waited for its adapter; empty if it did not."""
     facts: list[Sentence] = []
     for at, one in enumerate(life.entries):
         if one.what == "adapter-held" and (held := record_of(debugger, one.event, AdapterHeld, life.name)):
@@ -520,7 +523,7 @@ def _held(held: AdapterHeld, since: RequestEvent, end: RequestEvent | None) -> S
 
 
 def held_sentences(debugger: Debugger, name: str) -> list[Sentence]:
-    """Why a waiting request is held now; nothing if it is not."""
+    """Return why a waiting request is held now; empty if it is not."""
     since = held_since(debugger.tape.life(name, debugger.event))
     held = None if since is None else record_of(debugger, since.event, AdapterHeld, name)
     if since is None or held is None:

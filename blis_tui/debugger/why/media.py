@@ -1,4 +1,4 @@
-"""What the encoder did for a request's media, and when it had to wait for that."""
+"""What the encoder did for a request's media, and when the request had to wait for it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from blis_tui.debugger.why.lifespans import Life
 
 _LISTED: Final = 8
-"""Steps that are listed one by one."""
+"""Maximum number of steps listed one by one."""
 
 
 def media_parts(debugger: Debugger, life: Life) -> list[Part]:
-    """When its media were encoded, or held it up; nothing where steps do not schedule the encoder."""
+    """Return when a request's media were encoded or held it up; empty if steps do not schedule the encoder."""
     facts: list[Sentence] = []
     for at, one in enumerate(life.entries):
         if one.what == "media-held" and (held := record_of(debugger, one.event, MediaHeld, life.name)):

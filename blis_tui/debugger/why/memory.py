@@ -1,4 +1,4 @@
-"""Why KV blocks left the GPU and came back, and what the other choice would have cost."""
+"""Why KV blocks left the GPU and came back, and what the alternative would have cost."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Record
 
 _TOLD: Final = 8
-"""Requests of a step that are told one by one."""
+"""Maximum number of a step's requests listed one by one."""
 
 
 def choice_of(records: Sequence[Record], name: str) -> RestoreChosen | None:
-    """What was decided about a victim in an event; None where nothing had to be."""
+    """Return the swap-or-recompute decision for a victim in an event; None if there was none."""
     found = (one for one in records if isinstance(one, RestoreChosen) and one.request_id == name)
     return next(found, None)
 
 
 def choice_sentence(choice: RestoreChosen, restore: str) -> Sentence:
-    """What became of a victim's blocks, and what the other choice would have cost; ``restore``: the policy's rule."""
+    """Return what happened to a victim's blocks and what the alternative would have cost; ``restore``: the policy."""
     blocks, swap = plural(choice.blocks, "KV block"), span_text(choice.swap_us)
     again = span_text(choice.recompute_us)
     if choice.choice == "swap":
@@ -35,12 +35,12 @@ def choice_sentence(choice: RestoreChosen, restore: str) -> Sentence:
 
 
 def retraction_of(records: Sequence[Record]) -> Retracted | None:
-    """Why an event put running requests back, where it did."""
+    """Return the retraction record of an event; None if it retracted no requests."""
     return next((one for one in records if isinstance(one, Retracted)), None)
 
 
 def retraction_sentences(retraction: Retracted) -> list[Sentence]:
-    """For want of how many blocks requests were put back, and what is expected of answers from then on."""
+    """Return how many blocks were short when requests were retracted, and what output is expected from then on."""
     all_running = plural(retraction.retracted + retraction.kept, "running request")
     return [
         say(
@@ -57,12 +57,12 @@ def retraction_sentences(retraction: Retracted) -> list[Sentence]:
 
 
 def outranking_of(records: Sequence[Record], name: str) -> PreemptedByPriority | None:
-    """For whom an event put a running request back, where it did so by priority."""
+    """Return the record of an event's preemption of a request by priority; None if there is none."""
     return next((one for one in records if isinstance(one, PreemptedByPriority) and one.request_id == name), None)
 
 
 def outranking_sentences(outranking: PreemptedByPriority) -> list[Sentence]:
-    """By how much the one was more urgent that was waiting for a place."""
+    """Return how much higher the priority of the waiting request was."""
     apart = abs(outranking.priority - outranking.beneficiary_priority)
     return [
         say(
@@ -77,7 +77,7 @@ def outranking_sentences(outranking: PreemptedByPriority) -> list[Sentence]:
 
 
 def outranking_part(records: Sequence[Record]) -> Part:
-    """Which running requests a step put back for more urgent ones."""
+    """Return which running requests a step preempted for higher priorities."""
     facts = [
         _about(one.request_id) + sentence
         for one in records
@@ -88,14 +88,14 @@ def outranking_part(records: Sequence[Record]) -> Part:
 
 
 def retraction_part(records: Sequence[Record]) -> Part:
-    """Why a step put running requests back, as ``sglang`` batching does."""
+    """Return why a step retracted running requests, as ``sglang`` batching does."""
     retraction = retraction_of(records)
     facts = () if retraction is None else tuple(retraction_sentences(retraction))
     return Part("Why requests were retracted", facts)
 
 
 def return_text(records: Sequence[Record], name: str) -> str:
-    """How a request got blocks back when it was scheduled, as the end of a sentence; empty where it did not."""
+    """Return how a scheduled request got blocks back, as the end of a sentence; empty if it did not."""
     for one in records:
         if isinstance(one, SwappedBack) and one.request_id == name:
             return f", {plural(one.tokens, 'token')} of it back from the host in {span_text(one.transfer_us)}"
@@ -105,7 +105,7 @@ def return_text(records: Sequence[Record], name: str) -> str:
 
 
 def moves_part(records: Sequence[Record], restore: str) -> Part:
-    """The KV blocks that an event moved."""
+    """Return the KV blocks that an event moved."""
     facts: list[Sentence] = []
     for one in records:
         if isinstance(one, RestoreChosen):
@@ -129,5 +129,5 @@ def moves_part(records: Sequence[Record], restore: str) -> Part:
 
 
 def _about(name: str) -> Sentence:
-    """A request's name before what is said of it."""
+    """Return a request's name as a prefix for what is said about it."""
     return say(request_ref(name), ": ")

@@ -1,4 +1,4 @@
-"""Why a request took as long as it did: its preemptions, what its latencies consist of, and how others fared."""
+"""Why a request took as long as it did: its preemptions, what makes up its latencies, and how others compare."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.why.lifespans import Life
 
 _TOLD: Final = 3
-"""Preemptions that are explained one by one."""
+"""Maximum number of preemptions explained one by one."""
 GROUPS: Final = {
     "reaching the queue": ("admission", "routing", "intake"),
     "waiting for an instance to come up": ("stranded",),
@@ -46,14 +46,14 @@ GROUPS: Final = {
     "stalls": ("stalled",),
     "client side": ("client",),
 }
-"""Kinds of shares that are compared between requests."""
+"""Groups of shares that are compared between requests."""
 
 
 # ---- preemptions ----
 
 
 def preemption_parts(debugger: Debugger, life: Life) -> list[Part]:
-    """A part for each of the latest preemptions."""
+    """Return a part for each of the latest preemptions."""
     found = life.preemptions
     parts = [_preemption_part(debugger, life, one) for one in found[-_TOLD:]]
     if len(found) > _TOLD:
@@ -69,7 +69,7 @@ def _preemption_part(debugger: Debugger, life: Life, preempted: RequestEvent) ->
     records = debugger.records_of(preempted.event)
     record = next(one for one in records if isinstance(one, Preempted) and one.request_id == life.name)
     step: StepFinished | None = next(one for one in records if isinstance(one, StepFinished))
-    if tape.plans_ahead:  # it was preempted by the plan for the step after it
+    if tape.plans_ahead:  # the plan for the following step preempted it
         event = next_step(tape, record.instance, preempted.event, debugger.event)
         following = debugger.records_of(event) if event else ()
         step = next((one for one in following if isinstance(one, StepFinished)), None)
@@ -97,7 +97,7 @@ def _preemption_part(debugger: Debugger, life: Life, preempted: RequestEvent) ->
 
 
 def _shortage(step: StepFinished | None, beneficiary: str, *, own: bool) -> Sentence:
-    """Why blocks were short."""
+    """Return why blocks were short."""
     name = "it" if own else request_ref(beneficiary)
     if step is None:
         return say("The KV cache was full: ", name, " needed more KV blocks than were free.")
@@ -112,7 +112,7 @@ def _shortage(step: StepFinished | None, beneficiary: str, *, own: bool) -> Sent
 
 
 def _restart(debugger: Debugger, life: Life, preempted: RequestEvent, *, swapped: bool) -> list[Sentence]:
-    """What the preemption cost."""
+    """Return what the preemption cost."""
     again = next((one for one in life.entries if one.what == "scheduled" and one.event > preempted.event), None)
     if life.keeps_output:
         kept = "stays on the host" if swapped else "has to be recomputed"
@@ -147,7 +147,7 @@ def _restart(debugger: Debugger, life: Life, preempted: RequestEvent, *, swapped
 
 
 def breakdown_part(heading: str, breakdown: Breakdown, sentences: Sequence[Sentence] = ()) -> Part:
-    """A latency as a table."""
+    """Return a latency as a table."""
     rows: list[Row] = []
     for share in breakdown.shares:
         rows.append(
@@ -174,27 +174,27 @@ def breakdown_part(heading: str, breakdown: Breakdown, sentences: Sequence[Sente
     return Part(heading, tuple(sentences), tuple(rows))
 
 
-# ---- others ----
+# ---- comparison with other requests ----
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A completed request against the median one."""
+    """A completed request compared with the median one."""
 
     faster: int
-    """How many were faster."""
+    """Number of faster requests."""
     others: int
     median: Ranked
     excess_us: int
-    """How much longer it took than the median request; negative = less."""
+    """How much longer it took than the median request; negative = shorter."""
     by_group: tuple[tuple[str, int], ...]
-    """Where the difference lies, largest difference in its direction first."""
+    """Contributions to the difference by group, the largest in its direction first."""
     sizes: tuple[tuple[str, str], ...]
-    """Group -> how much there was to compute, here and there."""
+    """By group, how much there was to compute for this request and for the median one."""
 
 
 def compare(life: Life, own: Breakdown, tape: Tape) -> Comparison | None:
-    """Against the median of all that have completed; None where there are fewer than three."""
+    """Compare a request with the median of all completed ones; return None if there are fewer than three."""
     ranked = ranking(tape, "e2e", Position(life.until, life.settled))
     if len(ranked) < 3:
         return None
@@ -219,12 +219,12 @@ def compare(life: Life, own: Breakdown, tape: Tape) -> Comparison | None:
 
 
 def _generated(life: Life) -> int:
-    """Output tokens of a request that has completed."""
+    """Return the output tokens of a completed request."""
     return 0 if life.end is None else life.end.first
 
 
 def comparison_part(comparison: Comparison) -> Part:
-    """The comparison in words."""
+    """Return the comparison in words."""
     sizes = dict(comparison.sizes)
     rows = tuple(
         Row(name, f"{'+' if us > 0 else ''}{span_text(us)}", "", say(sizes[name]) if name in sizes else ())

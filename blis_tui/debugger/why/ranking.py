@@ -1,4 +1,4 @@
-"""Requests in order of what they had to bear: where most questions begin."""
+"""Requests ranked by a figure, such as latency: the place where most questions begin."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A request and the figure it is ranked by: microseconds, or how often it was preempted."""
+    """A request and the figure it is ranked by: microseconds, or the number of preemptions."""
 
     name: str
     value: int
@@ -27,7 +27,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What is past: the last event, and the last one whose results are past (see ``Moment.settled``)."""
+    """The current position: the last event, and the last one whose results are in effect (see ``Moment.settled``)."""
 
     event: int
     settled: int
@@ -39,19 +39,19 @@ class Order:
 
     title: str
     scope: str
-    """Whom it is known of."""
+    """The requests that have the figure."""
     read: Callable[[Life, _Steps], int | None]
-    """The figure of a life; None where there is none."""
+    """Returns the figure of a life; None if it has none."""
 
 
 def ranking(tape: Tape, by: str, here: Position, count: int | None = None) -> list[Ranked]:
-    """The requests that have a figure, the largest first; of equals the earlier.
+    """Return the requests that have a figure, largest first; equal ones in order of arrival.
 
     Args:
-        tape: what is known.
+        tape: the recorded run.
         by: a key of ``ORDERS``.
-        here: what of it is past.
-        count: how many at most; None = all.
+        here: the current position.
+        count: maximum number of requests; None = all.
     """
     if by == "e2e":
         return [Ranked(name, us) for name, us in tape.slowest(here.event, tape.requests if count is None else count)]
@@ -74,7 +74,7 @@ _NO_STEPS: Final = (array("q"), array("q"))
 
 
 class _Steps:
-    """The steps of each instance whose results are past: when they began, and how long they took."""
+    """Starts and durations of the steps of each instance whose results are in effect."""
 
     def __init__(self, tape: Tape, settled: int) -> None:
         self._tape = tape
@@ -82,7 +82,7 @@ class _Steps:
         self._by_instance: dict[int, tuple[array[int], array[int]]] = {}
 
     def of(self, instance: int) -> tuple[array[int], array[int]]:
-        """Starts and durations, in microseconds; read when first asked for."""
+        """Return starts and durations, in microseconds; they are read at the first call."""
         if not self._by_instance:
             event = self._tape.next_step(0)
             while 0 < event <= self._settled:
@@ -108,7 +108,7 @@ def _ttft(life: Life, _steps: _Steps) -> int | None:
 
 
 def _tpot(life: Life, _steps: _Steps) -> int | None:
-    """The mean gap between two tokens at the engine."""
+    """Return the mean time between two tokens at the engine."""
     end, first, last = life.end, life.first_token, life.last("last-token")
     if end is None or end.what != "completed" or first is None or last is None or end.first < 2:
         return None
@@ -116,12 +116,12 @@ def _tpot(life: Life, _steps: _Steps) -> int | None:
 
 
 def _longest_gap(life: Life, steps: _Steps) -> int | None:
-    """The longest time between two tokens at the engine, of those it has."""
+    """Return the longest time between two tokens at the engine, of the tokens that the request has."""
     longest = -1
     token_us: int | None = None
     decodes = {span.start_us: span for span in life.spans if span.what == "decode" and not span.gone}
     handed = next((span for span in decodes.values() if span.handed), None)
-    # Where a preemption takes the output, only the last attempt's tokens are left.
+    # If a preemption discards the output, only the tokens of the last attempt are left.
     kept = life.prefilled_us if life.keeps_output else life.prefilled_us[-1:] if life.first_token else ()
     for start_us in (one for one in kept if one >= life.began_us):
         if token_us is not None:
@@ -158,4 +158,4 @@ ORDERS: Final[Mapping[str, Order]] = MappingProxyType(
         "preemptions": Order("preemptions", "so far", _preemptions),
     }
 )
-"""What requests can be ranked by."""
+"""Figures by which requests can be ranked."""

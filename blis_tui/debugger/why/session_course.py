@@ -1,6 +1,6 @@
-"""Where a session stands at an event: its calls, what it waits for, and how much of its history was cached.
+"""The state of a session at an event: its calls, what it waits for, and how much of its history was cached.
 
-Read from the tape; which calls a turn consists of, and which wait for which, is what the experiment says.
+This is read from the tape. The experiment defines which calls a turn consists of, and which wait for which.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOOL: Final = "tool wait"
 COMPLETED: Final = "completed"
 CANCELLED: Final = "cancelled"
 UNFINISHED: Final = "unfinished"
-"""The run ended before the session."""
+"""The run ended before the session did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TurnCall:
 
     name: str
     after: tuple[int, ...]
-    """The calls of the turn that it waits for, by their places in it; none = it starts the turn."""
+    """Indices of the calls of the turn that it waits for; empty = it starts the turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class TurnPlan:
 
     calls: tuple[TurnCall, ...]
     starts: tuple[int, ...]
-    """The calls that start a turn."""
+    """Indices of the calls that start a turn."""
     ends: tuple[int, ...]
-    """The calls for which no other of the turn waits."""
+    """Indices of the calls for which no other call of the turn waits."""
     by_clock: bool
-    """Calls wait for the sending of those before them, not for their answers."""
+    """Whether calls wait until the calls before them are sent, instead of until they are answered."""
 
     def waits_for(self, call: int) -> tuple[int, ...]:
-        """The calls of the session that one of them waits for, all by their places in the session."""
+        """Return the calls that a call waits for, all as positions in the session."""
         turn, place = divmod(call, len(self.calls))
         first = turn * len(self.calls)
         if place not in self.starts:
@@ -57,7 +57,7 @@ class TurnPlan:
 
 
 def turn_plan(session: Session) -> TurnPlan:
-    """What a turn of such sessions consists of."""
+    """Return what a turn of such sessions consists of."""
     places: dict[str, tuple[int, ...]] = {}
     calls: list[TurnCall] = []
     for one in session.calls:
@@ -79,33 +79,33 @@ _UNKNOWN: Final = TurnPlan((TurnCall("", ()),), (0,), (0,), by_clock=False)
 
 
 def plan_of(experiment: Experiment, session: str) -> TurnPlan:
-    """What a turn of a session consists of, by its client."""
+    """Return what a turn of a session consists of, according to its client."""
     client = client_of(experiment.workload.clients, session)
     return _UNKNOWN if client is None or client.session is None else turn_plan(client.session)
 
 
 def client_of(clients: Iterable[Client], session: str) -> Client | None:
-    """Whose session it is."""
+    """Return the client of a session."""
     name = session.rpartition("-")[0]
     return next((one for one in clients if one.id == name), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCourse:
-    """A call that was sent, as far as it is known at an event."""
+    """A sent call, as far as it is known at an event."""
 
     sent: SentCall
     call: int
-    """Its place in the session, from 0."""
+    """Its position in the session, from 0."""
     name: str
-    """The request's."""
+    """Name of the request."""
     time_us: int
-    """When it was sent."""
+    """Time of sending."""
     input_tokens: int
     cached_tokens: int
-    """Of its prompt, when it was first scheduled; -1 = it has not been."""
+    """Prompt tokens that were cached when it was first scheduled; -1 = not scheduled yet."""
     first_token_us: int
-    """When its client had the first token; -1 = not yet."""
+    """When its client received the first token; -1 = not yet."""
     end: RequestEvent | None
 
     @property
@@ -115,7 +115,7 @@ class CallCourse:
 
     @property
     def output_tokens(self) -> int:
-        """Its answer, once it is there."""
+        """Length of its answer; 0 before it completed."""
         return self.end.first if self.end is not None and self.answered else 0
 
     @property
@@ -133,20 +133,20 @@ class SessionCourse:
     name: str
     plan: TurnPlan
     length: int
-    """The calls that it has if each is answered."""
+    """Number of calls if each is answered."""
     began_us: int
     now_us: int
     state: str
     since_us: int
-    """Since when it is in that state."""
+    """Start of the current state, in microseconds."""
     calls: tuple[CallCourse, ...]
-    """Those that were sent, in order of their sending."""
+    """The sent calls, in the order of sending."""
     later: tuple[CallCourse, ...]
-    """Those that are known to be sent later, as they stand in the end."""
+    """Calls known to be sent later, as they are at the end of the recorded run."""
 
     @property
     def ended(self) -> bool:
-        """Whether nothing follows in this run."""
+        """Whether the session does not continue in this run."""
         return self.state in (COMPLETED, CANCELLED, UNFINISHED)
 
     @property
@@ -156,22 +156,22 @@ class SessionCourse:
 
     @property
     def turns(self) -> int:
-        """How many turns it has if each call is answered."""
+        """Number of turns if each call is answered."""
         return -(-self.length // len(self.plan.calls))
 
     @property
     def in_flight(self) -> int:
-        """Calls that were sent and have not come to their end."""
+        """Number of calls that were sent and have not ended."""
         return len([one for one in self.calls if one.end is None])
 
     @property
     def context_tokens(self) -> int:
-        """The longest prompt so far, with its answer where that is there."""
+        """The longest prompt so far, with its answer if there is one."""
         return max(one.input_tokens + one.output_tokens for one in self.calls)
 
     @property
     def history(self) -> tuple[int, int]:
-        """Of the calls that were scheduled: tokens that were said before, and those of them that were cached."""
+        """For the scheduled calls: prompt tokens from earlier calls, and how many of those were cached."""
         known = [one for one in self.calls if one.cached_tokens >= 0 and one.sent.said_tokens]
         said = [one.sent.said_tokens for one in known]
         return sum(said), sum(min(one.cached_tokens, one.sent.said_tokens) for one in known)
@@ -187,16 +187,16 @@ def read_session(
     over: bool = False,
     ahead: bool = False,
 ) -> SessionCourse:
-    """A session that has begun, as of an event.
+    """Return a session that has started, as of an event.
 
     Args:
-        tape: what is known.
-        experiment: what is simulated.
-        session: its place among the sessions.
-        until: the last event to know of.
-        settled: the last event whose results are past.
+        tape: the recorded run.
+        experiment: the simulated experiment.
+        session: its index among the sessions.
+        until: the last event to include.
+        settled: the last event whose results are in effect.
         over: whether the run ends there.
-        ahead: whether to look at calls that are known to be sent later, too.
+        ahead: whether to include calls that are known to be sent later.
     """
     log = tape.sessions
     plan = plan_of(experiment, log.name(session))
@@ -228,7 +228,7 @@ def read_session(
 
 
 def _places(sent: Sequence[SentCall], plan: TurnPlan) -> list[int]:
-    """The place in the session of each call; those that begin it are sent in their order."""
+    """Return the position of each call in the session; the calls that start it are sent in order."""
     starts = iter(plan.starts)
     return [one.call if one.call >= 0 else next(starts, 0) for one in sent]
 
@@ -252,7 +252,7 @@ def _call(tape: Tape, sent: SentCall, place: int, until: int, settled: int) -> C
 
 
 def _state(plan: TurnPlan, calls: Sequence[CallCourse], length: int) -> tuple[str, int]:
-    """What a session that goes on is doing, and since when."""
+    """Return what an unfinished session is doing, and since when."""
     in_flight = [one.time_us for one in calls if one.end is None]
     if in_flight:
         return RUNNING, min(in_flight)

@@ -1,14 +1,14 @@
-"""Why requests wait: what kept the head of a queue out of each step, as the batching rule said when it was planned.
+"""Why requests wait: what kept the head of a queue out of each step, as stated by the batching rule.
 
-Where a plan leaves requests in the queue, its rule states a cause (``engine.stopped``). It holds until the next step is
-planned. Beside these there are:
+If a plan leaves requests in the queue, its rule states a cause (``engine.stopped``), which holds until the next step is
+planned. There are three further causes:
 
 - ``step``: nothing was planned since the request joined the queue. The engine decides between steps only.
-- ``planned``: it is scheduled for the step behind the one under way.
-- ``unsaid``: a step was planned and left it there, and the rule does not say why.
+- ``planned``: the request is scheduled for the step after the current one.
+- ``unsaid``: a step was planned and left the request in the queue, and the rule does not say why.
 
-Where steps are planned ahead (asynchronous scheduling), the plan that counts from the start of a step on is that of the
-step after it.
+Where steps are planned ahead (asynchronous scheduling), the plan that counts from the start of a step is that of the
+following step.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from blis_tui.engine.profile import Profile
 
 CAUSES: Final = ("step", "planned", *stopped.CAUSES, "unsaid")
-"""Every cause that has words here; a plug-in may have its own."""
+"""The causes described here; a plug-in may have causes of its own."""
 
 
 def stop_of(tape: Tape, event: int, row: StepRow) -> StopRow | None:
-    """What the rule said of the plan that was made when a step started; planned ahead, it is that of the step after.
+    """Return the cause stated by the plan made when a step started; planned ahead, that is the following step's plan.
 
     Args:
-        tape: what is known.
+        tape: the recorded run.
         event: the step that started.
         row: its figures.
     """
@@ -51,7 +51,7 @@ class WaitCauses:
 
 
 def wait_causes(tape: Tape, span: Span, instance: int, life: Life) -> WaitCauses:
-    """Divide a wait: each step that did not admit the request accounts for the time until the next one began."""
+    """Divide a wait among causes: a step that did not schedule the request accounts for the time to the next."""
     held = [one.event for one in life.entries if one.what == "adapter-held" and span.start_us <= one.time_us]
     number = tape.number(life.name)
     us: dict[str, int] = {}
@@ -65,18 +65,18 @@ def wait_causes(tape: Tape, span: Span, instance: int, life: Life) -> WaitCauses
         us[cause] = us.get(cause, 0) + start_us - since
         since = start_us
         if event < span.first or (tape.plans_ahead and event > life.settled):
-            cause = "step"  # it was planned before, or the plan is still to come
+            cause = "step"  # the step was planned earlier, or its plan is not made yet
             continue
-        cause, kept_out = stops.get((event, step + tape.plans_ahead), ("unsaid", -1))  # as stop_of says
+        cause, kept_out = stops.get((event, step + tape.plans_ahead), ("unsaid", -1))  # step number as in stop_of
         if held and event >= held[0] and kept_out not in (-1, number):
-            cause = stopped.ADAPTER  # it had been passed over before another one did not get in
+            cause = stopped.ADAPTER  # the request was passed over before another one was kept out
         steps[cause] = steps.get(cause, 0) + 1
     us[cause] = us.get(cause, 0) + span.end_us - since
     return WaitCauses({name: value for name, value in us.items() if value}, steps)
 
 
 def preempted_by(tape: Tape, event: int, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Whom a step's plan preempted (``StepFinished.preempted``), and for whom."""
+    """Return the victims of a step's plan (``StepFinished.preempted``), and for whom each was preempted."""
     until = event - 1 if tape.plans_ahead else event
     found: list[tuple[str, str]] = []
     for name in names:
@@ -88,7 +88,7 @@ def preempted_by(tape: Tape, event: int, names: Sequence[str]) -> tuple[tuple[st
 
 
 def cause_text(cause: str, profile: Profile) -> str:
-    """A cause in a few words; a plug-in's own are taken as they are."""
+    """Return a cause in a few words; a plug-in's own causes are returned unchanged."""
     limits = profile.limits
     return {
         "step": "step in progress",
@@ -113,12 +113,12 @@ def cause_text(cause: str, profile: Profile) -> str:
 
 
 def cause_sentence(stop: StopRow | None, profile: Profile, row: StepRow) -> str:
-    """Why a step scheduled no further request, for people who never read the documentation.
+    """Return why a step scheduled no further request, as a sentence that needs no documentation.
 
     Args:
-        stop: what the rule said.
-        profile: of the instance.
-        row: the step that was planned, or under way when it was.
+        stop: the cause that the rule stated.
+        profile: profile of the instance.
+        row: the step that was planned, or that was in progress during planning.
     """
     if stop is None:
         return "Requests stayed in the queue; the batching rule does not say why."
@@ -162,7 +162,7 @@ def cause_sentence(stop: StopRow | None, profile: Profile, row: StepRow) -> str:
 
 
 def _places(stop: StopRow, profile: Profile, row: StepRow) -> str:
-    """A rule may have a limit of its own: ``max_num_seqs`` is named as such where so many were there."""
+    """Return the sentence for a full batch; it names ``max_num_seqs`` only if that many requests were running."""
     limit = profile.limits.max_num_seqs
     each = profile.traits.limits_each_step
     there = row.served if each else row.running + row.completed
@@ -175,7 +175,7 @@ def _places(stop: StopRow, profile: Profile, row: StepRow) -> str:
 
 
 def wait_lines(tape: Tape, life: Life) -> Mapping[int, str]:
-    """Why a request waited: the event at which a wait began -> a few words about it."""
+    """Return a remark on why a request waited, by the event at which each wait began."""
     lines: dict[int, str] = {}
     for span in life.spans:
         if span.what == "wait":

@@ -1,1 +1,1 @@
-"""Checks of a run that look for what is wrong with it, each with its figures: the report's warnings."""
+"""Checks that look for problems in a run, each with its figures; they produce the report's warnings."""

@@ -1,4 +1,4 @@
-"""What a check looks at, and what it says: a warning, why it cannot be made yet, or ``""`` where nothing is wrong."""
+"""What a check looks at, and its result: a warning, the reason why it cannot be made yet, or ``""`` for no problem."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
 MANY: Final = 20
-"""Requests below which nothing is said about trends and shares."""
+"""With fewer requests, checks say nothing about trends and shares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,25 +27,25 @@ class Finding:
     """A warning about a run."""
 
     id: str
-    """Which check it comes from."""
+    """The name of the check."""
     severity: str = "warning"
     """`error` (a defect of the simulator, or requests that can never be served) or `warning`."""
     message: str
     """What is wrong, in one sentence."""
     figures: Mapping[str, float]
-    """The figures of the message, and those it was judged by; units are in the names."""
+    """The figures of the message, and those behind the verdict; units are in the names."""
     advice: str
     """What to do about it."""
     keys: tuple[str, ...]
-    """The keys of the experiment that help."""
+    """The keys of the experiment to change."""
     request: str | None = None
-    """The request to look at; None where no single one shows it."""
+    """The request to look at; None if no single request shows the problem."""
     instance: int | None = None
-    """The index of the instance to look at; None where no single one shows it."""
+    """The index of the instance to look at; None if no single instance shows the problem."""
 
 
 def load_keys(experiment: Experiment) -> tuple[str, ...]:
-    """The keys that make an experiment's load lighter, as its workload has them."""
+    """Return the keys that reduce an experiment's load, depending on its kind of workload."""
     workload = experiment.workload
     if workload.trace is not None:
         return ("workload.trace.rate_per_s" if workload.trace.rate_per_s is not None else "workload.trace.scale_rate",)
@@ -58,7 +58,7 @@ def load_keys(experiment: Experiment) -> tuple[str, ...]:
 
 
 def longer_keys(seen: Seen) -> tuple[str, ...]:
-    """The keys that let more requests be simulated: where the horizon ended the run, nothing else does."""
+    """Return the keys that let more requests be simulated; if the horizon ended the run, only that."""
     if seen.cluster.queue.head():
         return ("horizon_us",)
     workload = seen.experiment.workload
@@ -68,24 +68,24 @@ def longer_keys(seen: Seen) -> tuple[str, ...]:
 
 
 def budget_key(instance: Instance) -> str:
-    """The key of the token budget of its steps."""
+    """Return the key of the token budget of an instance's steps."""
     traits = instance.batch.traits
     return f"{'policy.batching' if traits.step_tokens_setting else 'engine'}.{traits.budget_name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The instances of a pool: what is said about limits is said of instances that are alike."""
+    """The instances of a pool; checks of limits report per pool, because its instances are alike."""
 
     of: str
-    """`` of pool NAME``; empty where there is one pool."""
+    """`` of pool NAME``; empty if there is only one pool."""
     instances: Sequence[Instance]
     arrived: int
-    """Requests that had to do with it."""
+    """Number of requests that reached the pool."""
 
     @property
     def routed(self) -> int:
-        """Requests sent there."""
+        """Number of requests sent to the pool."""
         routed = 0
         for instance in self.instances:
             routed += instance.routed
@@ -93,11 +93,11 @@ class Group:
 
     @property
     def limits(self) -> Limits:
-        """What bounds each of them."""
+        """The limits of each instance."""
         return self.instances[0].batch.limits
 
     def total(self, name: str) -> int:
-        """The sum of a tally over its instances."""
+        """Return the sum of a tally over the pool's instances."""
         total = 0
         for instance in self.instances:
             value: int = getattr(instance.tallies, name)
@@ -107,7 +107,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What the checks look at: a run as it stands at some moment."""
+    """What the checks look at: a run at some moment."""
 
     experiment: Experiment
     cluster: Cluster
@@ -116,11 +116,11 @@ class Seen:
     duration_us: int
     """Simulated time until now."""
     done: bool
-    """Nothing will happen any more."""
+    """Whether no event follows."""
 
     @property
     def gaps_us(self) -> dict[int, int]:
-        """How often each inter-token latency occurred, at the engine, over all instances."""
+        """How often each inter-token latency occurred at the engine, over all instances."""
         gaps: dict[int, int] = {}
         for instance in self.cluster.instances:
             for gap_us, count in instance.tallies.itl_us.items():
@@ -128,7 +128,7 @@ class Seen:
         return gaps
 
     def by_pool(self) -> list[Group]:
-        """The instances, pool by pool."""
+        """Return the instances, pool by pool."""
         cluster = self.cluster
         names = [*dict.fromkeys(pool.name for pool in cluster.pools)]
         if len(names) == 1:
@@ -140,17 +140,17 @@ class Seen:
         return [replace(group, arrived=group.routed) for group in groups]
 
     def total(self, name: str) -> int:
-        """The sum of a tally over all instances."""
+        """Return the sum of a tally over all instances."""
         return Group(of="", instances=self.cluster.instances, arrived=self.flow.total).total(name)
 
     @property
     def limits(self) -> Limits:
-        """What bounds the first instance; the checks that use it say what an instance is like."""
+        """The limits of the first instance, for checks that describe a typical instance."""
         return self.cluster.instances[0].batch.limits
 
 
 def worst(found: Iterable[Finding | str]) -> Finding | str:
-    """What is said of several pools: the first finding; if there is none, why one of them could not be checked."""
+    """Return the first finding of several pools; without one, the reason why a pool could not be checked."""
     said = [*found]
     reasons = [one for one in said if isinstance(one, str)]
     return next((one for one in said if isinstance(one, Finding)), max(reasons, default=""))

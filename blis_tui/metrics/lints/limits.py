@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 _PREEMPTED_SHARE: Final = 1
-"""Percent of all requests from which on a check speaks."""
+"""Minimum percentage of preempted requests for a warning."""
 _KV_SHARE: Final = 10
 _SEQS_SHARE: Final = 10
 _FULL_SHARE: Final = 50
-"""Percent of the time of all steps from which on a check speaks."""
+"""Minimum percentage of the step time for a warning."""
 _BUSY_SHARE: Final = 80
-"""Percent of a run that instances are busy at least that limit it."""
+"""Minimum percentage of the run in which a pool's instances are busy, if the pool is to limit it."""
 _TAIL: Final = 4
-"""Times the median inter-token latency that the 99th percentile is worth a warning from."""
+"""Minimum ratio of the 99th percentile to the median inter-token latency for a warning."""
 _BESIDE_SHARE: Final = 20
-"""Percent of all inter-token latencies, added up, that fell into steps with prefill, from which on those cause it."""
+"""Minimum percentage of the total inter-token latency in steps with prefill for prefill to be the cause."""
 _WORTH_IT: Final = 5
-"""Percent more prompt tokens per second from which on a larger token budget is advised."""
+"""Minimum gain in prompt tokens per second, in percent, for the advice to raise the token budget."""
 _PROBE: Final = Request(-1, "", 0, 1, 0)
 _AGAINST_THRASHING: Final[tuple[str, ...]] = ("engine.kv_blocks", "engine.max_num_seqs")
 
@@ -46,7 +46,7 @@ def _kv_cache(pool: Group) -> Finding | str:
     arrived = pool.arrived
     if 100 * waited_us <= _KV_SHARE * busy_us and 100 * preempted <= _PREEMPTED_SHARE * arrived:
         return ""
-    if by_priority := pool.total("outranked"):  # for want of places
+    if by_priority := pool.total("outranked"):  # preempted for a place in the batch
         preemptions -= by_priority
         preempted = min(preempted, preemptions)
         if 100 * waited_us <= _KV_SHARE * busy_us and 100 * preempted <= _PREEMPTED_SHARE * arrived:
@@ -194,7 +194,7 @@ def token_budget(seen: Seen) -> Finding | str:
 
 
 def _busy_share(pool: Group, seen: Seen) -> float:
-    """Which share of the run its instances were busy, on average."""
+    """Return the share of the run in which a pool's instances were busy, on average."""
     return pool.total("busy_us") / (len(pool.instances) * seen.duration_us)
 
 
@@ -223,26 +223,24 @@ def _token_budget(pool: Group, seen: Seen) -> Finding | str:
 
 
 def _faster_prefill(pool: Group, seen: Seen) -> tuple[str, tuple[str, ...]]:
-    """What lets a pool compute more prompt tokens per second: advice and keys."""
+    """Return the advice, and its keys, for computing more prompt tokens per second in a pool."""
     key, instances = budget_key(pool.instances[0]), "cluster.instances"
     gain = _gain_of_twice_the_budget(pool, seen)
     if gain is None:
         return f"Add instances, or try a larger {key}.", (instances, key)
     if 100 * gain < _WORTH_IT:
         more = "hardly more" if gain >= 0 else "fewer"
-        return f"Add instances: with twice the budget ({key}), steps compute {more} prompt tokens per second.", (
-            instances,
-        )
-    return f"Raise {key} (twice as much: {100 * gain:.0f} % more prompt tokens per second), or add instances.", (
-        key,
-        instances,
-    )
+        advice = f"Add instances: with twice the budget ({key}), steps compute {more} prompt tokens per second."
+        return advice, (instances,)
+    advice = f"Raise {key} (twice as much: {100 * gain:.0f} % more prompt tokens per second), or add instances."
+    return advice, (key, instances)
 
 
 def _gain_of_twice_the_budget(pool: Group, seen: Seen) -> float | None:
-    """By which share full steps then compute more prompt tokens per second; None = the step-time model cannot say.
+    """Return how many more prompt tokens per second full steps compute with twice the budget, as a share.
 
-    Computed from the model's own step times, with as many decodes beside the prompts as in the run on average.
+    Computed from the step-time model, with as many decodes beside the prompts as the run had on average. None: the
+    model cannot be asked outside of a run.
     """
     instance, flow, prefill_us = pool.instances[0], seen.flow, pool.total("prefill_us")
     if not is_pure(instance.latency) or not prefill_us:
@@ -299,7 +297,7 @@ def decode_tail(seen: Seen) -> Finding | str:
 
 
 def _shorter_tail(instance: Instance) -> tuple[str, tuple[str, ...]]:
-    """What lets decodes wait less for prompts: advice and keys."""
+    """Return what makes decodes wait less for prompts: advice and keys."""
     traits, budget = instance.batch.traits, budget_key(instance)
     if traits.prefills_apart and traits.step_tokens_setting:
         mix = "policy.batching.enable_mixed_chunk"
@@ -365,10 +363,10 @@ def prefix_cache(seen: Seen) -> Finding | str:
     )
 
 
-# Is there room for the LoRA adapters that requests ask for?
+# Is there enough room for the LoRA adapters that requests ask for?
 
 _MISSED: Final = 0.25
-"""A share of requests for whose adapter another one had to go that is worth a warning; likewise of those held."""
+"""Minimum share of requests whose adapter had to evict another one for a warning; also of requests that were held."""
 
 
 def adapter_places(seen: Seen) -> Finding | str:

@@ -1,7 +1,7 @@
-"""Warnings about a run: a table of checks, each of which knows its sentence, its figures and what to do about it.
+"""Warnings about a run: a table of checks, each of which knows its sentence, its figures and its advice.
 
-They are made from what a run leaves behind anyway, so a check costs nothing while the simulation runs, and the report
-and the debugger (at any position) say the same. A check that cannot be made yet says why.
+Checks use only data that a run keeps anyway, so they cost nothing during the simulation, and the report and the
+debugger (at any position) agree. A check that cannot be made yet says why.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lint:
-    """A check: its name, what it makes sure of, and how: a warning, or why it cannot be made yet, or ``""``."""
+    """A check: its name, what holds if it passes, and its function (see ``metrics.lints.finding`` for the results)."""
 
     name: str
     promise: str
@@ -32,20 +32,20 @@ class Lint:
 
 @dataclass(frozen=True, slots=True)
 class Checkup:
-    """The outcome of all checks after ``event`` events."""
+    """The result of all checks after ``event`` events."""
 
     event: int
     done: bool
-    """The run has ended."""
+    """Whether the run has ended."""
     findings: tuple[Finding, ...]
     passed: tuple[str, ...]
-    """What the checks that found nothing make sure of."""
+    """What the checks without a finding confirm."""
     skipped: tuple[tuple[str, str], ...]
     """What could not be checked, and why."""
 
 
 def check_all(seen: Seen) -> Checkup:
-    """Make every check; defects first."""
+    """Run every check; return defects first."""
     findings: list[Finding] = []
     passed: list[str] = []
     skipped: list[tuple[str, str]] = []
@@ -62,7 +62,7 @@ def check_all(seen: Seen) -> Checkup:
 
 
 def explained(name: str) -> str | None:
-    """What a check looks for, and what it makes sure of where it finds nothing; None = there is no such check."""
+    """Return what a check looks for, and what it confirms if it passes; None if there is no such check."""
     lint = next((one for one in LINTS if one.name == name), None)
     if lint is None:
         return None
@@ -126,4 +126,4 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint("few-requests", "enough requests completed for a meaningful p99", load.few_requests),
     Lint("start-and-drain", "ramp-up and drain are at most a third of the run", load.edges),
 )
-"""Every check, in the order in which they are told."""
+"""Every check, in the order of the report."""

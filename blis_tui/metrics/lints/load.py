@@ -1,4 +1,4 @@
-"""Checks of the load: too much, too little, unevenly spread, too short to judge."""
+"""Checks of the load: too high, too low, unevenly spread, or too short to judge."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ if TYPE_CHECKING:
 
 
 _IN_STEP_USERS: Final = 4
-"""Users from which on waiting for each other is worth a warning."""
+"""Minimum number of users for a warning about users in step."""
 _P99: Final = 100
-"""Completed requests below which the 99th percentile is all but the maximum."""
+"""With fewer completed requests, the 99th percentile is practically the maximum."""
 _GROWN: Final = 8
-"""Mean length of the queue from which on its growth is worth a warning."""
+"""Minimum mean queue length for a warning about its growth."""
 _EDGES_SHARE: Final = 33
-"""Percent of a run that its start and its drain may take."""
+"""Maximum percentage of a run for its ramp-up and its drain."""
 _ALONE: Final = 50
-"""Percent of the time for which the busiest one computes, below which the router is said to leave an instance alone."""
+"""An instance is considered neglected by the router if it is busy less than this percentage of the busiest one's time.
+"""
 _ADD: Final = "Add instances (cluster.instances)"
 _ROUTE: Final = "Review policy.routing"
 _UTILIZATION: Final = 70
-"""Percent of what an instance can serve that the load may be before fewer instances are suggested."""
+"""Maximum load, as a percentage of what an instance can serve, at which fewer instances are suggested."""
 
 
 def overload(seen: Seen) -> Finding | str:
-    """More arrives than is served: while requests arrive, the queue keeps growing.
+    """More requests arrive than are served: while requests arrive, the queue keeps growing.
 
-    Its mean length rises from the second quarter of the arrivals to the third and the last: there to at least 8,
-    and to twice that of the second quarter.
+    Its mean length rises from the second quarter of the arrivals to the third and to the last, where it is at least 8
+    and at least twice that of the second quarter.
     """
     span = seen.flow.arrivals()
     if seen.flow.total < MANY or span is None:
@@ -77,8 +78,8 @@ def overload(seen: Seen) -> Finding | str:
 
 
 def _left_alone(seen: Seen) -> str:
-    """Where it is not the load that is too high, but what the router sends to some instances; empty = it is."""
-    if seen.experiment.cluster.varies or seen.cluster.gateway.holds:  # then the gateway has the queue
+    """Return how the router, instead of the load, overloads some instances; empty if the load is the cause."""
+    if seen.experiment.cluster.varies or seen.cluster.gateway.holds:  # the gateway holds the queue in that case
         return ""
     busiest = max(seen.cluster.instances, key=lambda one: one.tallies.busy_us)
     pool = next(group for group in seen.by_pool() if busiest in group.instances)
@@ -225,9 +226,9 @@ def _imbalance(pool: Group) -> Finding | str:
 def unused_capacity(seen: Seen) -> Finding | str:
     """Fewer instances would serve the load.
 
-    What a request costs an instance at full batches: its share of the steps with prefill, as observed, and of the
-    decode steps of the largest batch that ``max_num_seqs`` and the KV cache allow, by the step-time model. Under more
-    load prompts share steps, so that an instance serves rather more than this.
+    The estimate is the cost of a request at full batches: its share of the observed steps with prefill, plus its share
+    of the decode steps, by the step-time model, of the largest batch that ``max_num_seqs`` and the KV cache allow.
+    Under more load prompts share steps, so an instance serves somewhat more than estimated.
     """
     cluster, flow, engine = seen.cluster, seen.flow, seen.limits
     instances = len(cluster.instances)
@@ -289,7 +290,7 @@ _DEFECT: Final = "This is a defect of the simulator: please report it with the e
 
 
 def littles_law(seen: Seen) -> Finding | str:
-    """The mean number present, counted as requests come and go, must be arrival rate times mean stay."""
+    """The mean number of requests present must equal arrival rate times mean stay."""
     if seen.flow.states[RequestState.TIMED_OUT]:
         return "it is not known when requests that timed out left"
     now = seen.cluster.now

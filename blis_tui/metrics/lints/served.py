@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _UNFINISHED_SHARE: Final = 5
 REJECTED_SHARE: Final = 5
-"""Percent of all requests from which on a check speaks."""
+"""Minimum percentage of all requests for a warning."""
 _LIMITS: Final = {
     "max_model_len": "engine.max_model_len",
     "kv_blocks": "engine.kv_blocks",
@@ -22,11 +22,11 @@ _LIMITS: Final = {
     "encoder_cache_size": "engine.encoder.encoder_cache_size",
     "max_num_batched_tokens": "engine.max_num_batched_tokens",
 }
-"""What a request may exceed -> the key to raise."""
+"""Limit that a request may exceed -> the key to raise."""
 
 
 def _lost(seen: Seen, state: RequestState) -> tuple[int, int, str, str]:
-    """How many requests ended so, how many arrived, their share in words, and the first of them."""
+    """Return how many requests ended in a state, how many arrived, the share as text, and the first such request."""
     count, arrived = seen.flow.states[state], seen.flow.total
     first = seen.table.name(seen.flow.first[state]) if count else ""
     return count, arrived, percent_text(count, arrived), first
@@ -51,7 +51,7 @@ def dropped(seen: Seen) -> Finding | str:
 
 
 def _exceeded(instance: Instance, limit: str) -> str:
-    """The limit to raise: ``max_model_len: auto`` is no more than the KV cache takes."""
+    """Return the limit to raise: with ``max_model_len: auto`` that is the KV cache, from which it is derived."""
     limits = instance.batch.limits
     if limit == "max_model_len" and (limits.max_model_len or 0) >= limits.kv_blocks * limits.block_size_tokens:
         return "kv_blocks"
@@ -81,7 +81,7 @@ def timed_out(seen: Seen) -> Finding | str:
 
 
 def _started_at_once(seen: Seen) -> int:
-    """How many of the requests that timed out were scheduled in the first tenth of their time."""
+    """Return the number of timed-out requests that were scheduled within the first tenth of their time."""
     count = 0
     for columns in seen.table.in_columns(("state", "arrival_us", "scheduled_us", "deadline_us")):
         for state, arrival_us, scheduled_us, deadline_us in zip(*columns, strict=True):
@@ -125,7 +125,7 @@ def unfinished(seen: Seen) -> Finding | str:
     states, arrived = seen.flow.states, seen.flow.total
     queued = states[RequestState.WAITING] + states[RequestState.CREATED]
     running = states[RequestState.RUNNING]
-    cut = seen.cluster.queue.head()  # else they wait for an instance that never came
+    cut = seen.cluster.queue.head()  # otherwise they wait for an instance that never came
     if not cut or 100 * (queued + running) <= _UNFINISHED_SHARE * arrived:
         return ""
     share = percent_text(queued + running, arrived)
@@ -147,7 +147,7 @@ def stranded(seen: Seen) -> Finding | str:
     if not seen.done:
         return "the run has not ended yet"
     left, arrived = cluster.arrived - cluster.closed(), cluster.arrived
-    if not left or cluster.queue.head():  # what is still due lies beyond the horizon
+    if not left or cluster.queue.head():  # the remaining events lie beyond the horizon
         return ""
     first = cluster.in_transit()[0].request_id
     share = percent_text(left, arrived)

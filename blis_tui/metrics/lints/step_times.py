@@ -1,4 +1,4 @@
-"""Is what the steps took known from measurements?"""
+"""Checks whether the step times rest on measurements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.metrics.lints.finding import Group, Seen
 EXTRAPOLATED_SHARE: Final = 10
-"""Percent of a step that operators beyond the measured ones may take unmentioned."""
+"""Maximum percentage of a step for extrapolated operators without a warning."""
 
 
 def eager_without_cost(seen: Seen) -> Finding | str:

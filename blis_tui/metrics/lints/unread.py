@@ -1,4 +1,4 @@
-"""Checks of keys that are set and that nothing reads."""
+"""Checks for keys that are set but have no effect."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Pool
 
 WITHOUT_PRIORITIES: Final = ("fcfs", "sjf", "lof", "lpm")
-"""Orders of the queue that do not ask how urgent a request is."""
+"""Scheduling orders that ignore priorities."""
 WITHOUT_CLASSES: Final = ("always-admit", "token-bucket", "reject-all")
-"""Admission policies that do not ask what its class is worth."""
+"""Admission policies that ignore SLO classes."""
 
 
 def unread_keys(seen: Seen) -> Finding | str:
@@ -64,7 +64,7 @@ def _unread(seen: Seen) -> Iterator[tuple[str, str]]:
 
 
 def _unread_of_engines(seen: Seen) -> Iterator[tuple[str, str]]:
-    """Where a pool is alone, its keys are those of the experiment; else the first one that has such a key tells."""
+    """Yield unused engine keys; a key that several pools do not use is reported once."""
     for instance, pool in zip(seen.cluster.instances, seen.cluster.pools, strict=True):
         engine, traits = pool.engine, instance.batch.traits
         if engine.gpu_memory_utilization != GPU_MEMORY_UTILIZATION and engine.kv_blocks != _fitting(
@@ -81,7 +81,7 @@ def _unread_of_engines(seen: Seen) -> Iterator[tuple[str, str]]:
 
 
 def _fitting(pool: Pool, sizing: str) -> int:
-    """The KV blocks that ``kv_blocks: auto`` would be."""
+    """Return the number of KV blocks that ``kv_blocks: auto`` would give."""
     engine = pool.engine
     memory = InstanceMemory(
         model=pool.model,

@@ -1,7 +1,7 @@
-"""The resolved experiment: frozen records, every default filled in, every reference followed.
+"""The resolved experiment: frozen records with every default and every reference filled in.
 
-Standard library only, and the bottom of the package's arrows: engine, cluster and workload know these records and
-nothing of YAML, schemas or files. Units are in the names; ``None`` means "off" or "unlimited". See ``schemas/``.
+This is the bottom layer of the package and uses only the standard library: engine, cluster and workload know these
+records, but not YAML, schemas or files. Units are in the names; ``None`` means "off" or "unlimited". See ``schemas/``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The way to the instances, what is known on it, and how instances come and go."""
+"""The control plane in front of the instances, the signals that it sees, and the lifecycle of instances."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MOST_INSTANCES: Final = 10_000
 _LONGEST_US: Final = 10**12
 NAME: Final = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-"""Names that records and reports show."""
+"""Pattern of names that records and reports show."""
 _ROUTING: Final = "policy.schema.json#/$defs/document/properties/routing"
 
 
@@ -267,7 +267,7 @@ class Autoscaler:
         examples=[8],
     )
     bounds: Mapping[str, tuple[int, int]]
-    """Pool -> the least and the most instances it may have."""
+    """Pool -> minimum and maximum number of instances."""
     kv_utilization_threshold: float = key(
         "Share of an instance's KV cache that counts as supply.", default=0.8, exclusiveMinimum=0, maximum=1
     )

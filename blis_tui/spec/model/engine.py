@@ -1,4 +1,4 @@
-"""One instance's limits, and the memory, adapters, drafts and encoder beside it."""
+"""The limits of one instance, and its memory, adapters, drafts and encoder."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 _READ_HIDDEN_STATES: Final = ("eagle", "mtp")
-"""Drafters that go on from the model's hidden states, and keep KV entries of their own."""
+"""Draft methods that use the model's hidden states and keep KV entries of their own."""
 _MOST_BLOCKS: Final = 10**15
 GPU_MEMORY_UTILIZATION: Final = 0.9
-"""Of vLLM, where nothing else is said."""
+"""vLLM's default."""
 MAX_NUM_BATCHED_TOKENS: Final = 2048
-"""Likewise."""
+"""vLLM's default."""
 _OVERLAP: Final = (
     "Steps compute while transfers run, and last as long as the longer of the two; off = transfers come first."
 )
@@ -63,7 +63,7 @@ class HostLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvTier:
-    """One place for KV blocks."""
+    """One tier for KV blocks."""
 
     name: str = key("What reports call it, such as `cpu`, `disk`, `remote`.", minLength=1, maxLength=40)
     blocks: int = key("KV blocks that fit there.", minimum=0, maximum=_MOST_BLOCKS)
@@ -72,7 +72,7 @@ class KvTier:
 
 
 class Mirror:
-    """Of ``kv_tiers: mirror``."""
+    """Settings of ``kv_tiers: mirror``."""
 
     cpu_blocks = said(int, _CPU_BLOCKS, required=True, minimum=0, maximum=_MOST_BLOCKS)
     bandwidth_tokens_per_us = said(float, _BANDWIDTH, default=100.0, exclusiveMinimum=0, maximum=10**9)
@@ -81,7 +81,7 @@ class Mirror:
 
 
 class Threshold:
-    """Of ``kv_tiers: threshold``."""
+    """Settings of ``kv_tiers: threshold``."""
 
     cpu_blocks = Mirror.cpu_blocks
     offload_at = said(
@@ -97,14 +97,14 @@ class Threshold:
 
 
 class Offload:
-    """Of ``kv_tiers: offload``."""
+    """Settings of ``kv_tiers: offload``."""
 
     tiers = said((KvTier,), "The fastest first.", required=True, minItems=1, maxItems=8)
     overlap = said(bool, _OVERLAP, default=True)
 
 
 class Hicache:
-    """Of ``kv_tiers: hicache``, under SGLang's names."""
+    """Settings of ``kv_tiers: hicache``, with SGLang's names."""
 
     hicache_ratio = said(
         float,
@@ -126,17 +126,17 @@ class Hicache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvTiers:
-    """Places for KV blocks that the GPU gives up, the fastest first."""
+    """Tiers for KV blocks that leave the GPU, the fastest first."""
 
     kind: str
     """``mirror``, ``threshold``, ``offload`` or ``hicache``."""
     tiers: tuple[KvTier, ...]
     offload_at: float = 0.0
-    """``threshold``: the share of blocks in use from which those that are overwritten are kept."""
+    """``threshold``: share of blocks in use from which overwritten blocks are kept."""
     overlap: bool = True
-    """Whether a step computes while its transfers run; else they come before it."""
+    """Whether a step computes during its transfers; otherwise the transfers come before it."""
     ratio: float = 0.0
-    """``hicache``: blocks of the host for each of the GPU."""
+    """``hicache``: host blocks per GPU block."""
     write_policy: str = ""
     """``hicache``: when content is written to the host."""
 
@@ -185,7 +185,7 @@ class Speculative:
 
     @property
     def chances(self) -> tuple[float, ...]:
-        """For each drafted token, the probability that it is accepted if all before it are."""
+        """For each draft token, the probability that it is accepted if all before it are."""
         if self.acceptance is not None:
             return (self.acceptance,) * self.draft_tokens
         before = (1.0, *self.acceptance_rates)
@@ -193,12 +193,12 @@ class Speculative:
 
     @property
     def lookahead_tokens(self) -> int:
-        """KV slots that the drafter needs beyond those of the tokens that are verified."""
+        """KV slots that the drafter needs beyond those of the verified tokens."""
         return self.draft_tokens if self.method in _READ_HIDDEN_STATES else 0
 
     @property
     def drops_last_hit(self) -> bool:
-        """Whether the last block of a prompt that the prefix cache has is computed again for the drafter."""
+        """Whether the last cached block of a prompt is recomputed for the drafter."""
         return self.method in _READ_HIDDEN_STATES
 
 
@@ -206,7 +206,7 @@ ENCODER_BUDGETS: Final = (
     *("max_num_encoder_input_tokens", "encoder_cache_size"),
     *("max_tokens_per_mm_item", "disable_chunked_mm_input"),
 )
-"""Keys of an encoder that mean something only where steps schedule it."""
+"""Keys of an encoder that have an effect only if steps schedule it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +252,7 @@ class Encoder:
 
     @property
     def scheduled(self) -> tuple[str, ...]:
-        """Its keys that mean something only where steps schedule it, as far as they are given."""
+        """The given keys that have an effect only if steps schedule the encoder."""
         return tuple(name for name in ENCODER_BUDGETS if getattr(self, name))
 
 
@@ -581,16 +581,16 @@ class Engine:
 
     @property
     def expert_ranks(self) -> int:
-        """Ranks that share the experts, each with its part of them."""
+        """Number of ranks that share the experts, each holding a part of them."""
         return self.data_parallel if self.expert_parallel else 1
 
     @property
     def verify_width(self) -> int:
-        """Tokens that a decode computes in a step: the one that is due, and the drafts behind it."""
+        """Number of tokens that a decode computes in a step: the next token, and the drafts after it."""
         return 1 if self.speculative is None else 1 + self.speculative.draft_tokens
 
 
-# What limits mean where a spec leaves them off.
+# Values of limits that a spec turns off.
 
 UNLIMITED: Final = 10**9
-"""``max_num_seqs`` where a spec says 0."""
+"""``max_num_seqs`` if a spec says 0."""

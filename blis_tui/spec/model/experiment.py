@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model.workload import Workload
 
 ANY_INSTANCE: Final = 1 << 15
-"""More instances than there ever are in a run."""
+"""More instances than any run has."""
 _MOST_US: Final = 10**15
 _HERE: Final = "#/$defs/document/properties/"
 
@@ -84,11 +84,11 @@ class Pool:
         raw={"x-partial": True},
     )
     operators: Mapping[str, object] | None = None
-    """Tables of measured operator times, where the step-time model asks for them."""
+    """Tables of measured operator times, if the step-time model needs them."""
 
     @property
     def lockstep(self) -> bool:
-        """Whether the ranks of a replica take their steps together; else each is an engine of its own."""
+        """Whether the ranks of a replica step together; otherwise each is an independent engine."""
         return self.engine.expert_ranks > 1
 
 
@@ -181,7 +181,7 @@ class SloTarget:
 
 
 def _of_kind(kind: str, examples: list[str]) -> dict[str, object]:
-    """What a schema says of a key that takes another document: its name, its path or its body."""
+    """Return the schema of a key that takes another document: its name, its path or its body."""
     other = {"title": f"the name of a {kind} document, a path to one, or its body", "type": "string", "minLength": 1}
     return {
         "if": {"type": "object"},
@@ -297,7 +297,7 @@ class Experiment:
     )
     engine: ClassVar[Said] = said(Engine, "Limits of one instance, under vLLM's names.", default={})
     pools: tuple[Pool, ...]
-    """The instances of the first pool have the lowest indices, and so on."""
+    """The pools; instances are numbered pool by pool."""
     horizon_us: int | None = amount(
         "Simulated time in microseconds past which nothing is simulated; `none` = until all requests have left.",
         ["none"],
@@ -321,7 +321,7 @@ class Experiment:
         examples=[[{"metric": "latency.ttft_ms.p99", "max": 250}, {"never": "preempted"}]],
     )
     course: tuple[CourseExpectation, ...] = ()
-    """Those entries of `expect` that are about the course of the run."""
+    """The entries of `expect` about the course of the run."""
     slo_targets: Mapping[str, SloTarget] = part(
         "What a request of each SLO class must keep to to count as good; the report says how many did, and"
         " `goodput_rps`.",
@@ -416,14 +416,14 @@ class Experiment:
         examples=[[{"name": "june", "recording": "recordings/server", "tolerance": {"latency": 0.05}}]],
     )
     sha256: str
-    """Digest of the resolved document: equal digests and seeds mean equal bytes."""
+    """Digest of the resolved document; equal digests and seeds mean equal bytes."""
     document: Mapping[str, object] = field(repr=False, compare=False)
     """The resolved document as plain data (what ``spec resolve`` prints)."""
     plugins: Registry = field(repr=False, compare=False)
-    """What its names may refer to."""
+    """Plug-ins that the document may name."""
 
     def __repr__(self) -> str:
-        """One line: ``document`` is all of it."""
+        """Return one line, because ``document`` is long."""
         return f"<Experiment {self.name}, seed {self.seed}, sha256 {self.sha256[:12]}>"
 
     @property
@@ -433,20 +433,20 @@ class Experiment:
 
     @property
     def request_facts(self) -> tuple[str, ...]:
-        """What tables of requests say beyond the usual: their model where there are several, retries where possible."""
+        """The optional columns of request tables: the model if there are several, retries if they can occur."""
         models = dict.fromkeys(pool.model.name for pool in self.pools)
         return (*(("model",) if len(models) > 1 else ()), *(("retries",) if self.cluster.varies else ()))
 
     @property
     def plain(self) -> bool:
-        """Whether the cluster is one pool behind an admission and a routing policy, and nothing else."""
+        """Whether the cluster is one pool behind an admission and a routing policy, without other features."""
         cluster, policy = self.cluster, self.policy
         latencies = {name: getattr(cluster, name) for name in ("admission_latency_us", "routing_latency_us")}
         bare = replace(policy, slo_priorities=SLO_PRIORITIES, tenant_budgets=None, deferral="none", gateway=None)
         return len(self.pools) == 1 and cluster == Cluster(**latencies) and policy == bare
 
     def plugins_used(self) -> tuple[Plugin, ...]:
-        """The plug-ins of users that it names, sorted by plug point and name."""
+        """Users' plug-ins that the experiment names, sorted by plug point and name."""
         if not self.plugins.origins:
             return ()
         named = named_in((self.workload, self.policy, self.cluster, self.pools))
@@ -455,7 +455,7 @@ class Experiment:
 
     @property
     def instances(self) -> int:
-        """How many instances of all pools there are at the start."""
+        """Number of instances of all pools at the start."""
         count = 0
         for pool in self.pools:
             count += pool.instances
@@ -463,5 +463,5 @@ class Experiment:
 
     @property
     def instance_numbers(self) -> int:
-        """Instances have numbers below this one; who comes later gets the next one, so an autoscaler may need any."""
+        """Upper bound (exclusive) of instance numbers; an autoscaler may add any number of instances."""
         return self.instances if self.cluster.autoscaler is None else ANY_INSTANCE

@@ -1,4 +1,4 @@
-"""What an instance runs, and on what."""
+"""The model that an instance runs, and its hardware."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Model:
     intermediate_size: int
     vocab_size: int
     activation_bytes: float
-    """Bytes of one activation (from ``torch_dtype``)."""
+    """Bytes per activation (from ``torch_dtype``)."""
     kv_cache_bytes: float
-    """Bytes of one KV-cache element (from ``engine.kv_cache_dtype``, else the activation's)."""
+    """Bytes per KV-cache element (from ``engine.kv_cache_dtype``, else those of an activation)."""
     weight_bytes: float
-    """Bytes of one weight (from ``quantization_config``, else the activation's)."""
+    """Bytes per weight (from ``quantization_config``, else those of an activation)."""
     max_position_embeddings: int
-    """Longest context in tokens, rotary scaling already applied."""
+    """Longest context in tokens, after RoPE scaling."""
     tie_word_embeddings: bool = False
     hidden_act: str = "silu"
     num_experts: int = 0
@@ -38,9 +38,9 @@ class Model:
     moe_intermediate_size: int = 0
     """Width of one routed expert; 0 = ``intermediate_size``."""
     shared_expert_intermediate_size: int = 0
-    """Width of all always-active experts of a layer together; 0 = none."""
+    """Combined width of a layer's shared experts; 0 = none."""
     interleave_moe_layer_step: int = 0
-    """Every (step+1)-th layer is MoE; 0 = all of them (when there are experts)."""
+    """Every (step+1)-th layer is MoE; 0 = all layers (if there are experts)."""
     dense_intermediate_size: int = 0
     """Width of the dense layers of an interleaved MoE model; 0 = ``intermediate_size``."""
     first_k_dense_replace: int = 0
@@ -49,17 +49,17 @@ class Model:
     """Rank of the compressed KV cache (multi-head latent attention); 0 = ordinary KV heads."""
     qk_rope_head_dim: int = 0
     q_lora_rank: int = 0
-    """Rank to which queries are compressed before they are expanded; 0 = they are not."""
+    """Rank to which queries are compressed; 0 = not compressed."""
     qk_norm: str = ""
-    """How queries and keys are normalised: each of the ``heads``, or all of a ``layer``; empty = not at all."""
+    """How queries and keys are normalised: per head (``heads``), or over a whole ``layer``; empty = not at all."""
     fp8_scales: str = ""
-    """Of FP8 weights: one scale per ``block`` or per ``channel``; empty = weights of another type."""
+    """Scaling of FP8 weights: one scale per ``block`` or per ``channel``; empty = weights are not FP8."""
     expert_weight_bytes: float = 0.0
-    """Bytes of one weight of a routed expert; 0 = ``weight_bytes``."""
+    """Bytes per weight of a routed expert; 0 = ``weight_bytes``."""
     sliding_window: int = 0
-    """Tokens that layers with a sliding window see; 0 = there are none."""
+    """Width of the sliding window in tokens; 0 = none."""
     sliding_window_layers: int = 0
-    """How many layers have it."""
+    """Number of layers with a sliding window."""
 
 
 class Link:
@@ -177,9 +177,9 @@ class Hardware:
         Link, "Link between accelerator and host memory. Recorded; no step-time model reads it yet."
     )
     host_link_gb_per_s: float = 32.0
-    """Of one accelerator, in one direction."""
+    """Host link of one accelerator, in one direction."""
     interconnect_gb_per_s: float = 64.0
-    """Between the accelerators of a node, both directions together; without such a link, that to the host."""
+    """Link between the accelerators of a node, both directions together; without one, the host link."""
     launch_us: float = key(
         "What the host takes to launch one operator, in microseconds: without CUDA graphs (`engine.enforce_eager`,"
         " `engine.cudagraph_mode`) a step takes no less than its launches. Left out = 38, as on two servers of vLLM;"

@@ -1,4 +1,4 @@
-"""Who is admitted, where requests go, in which order they run, and who gives way."""
+"""Policies of admission, routing, scheduling and preemption."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 SLO_CLASSES: Final = ("critical", "standard", "sheddable", "batch", "background")
-"""Service classes from the most to the least urgent; a request without one counts as ``standard``."""
+"""SLO classes from the most to the least urgent; a request without one counts as ``standard``."""
 
 SLO_PRIORITIES: Final = {"critical": 4, "standard": 3, "batch": -1, "sheddable": -2, "background": -3}
-"""What a class is worth to admission control and the gateway, as in llm-d: the negative ones may be shed."""
+"""Priority of each class for admission control and the gateway, as in llm-d; negative ones may be shed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class TenantBudgets:
 
 
 class Tick:
-    """Of the gateway's ``dispatch: tick``."""
+    """Settings of the gateway's ``dispatch: tick``."""
 
     interval_us = said(int, "Microseconds between two ticks.", default=1000, minimum=1, maximum=10**9)
 
@@ -213,22 +213,22 @@ class Policy:
     )
 
 
-# What a spec says at a plug point.
+# Plug-ins named in a document.
 
 Setting: TypeAlias = "bool | int | float | str | tuple[float, ...] | Mapping[str, float] | tuple[PluginConfig, ...]"
-"""What a setting of a plug-in may be."""
+"""Type of a plug-in's setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginConfig:
-    """What a spec says at a plug point: a plug-in's name and its settings, defaults filled in by the schema."""
+    """A plug-in's name and its settings in a document, with defaults filled in by the schema."""
 
     kind: str
     settings: Mapping[str, Setting] = field(default_factory=dict)
 
 
 def named_in(record: object) -> Iterator[tuple[str, PluginConfig]]:
-    """Everything that a record says at plug points, itself or in the records that it holds: the point, and what."""
+    """Yield every plug-in that a record or its nested records name: the plug point, and the configuration."""
     if isinstance(record, tuple):
         for one in record:
             yield from named_in(one)

@@ -27,7 +27,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """A recorded workload. ``path`` is absolute; ``sha256`` of the content stands for it in the digest."""
+    """A recorded workload. ``path`` is absolute; the digest uses the ``sha256`` of the content instead."""
 
     path: str
     file: ClassVar[Said] = said(

@@ -1,4 +1,4 @@
-"""A recording of a real server as a golden test of the experiment that says what the server is."""
+"""A recording of a real server as a golden test of the experiment that describes the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where requests come from."""
+"""The sources of requests."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ class AdapterMix:
 
     names: tuple[str, ...]
     weights: tuple[float, ...]
-    """One for each."""
+    """Weight of each adapter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""Study documents: what varies from run to run, and what to look for in the results."""
+"""Study documents: what varies between runs, and what to look for in the results."""

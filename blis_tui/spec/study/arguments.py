@@ -1,4 +1,4 @@
-"""Axes, bounds and objectives as command lines give them: ``--axis cluster.instances=1..8``."""
+"""Axes, bounds and objectives from command lines: ``--axis cluster.instances=1..8``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _G = TypeVar("_G")
 _T = TypeVar("_T")
 _FIGURE: Final = r"(-?(?:[0-9]{1,15}(?:\.[0-9]{1,15})?|\.[0-9]{1,15}))"
 _RANGE: Final = re.compile(rf"\s*{_FIGURE}\.\.{_FIGURE}(?:\.\.{_FIGURE})?\s*\Z")
-"""``1..8``, ``5..40..5``: from, to, and the step, as shells have it."""
+"""``1..8``, ``5..40..5``: start, end, and step, as in shells."""
 _LIKE_RANGE: Final = re.compile(r"[-+0-9. ]*\.\.[-+0-9. ]*\Z")
 _BOUND: Final = re.compile(r"\s*([A-Za-z0-9_.-]+)\s*(<=|>=|==|=|<|>)\s*(\S.*?)\s*\Z")
 _KEYS: Final = {"<=": "max", ">=": "min", "==": "equals"}
@@ -29,7 +29,7 @@ _OBJECTIVE: Final = re.compile(r"\s*(?:(min|max):)?([A-Za-z0-9_.-]+)\s*\Z")
 
 
 class AxisOption(NamedTuple):
-    """An axis whose values an option of its own gives: ``--hardware h100,l40s``."""
+    """An axis given by a dedicated option: ``--hardware h100,l40s``."""
 
     option: str
     path: str
@@ -47,12 +47,12 @@ def study_of_arguments(
     prices: Iterable[str] = (),
     price_table: Document | None = None,
 ) -> None:
-    """Add what a command line says to a study document, in place; an axis replaces the document's of the same path.
+    """Add command-line arguments to a study document, in place; an axis replaces the document's axis of that path.
 
-    Prices go before those of the table, and these before the document's.
+    Prices from arguments override those of the table, which override the document's.
 
     Raises:
-        SpecError: with everything that is not of the form it should have.
+        SpecError: with every malformed argument.
     """
     if not isinstance(document.data, dict):
         return
@@ -113,10 +113,10 @@ def _add_price(document: Document, price: tuple[str, Document], given: list[str]
 
 
 def _rows_of(table: Document) -> dict[str, Document]:
-    """The prices of a file, by the names of hardware.
+    """Return the prices of a file, by hardware name.
 
     Raises:
-        SpecError: it is no map.
+        SpecError: the file is not a map.
     """
     if not isinstance(table.data, dict):
         hint = "write it as a map from hardware to US dollars an hour for one GPU, such as `h100: 2.5`"
@@ -132,10 +132,10 @@ def _add_table(document: Document, rows: dict[str, Document]) -> None:
 
 
 def parse_price(text: str) -> tuple[str, Document]:
-    """``h100=2.5``: the name of a hardware, and what one of it costs in US dollars an hour.
+    """Parse ``h100=2.5``: the name of a hardware, and the price of one accelerator in US dollars an hour.
 
     Raises:
-        SpecError: it is not of that form.
+        SpecError: the text does not have that form.
     """
     source = Source("--price", text)
     name, equals, price = text.partition("=")
@@ -149,10 +149,10 @@ def parse_price(text: str) -> tuple[str, Document]:
 
 
 def parse_axis(given: str | AxisOption) -> tuple[str, Document]:
-    """``PATH=VALUES``: a range such as ``1..8`` or ``5..40..5``, or values with commas between them.
+    """Parse ``PATH=VALUES``: a range such as ``1..8`` or ``5..40..5``, or comma-separated values.
 
     Raises:
-        SpecError: it is not of that form.
+        SpecError: the text does not have that form.
     """
     if isinstance(given, AxisOption):
         source = Source(given.option, given.values)
@@ -171,7 +171,7 @@ def parse_axis(given: str | AxisOption) -> tuple[str, Document]:
 
 
 def _axis_values(source: Source, start: int) -> Document:
-    """The values that an argument holds from ``start`` on. Raises SpecError: they are none."""
+    """Return the values in an argument from ``start`` on. Raises SpecError if there are none."""
     values = source.text[start:]
     place = Location(source, Span(1, start + 1, len(source.text) + 1))
     if found := _RANGE.match(values):
@@ -197,14 +197,14 @@ def _axis_values(source: Source, start: int) -> Document:
 
 
 def parse_bound(text: str, option: str = "--slo") -> Document:
-    """``latency.ttft_ms.p99<=300`` as a constraint.
+    """Parse ``latency.ttft_ms.p99<=300`` as a constraint.
 
     Args:
-        text: of that form.
-        option: where it was given, which errors name.
+        text: the constraint.
+        option: the option that errors name.
 
     Raises:
-        SpecError: it is not of that form.
+        SpecError: the text does not have that form.
     """
     source = Source(option, text)
     found = _BOUND.match(text)
@@ -218,10 +218,10 @@ def parse_bound(text: str, option: str = "--slo") -> Document:
 
 
 def parse_objective(text: str) -> Document:
-    """``cost.gpus``, ``min:cost.gpus`` or ``max:throughput.output_tokens_per_s`` as an objective.
+    """Parse ``cost.gpus``, ``min:cost.gpus`` or ``max:throughput.output_tokens_per_s`` as an objective.
 
     Raises:
-        SpecError: it is not of that form.
+        SpecError: the text does not have that form.
     """
     source = Source("--objective", text)
     found = _OBJECTIVE.match(text)
@@ -234,10 +234,10 @@ def parse_objective(text: str) -> Document:
 
 
 def parse_seeds(text: str) -> Document:
-    """``5``: so many; ``1,2,3``: these.
+    """Parse seeds: ``5`` is a number of seeds, ``1,2,3`` lists them.
 
     Raises:
-        SpecError: it is neither.
+        SpecError: the text is neither.
     """
     return _parsed(Source("--seeds", text), 0, whole="," not in text or text.lstrip().startswith("["))
 
@@ -251,10 +251,10 @@ def _number(text: str) -> int | float:
 
 
 def _parsed(source: Source, start: int, *, whole: bool) -> Document:
-    """The YAML that an argument holds from ``start`` on; with ``whole`` off the items of a list, without its brackets.
+    """Parse the YAML in an argument from ``start`` on; without ``whole``, list items without brackets.
 
     Raises:
-        SpecError: it is not YAML; the place is in the argument.
+        SpecError: it is not YAML; positions refer to the argument.
     """
     shift = start - (0 if whole else 1)
     text = source.text[start:] if whole else f"[{source.text[start:]}]"

@@ -1,4 +1,4 @@
-"""What a document says about values to try -> axes: lists, ranges, and paths that change together."""
+"""Converts the values to try in a document to axes: lists, ranges, and paths that change together."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def crossed(document: Document, at: DataPath, problems: Problems) -> Iterator[Axis]:
-    """An axis for each path of the map at ``at``."""
+    """Yield an axis for each path of the map at ``at``."""
     for path in as_map(document.get(*at)):
         yield Axis((path,), tuple((one,) for one in _column(document, (*at, path), path, problems)))
 
 
 def zipped(document: Document, at: DataPath, problems: Problems) -> Iterator[Axis]:
-    """An axis for each entry of the list at ``at``, whose paths change together."""
+    """Yield an axis for each entry of the list at ``at``, whose paths change together."""
     for number, entry in enumerate(as_list(document.get(*at))):
         here = (*at, number)
         columns = {path: _column(document, (*here, path), path, problems) for path in as_map(entry)}
@@ -39,7 +39,7 @@ def zipped(document: Document, at: DataPath, problems: Problems) -> Iterator[Axi
 
 
 def assignments(document: Document, at: DataPath, problems: Problems) -> Iterator[Override]:
-    """The one value of each path of the map at ``at``."""
+    """Yield the assignment of each path of the map at ``at``."""
     for path in as_map(document.get(*at)):
         here = (*at, path)
         if _is_path(document, here, path, problems):
@@ -47,7 +47,7 @@ def assignments(document: Document, at: DataPath, problems: Problems) -> Iterato
 
 
 def _column(document: Document, at: DataPath, path: str, problems: Problems) -> list[Override]:
-    """The assignments of one path of an axis; each points to where its value was written."""
+    """Return the assignments of one path of an axis, each with the position of its value."""
     given = document.get(*at)
     if not _is_path(document, at, path, problems):
         return []
@@ -76,7 +76,7 @@ def _override(document: Document, at: DataPath, path: str, value: Document) -> O
 
 
 def _places(key: Location, steps: tuple[str, ...]) -> tuple[Location, ...]:
-    """Where each part of a path was written; where it is quoted, all of it."""
+    """Return the position of each part of a path; of a quoted path, the whole for each."""
     if key.span.end_column - key.span.column != len(".".join(steps)):
         return (key,) * len(steps)
     columns = [key.span.column + len(".".join(["", *steps[:at]])) for at in range(len(steps))]
@@ -93,7 +93,7 @@ def _is_path(document: Document, at: DataPath, path: str, problems: Problems) ->
 
 
 def _wrong_range(given: dict[str, Json]) -> str:
-    """What is wrong with a range that its schema allows; empty = nothing."""
+    """Return what is wrong with a range that the schema allows; empty = nothing."""
     if "step" in given and "count" in given:
         return "the range has both `step` and `count`: one follows from the other"
     if "step" not in given and "count" not in given:
@@ -112,14 +112,14 @@ def _wrong_range(given: dict[str, Json]) -> str:
     return ""
 
 
-# Axes -> points: every value of one axis with every value of the others.
+# Points: every value of one axis combined with every value of the others.
 
 _DIGITS: Final = 4
-"""Significant digits of the values of a logarithmic scale."""
+"""Significant digits of values on a logarithmic scale."""
 
 
 def how_many(axes: Sequence[Axis]) -> int:
-    """How many points there are before any is left out."""
+    """Return the number of points before exclusions."""
     count = 1
     for axis in axes:
         count *= len(axis.rows)
@@ -127,24 +127,24 @@ def how_many(axes: Sequence[Axis]) -> int:
 
 
 def cross(axes: Sequence[Axis]) -> Iterator[tuple[Override, ...]]:
-    """All combinations; the last axis varies fastest."""
+    """Yield all combinations; the last axis varies fastest."""
     for rows in product(*(axis.rows for axis in axes)):
         yield tuple(override for row in rows for override in row)
 
 
 def points_of(axes: Sequence[Axis], exclude: Sequence[Mapping[str, Json]]) -> tuple[Point, ...]:
-    """The points that are not excluded, numbered."""
+    """Return the points that are not excluded, numbered."""
     kept = (one for one in cross(axes) if not any(agrees(entry, coordinates_of(one)) for entry in exclude))
     return tuple(Point(number, overrides) for number, overrides in enumerate(kept))
 
 
 def coordinates_of(overrides: Iterable[Override]) -> dict[str, Json]:
-    """Path -> value."""
+    """Return the assigned values by path."""
     return {one.path: one.value.data for one in overrides}
 
 
 def agrees(entry: Mapping[str, Json], coordinates: Mapping[str, Json]) -> bool:
-    """Whether coordinates are those that an entry of ``exclude`` means."""
+    """Return whether coordinates match an entry of ``exclude``."""
     return all(_is_meant(wanted, coordinates.get(path)) for path, wanted in entry.items())
 
 
@@ -161,12 +161,12 @@ def _is_meant(wanted: Json, value: Json) -> bool:
 
 
 def _equal(one: Json, other: Json) -> bool:
-    """Equality that keeps truth values and numbers apart."""
+    """Return whether two values are equal; a bool never equals a number."""
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
 def values_of(given: Json) -> list[Json]:
-    """The values of an axis that is a list, or a (checked) range: exact in decimal, as they are written."""
+    """Return the values of a list axis or a (checked) range, which is computed exactly in decimal."""
     if not isinstance(given, dict):
         return as_list(given)
     said = as_map(given)
@@ -186,14 +186,14 @@ def values_of(given: Json) -> list[Json]:
 
 
 def steps_in(given: Mapping[str, Json]) -> int:
-    """How many values a range gives, without making them."""
+    """Return the number of values in a range, without generating them."""
     if "count" in given:
         return int(_decimal(given["count"]))
     return int((_decimal(given["to"]) - _decimal(given["from"])) / _decimal(given["step"])) + 1
 
 
 def _decimal(value: Json) -> Decimal:
-    """The number as it was written."""
+    """Return the number as it was written."""
     return Decimal(repr(value))
 
 

@@ -1,4 +1,4 @@
-"""What the schema of studies cannot say: paths, exclusions, metrics, seeds and sizes that make no sense together."""
+"""Checks of studies beyond their schema: paths, exclusions, metrics, seeds and sizes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from blis_tui.spec.study.model import Axis
 
 _SHOWN: Final = 8
-"""Values of an axis that are named in a message."""
+"""Maximum number of an axis's values named in a message."""
 
 
 def check_paths(document: Document, problems: Problems) -> None:
-    """No path may be assigned to twice, or be replaced by what encloses it."""
+    """Check that no path is assigned twice, or replaced by an assignment to a part that contains it."""
     places: list[DataPath] = [("set", path) for path in as_map(document.get("set"))]
     places += [("axes", path) for path in as_map(document.get("axes"))]
     for at, entry in enumerate(as_list(document.get("zip"))):
@@ -50,7 +50,7 @@ def check_paths(document: Document, problems: Problems) -> None:
 
 
 def check_exclusions(document: Document, axes: Sequence[Axis], problems: Problems) -> None:
-    """Each exclusion must be about values that there are."""
+    """Check that each exclusion refers to existing values."""
     known = [path for axis in axes for path in axis.paths]
     for at, entry in enumerate(map(as_map, as_list(document.get("exclude")))):
         here = ("exclude", at)
@@ -71,7 +71,7 @@ def check_exclusions(document: Document, axes: Sequence[Axis], problems: Problem
 
 
 def _check_values(document: Document, at: DataPath, wanted: Json, axes: Sequence[Axis], problems: Problems) -> bool:
-    """Whether an axis has each value that is to be excluded."""
+    """Return whether an axis has each value that is to be excluded."""
     path = str(at[-1])
     axis = next(one for one in axes if path in one.paths)
     values = list({flow(value): value for row in axis.rows for value in [coordinates_of(row)[path]]}.values())
@@ -94,7 +94,7 @@ def _check_values(document: Document, at: DataPath, wanted: Json, axes: Sequence
 
 
 def check_figures(document: Document, problems: Problems) -> None:
-    """Objectives and constraints must be about metrics there are, with bounds that can hold."""
+    """Check that objectives and constraints name existing metrics, with bounds that can hold."""
     for at, entry in enumerate(map(as_map, as_list(document.get("objectives")))):
         metric = str(entry["metric"])
         if not is_metric(metric):
@@ -119,7 +119,7 @@ def _limit(entry: dict[str, Json], key: str, none: float) -> float:
 
 
 def check_seeds(document: Document, axes: Sequence[Axis], problems: Problems) -> None:
-    """Seeds must differ, and there must not be too many points, or runs of them."""
+    """Check that seeds differ, and that there are not too many points or runs."""
     given = document.get("seeds")
     listed = as_list(given)
     for at, seed in enumerate(listed):

@@ -1,4 +1,4 @@
-"""A study document -> the study: checked, with every point that it describes."""
+"""Reads a study document and expands it to a checked study with all its points."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from blis_tui.spec.study.model import Axis, Point
 
 _MOST_TRIED: Final = 64
-"""Values of an axis that are tried out before anything runs."""
+"""Maximum number of an axis's values that are checked before anything runs."""
 _OF_MEANING: Final = "BLIS2"
-"""How the codes of problems begin that another value of another axis may solve."""
+"""Prefix of the codes of problems that other values on other axes may solve."""
 
 
 def read_study(
@@ -43,12 +43,12 @@ def read_study(
 
     Args:
         document: the document; it is changed.
-        base: its experiment, where that is not to be found by its name.
-        given: ``path=value`` texts that all runs have, too.
-        plugins: what the experiment may name besides this package's own plug-ins.
+        base: its experiment, if it cannot be found by its name.
+        given: additional ``path=value`` texts for all runs.
+        plugins: additional plug-ins that the experiment may name.
 
     Raises:
-        SpecError: with every problem of the study, of its axes and of values that no point could have.
+        SpecError: with every problem of the study, of its axes, and of values that are invalid at every point.
     """
     problems = Problems(plugins)
     if not checked(document, "Study", (), problems):
@@ -93,7 +93,7 @@ def read_study(
 
 
 def _case(document: Document, base: Document, problems: Problems) -> tuple[Override, ...]:
-    """What the case of the experiment that the study asks for assigns."""
+    """Return the assignments of the experiment's case that the study selects."""
     name = document.get("case")
     if name is None:
         return ()
@@ -111,32 +111,32 @@ def _case(document: Document, base: Document, problems: Problems) -> tuple[Overr
 
 
 def resolve_point(study: Study, point: Point, seed: int | None = None) -> Resolved:
-    """The resolved experiment of a point. Raises SpecError: it is none."""
+    """Return the resolved experiment of a point. Raises SpecError if it is invalid."""
     seeded = () if seed is None else parse_overrides((), seed)
     return resolve_document(_fresh(study.base), (*study.fixed, *point.overrides, *seeded), study.plugins)
 
 
 def experiment_of(study: Study, point: Point, seed: int) -> Experiment:
-    """The experiment of a point, with one of the study's seeds. Raises SpecError: it is none."""
+    """Return the experiment of a point with one of the study's seeds. Raises SpecError if it is invalid."""
     return build(resolve_point(study, point, seed))
 
 
 def _fresh(document: Document) -> Document:
-    """A copy to resolve, which changes it."""
+    """Return a copy, because resolving changes the document."""
     return Document(copied(document.data), document.source, dict(document.keys), dict(document.values))
 
 
 def _try_out(
     base: Document, fixed: tuple[Override, ...], axes: tuple[Axis, ...], first: Point, plugins: Registry | None
 ) -> None:
-    """Try each value of each axis once, with the first point's values of the others.
+    """Try each value of each axis once, with the first point's values on the other axes.
 
-    Keys that do not exist and values of the wrong type are wrong at every point, so nothing should run before they are
-    told. What is wrong in meaning (a model that does not fit on a GPU) may be right with other values of other axes:
-    such points are rows without results.
+    Unknown keys and values of the wrong type are invalid at every point, so they are reported before anything runs.
+    Semantic problems (a model that does not fit on a GPU) may disappear with other values on other axes; such points
+    become rows without results.
 
     Raises:
-        SpecError: with those problems.
+        SpecError: with the problems that every point has.
     """
     found: list[Diagnostic] = []
     usual = {one.steps: one for one in first.overrides}
@@ -156,7 +156,7 @@ def _first_sound(
     points: tuple[Point, ...],
     plugins: Registry | None,
 ) -> Resolved:
-    """The first point (of some, spread over all) that is an experiment. Raises SpecError: none is."""
+    """Return the first valid point of a sample spread over all points. Raises SpecError if there is none."""
     wrong: SpecError | None = None
     tried = points[:: -(-len(points) // _MOST_TRIED)]
     for point in tried:

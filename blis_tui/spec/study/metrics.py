@@ -1,4 +1,4 @@
-"""Figures that studies may ask for: those of reports, and what a run costs."""
+"""Metrics that studies may use: those of reports, and the cost of a run."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ COSTS: Final[Mapping[str, str]] = MappingProxyType(
         "cost.wh_per_million_output_tokens": "Watt-hours for a million generated tokens.",
     }
 )
-"""Figures beside the report -> what each says."""
+"""Additional metrics and their descriptions."""
 
 
 def is_metric(name: str) -> bool:
-    """Whether a study can ask for it."""
+    """Return whether a study can use the metric."""
     return is_of_reports(name) or name in COSTS or is_open_ended(name)

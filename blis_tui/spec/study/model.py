@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import Document, Json
 
 MAX_POINTS: Final = 100_000
-"""More points than can be looked at; a study of more has a mistake in it."""
+"""Maximum number of points; a study with more contains a mistake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +40,11 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Values to try one after the other: of one path, or of several that change together."""
+    """Values to try one after the other, for one path or for several that change together."""
 
     paths: tuple[str, ...]
     rows: tuple[tuple[Override, ...], ...]
-    """For each value of the axis what to assign, a path each."""
+    """For each value of the axis, one assignment per path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,43 +52,43 @@ class Point:
     """One combination of values."""
 
     number: int
-    """From 0, in the order of the axes: the last one varies fastest."""
+    """Its number from 0, in the order of the axes: the last one varies fastest."""
     overrides: tuple[Override, ...]
 
     @property
     def coordinates(self) -> dict[str, Json]:
-        """Path -> value."""
+        """The assigned values by path."""
         return {one.path: one.value.data for one in self.overrides}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """Everything that its runs have in common, and how they differ.
+    """What the runs have in common, and how they differ.
 
-    Raises (from what makes one): SpecError when a document is wrong.
+    Functions that make one raise SpecError for an invalid document.
     """
 
     name: str
     description: str
     experiment: str
-    """How the study calls its experiment."""
+    """The study's reference to its experiment."""
     base: Document = field(repr=False)
     """The experiment's document as it was read."""
     fixed: tuple[Override, ...] = ()
-    """Values that all runs have instead of the experiment's."""
+    """Assignments that all runs share."""
     axes: tuple[Axis, ...] = ()
     points: tuple[Point, ...]
     seeds: tuple[int, ...]
-    """Each point runs once with each of them."""
+    """Each point runs once with each seed."""
     objectives: tuple[Objective, ...] = ()
     constraints: tuple[Expectation, ...] = ()
     prices: Mapping[str, float] = field(default_factory=dict)
-    """US dollars an hour for one accelerator, by the name of its hardware."""
+    """US dollars per hour for one accelerator, by hardware name."""
     plugins: Registry | None = None
     document: Mapping[str, Json] = field(repr=False)
-    """The study as plain data, complete."""
+    """The complete study as plain data."""
     written: Document = field(repr=False)
-    """The study with the places where its parts were written."""
+    """The study with the positions of its parts."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -97,5 +97,5 @@ class Study:
 
     @property
     def runs(self) -> int:
-        """How many runs there are, equal ones counted."""
+        """Number of runs, including equal ones."""
         return len(self.points) * len(self.seeds)

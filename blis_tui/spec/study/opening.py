@@ -1,4 +1,4 @@
-"""Find a study, or an experiment that is to be studied."""
+"""Finds a study, or an experiment to study."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def open_study_or_experiment(source: str, stdin_text: str | None = None) -> tuple[Document, Document | None]:
-    """Read what ``source`` stands for: a study, or (then second) an experiment with a study of nothing around it.
+    """Read a study, or an experiment as the second result, with an empty study around it.
 
     Args:
-        source: a path, a name, or ``-`` for ``stdin_text``; a study goes before an experiment of the same name.
+        source: a path, a name, or ``-`` for ``stdin_text``; a study takes precedence over an experiment of that name.
         stdin_text: the document itself, for ``-``.
 
     Raises:
@@ -53,7 +53,7 @@ def open_study_or_experiment(source: str, stdin_text: str | None = None) -> tupl
 
 
 def source_of(study: Study) -> str:
-    """What a user would type for the study's experiment: its name where that means the same file, else the path."""
+    """Return what a user would type for the study's experiment: its name if that finds the file, else the path."""
     path = study.base.source.name
     try:
         same = real_path(locate(study.experiment)) == real_path(Path(path))
@@ -63,5 +63,5 @@ def source_of(study: Study) -> str:
 
 
 def override_texts(study: Study, point: Point) -> tuple[str, ...]:
-    """What ``--set`` would have to say for the experiment to become that of the point."""
+    """Return the ``--set`` arguments that turn the experiment into that of the point."""
     return tuple(as_text(".".join(one.steps), one.value.data) for one in (*study.fixed, *point.overrides))

@@ -1,1 +1,1 @@
-"""The highest rate that a cluster holds, and the cheapest cluster that holds a rate."""
+"""The planner: the highest rate that a cluster sustains, and the cheapest cluster that sustains a rate."""

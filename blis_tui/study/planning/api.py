@@ -1,4 +1,4 @@
-"""``blis_tui.plan``: the planner in one call."""
+"""``blis_tui.plan``: run the planner with one call."""
 
 from __future__ import annotations
 
@@ -39,34 +39,35 @@ def plan(
     store: str | Path | None = None,
     on_run: Callable[[Row], None] = lambda _: None,
 ) -> Plan:
-    """Find the cheapest cluster that keeps to all bounds, or the highest rate at which one does.
+    """Find the cheapest cluster that meets all bounds, or the highest rate at which one does.
 
     Args:
-        source: an experiment: its name, the path of its file, or the document itself as plain data; not what
-            :func:`blis_tui.load` returns, but what it takes.
-        slos: what must hold, at least one, such as ``"latency.ttft_ms.p99<=300"``.
+        source: an experiment: its name, the path of its file, or the document itself as plain data (what
+            :func:`blis_tui.load` takes, instead of what it returns).
+        slos: the bounds, at least one, such as ``"latency.ttft_ms.p99<=300"``.
         rate_per_s: the load to plan for; None = the experiment's own.
-        max_rate: whether to look for the highest rate instead, for the cluster as it is.
-        axes: what to choose from, by dotted path: ``{"hardware": ["h100", "l40s"]}``.
-        sizes: what may grow, and from how many to how many.
-        seeds: how many runs have to agree, or their seeds.
-        duration_s: for how long requests arrive in each run, at least; with ``max_rate`` runs end at 200,000 requests.
-        precision: with ``max_rate``: how far the rate that fails may be above the one that holds, where seeds agree.
-        confidence: the share of measured servers whose steps were no slower than those that the answer holds with;
-            None = it holds with step times as expected.
+        max_rate: whether to find the highest rate of the given cluster instead.
+        axes: the configurations to choose from, by dotted path: ``{"hardware": ["h100", "l40s"]}``.
+        sizes: the path of the size to search, its minimum and its maximum.
+        seeds: the number of runs that must agree, or their seeds.
+        duration_s: minimum time during which requests arrive in each run; with ``max_rate`` runs end at 200,000
+            requests.
+        precision: with ``max_rate``, maximum ratio minus 1 of the failing to the holding rate, if seeds agree.
+        confidence: the share of measured servers with no slower steps than the answer allows for; None = the answer
+            holds with the expected step times.
         prices: as in :func:`blis_tui.sweep`; configurations are compared by them.
-        set: values that all runs have, by dotted path.
+        set: values for all runs, by dotted path.
         plugins: as in :func:`blis_tui.load`.
-        jobs: as in :func:`blis_tui.sweep`, as are ``dask`` and ``store``.
+        jobs: as in :func:`blis_tui.sweep`, like ``dask`` and ``store``.
         dask: the address of a Dask scheduler.
-        store: a folder in which results are kept.
-        on_run: is called with each run.
+        store: a folder for results.
+        on_run: called after each run.
 
     Returns:
         The answer (``best``; None = nothing holds), and every run behind it.
 
     Raises:
-        SpecError: with every problem of the experiment and the arguments; no run can have the rate that is asked for.
+        SpecError: with every problem of the experiment and the arguments; or no run can have the requested rate.
         PolicyError: plug-ins cannot be used.
         InputError: there are no bounds, the workload's rate cannot be varied, a file cannot be read or written.
         SimulationError: processes cannot be started, or the cluster is lost.

@@ -1,4 +1,4 @@
-"""Put the questions of searches to simulations: many searches at once, each run made once."""
+"""Answers the requests of searches with simulations: many searches at once, each run made once."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run that a search wants."""
+    """A run that a search needs."""
 
     point: Point
-    """The configuration it belongs to."""
+    """The configuration of the run."""
     values: Mapping[str, object]
-    """What is assigned besides."""
+    """Additional assignments."""
     seed: int
 
 
 class _Asking(Generic[T]):
-    """A search, and what it waits for."""
+    """A search, and the rows it waits for."""
 
     def __init__(self, number: int, search: Generator[list[Run], list[Row], T]) -> None:
         self.number = number
@@ -47,13 +47,14 @@ class _Asking(Generic[T]):
 
 
 class Driver:
-    """Makes the runs that searches ask for.
+    """Makes the runs that searches request.
 
     Args:
-        study: what they are about.
+        study: the study.
         store: where results are looked up and kept.
         on_run: called with each row.
-        warn: is told, once each, that results cannot be kept any more, and what of a trace is no request; work goes on.
+        warn: called once for each problem that does not stop the work: results that cannot be kept, or trace entries
+            that are no requests.
     """
 
     def __init__(
@@ -68,19 +69,19 @@ class Driver:
         self._on_run = on_run
         self._waiting: dict[str, list[tuple[_Asking[object], int, Point, int, Experiment]]] = {}
         self.runs = 0
-        """How many were made, or known before."""
+        """Number of runs, including those known before."""
 
     def answer(self, searches: Sequence[Generator[list[Run], list[Row], T]], runner: Runner) -> list[T]:
-        """Run all searches to their ends, and give what they return, in their order.
+        """Run all searches to their ends, and return their results in order.
 
         Raises:
-            SimulationError: the runner can make no runs any more, or a plug-in has raised an exception.
+            SimulationError: the runner cannot make runs any more, or a plug-in has raised an exception.
         """
         answers: dict[int, T] = {}
         ready: list[Task] = []
 
         def advance(asking: _Asking[T], rows: list[Row] | None) -> None:
-            """Go on with a search until it needs runs that are not known."""
+            """Advance a search until it needs runs that are not known."""
             while True:
                 try:
                     wanted = next(asking.search) if rows is None else asking.search.send(rows)
@@ -101,7 +102,7 @@ class Driver:
                 while ready and runner.room:
                     runner.start(ready.pop(0))
                 for task, outcome in runner.collect(block=True):
-                    if outcome.place:  # that is no answer: neither that something holds, nor that it does not
+                    if outcome.place:  # an exception in a plug-in says nothing about the bounds
                         raise SimulationError(outcome.why, help=outcome.place)
                     waiting = self._waiting.pop(task.key)
                     for number, (asking, place, point, seed, experiment) in enumerate(waiting):
@@ -117,7 +118,7 @@ class Driver:
         return [answers[number] for number in range(len(searches))]
 
     def _ask(self, asking: _Asking[object], place: int, run: Run, ready: list[Task]) -> None:
-        """Find out what is known of a run, or have it made."""
+        """Find the result of a run, or request the run."""
         point = Point(run.point.number, (*run.point.overrides, *parse_overrides(run.values)))
         try:
             experiment = experiment_of(self._study, point, run.seed)

@@ -1,4 +1,4 @@
-"""How much of a workload a run gets: its rate, and for how long."""
+"""The load of a run: the rate and the number of its requests."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from blis_tui.study.rows import Row
 
 _TAIL: Final = 20
-"""Requests beyond the highest percentile that a bound is on: a p99 of fewer than 2,000 requests is luck."""
+"""Required requests above the highest bounded percentile; a p99 of fewer than 2,000 requests is too random."""
 MOST: Final = 200_000
-"""Requests of a run, at most."""
+"""Maximum number of requests of a run."""
 LATEST_S: Final = 2**62 / 1e6
-"""Half of the longest time that there is in a simulation: the last of many requests may come later than expected."""
+"""Half of the longest time in a simulation, because the last of many requests may arrive later than expected."""
 _USUAL: Final = 200
 _OFTEN: Final = 1000.0
-"""A rate this many times as high is more than is served, and one this many times lower leaves a cluster idle."""
+"""Factor for a rate that is certainly more than is served, or that leaves a cluster idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,15 @@ class Load:
     """What to assign to a workload so that requests arrive at a rate.
 
     Attributes:
-        own_rate_per_s: the rate that the workload has by itself; None = it is not one number.
-        path: what to assign the rate to; empty = its rate cannot be changed.
-        why_not: why not, then.
-        scaled: whether what is assigned is a multiple of the own rate.
+        own_rate_per_s: the workload's own rate; None = it is not a single number.
+        path: the path of the rate; empty = the rate cannot be changed.
+        why_not: the reason in that case.
+        scaled: whether the assigned value is a multiple of the own rate.
         of: what arrives at that rate: ``requests``, or ``sessions``.
-        counted: path of how many there are, so that runs can be made longer; empty = the workload does not say.
-        least: the fewest that the bounds need.
-        duration_s: for how long requests arrive, at least.
-        horizon: whether the experiment ends at a time.
+        counted: the path of their number, with which runs can be made longer; empty = the workload has none.
+        least: the minimum number for the bounds.
+        duration_s: minimum time during which requests arrive.
+        horizon: whether the experiment has a horizon.
     """
 
     own_rate_per_s: float | None
@@ -53,12 +53,12 @@ class Load:
     horizon: bool = False
 
     def require_rate(self) -> None:
-        """Raises InputError where the rate of the workload cannot be changed."""
+        """Raise InputError if the rate of the workload cannot be changed."""
         if not self.path:
             raise InputError(f"the rate of this workload cannot be varied: {self.why_not}")
 
     def impossible(self, rate_per_s: float | None) -> tuple[str, str] | None:
-        """Why there is no run at a rate (None = the workload's own) that lasts as long as asked, and what to do."""
+        """Return why no run at a rate (None = the workload's own) can last as long as required, and what to do."""
         rate = self.own_rate_per_s if rate_per_s is None else rate_per_s
         if not self.counted or rate is None:
             return None
@@ -73,7 +73,7 @@ class Load:
         return None
 
     def at(self, rate_per_s: float | None) -> dict[str, object]:
-        """What to assign for a rate; None = the workload's own."""
+        """Return the assignments for a rate; None = the workload's own."""
         said: dict[str, object] = {}
         rate = self.own_rate_per_s if rate_per_s is None else rate_per_s
         if rate_per_s is not None:
@@ -84,12 +84,12 @@ class Load:
         return said
 
     def all_at_once(self, instances: int) -> dict[str, object]:
-        """What to assign so that they come much faster than so many instances can serve them."""
+        """Return the assignments for arrivals much faster than ``instances`` instances can serve."""
         count = max(self.least, min(_USUAL * instances, MOST))
         return self._times(_OFTEN, 10.0 * count, count)
 
     def one_by_one(self) -> dict[str, object]:
-        """What to assign so that each finds an idle cluster, however late the last one comes."""
+        """Return the assignments for arrivals so rare that each finds an idle cluster."""
         ends = {"horizon_us": "none"} if self.horizon and self.counted else {}
         return {**self._times(1 / _OFTEN, 0.0, self.least), **ends}
 
@@ -100,10 +100,10 @@ class Load:
 
 
 def capacity_of(flooded: Row, of: str) -> float | None:
-    """About the rate that a cluster serves at most, from a run in which all requests came at once.
+    """Estimate the highest rate that a cluster serves from a run in which all requests arrived at once.
 
-    That is how many had ended by a time, where this was the most: those that end last find the batches half empty, and
-    the mean over the whole run is too low.
+    The estimate is the largest ratio of ended requests to elapsed time. The mean over the whole run would be too low,
+    because the last requests run in half-empty batches.
 
     Args:
         flooded: the run.
@@ -129,13 +129,13 @@ def _number(figures: Mapping[str, object], name: str) -> float:
 def load_of(
     document: Mapping[str, Json], *, metrics: tuple[str, ...], duration_s: float, offered: float | None
 ) -> Load:
-    """The load of a resolved experiment.
+    """Return the load of a resolved experiment.
 
     Args:
         document: the experiment.
-        metrics: what is bounded: high percentiles need many requests.
-        duration_s: for how long requests arrive, at least.
-        offered: requests per second that arrived in a run of it, for a recorded workload.
+        metrics: the bounded metrics; high percentiles need many requests.
+        duration_s: minimum time during which requests arrive.
+        offered: for a recorded workload, requests per second that arrived in a run.
     """
     workload = as_map(document.get("workload"))
     tail = max((-(-100 * _TAIL // (100 - _percentile(metric))) for metric in metrics), default=_USUAL)
@@ -158,7 +158,7 @@ def load_of(
 
 
 def _rate_of(workload: Mapping[str, Json]) -> tuple[str, str, float | None]:
-    """Path of the rate, why there is none, and the rate itself."""
+    """Return the path of the rate, why there is none, and the rate itself."""
     trace = workload.get("trace")
     if isinstance(trace, dict):
         return ("workload.trace.rate_per_s" if "rate_per_s" in trace else "workload.trace.scale_rate"), "", None
@@ -171,6 +171,6 @@ def _rate_of(workload: Mapping[str, Json]) -> tuple[str, str, float | None]:
 
 
 def _percentile(metric: str) -> int:
-    """Which one a metric is; 90 for means and the like."""
+    """Return the percentile of a metric; 90 for means and the like."""
     last = metric.rsplit(".", 1)[-1]
     return int(last[1:]) if last[:1] == "p" and last[1:].isdecimal() and int(last[1:]) < 100 else 90

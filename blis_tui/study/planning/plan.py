@@ -1,4 +1,4 @@
-"""The planner: which configuration is the cheapest that holds a rate, or which rate a configuration holds."""
+"""The planner finds the cheapest configuration that sustains a rate, or the rate that a configuration sustains."""
 
 from __future__ import annotations
 
@@ -46,87 +46,87 @@ T = TypeVar("T")
 
 _INSTANCES: Final = "cluster.instances"
 _OF_FORM: Final = "BLIS1"
-"""How the codes of problems begin that no other value elsewhere can solve."""
+"""Prefix of the codes of problems that no value of another key can solve."""
 _OF_CAPACITY: Final = 1.1
-"""Where searches for a rate begin: requests that do not come all at once find fuller batches."""
+"""Start of a rate search relative to the capacity; requests that do not come all at once meet fuller batches."""
 DISAGREEMENT: Final = 1.2
-"""So far apart may the figures of two step-time models be before that is told."""
+"""Maximum ratio between the figures of two step-time models before it is reported."""
 USUAL_CONFIDENCE: Final = 0.9
-"""Where none is asked for, the answer is tried on a server as slow as 1 in 10 measured ones."""
+"""Default confidence: the answer is tested on a server as slow as 1 in 10 measured ones."""
 _CENTS: Final = 6
-"""Prices that are equal to so many digits are equal: sums of the same prices differ in their last ones."""
+"""Prices are equal if they agree to this many digits; sums of the same prices may differ in the last ones."""
 COSTS: Final = ("cost.usd_per_hour", "cost.gpus")
-"""What configurations are compared by: money where all of them have a price, else GPUs."""
+"""The figures by which configurations are compared: money if all of them have a price, else GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked.
+    """The planner's question.
 
-    Raises (when it is answered): InputError where the workload's rate is asked for, but cannot be varied; SpecError
-    where no run can have it.
+    Answering it raises InputError if the workload's rate must be varied but cannot be, and SpecError if no run can have
+    that rate.
     """
 
     study: Study
-    """Its points are the configurations, its constraints what must hold, its seeds the runs that must agree."""
+    """Its points are the configurations, its constraints the bounds, its seeds the runs that must agree."""
     rate_per_s: float | None = None
-    """The load; None = what the experiment has."""
+    """The load; None = the experiment's own."""
     max_rate: bool = False
-    """Whether the highest rate is asked for, and not the cheapest size."""
+    """Whether to find the highest rate instead of the cheapest size."""
     size_path: str = _INSTANCES
-    """What may grow."""
+    """Path of the size to search."""
     least: int = 1
     most: int = 64
     duration_s: float = 60.0
-    """For how long requests arrive in a run, at least."""
+    """Minimum time during which requests arrive in a run."""
     precision: float = 0.1
-    """How far apart the ends of the found interval of rates may be, where seeds agree."""
+    """Maximum width of the found rate interval, relative to its lower end, if seeds agree."""
     confidence: float | None = None
-    """The share of measured servers that were no slower than one that the answer holds on; None = it holds with step
-    times as they are expected."""
+    """The share of measured servers with no slower steps than the answer allows for; None = the answer holds with the
+    expected step times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """The runs at one size and rate, of one configuration."""
+    """The runs of one configuration at one size and rate."""
 
     size: int | None
     rate_per_s: float | None
     rows: tuple[Row, ...]
     seeds: int
-    """With how many seeds it was run: more than there are rows where all gave the same run, which stands there once."""
+    """Number of seeds; greater than the number of rows if all seeds gave the same run, which is then stored once."""
 
     @property
     def seedless(self) -> bool:
-        """Whether the seed was seen to change nothing."""
+        """Whether the seed makes no difference."""
         return self.seeds > len(self.rows)
 
     @property
     def holding(self) -> int:
-        """How many of them hold."""
+        """Number of rows that hold."""
         return len([row for row in self.rows if not trouble(row)])
 
     def mean(self, metric: str) -> float | None:
-        """The mean of a figure over the runs that were not cut short; None where there is none."""
+        """Return the mean of a figure over the completed runs; None if there is none."""
         found = self.values(metric)
         return fsum(found) / len(found) if found else None
 
     def values(self, metric: str) -> list[float]:
-        """A figure in each run that was not cut short."""
+        """Return a figure of each completed run."""
         found = [row.figures.get(metric) for row in self.rows if row.status == "done"]
         return [float(one) for one in found if isinstance(one, int | float) and not isinstance(one, bool)]
 
     def nearest(self, bounds: tuple[Expectation, ...], metric: str = "") -> tuple[Margin, Row] | None:
-        """The bound (of a metric) that is nearest or farthest exceeded, and the run in which it is; None = no figure.
+        """Return the bound (of a metric) with the least margin, or exceeded most, and its run; None = no figure.
 
-        All seeds have to hold, so this is the run that decides.
+        All seeds must hold, so this run decides.
         """
         found = [(one, row) for row in self.rows if row.status == "done" for one in margins(row, bounds)]
         wanted = [each for each in found if metric in ("", each[0].metric)]
         return max(wanted, key=lambda each: each[0].of_bound, default=None)
 
     def figure(self, metric: str, bounds: tuple[Expectation, ...]) -> float | None:
-        """The one figure that is said of several seeds: that of the run that decides, the mean where nothing does."""
+        """Return the figure to report for several seeds: that of the deciding run, or the mean if none decides."""
         nearest = self.nearest(bounds, metric)
         return self.mean(metric) if nearest is None else nearest[0].value
 
@@ -139,31 +139,30 @@ class Candidate:
     size: int | None
     """The smallest size that holds; with ``max_rate`` the configuration's own."""
     knee: Knee | None = None
-    """With ``max_rate``: between which rates it lies."""
+    """With ``max_rate``, the interval of rates that contains the knee."""
     why_not: str = ""
     """Why nothing holds; empty = something does."""
     not_known: bool = False
-    """Whether nothing was tried, for it is not known how much slower servers may be; ``why_not`` says why."""
+    """Whether nothing was tried because the possible slowdown of servers is unknown; ``why_not`` has the reason."""
     of: str = "requests"
-    """What arrives at the rates: requests, or sessions of several."""
+    """What arrives at the rates: requests, or sessions of several requests."""
     recorded: bool = False
-    """Whether that is a trace, the same with every seed."""
+    """Whether the workload is a trace, which is the same with every seed."""
     tried: tuple[Tried, ...] = ()
-    """All that was run, by size, then by rate."""
+    """All runs, by size, then by rate."""
 
     @property
     def coordinates(self) -> Mapping[str, Json]:
-        """What makes the configuration."""
+        """The values that define the configuration."""
         return self.point.coordinates
 
     @property
     def accuracy(self) -> float | None:
-        """How well its runs know a rate, as a share of it; None where no rate was found.
+        """Relative standard error of the rate; None if no rate was found.
 
-        So many Poisson arrivals, those of all seeds together, have a rate that is off by one part in the square root of
-        their number (its standard error). Rates that are closer than that are the same to these runs, and near its knee
-        a seed's verdict does go to and fro: it is monotone in expectation only. Recorded arrivals have the rate that
-        they have.
+        The rate of N Poisson arrivals (all seeds together) has a relative standard error of 1 / sqrt(N). Closer rates
+        cannot be distinguished by these runs, and near its knee a seed's verdict may alternate, because it is monotone
+        only in expectation. The rate of recorded arrivals is exact.
         """
         found = None if self.knee is None else self.found
         if found is None:
@@ -175,20 +174,20 @@ class Candidate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """In which the knee lies: the rates of ``knee``, farther out by the accuracy; None where one is missing."""
+        """The interval that contains the knee: the rates of ``knee``, widened by the accuracy; None if unknown."""
         knee, off = self.knee, self.accuracy
         if knee is None or knee.holds is None or knee.fails is None or off is None:
             return None
         return knee.holds / (1 + off), knee.fails * (1 + off)
 
     def __repr__(self) -> str:
-        """One line, without the runs."""
+        """Return one line, without the runs."""
         size = "" if self.size is None else f", size {self.size}"
         rate = "" if self.knee is None or self.knee.holds is None else f", {self.knee.holds:g} {self.of}/s"
         return f"<Candidate {self.coordinates}{size}{rate}: {self.why_not or 'holds'}>"
 
     def at(self, *, size: int | None, rate_per_s: float | None) -> Tried | None:
-        """The runs at a size and rate, if there are any."""
+        """Return the runs at a size and rate, if there are any."""
         return next((one for one in self.tried if (one.size, one.rate_per_s) == (size, rate_per_s)), None)
 
     @property
@@ -200,18 +199,18 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opinion:
-    """What another step-time model, or slower steps, say about a figure at the answer."""
+    """The value of a figure at the answer with another step-time model, or with slower steps."""
 
     kind: str
     metric: str
     value: float
     own: float
     holds: bool
-    """Whether all bounds would hold with it."""
+    """Whether all bounds would hold."""
 
     @property
     def apart(self) -> bool:
-        """Whether the two are too far apart to ignore."""
+        """Whether the two values differ too much to ignore."""
         low, high = sorted((self.value, self.own))
         return high > DISAGREEMENT * low
 
@@ -226,34 +225,34 @@ class Plan:
     best: Candidate | None
     """The cheapest that holds, or the one with the highest rate; None = nothing holds."""
     cost: str
-    """The figure that configurations were compared by."""
+    """The figure by which configurations were compared."""
     binding: Margin | None
-    """At the answer: the bound that is nearest, in the run where it is."""
+    """The bound with the least margin at the answer, in the deciding run."""
     kind: str
-    """The step-time model of the answer's first pool; empty where there is no answer."""
+    """The step-time model of the answer's first pool; empty without an answer."""
     expected: Mapping[str, tuple[str, Expected]]
-    """Pool -> its step-time model, and how far off the means of the run that decides are expected to be."""
+    """Pool -> its step-time model, and the expected errors of the deciding run's means."""
     opinions: tuple[Opinion, ...]
-    """What the other step-time models say; of step times as they are expected alone."""
+    """Results of the other step-time models; only for expected step times."""
     slower: Slower | str | None
-    """A server as slow as ``confidence`` asks for, or ``USUAL_CONFIDENCE``; a text = why that is not known."""
+    """A server as slow as ``confidence`` or ``USUAL_CONFIDENCE`` requires; a text = why it is unknown."""
     if_slower: Opinion | None
-    """What it does to the tightest bound, where the answer is for step times as expected."""
+    """Effect of such a server on the tightest bound, if the answer assumes expected step times."""
     on_slower: Candidate | None
-    """Likewise, where the bounds do not hold then: the answer for such a server, of the same configuration."""
+    """If the bounds do not hold on such a server: the answer for it, with the same configuration."""
     as_expected: Candidate | None
     """With ``confidence``: the answer without it."""
     ties: tuple[Candidate, ...]
-    """What is as cheap (and holds as high a rate), farther from the answer's figures or after it in the study."""
+    """Equally cheap candidates (with the same rate) with smaller margins, or later in the study."""
     drawn: tuple[str, ...]
-    """Where the requests of the answer are recorded and its seeds make different runs: what they decide, in words."""
+    """For recorded requests whose seeds still make different runs: what the seeds decide, in words."""
     warnings: Mapping[str, str]
-    """What looks wrong with the runs at the answer: id -> message, of the first run that has it."""
+    """Warnings of the runs at the answer: id -> message, from the first run that has it."""
     runs: int
-    """How many runs it took, known ones counted."""
+    """Number of runs, including known ones."""
 
     def __repr__(self) -> str:
-        """One line, without the runs."""
+        """Return one line, without the runs."""
         best = "nothing holds" if self.best is None else f"best {self.best!r}"
         return f"<Plan {self.question.study.name}: {best} of {len(self.candidates):,}, {plural(self.runs, 'run')}>"
 
@@ -268,18 +267,17 @@ def plan(
     """Answer a question.
 
     Args:
-        question: what is asked.
-        runner: where runs are made.
+        question: the question.
+        runner: makes the runs.
         store: where results are looked up and kept.
-        on_run: called with each run, in whatever order they end.
-        warn: is told, once each, that results cannot be kept any more, and what of a trace is no request; the search
-            goes on.
+        on_run: called with each run, in the order in which they end.
+        warn: called once for each problem that does not stop the search: results that cannot be kept, or trace entries
+            that are no requests.
 
     Raises:
         InputError: there are no bounds, or the workload's rate cannot be varied.
-        SpecError: there is no run at the rate that is asked for, or no request arrives in it; or what may grow is no
-            key.
-        SimulationError: the runner can make no runs any more.
+        SpecError: no run can have the requested rate, or no request arrives in it; or the size path is no key.
+        SimulationError: the runner cannot make runs any more.
     """
     study = question.study
     if not study.constraints:
@@ -330,7 +328,7 @@ def plan(
 
 
 def _own_steps(row: Row, slow: Slower | str | None) -> Row:
-    """A run without what made its steps slower: how far off they are is said of those that are expected."""
+    """Return a run without its slowdown, because expected errors refer to expected step times."""
     more = parse_overrides(slow.values) if isinstance(slow, Slower) else ()
     kept = tuple(one for one in row.point.overrides if one not in more)
     return replace(row, point=replace(row.point, overrides=kept))
@@ -343,7 +341,7 @@ class _Choice(NamedTuple):
 
 
 def _choose(question: Question, candidates: Sequence[Candidate]) -> _Choice:
-    """The best of what holds, and what is as cheap."""
+    """Return the best candidate that holds, and those that are equally cheap."""
     holding = [one for one in candidates if one.found is not None]
     cost = next((name for name in COSTS if all(_cost(one, name) is not None for one in holding)), COSTS[-1])
     if not holding:
@@ -356,7 +354,7 @@ def _choose(question: Question, candidates: Sequence[Candidate]) -> _Choice:
 
 
 def _sized(question: Question, one: Candidate) -> Point:
-    """A configuration with the number of instances that was found."""
+    """Return the configuration's point with the size that was found."""
     size = {} if one.size is None or question.max_rate else {question.size_path: one.size}
     return Point(one.point.number, (*one.point.overrides, *parse_overrides(size)))
 
@@ -366,7 +364,7 @@ def _cost(one: Candidate, metric: str) -> float | None:
 
 
 def _order(question: Question, one: Candidate, cost: str) -> tuple[float, float, float, int]:
-    """The cheapest first, or the highest rate; of equals the one that is farthest from its bounds, then the first."""
+    """Return the sort key: cheapest or highest rate first, then the largest margin, then the order of the study."""
     price = round(_cost(one, cost) or 0.0, _CENTS)
     rate = 0.0 if not question.max_rate or one.knee is None or one.knee.holds is None else one.knee.holds
     nearest = None if one.found is None else one.found.nearest(question.study.constraints)
@@ -378,7 +376,7 @@ def _experiment(study: Study, row: Row) -> Experiment:
 
 
 class _Configuration:
-    """One configuration, whose size or rate is looked for."""
+    """One configuration whose size or rate is searched."""
 
     def __init__(self, question: Question, point: Point, confidence: float | None = None) -> None:
         self._question = question
@@ -391,13 +389,13 @@ class _Configuration:
         self._rows: dict[tuple[int | None, float | None], dict[int, Row]] = {}
 
     def search(self) -> Generator[list[Run], list[Row], Candidate]:
-        """Ask for runs until the answer is known."""
+        """Request runs until the answer is known."""
         point = self._point
         try:
             document = as_map(resolve_point(self._study, point).document.data)
         except SpecError as error:
             size = self._question.least
-            try:  # it may be one with another number of instances
+            try:  # it may be valid with another number of instances
                 point = Point(self._point.number, (*self._point.overrides, *self._size(size)))
                 document = as_map(resolve_point(self._study, point).document.data)
             except SpecError:
@@ -448,7 +446,7 @@ class _Configuration:
         if load.path and wanted is not None:
             flooded, idle = yield [self._flood(load, own), self._run(None, 0.0, self._study.seeds[0], load)]
             (idle,) = self._judged([idle])
-            if trouble(idle):  # requests that come in bursts meet at any rate, and more instances may part them
+            if trouble(idle):  # bursts stay bursts at any rate, but more instances may spread them
                 (idle,) = self._judged((yield [self._run(question.most, 0.0, self._study.seeds[0], load)]))
             if wrong := trouble(idle):
                 return self._candidate(None, why_not=f"no number of instances holds: even on an idle cluster {wrong}")
@@ -470,7 +468,7 @@ class _Configuration:
         return self._candidate(least.holds)
 
     def _require_sizes(self) -> None:
-        """Raises SpecError where what may grow is no key, or cannot have such values."""
+        """Raise SpecError if the size path is no key, or cannot have such values."""
         path, least, most = self._question.size_path, self._question.least, self._question.most
         written, moved = f"{path}={least}..{most}", len(f"{least}..")
         for size, to_right in ((least, 0), (most, moved)):
@@ -486,7 +484,7 @@ class _Configuration:
                         raise SpecError([placed]) from error
 
     def _require_load(self, load: Load) -> None:
-        """Raises InputError or SpecError where there is no run with the load that is asked for."""
+        """Raise InputError or SpecError if no run can have the requested load."""
         rate = self._question.rate_per_s
         if rate is not None:
             load.require_rate()
@@ -500,7 +498,7 @@ class _Configuration:
                     raise self._no_load(one.message, one.help) from error
 
     def _no_load(self, message: str, hint: str | None) -> SpecError:
-        """What is wrong with the load: with the rate that is asked for, or with the experiment's own."""
+        """Return the error about the load: the requested rate, or the experiment's own."""
         rate = self._question.rate_per_s
         if rate is None:
             return SpecError([Diagnostic(code="BLIS1005", message=message, file=self._study.experiment, help=hint)])
@@ -514,7 +512,7 @@ class _Configuration:
         placed: Callable[[Probe], tuple[int | None, float | None]],
         load: Load,
     ) -> Generator[list[Run], list[Row], T]:
-        """Put the probes of a search to simulations, until it has found what it looks for."""
+        """Answer the probes of a search with simulations until it ends."""
         try:
             probes = next(search)
             while True:
@@ -533,7 +531,7 @@ class _Configuration:
             return found
 
     def _flood(self, load: Load, size: int) -> Run:
-        """What shows about how much so many instances serve."""
+        """Return the run that shows about how much ``size`` instances serve."""
         values = {**load.all_at_once(size), **self._steps}
         return Run(point=self._point, values=values, seed=self._study.seeds[0])
 
@@ -544,11 +542,11 @@ class _Configuration:
 
     @property
     def _steps(self) -> Mapping[str, object]:
-        """What makes steps as slow as they are to be."""
+        """The assignments that make steps slower."""
         return {} if self._slower is None else self._slower.values
 
     def _judged(self, rows: list[Row]) -> list[Row]:
-        """Runs, as they are on a server that is as slow as it is to be."""
+        """Return runs as judged on the slower server."""
         bounds = self._study.constraints
         return rows if self._slower is None else [self._slower.judged(row, bounds) for row in rows]
 
@@ -562,7 +560,7 @@ class _Configuration:
     def _candidate(
         self, size: int | None, *, knee: Knee | None = None, why_not: str = "", not_known: bool = False
     ) -> Candidate:
-        places = [place for place in self._rows if place[1] != 0]  # an idle cluster answers no question
+        places = [place for place in self._rows if place[1] != 0]  # runs on an idle cluster are no candidates
         order = sorted(places, key=lambda place: (place[0] or 0, place[1] or 0.0))
         tried = tuple(
             _tried(
@@ -585,7 +583,7 @@ class _Configuration:
 
 
 def _tried(size: int | None, rate_per_s: float | None, rows: list[Row]) -> Tried:
-    """The runs of several seeds; equal ones, as those of a trace can be, are one run and agree with nothing."""
+    """Return the runs of several seeds; equal ones, as with a trace, are kept once, as they prove no agreement."""
     first = rows[0]
     alike = first.status == "done" and all((row.status, row.figures) == (first.status, first.figures) for row in rows)
     return Tried(size=size, rate_per_s=rate_per_s, rows=tuple(rows[:1] if alike else rows), seeds=len(rows))
@@ -599,7 +597,7 @@ def _own_size(document: Mapping[str, Json], path: str) -> int:
 
 
 def _if_slower(question: Question, found: Tried, slow: Slower) -> Generator[list[Run], list[Row], Opinion | None]:
-    """What a slower server does to the tightest bound at the answer, in the run that decides."""
+    """Find the effect of a slower server on the tightest bound at the answer, in the deciding run."""
     nearest = found.nearest(question.study.constraints)
     if nearest is None:
         return None
@@ -614,7 +612,7 @@ def _if_slower(question: Question, found: Tried, slow: Slower) -> Generator[list
 
 
 def _opinions(question: Question, best: Candidate) -> Generator[list[Run], list[Row], tuple[Opinion, ...]]:
-    """What the other step-time models say about the answer: of each bounded figure in the run that decides."""
+    """Find each bounded figure at the answer with the other step-time models, in the deciding run."""
     found = best.found
     if found is None:
         return ()
@@ -639,14 +637,14 @@ def _opinions(question: Question, best: Candidate) -> Generator[list[Run], list[
     return tuple(told)
 
 
-# What a seed decides about a run whose requests are recorded: what draws random numbers, found by running it.
+# What a seed still decides when the requests are recorded: the parts that draw random numbers, found by a run.
 
 
 def drawn_beside_requests(experiment: Experiment) -> tuple[str, ...]:
-    """What a run of it draws beside its requests, in words; nothing = no seed changes how the same requests fare.
+    """Return what a run draws besides its requests, in words; empty = seeds do not change how requests fare.
 
     Raises:
-        SimulationError: it cannot go on.
+        SimulationError: the simulation cannot go on.
     """
     simulation = Simulation(experiment, check="off")
     simulation.run()
@@ -665,7 +663,7 @@ def drawn_beside_requests(experiment: Experiment) -> tuple[str, ...]:
 
 
 def _of_routers(cluster: Cluster) -> int:
-    """How many routers have drawn; of one for several models, those of the single models choose."""
+    """Return how many routers have drawn; a router for several models delegates to one per model."""
     count = 0
     for router in cluster.roster.routers:
         for one in (router, *router.by_model.values()):
@@ -674,11 +672,11 @@ def _of_routers(cluster: Cluster) -> int:
 
 
 def _started(state: object) -> bool:
-    """Whether a stream has been read, by its state."""
+    """Return whether a stream has been read, from its state."""
     return isinstance(state, tuple) and bool(state[0])
 
 
 def _drawn(part: object) -> int:
-    """How many streams in a part of a simulation have been read."""
+    """Return how many streams in a part of a simulation have been read."""
     streams = objects_from([Stream.__module__], part)
     return len([one for one in streams if isinstance(one, Stream) and _started(one.state())])

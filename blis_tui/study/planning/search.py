@@ -1,7 +1,7 @@
-"""Searches for a boundary between what holds and what does not, as conversations: they ask, and are told.
+"""Searches for the boundary between what holds and what does not, as coroutines.
 
-A search yields the probes that it wants next, and is sent a verdict for each, in order. It knows nothing of
-simulations, so it can be tried on any function.
+A search yields the probes that it needs next and is sent one verdict for each, in order. It does not know simulations,
+so it can be tested with any function.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 _FAR: Final = 4096.0
-"""A rate this many times above or below the first guess is not looked for any further."""
+"""Maximum factor between the first guess and a rate to try."""
 _STEP: Final = 1.2
-"""The first two steps away from a guess; each one after them is the square of the one before."""
+"""Factor of the first two steps away from a guess; each later one is the square of the previous."""
 _FAILED_BEFORE_IDLE: Final = 3
-"""After so many rates that fail, one after the other, it is asked whether there is any that holds."""
+"""After this many failing rates in a row, the search asks whether any rate holds at all."""
 _NEAR: Final = 0.5
-"""From this share of a bound on, figures rise so steeply that the rate which fails is next to the one that holds."""
+"""Above this share of a bound, figures rise so steeply that the failing rate is close to the holding one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +34,23 @@ class Probe:
     """A value to try: a rate, or a number of instances."""
 
     value: float
-    """A rate of 0 stands for requests that come one by one."""
+    """The value; a rate of 0 means requests that come one by one."""
     seed: int
-    """Which of the seeds, from 0."""
+    """Index of the seed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a probe showed."""
+    """The result of a probe."""
 
     holds: bool
     of_bound: float | None = None
-    """Where it holds: the figure that is nearest to its bound, as a multiple of it; None = not known."""
+    """If it holds: the figure with the least margin, as a fraction of its bound; None = not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knee:
-    """Between two rates: at the lower one everything held with every seed, at the higher one with none."""
+    """Two rates: at the lower one everything holds with every seed, at the higher one with none."""
 
     holds: float | None
     """None = no rate holds, however low."""
@@ -63,7 +63,7 @@ class Least:
     """The smallest size that holds with every seed."""
 
     holds: int | None
-    """None = none does, up to the largest allowed one."""
+    """None = none up to the largest allowed one."""
     fails: int | None
     """The size below, which fails with at least one seed; None = there is none."""
 
@@ -80,7 +80,7 @@ class _Known:
         self._verdicts: dict[Probe, Verdict] = {}
 
     def ask(self, wanted: Iterable[Probe]) -> Generator[list[Probe], list[Verdict], list[Verdict]]:
-        """The verdicts of some probes, those of unknown ones asked for in one go."""
+        """Return the verdicts of some probes; unknown ones are requested together."""
         probes = list(wanted)
         new = [one for one in dict.fromkeys(probes) if one not in self._verdicts]
         if new:
@@ -89,11 +89,11 @@ class _Known:
         return [self._verdicts[one] for one in probes]
 
     def one(self, value: float) -> Generator[list[Probe], list[Verdict], Verdict]:
-        """With the first seed."""
+        """Return the verdict with the first seed."""
         return (yield from self.ask([Probe(value, 0)]))[0]
 
     def share(self, value: float) -> Generator[list[Probe], list[Verdict], float]:
-        """With how many of the seeds it holds, from 0 to 1."""
+        """Return the share of the seeds with which a value holds."""
         found = yield from self.ask(Probe(value, seed) for seed in range(self.seeds))
         return len([one for one in found if one.holds]) / self.seeds
 
@@ -101,13 +101,13 @@ class _Known:
 def search_rate(guess: float, *, precision: float, seeds: int) -> RateSearch:
     """Find the rate up to which everything holds.
 
-    First one seed brackets and bisects. Then the others are asked at both ends, which move apart until every seed holds
-    at the lower and none at the upper one: what lies between is the noise of the workload, or the precision.
+    First one seed brackets and bisects. Then the other seeds are tried at both ends, which move apart until every seed
+    holds at the lower and none at the upper one. The interval between is the noise of the workload, or the precision.
 
     Args:
-        guess: where to begin, such as the capacity.
-        precision: how far apart the ends may be, as a share of the lower one.
-        seeds: how many runs have to agree at an end.
+        guess: the rate to begin with, such as the capacity.
+        precision: maximum width of the interval, relative to its lower end.
+        seeds: how many runs must agree at an end.
     """
     known = _Known(seeds)
     ends = yield from _bracket(known, guess, precision)
@@ -128,10 +128,10 @@ def search_rate(guess: float, *, precision: float, seeds: int) -> RateSearch:
 def _outwards(
     known: _Known, rate: float, step: float, *, holds: bool
 ) -> Generator[list[Probe], list[Verdict], float | None]:
-    """Go on from a rate, in growing steps, until every seed holds (or none does); None = not even far away.
+    """Move from a rate in growing steps until every seed holds (or none does); None = not even far away.
 
-    Only seeds that disagree are asked again: what holds at a rate holds at a lower one. Before a rate is said to hold,
-    though, all seeds have been asked about it.
+    Only seeds that disagree are tried again, because what holds at a rate holds at a lower one. Before a rate is
+    returned, however, all seeds have been tried at it.
     """
     end = rate
     while True:
@@ -154,7 +154,7 @@ def _outwards(
 def _bracket(
     known: _Known, guess: float, precision: float
 ) -> Generator[list[Probe], list[Verdict], tuple[float, float] | Knee]:
-    """A rate that holds and one that does not, with the first seed."""
+    """Return a rate that holds and one that does not, with the first seed."""
     low = high = None
     rate, factor = rounded(guess), _STEP
     tried = 0
@@ -166,7 +166,7 @@ def _bracket(
             if rate > guess * _FAR:
                 return Knee(holds=low, fails=None)
             near = verdict.of_bound is not None and verdict.of_bound > _NEAR
-            following = rate * (1 + 0.95 * precision if near else factor)  # less than the precision: rates are rounded
+            following = rate * (1 + 0.95 * precision if near else factor)  # below the precision, as rates are rounded
         else:
             high = rate
             if tried == _FAILED_BEFORE_IDLE and low is None and not (yield from known.one(0.0)).holds:
@@ -179,13 +179,13 @@ def _bracket(
 
 
 def _between(low: float, high: float) -> float | None:
-    """The geometric middle; None when no number of so many digits is left."""
+    """Return the geometric mean; None if no rounded rate lies between."""
     middle = rounded(sqrt(low * high))
     return middle if low < middle < high else None
 
 
 def rounded(rate: float) -> float:
-    """A rate as people write it: three significant digits."""
+    """Round a rate to three significant digits."""
     return float(f"{rate:.3g}")
 
 
@@ -193,14 +193,14 @@ def search_size(guess: int, *, most: int, seeds: int, least: int = 1) -> SizeSea
     """Find the smallest size from which on everything holds.
 
     Args:
-        guess: where to begin.
+        guess: the size to begin with.
         most: the largest size to try.
-        seeds: how many runs have to hold.
-        least: the smallest size there can be.
+        seeds: how many runs must hold.
+        least: the smallest possible size.
     """
     known = _Known(seeds)
     size, step = min(max(guess, least), most), 1
-    low, high = least - 1, most + 1  # the largest that is known to fail, the smallest that is known to hold
+    low, high = least - 1, most + 1  # the largest known to fail, the smallest known to hold
     tried = 0
     while high - low > 1:
         if (yield from known.one(size)).holds:
@@ -216,25 +216,25 @@ def search_size(guess: int, *, most: int, seeds: int, least: int = 1) -> SizeSea
     return Least(holds=high if high <= most else None, fails=low if low >= least else None)
 
 
-# What is asked of a planner, and how a run answers: does it hold, and by how much?
+# How a run answers the planner: whether it holds, and with what margin.
 
 COMPLETE: Final = 0.99
-"""The share of requests that must be served: latencies are of those alone."""
+"""Minimum share of requests that must be served, because latencies cover only those."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Margin:
-    """How far a figure is from its bound."""
+    """The relation of a figure to its bound."""
 
     metric: str
     value: float
     bound: float
     of_bound: float
-    """Below 1 = it holds: the figure as a multiple of an upper bound, or a lower bound as a multiple of the figure."""
+    """The figure divided by an upper bound, or a lower bound divided by the figure; below 1 = the bound holds."""
 
 
 def margins(row: Row, bounds: tuple[Expectation, ...]) -> tuple[Margin, ...]:
-    """How far the figures of a run are from their bounds, the tightest first; those without a value are left out."""
+    """Return the margins of a run's figures, the tightest first; figures without a value are left out."""
     found = []
     for one in bounds:
         value = row.figures.get(one.metric)
@@ -249,14 +249,14 @@ def margins(row: Row, bounds: tuple[Expectation, ...]) -> tuple[Margin, ...]:
 
 
 def verdict_of(row: Row, bounds: tuple[Expectation, ...]) -> Verdict:
-    """Whether a run holds, and how narrowly."""
+    """Return whether a run holds, and how narrowly."""
     if row.status != "done" or trouble(row):
         return Verdict(holds=False)
     return Verdict(holds=True, of_bound=next((one.of_bound for one in margins(row, bounds)), None))
 
 
 def trouble(row: Row) -> str:
-    """Why a run does not hold; empty = it does."""
+    """Return why a run does not hold; empty if it does."""
     if not row.ok:
         return row.why or row.status
     total, completed = row.figures.get("requests.total"), row.figures.get("requests.completed")

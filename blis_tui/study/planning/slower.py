@@ -1,4 +1,4 @@
-"""What a plan's configurations would do on a server that is slower, as some of the measured ones were."""
+"""How a plan's configurations perform on a server that is slower than simulated, like some measured ones."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 _LOOKED_AT: Final = 1000
-"""Prompts of which the mean is taken."""
+"""Number of prompts over which the mean is taken."""
 _TTFT: Final = ("latency.ttft_ms.", "latency.scheduling_delay_ms.")
 _E2E: Final = ("latency.e2e_ms.", "latency.ttfat_ms.", "slo.")
 LATER: Final = "latency.ttft_ms."
-"""Figures of times to first token."""
+"""Prefix of TTFT metrics."""
 
 
 def mean_prompt(experiment: Experiment) -> float:
-    """How long its first prompts are in the mean, before anything runs; of sessions, those of the first calls."""
+    """Return the mean length of the first prompts, before anything runs; for sessions, of their first calls."""
     source = create_source(experiment.workload, experiment.seed, experiment.plugins)
     requests = islice(iter(source.next_request, None), _LOOKED_AT)
     lengths = [request.input_tokens for request in requests if request is not None]
@@ -44,14 +44,14 @@ class Slower:
     """A server that is slower than simulated."""
 
     times: float
-    """How many times as long its steps take."""
+    """Factor on its step times."""
     values: Mapping[str, object]
-    """What to assign for that."""
+    """The assignments for that factor."""
     later: float = 1.0
-    """How many times later first tokens come, beside what longer steps do."""
+    """Further factor on TTFT, on top of the effect of longer steps."""
 
     def judged(self, row: Row, bounds: Iterable[Bound]) -> Row:
-        """A run with such steps, which does not hold where first tokens that are that much later break a bound."""
+        """Return a run, which fails if TTFTs that are later by the factor violate a bound."""
         if self.later == 1.0 or row.ok is not True:
             return row
         for one in bounds:
@@ -65,7 +65,7 @@ class Slower:
 
 
 def metrics_bounded(bounds: Iterable[Bound]) -> tuple[str, ...]:
-    """Of which means the errors matter to bounds."""
+    """Return the means whose errors matter to the bounds."""
     names = [one.metric for one in bounds]
     found = [("ttft", any(name.startswith((*_TTFT, "slo.")) for name in names))]
     found.append(("e2e", any(name.startswith(_E2E) for name in names)))
@@ -73,13 +73,13 @@ def metrics_bounded(bounds: Iterable[Bound]) -> tuple[str, ...]:
 
 
 def slower(study: Study, point: Point, confidence: float) -> Slower | str:
-    """What makes a configuration as slow as ``1 - confidence`` of the measured servers exceeded.
+    """Return the slowdown that only ``1 - confidence`` of the measured servers exceed.
 
     Returns:
-        A text where that is not known: why.
+        The slowdown, or a text saying why it is not known.
 
     Raises:
-        SpecError: the point is no experiment.
+        SpecError: the point is no valid experiment.
     """
     experiment = experiment_of(study, point, study.seeds[0])
     seen, metrics = Seen(mean_prompt(experiment)), metrics_bounded(study.constraints)

@@ -1,4 +1,4 @@
-"""A plan for a terminal: the answer, what it rests on, and what lies beside it."""
+"""A plan as text for a terminal: the answer, its basis, and the alternatives."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 
 _USUAL: Final = {"steady.offered_requests_per_s": "offered/s", "steady.requests_per_s": "served/s"}
-"""Metrics, and their names above columns. Not the throughput of the whole run, in which the cluster fills and drains:
-that is below what arrives."""
+"""Metrics, and their column titles. The throughput of the whole run is not used: it includes ramp-up and drain, and is
+therefore below the arrival rate."""
 _WHERE_KNOWN: Final = {"cost.usd_per_hour": "USD/h", "cost.watts": "W"}
 _BAR: Final = 12
 
 
 def plan_text(plan: Plan, width: int = WIDTH) -> str:
-    """The answer in a sentence, the runs around it as a table, how sure it is, and the other configurations.
+    """Return the answer in a sentence, a table of the runs around it, its certainty, and the other configurations.
 
     Args:
-        plan: what it tells of.
-        width: characters to a line of what stands below the answer; tables are wider where their figures are.
+        plan: the plan.
+        width: characters per line below the answer; tables are wider if their figures are.
     """
     blocks = [[answer_text(plan)]]
     if plan.best is not None:
@@ -52,7 +52,7 @@ def plan_text(plan: Plan, width: int = WIDTH) -> str:
 
 
 def answer_text(plan: Plan) -> str:
-    """The answer in a sentence."""
+    """Return the answer in a sentence."""
     bounds = ", ".join(bound_text(one) for one in plan.question.study.constraints)
     best, expected = plan.best, plan.as_expected
     if best is not None:
@@ -68,7 +68,7 @@ def answer_text(plan: Plan) -> str:
 
 
 def _holds_text(plan: Plan, one: Candidate, bounds: str) -> str:
-    """What a configuration holds, as a sentence without its full stop."""
+    """Return what a configuration sustains, as a sentence without its full stop."""
     what, knee = _cluster(plan, one), one.knee
     verb = "holds" if one.size == 1 else "hold"
     if knee is None:
@@ -80,7 +80,7 @@ def _holds_text(plan: Plan, one: Candidate, bounds: str) -> str:
 
 
 def _cluster(plan: Plan, one: Candidate) -> str:
-    """A configuration as people call it."""
+    """Return a short description of a configuration."""
     found = one.found
     if found is None:
         return "nothing"
@@ -96,7 +96,7 @@ def _cluster(plan: Plan, one: Candidate) -> str:
 
 
 def _around(plan: Plan, best: Candidate, width: int) -> Iterator[str]:
-    """The runs of the answer's configuration, by size or by rate; reasons stand below a run where they do not fit."""
+    """Yield the runs of the answer's configuration, by size or by rate; long reasons go below their run."""
     by_rate = plan.question.max_rate
     metrics = tuple(dict.fromkeys([*(one.metric for one in plan.question.study.constraints), *_USUAL]))
     metrics += tuple(name for name in _WHERE_KNOWN if best.found is not None and best.found.mean(name) is not None)
@@ -105,7 +105,7 @@ def _around(plan: Plan, best: Candidate, width: int) -> Iterator[str]:
     head += [*(titles.get(metric, metric.removeprefix("latency.")) for metric in metrics), "seeds hold"]
     shown = best.tried
     first = metrics[0]
-    # What is far beyond its bound would leave nothing of the other bars.
+    # A figure far beyond its bound would shrink all other bars to nothing.
     bounds = plan.question.study.constraints
     top = max((value for one in shown if (value := one.figure(first, bounds)) is not None and one.holding), default=0.0)
     rows, beside = [head], [("", "")]
@@ -133,14 +133,14 @@ def _spread(one: Tried, metric: str) -> str:
 
 
 def _why(plan: Plan, one: Tried) -> str:
-    """What is wrong beside the bounds, whose figures are there to be seen."""
+    """Return what is wrong with a run whose bounds hold; exceeded bounds are visible in its figures."""
     bounds = plan.question.study.constraints
     seen = [row for row in one.rows if all(each.of_bound <= 1.0 for each in margins(row, bounds))]
     return next((text for row in seen if (text := trouble(row))), "")
 
 
 def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
-    """How sure the answer is, and why."""
+    """Yield remarks on how certain the answer is, and why."""
     found, question = best.found, plan.question
     if found is None:
         return
@@ -186,7 +186,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
 
 
 def _next(plan: Plan, best: Candidate, metric: str) -> Iterator[str]:
-    """What one instance more would bring."""
+    """Yield the effect of one more instance."""
     if plan.question.max_rate or best.size is None or best.found is None:
         return
     more = best.at(size=best.size + 1, rate_per_s=best.found.rate_per_s)
@@ -197,7 +197,7 @@ def _next(plan: Plan, best: Candidate, metric: str) -> Iterator[str]:
 
 
 def _rate(plan: Plan, best: Candidate) -> Iterator[str]:
-    """What a rate is, where arrivals are random and each run has its own."""
+    """Yield the actual rates of the runs if arrivals are random."""
     found = best.found
     if found is None or best.recorded or (best.knee is None and plan.question.rate_per_s is None):
         return
@@ -217,7 +217,7 @@ def slower_text(known: Slower) -> str:
 
 
 def _slower(plan: Plan) -> Iterator[str]:
-    """How the answer changes on a slower server, as some measured ones were."""
+    """Yield how the answer changes on a slower server, like some measured ones."""
     known, asked = plan.slower, plan.question.confidence
     confidence = asked or USUAL_CONFIDENCE
     if isinstance(known, str):
@@ -243,7 +243,7 @@ def _slower(plan: Plan) -> Iterator[str]:
 
 
 def _found_text(plan: Plan, one: Candidate) -> str:
-    """An answer in few words."""
+    """Return an answer in few words."""
     name = f" of {configuration_name(plan, one)}" if len(plan.candidates) > 1 else ""
     if one.knee is not None:
         return f"{one.knee.holds:g} {one.of}/s{name}"
@@ -252,7 +252,7 @@ def _found_text(plan: Plan, one: Candidate) -> str:
 
 
 def _ties(plan: Plan, best: Candidate) -> Iterator[str]:
-    """What costs the same, and why it is not the answer."""
+    """Yield the equally expensive configurations, and why they are not the answer."""
     bounds = plan.question.study.constraints
     own = None if best.found is None else best.found.nearest(bounds)
     tied = "has as many GPUs" if plan.cost == "cost.gpus" else "costs the same"
@@ -268,12 +268,12 @@ def _ties(plan: Plan, best: Candidate) -> Iterator[str]:
 
 
 def configuration_name(plan: Plan, one: Candidate) -> str:
-    """A configuration by what tells it from the others."""
+    """Return the values that distinguish a configuration from the others."""
     return point_text(plan.question.study.paths, one.coordinates) or "as it is"
 
 
 def step_times_text(expected: Mapping[str, tuple[str, Expectation]]) -> Iterator[str]:
-    """How far off the means are expected to be, a sentence for all pools of which the same is said."""
+    """Yield the expected errors of the means, one sentence for all pools with the same."""
     texts: dict[str, list[str]] = {}
     for name, (kind, known) in expected.items():
         texts.setdefault(f"{kind}, {error_text(known)}", []).append(name)
@@ -287,7 +287,7 @@ def _several_gpus(plan: Plan) -> bool:
 
 
 def _configurations(plan: Plan) -> Iterator[str]:
-    """All configurations, each with its answer."""
+    """Yield all configurations, each with its answer."""
     names = short_names(plan.question.study.paths)
     by_rate = plan.question.max_rate
     head = ["", *names.values(), f"{plan.candidates[0].of}/s" if by_rate else "instances", "GPUs", "USD/h", ""]
@@ -303,11 +303,11 @@ def _configurations(plan: Plan) -> Iterator[str]:
     yield from aligned([head, *rows], right=range(1 + len(names), len(head) - 1))
 
 
-# A plan as plain data, for programs.
+# A plan as plain data for programs.
 
 
 def plan_data(plan: Plan) -> dict[str, object]:
-    """The question, the answer, and every run behind it."""
+    """Return the question, the answer, and every run behind it."""
     question = plan.question
     return {
         "experiment": question.study.experiment,
@@ -332,7 +332,7 @@ def plan_data(plan: Plan) -> dict[str, object]:
 
 
 def _slower_data(plan: Plan) -> dict[str, object]:
-    """What slower steps change."""
+    """Return the effect of slower steps."""
     known = plan.slower
     return {
         "confidence": plan.question.confidence or USUAL_CONFIDENCE,

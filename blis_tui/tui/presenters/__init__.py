@@ -1,1 +1,1 @@
-"""Pure functions from the state of a simulation to what is shown; no widget in here."""
+"""Pure functions from the state of a simulation to the displayed text, without widgets."""

@@ -1,4 +1,4 @@
-"""Whose requests arrive when: a row for each client or tenant, below the time line and on its scale."""
+"""Arrivals over time: a row for each client or tenant, below the timeline and on its scale."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
 GROUPINGS: Final = ("client", "tenant")
 _NAME: Final = 7
 _OTHER_LINES: Final = 12
-"""Lines of a screen that the rows must leave alone, and of the others they take a third."""
+"""Lines of a screen reserved for other content; the rows get a third of the rest."""
 
 
 class Row(NamedTuple):
-    """Who a row is about: one client or tenant, or several for whom there is no room."""
+    """The senders in a row: one client or tenant, or several combined for lack of room."""
 
     label: str
     names: tuple[str, ...]
 
 
 def groupings(view: View) -> tuple[str, ...]:
-    """By what the arrivals can be told apart: more than one client, or any tenant."""
+    """Return the possible groupings: by client if there are several, by tenant if there are any."""
     found = {"client": len(_names(view, "client")) > 1, "tenant": bool(_names(view, "tenant"))}
     return tuple(by for by in GROUPINGS if found[by])
 
 
 def _names(view: View, by: str) -> tuple[str, ...]:
-    """As the experiment lists them; of a trace, in order of their first requests."""
+    """Return names in the experiment's order; for a trace, in the order of their first requests."""
     clients = [one for one in view.experiment.workload.clients if one.share > 0]
     told = [one.id if by == "client" else one.tenant for one in clients]
     return tuple(dict.fromkeys(name for name in (*told, *view.tape.arrivals.names(by)) if name))
 
 
 def rows_of(view: View, by: str, height: int) -> tuple[Row, ...]:
-    """The rows that a screen of so many lines has room for: those who send most of what is known, then the others."""
+    """Return the rows that fit a screen height: the senders with most known requests, then the rest combined."""
     names = _names(view, by)
     room = max((height - _OTHER_LINES) // 3, 2)
     if len(names) <= room:
@@ -57,12 +57,12 @@ def rows_of(view: View, by: str, height: int) -> tuple[Row, ...]:
 
 
 def arrivals_until(view: View, by: str, row: Row, event: int) -> int:
-    """How many requests of a row had arrived by an event."""
+    """Return how many requests of a row had arrived by an event."""
     return sum(view.tape.arrivals.until(by, name, event) for name in row.names)
 
 
 def counts(view: View, by: str, row: Row, scale: Scale) -> list[int | None]:
-    """The arrivals in each column, in that of the position those up to it; None where nothing is known yet."""
+    """Return the arrivals per column, up to the position in its column; None where unknown."""
     here, known_us = scale.cell(view.moment.time_us), known_until(view)
     found: list[int | None] = []
     before = 0
@@ -77,10 +77,10 @@ def counts(view: View, by: str, row: Row, scale: Scale) -> list[int | None]:
 
 
 def arrival_lines(view: View, by: str, width: int, height: int) -> list[Content]:
-    """What the rows are, then the rows: how many have arrived up to the position, and when.
+    """Return the title, and a row for each sender with the arrivals up to the position, and over time.
 
     Args:
-        view: what to show.
+        view: the view.
         by: ``client`` or ``tenant``.
         width: columns.
         height: lines of the whole screen.
@@ -105,7 +105,7 @@ def arrival_lines(view: View, by: str, width: int, height: int) -> list[Content]
 
 
 def row_text(view: View, by: str, row: Row, scale: Scale, cell: int) -> str:
-    """What is known about a row at a column."""
+    """Return what is known about a row at a column."""
     value: int | None = counts(view, by, row, scale)[cell]
     if value is None:
         return f"{time_text(scale.start_us(cell))}: not simulated yet"

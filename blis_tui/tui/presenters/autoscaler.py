@@ -1,4 +1,4 @@
-"""The autoscaler: what it saw when it last looked, what it made of that, and what took effect."""
+"""The autoscaler's latest evaluation, its conclusion, and its effects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from blis_tui.tui.view import View
 
 EVENT_KEY: Final = "#"
-"""Begins the key of a line that stands for an event."""
+"""Prefix of the key of a line about an event."""
 VERDICTS: Final = {
     "scale-up": "↑ scale up",
     "scale-down": "↓ scale down",
@@ -26,12 +26,12 @@ VERDICTS: Final = {
     "hold": "= hold",
 }
 _EFFECTS: Final = 5
-"""How many of the latest changes are told."""
+"""Maximum number of changes shown."""
 _BAR: Final = 8
 
 
 def autoscaler_lines(view: View, width: int) -> list[Line]:
-    """The latest decision with its figures, and what took effect; nothing where there is no autoscaler."""
+    """Return the latest decision with its figures, and its effects; empty without an autoscaler."""
     settings = view.experiment.cluster.autoscaler
     if settings is None:
         return []
@@ -57,7 +57,7 @@ def autoscaler_lines(view: View, width: int) -> list[Line]:
 
 
 def _decision(view: View, event: int) -> ScalingDecided | None:
-    """What it saw; None while the run goes on: the past is not simulated again then."""
+    """Return the decision's record; None during a run, because a past event would have to be replayed."""
     if view.playing:
         return None
     records = view.moment.records if event == view.moment.event else view.records_of(event)
@@ -65,7 +65,7 @@ def _decision(view: View, event: int) -> ScalingDecided | None:
 
 
 def _balance(one: ScalingDecided, settings: Autoscaler) -> list[Content]:
-    """Demand against supply, and where it acts."""
+    """Return demand, supply, and the thresholds."""
     supply = one.supply_tokens + one.pending_tokens
     up, down = settings.scale_up_threshold, settings.scale_down_boundary
     pending = f" {count_text(one.pending_tokens)} of it pending" if one.pending_tokens else ""
@@ -83,7 +83,7 @@ def _balance(one: ScalingDecided, settings: Autoscaler) -> list[Content]:
 
 
 def _effects(view: View) -> Iterator[Content]:
-    """The latest changes, the last one first."""
+    """Yield the latest changes, the last one first."""
     tape, event = view.tape, view.moment.event
     for _ in range(_EFFECTS):
         event = tape.latest_of("scaled", event)

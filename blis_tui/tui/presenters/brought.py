@@ -1,4 +1,4 @@
-"""The panes of plug-ins: what they may look at, and their lines."""
+"""Panes of plug-ins: the interface to the view, and their lines."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from blis_tui.tui.view import View
 
 _MOST_LINES: Final = 1000
-"""What comes behind them is not asked for: a pane is drawn again at every step, and may never end."""
+"""Maximum number of lines taken, because a pane is redrawn at every step and may generate lines endlessly."""
 _EVENT: Final = "event "
 _REQUEST: Final = "request "
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A :class:`blis_tui.panes.PaneView` of what the debugger shows."""
+    """A :class:`blis_tui.panes.PaneView` of the debugger's view."""
 
     view: View
 
     @property
     def experiment(self) -> Experiment:
-        """What is simulated."""
+        """The simulated experiment."""
         return self.view.experiment
 
     @property
@@ -57,11 +57,11 @@ class Shown:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """What the present event has done so far."""
+        """Records of the present event so far."""
         return self.view.moment.past
 
     def told(self, kind: str) -> Iterator[Told]:
-        """The records of a kind, the latest first."""
+        """Yield the records of a kind, the latest first."""
         tape = self.view.tape
         for event, values in tape.told(kind, self.view.moment.settled):
             row = tape.row(event)
@@ -75,18 +75,18 @@ class Shown:
 
 
 def brought_lines(pane: PluginPane, view: View, width: int) -> list[Line]:
-    """The lines of a plug-in's pane; where it raises an exception, which one and where."""
+    """Return the lines of a plug-in's pane; if it raises an exception, what and where."""
     found: list[Line] = []
     try:
         for one in pane.present(Shown(view), width):
             if not isinstance(one, PaneLine):
-                raise TypeError(f"a line is {one!r}, and must be a PaneLine")  # noqa: TRY301  (told as all others are)
+                raise TypeError(f"a line is {one!r}, and must be a PaneLine")  # noqa: TRY301  (reported like others)
             found.append(line((one.text, one.style), key=_key(one)))
             if len(found) == _MOST_LINES:
                 break
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001  (a defect of a plug-in costs its pane)
+    except BaseException as error:  # noqa: BLE001  (a defect of a plug-in must only cost its pane)
         text = in_words(error)
         place = place_in_plugin(error, (pane.module,))
         return [*(line(row) for row in words(text, width, "$error")), *(line(row) for row in words(place, width))]
@@ -100,7 +100,7 @@ def _key(one: PaneLine) -> str:
 
 
 def picked(key: str) -> tuple[int | None, str | None]:
-    """The event or the request that a line's key stands for."""
+    """Return the event or the request of a line's key."""
     if key.startswith(_EVENT):
         return int(key.removeprefix(_EVENT)), None
     return None, key.removeprefix(_REQUEST)

@@ -1,4 +1,4 @@
-"""Two runs side by side, in words and tables: what differs in what was asked for, and in what came of it."""
+"""Two runs side by side, in words and tables: differences of the experiments and of the results."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ LETTERS: Final = ("A", "B")
 _LIT: Final = "$warning"
 _MUTED: Final = "$text-muted"
 _EVENTS: Final = 3
-"""The latest events shown of each side; twice as many where the screen is wide."""
+"""Number of latest events shown for each side; doubled on a wide screen."""
 _WIDE: Final = 60
-"""Columns from which on a side has room for more."""
+"""Width of a side from which it has room for more."""
 _NAME: Final = 24
-"""Columns of the title for the name of A at most."""
+"""Maximum width of A's name in the title."""
 _FILE: Final = re.compile(r"(.+?)(?:\.blis)?\.ya?ml(?=\s|$)")
-"""The path of an experiment's file at the beginning of a name, without its ending."""
+"""An experiment's path at the start of a name, without its suffix."""
 _NO_REQUESTS: Final = "Every request in flight is in the same state on both sides."
 _IDLE: Final = "No request is in flight."
 _NOTHING_YET: Final = "Nothing has happened yet: n processes the next event, c runs, D goes to the first divergence."
@@ -60,35 +60,35 @@ class SideView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareView:
-    """Everything the screen shows."""
+    """The state of the screen."""
 
     sides: tuple[SideView, SideView]
     documents: tuple[Difference, ...]
     searched: bool
-    """Whether the first divergence was looked for."""
+    """Whether the first divergence was searched for."""
     divergence: Divergence | None
     figures: tuple[FigurePair, ...]
     metrics: tuple[Row, ...]
-    """Empty while nothing has happened."""
+    """The figures; empty before the first event."""
     under_way: bool
-    """Whether a request has arrived and not ended yet, on either side."""
+    """Whether a request is in progress on either side."""
     requests: tuple[RequestPair, ...]
     changes: RequestChanges | None
-    """The requests that have ended; None while running."""
+    """Changes of ended requests; None while running."""
 
 
 # ---- title ----
 
 
 def names_text(names: tuple[str, str]) -> Content:
-    """Which two runs; a long name on the left leaves room for the other."""
+    """Return the names of the two runs; a long left name is shortened."""
     left, right = short_names(names)
     left = clip(left, _NAME)
     return Content.assemble(("A ", "$accent bold"), (left, "bold"), ("  B ", "$accent bold"), (right, "bold"))
 
 
 def short_names(names: tuple[str, str]) -> tuple[str, str]:
-    """Files by their stems, where these tell the two apart."""
+    """Return files by their stems, if these are distinct."""
     left, right = (_short(name) for name in names)
     return (left, right) if left != right else names
 
@@ -99,7 +99,7 @@ def _short(name: str) -> str:
 
 
 def activity(sides: tuple[SideView, SideView], time_us: int, label: str, progress: Progress | None) -> Content:
-    """The time, and what is going on."""
+    """Return the time, and the current activity."""
     moments = [side.moment for side in sides]
     if label == "running":
         state = ("▶ running", "$success bold")
@@ -117,11 +117,11 @@ def activity(sides: tuple[SideView, SideView], time_us: int, label: str, progres
     return Content.assemble(("t ", _MUTED), time_text(time_us), "  ", state)
 
 
-# ---- what differs ----
+# ---- differences ----
 
 
 def differences_text(view: CompareView, width: int) -> Content:
-    """The first event that differs, where it is known, and the differences of the documents."""
+    """Return the first event that differs, if known, and the differences of the documents."""
     lines = _divergence(view, width)
     if not view.documents:
         lines.append(Content.styled("The two experiments are identical.", _MUTED))
@@ -152,7 +152,7 @@ def _divergence(view: CompareView, width: int) -> list[Content]:
 
 
 def _subject(record: Fields | None) -> str:
-    """What a record is about: ``scheduled request_12``, ``step i0``."""
+    """Return the subject of a record: ``scheduled request_12``, ``step i0``."""
     if record is None:
         return "the run has ended"
     request = record.get("request_id") or f"i{record.get('instance')}"
@@ -163,7 +163,7 @@ def _subject(record: Fields | None) -> str:
 
 
 def side_text(view: CompareView, side: int, width: int) -> Content:
-    """Where a side is, what it did last, and the figures of its instances."""
+    """Return a side's position, its latest events, and the figures of its instances."""
     own = view.sides[side]
     moment = own.moment
     known = f" of {count_text(moment.frontier)}{'' if moment.complete else '+'}"
@@ -173,7 +173,7 @@ def side_text(view: CompareView, side: int, width: int) -> Content:
     count = 2 * _EVENTS if width >= _WIDE else _EVENTS
     latest = range(max(1, moment.event - count + 1), moment.event + 1)
     events = [_event(own.tape, event, moment.event, width) for event in latest]
-    # As many lines as on the other side, which may have begun earlier.
+    # Pad to as many lines as the other side, which may have begun earlier.
     events = [Content("")] * (count - len(events)) + events
     return Content("\n").join([place, _upcoming(own, width), *events, *_instances(view.figures, side, width)])
 
@@ -215,11 +215,11 @@ _COLUMNS: Final = (
     ("kv", "KV used", "KV blocks used"),
     ("preemptions", "preempt", "preemptions"),
 )
-"""Figures of an instance, and their titles where there is little room and where there is more."""
+"""Figures of an instance, with short and long titles."""
 
 
 def _instances(figures: Sequence[FigurePair], side: int, width: int) -> list[Content]:
-    """A row for each instance of either side; what differs is marked."""
+    """Return a row for each instance of either side, with differences marked."""
     wide = width >= _WIDE
     cell = (width - 3) // len(_COLUMNS)
     titles = "".join(f"{long if wide else short:>{cell}}" for _, short, long in _COLUMNS)
@@ -265,11 +265,11 @@ _METRICS: Final = (
     ("requests.timed_out", "timed out"),
     ("requests.dropped_unservable", "dropped"),
 )
-"""Figures of the report and what to call them; what matters most first."""
+"""Figures of the report and their titles, the most important first."""
 _WORDS_FROM: Final = 46
-"""Columns from which on `better` and `worse` are written out."""
+"""Width from which `better` and `worse` are written out."""
 _NOTHING_MUCH: Final = 0.0005
-"""A relative change that would be written as 0.0 %."""
+"""Smaller relative changes would be shown as 0.0 %."""
 _VERDICTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "better": ("✓", "better", "$success"),
     "worse": ("✗", "worse", "$error"),
@@ -278,7 +278,7 @@ _VERDICTS: Final[Mapping[str, tuple[str, str, str]]] = {
 
 
 def metrics_text(view: CompareView, width: int) -> Content:
-    """The main figures so far on both sides, and how B compares with A."""
+    """Return the main figures of both sides so far, and how B compares with A."""
     if not view.metrics:
         return Content.styled(_NOTHING_YET, _MUTED)
     rows = {row.metric: row for row in view.metrics}
@@ -326,7 +326,7 @@ def _change(row: Row) -> str:
 
 
 def requests_text(view: CompareView, width: int) -> Content:
-    """The requests that stand elsewhere on the other side, and how those that ended compare."""
+    """Return the requests in different states, and how ended ones compare."""
     changes = view.changes
     done = () if changes is None else changes.most_affected
     name = max([len(pair.name) for pair in view.requests] + [len(one.request_id) for one in done], default=0)
@@ -374,7 +374,7 @@ def _request(pair: RequestPair, name: int, cell: int) -> Content:
 
 
 def standing_text(standing: Standing) -> str:
-    """Where a request stands: ``done 3.21 s``, ``prefill 45 %``, ``decode 123``, ``waiting``."""
+    """Return the state of a request: ``done 3.21 s``, ``prefill 45 %``, ``decode 123``, ``waiting``."""
     if standing.state == "completed":
         return f"✓ {span_text(standing.done)}"
     if standing.state == "prefill":
@@ -385,24 +385,24 @@ def standing_text(standing: Standing) -> str:
 
 
 def _colour(standing: Standing) -> str:
-    """That of a phase, or of the kind of record that ended it."""
+    """Return the colour of a phase, or of the kind of record that ended the request."""
     if standing == NOT_ARRIVED:
         return _MUTED
     look = PHASE_LOOKS.get(standing.state)
     return look.style if look is not None else _style(described(standing.state).colour)
 
 
-# The comparison as a text file, to keep or to send.
+# The comparison as a text file.
 
 
 def file_stem(names: tuple[str, str]) -> str:
-    """A name for the file, without its ending: ``kv-pressure-vs-burst``."""
+    """Return a file name without suffix: ``kv-pressure-vs-burst``."""
     left, right = (re.sub(r"[^A-Za-z0-9.=]+", "-", name).strip("-")[:40] or "run" for name in names)
     return f"{left}-vs-{right}"
 
 
 def file_text(comparison: Comparison, view: CompareView) -> str:
-    """Where both sides stand, where they part, and everything that differs up to there."""
+    """Return the positions of both sides, the divergence, and all differences up to there."""
     lines = [
         f"{letter} at {time_text(side.moment.time_us)}, event {count_text(side.moment.event)}"
         f"{', the end of the run' if side.moment.at_end else ''}"

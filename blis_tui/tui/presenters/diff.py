@@ -1,4 +1,4 @@
-"""What the present event changed, as aligned columns."""
+"""What the present event changed, in aligned columns."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ GROUP_LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
         "details": Look("·", "requests in detail", "$text-muted"),
     }
 )
-"""How groups of changes look, other than those of a kind of record."""
+"""Looks of groups of changes, except for kinds of records."""
 _ABSENT: Final = "—"
 
 
 def group_look(group: str) -> Look:
-    """How a group of changes looks."""
+    """Return the look of a group of changes."""
     shown = described(group)
     return GROUP_LOOKS.get(group) or Look(shown.sign, shown.label, f"${shown.colour}" if shown.colour else "")
 
 
 def diff_lines(moment: Moment, width: int, *, playing: bool) -> list[Line]:
-    """The changes, or why there are none to show."""
+    """Return the changes, or why there are none."""
     if playing:
         return _said("Running. Pause to see what the latest event changed.", width)
     if not moment.event:
@@ -59,7 +59,7 @@ def _said(text: str, width: int) -> list[Line]:
 
 
 def change_lines(changes: Sequence[Change], width: int) -> list[Line]:
-    """Changes by groups: path, old and new value, by how much, and what it means where there is room."""
+    """Return changes by group: path, old and new value, difference, and the meaning if there is room."""
     longest = max(len(change.path) for change in changes)
     texts = [_values(change) for change in changes if change.old is not None or change.new is not None]
     columns = _Columns(longest, *(max((len(text[at]) for text in texts), default=0) for at in range(3)))
@@ -89,7 +89,7 @@ class _Columns:
 
     @property
     def width(self) -> int:
-        """Columns of a whole row."""
+        """Width of a whole row."""
         return 2 + self.path + 2 + self.old + 3 + self.new + 2 + self.delta
 
 
@@ -102,7 +102,7 @@ def _row(change: Change, columns: _Columns, width: int) -> Content:
 
 
 def _news(change: Change, columns: _Columns) -> list[Content]:
-    """From what to what, and by how much."""
+    """Return the old and the new value, and the difference."""
     if change.old is None and change.new is None:
         return [Content(change.about)]
     old, new, delta = _values(change)
@@ -125,7 +125,7 @@ def _values(change: Change) -> tuple[str, str, str]:
 
 
 def value_text(value: Value, unit: str) -> str:
-    """A value with its unit, a phase as its word, nothing as a dash."""
+    """Return a value with its unit, a phase as its word, an absent value as a dash."""
     if value is None:
         return _ABSENT
     if isinstance(value, str):

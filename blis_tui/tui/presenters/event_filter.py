@@ -1,4 +1,4 @@
-"""What a reader types to see only some events: a few plain words, compiled to a test for one event."""
+"""Event filters: plain words, compiled to a predicate on events."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHANGES: Final[Mapping[str, Callable[[StepRow], int]]] = MappingProxyType(
         "decode": lambda step: step.decode_requests,
     }
 )
-"""What a step may do, and to how many (or how much)."""
+"""Actions of a step, each with the function that counts them."""
 
 _INSTANCE: Final = re.compile(r"i(\d+)")
 _TWO_WORDS: Final = re.compile(r"\binstance\s+(\d+)", re.IGNORECASE)
@@ -38,15 +38,15 @@ _HELP: Final = "filter words are `i0`, part of a request's name, or"
 
 
 class FilterError(BlisError):
-    """A filter cannot be understood."""
+    """A filter is invalid."""
 
 
 def parse_filter(text: str, tape: Tape) -> Matches | None:
-    """The test that a filter stands for; None when it is empty: every event matches.
+    """Compile a filter; return None for an empty one, which matches every event.
 
-    A kind (``preempted``) matches the events of that kind and the steps that did it; ``i0`` or ``instance 0`` what an
-    instance did; anything else the events of the requests whose name it is or is part of, and if it is the whole name
-    also the steps that did something for it. ``-word`` matches what the word does not. All words must match.
+    A kind (``preempted``) matches the events of that kind and the steps that did it; ``i0`` or ``instance 0`` the
+    events of an instance; anything else the events of requests whose names contain it, and if it is a whole name also
+    the steps that did something for the request. ``-word`` inverts a word. All words must match.
 
     Raises:
         FilterError: a word is none of these, or there is no such instance.
@@ -73,7 +73,7 @@ def _test(word: str, tape: Tape) -> Matches:
         return of_request(word, tape)
     known = any(lower in name.lower() for name in tape.names())
     if not known and not any(letter.isdigit() for letter in word):
-        # A name with a number may belong to a request that has not arrived yet; any other word is a slip.
+        # A name with a number may belong to a request that has not arrived yet; any other word is a typing error.
         shown = printable(word)
         help_text = suggestion(lower, _words(), otherwise=_HELP)
         raise FilterError(f"`{shown}` is neither a kind of event nor part of a request's name", help=help_text)
@@ -81,12 +81,12 @@ def _test(word: str, tape: Tape) -> Matches:
 
 
 def _words() -> tuple[str, ...]:
-    """Every word about kinds."""
+    """Return every word for kinds."""
     return tuple(dict.fromkeys((*streamed_kinds(), *CHANGES)))
 
 
 def of_kind(kind: str, tape: Tape) -> Matches:
-    """Whether an event is of a kind, or a step that did it."""
+    """Return a predicate for events of a kind, and steps that did it."""
     count = CHANGES.get(kind)
     if count is None:
         return lambda row: tape.has(row.event, kind)
@@ -98,7 +98,7 @@ def of_kind(kind: str, tape: Tape) -> Matches:
 
 
 def of_request(name: str, tape: Tape, what: str = "") -> Matches:
-    """Whether an event is about a request, or a step that did more for it than one more token; or just did ``what``."""
+    """Return a predicate for events about a request, and steps that did more than decode one token, or ``what``."""
     known = -1
     events: frozenset[int] = frozenset()
 

@@ -1,4 +1,4 @@
-"""Events as lines: what each one is called, whom it is about, and what it did."""
+"""Events as lines: kind, subject, and what each did."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from blis_tui.tui.view import View
 
 HERE: Final = "▶"
-"""At the event of the present position."""
+"""Marks the event of the present position."""
 BEFORE_HERE: Final = "▷"
-"""At the last event shown that is not later than the present position, where a filter hides that one."""
+"""Marks the last visible event before the present position, if a filter hides that one."""
 BREAKPOINT: Final = "●"
 CURSOR: Final = "▸"
-"""Beside the bar of the cursor, for those who see no colours; not where the position is."""
-PREEMPTED: Final = "×"  # noqa: RUF001  (a cross, no letter)
-"""So many requests were preempted, where there is no room for words; ``+`` joined the batch, ``✓`` are done."""
+"""Marks the cursor for readers without colours, except at the position."""
+PREEMPTED: Final = "×"  # noqa: RUF001  (a cross, not a letter)
+"""Prefix of the number of preempted requests in a narrow line; ``+`` joined the batch, ``✓`` are done."""
 START: Final = "start: nothing has happened yet"
 
 
 class Run(NamedTuple):
-    """A piece of text of one colour: a theme colour's name, or nothing for the ordinary one."""
+    """A text in one colour: a theme colour's name, or empty for the default."""
 
     text: str
     colour: str = ""
@@ -45,21 +45,21 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EventLine:
-    """An event in words. The parts of what it did come in the order in which they may be left out from the end."""
+    """An event in words; parts at the end may be left out."""
 
     kind: str
     look: Description
     subject: str
     parts: tuple[Run, ...]
-    """What the subject did, as the parts of a sentence."""
+    """What the subject did, as parts of a sentence."""
     short: tuple[Run, ...]
-    """The same in fewer words, where there is little room."""
+    """The same in fewer words."""
     brief: tuple[Run, ...]
-    """What matters most in a few characters, where there is hardly any room."""
+    """The essentials in a few characters."""
 
 
 def event_line(tape: Tape, event: int, phase: int | None = None) -> EventLine:
-    """A known event in words; of a step that is being looked into, only what is past at its phase."""
+    """Return a recorded event in words; of a step only what applies at the phase."""
     row = tape.row(event)
     look = described(row.kind)
     if row.step >= 0:
@@ -78,7 +78,7 @@ def event_line(tape: Tape, event: int, phase: int | None = None) -> EventLine:
 
 
 def _filled(template: str, values: Mapping[str, object], look: Description) -> tuple[Run, ...]:
-    """A text about an event in parts; that a request ends stands out."""
+    """Return a text about an event in parts; the end of a request is highlighted."""
     if not template:
         return ()
     head, *rest = (filled(part, values) for part in template.split(", "))
@@ -86,7 +86,7 @@ def _filled(template: str, values: Mapping[str, object], look: Description) -> t
 
 
 def _step(step: StepRow) -> tuple[Run, ...]:
-    """What a step did: its work first, then what it changed, the worst first."""
+    """Return what a step did: its work, then its changes, the worst first."""
     kinds = ((step.prefill_tokens, "prefill"), (step.decode_requests, "decode"))
     work = " + ".join(f"{count_text(count)} {kind}" for count, kind in kinds if count) or "0"
     noun = "token" if step.batch_tokens == 1 else "tokens"
@@ -98,7 +98,7 @@ def _short_step(step: StepRow) -> tuple[Run, ...]:
 
 
 def _duration(step: StepRow) -> str:
-    """How long it took; empty before that is past."""
+    """Return the step's duration; empty before it applies."""
     return f" in {span_text(step.duration_us)}" if step.duration_us else ""
 
 
@@ -114,7 +114,7 @@ def _changes(step: StepRow) -> tuple[Run, ...]:
 
 
 def _signs(step: StepRow) -> tuple[Run, ...]:
-    """A step's changes as signs with a count, then its work."""
+    """Return a step's changes as signs with counts, then its work."""
     changes = (
         (step.preempted, PREEMPTED, "error"),
         (step.admitted, described("arrived").sign, ""),
@@ -126,9 +126,9 @@ def _signs(step: StepRow) -> tuple[Run, ...]:
 
 
 def stops_at(view: View) -> Callable[[EventRow], bool]:
-    """Whether an enabled breakpoint that asks for an event, a time or something that happens stops at an event.
+    """Return a predicate for events at which an enabled breakpoint on an event, a time or a record stops.
 
-    Breakpoints with a condition on the state say nothing here: the tape does not know states.
+    Breakpoints on the state are excluded, because the tape does not contain states.
     """
     tests = [_stop(one.condition, view.tape) for one in view.breakpoints if one.enabled]
     return lambda row: any(test(row) for test in tests)
@@ -161,7 +161,7 @@ def _has(tape: Tape, kind: str, row: EventRow) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where the parts of a line stand, in cells; 0 = that part is left out."""
+    """Positions of the parts of a line, in cells; 0 = the part is left out."""
 
     number: int
     time: int
@@ -172,11 +172,11 @@ class Columns:
 _MARKS: Final = 3
 _GLYPH: Final = 2
 _NUMBERED_FROM: Final = 96
-"""Columns from which on events have their numbers."""
+"""Width from which events have their numbers."""
 
 
 def columns(tape: Tape, width: int) -> Columns:
-    """The columns that fit a width."""
+    """Return the columns that fit a width."""
     time = len(time_text(tape.time_us(len(tape))))
     longest = len(tape.name(tape.requests - 1)) if tape.requests else 0
     subject = min(max(longest, 12), 20)
@@ -191,7 +191,7 @@ def columns(tape: Tape, width: int) -> Columns:
 
 
 def event_runs(line: EventLine, event: int, time_us: int, at: Columns) -> list[Run]:
-    """A line in its columns, without the marks at its front."""
+    """Return a line in its columns, without the marks in front."""
     runs: list[Run] = []
     if at.number:
         runs.append(Run(f"{event:>{at.number},}  ", "muted"))
@@ -207,7 +207,7 @@ def event_runs(line: EventLine, event: int, time_us: int, at: Columns) -> list[R
 
 
 def _brief(line: EventLine, width: int) -> list[Run]:
-    """As many of the brief parts as fit behind the subject."""
+    """Return as many of the brief parts as fit after the subject."""
     runs: list[Run] = []
     for part in line.brief:
         width -= len(part.text) + (1 if runs else 3)
@@ -218,12 +218,12 @@ def _brief(line: EventLine, width: int) -> list[Run]:
 
 
 def milliseconds(time_us: int) -> str:
-    """A time where there is no room for its microseconds: ``12.345 s``."""
+    """Return a time without its microseconds: ``12.345 s``."""
     return time_text(time_us)[: -len(" 678 s")] + " s"
 
 
 def fitting(line: EventLine, width: int) -> list[Run]:
-    """As much of a summary as fits: in full, else in short, else without its last parts (``…`` stands for them)."""
+    """Return as much of a summary as fits: in full, in short, or without its last parts (replaced by ``…``)."""
     for parts in (line.parts, line.short):
         if _length(parts) <= width:
             return _joined(parts)
@@ -250,7 +250,7 @@ def _joined(parts: Sequence[Run]) -> list[Run]:
 
 
 def full_text(tape: Tape, event: int) -> str:
-    """All that is known about an event, in one line."""
+    """Return everything known about an event, in one line."""
     if event == 0:
         return START
     line = event_line(tape, event)
@@ -259,7 +259,7 @@ def full_text(tape: Tape, event: int) -> str:
 
 
 def tail(moment: Moment, width: int, *, playing: bool) -> Run:
-    """The row below the last known event: what could follow."""
+    """Return the row after the last recorded event."""
     if moment.failure:
         return Run(f"✗ simulation failed: {shown_key(named('pane.warnings').keys[0])} shows why", "error")
     if moment.complete:

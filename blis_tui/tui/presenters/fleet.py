@@ -1,4 +1,4 @@
-"""The fleet: one cell for each instance, by pool, as high as its load, queue or KV cache; and transfers under way."""
+"""The fleet map: a cell per instance, by pool, with its load, queue or KV cache; and transfers in progress."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What the cells show."""
+    """A quantity shown by the cells."""
 
     name: str
     about: str
     read: Callable[[InstanceSnapshot], int]
     whole: Callable[[InstanceSnapshot], int] | None = None
-    """What is all of it; None = it is compared with the most of any instance."""
+    """The instance's maximum; None = relative to the largest value of any instance."""
     warns: Callable[[InstanceSnapshot], bool] = lambda _: False
-    """Whether a cell is to be noticed."""
+    """Whether to highlight a cell."""
 
 
 def load_of(one: InstanceSnapshot) -> int:
-    """Requests sent there that have not ended, each once: on the way, in the queue or in the batch.
+    """Return the requests in transit to, queued at and running on an instance, each counted once.
 
-    Routers weigh BLIS' effective load, which counts those in queue and batch twice: the router's pane tells of it.
+    Routers use BLIS' effective load, which counts queued and running requests twice: the router's pane shows that.
     """
     return one.in_flight
 
 
 def kv_nearly_full(one: InstanceSnapshot) -> bool:
-    """Whether hardly any KV block is left."""
+    """Return whether almost no KV block is free."""
     return one.kv.used_blocks * 100 >= one.kv.total_blocks * NEARLY_FULL
 
 
@@ -81,13 +81,13 @@ MEASURES: Final[Mapping[str, Measure]] = MappingProxyType(
     }
 )
 _LEAST_TOP: Final = len(LEVELS)
-"""Few requests look few, also where they are the most of all."""
+"""Minimum for the top of the scale, so that a few requests look few."""
 _NONE: Final = "·"
 _HERE: Final = "◆"
-"""The selected instance, where there is no room for its number; the first line has its figures."""
+"""Marks the selected instance if there is no room for its number; the first line has its figures."""
 _TEN: Final = 10
 _WIDE: Final = 12
-"""Columns of a cell with numbers."""
+"""Width of a cell with numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +97,9 @@ class Grid:
     Attributes:
         first: number of its first line.
         members: the instances.
-        columns: how many stand in a row.
-        wide: they stand there with their numbers.
-        margin: columns before the cells, for the number of the first instance of the row.
+        columns: cells per row.
+        wide: whether cells have numbers.
+        margin: columns before the cells, for the number of the row's first instance.
     """
 
     first: int
@@ -110,11 +110,11 @@ class Grid:
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
         return -(-len(self.members) // self.columns)
 
     def at(self, row: int, column: int) -> int | None:
-        """The instance at a place of the pane."""
+        """Return the instance at a position of the pane."""
         row, column = row - self.first, column - self.margin
         place = column // _WIDE if self.wide else column - column // (_TEN + 1)
         between = not self.wide and column % (_TEN + 1) == _TEN
@@ -126,18 +126,18 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class FleetText:
-    """The lines of the pane, and which of them are cells."""
+    """The lines of the pane, and the positions of cells."""
 
     lines: tuple[Line, ...]
     grids: tuple[Grid, ...]
 
     def at(self, row: int, column: int) -> int | None:
-        """The instance at a place."""
+        """Return the instance at a position."""
         found = (grid.at(row, column) for grid in self.grids)
         return next((index for index in found if index is not None), None)
 
     def line_of(self, instance: int) -> int | None:
-        """The line in which an instance's cell is."""
+        """Return the line of an instance's cell."""
         for grid in self.grids:
             for place, one in enumerate(grid.members):
                 if one.index == instance:
@@ -145,16 +145,16 @@ class FleetText:
         return None
 
     def members(self) -> tuple[int, ...]:
-        """All instances in the order of their cells."""
+        """Return all instances in the order of their cells."""
         return tuple(one.index for grid in self.grids for one in grid.members)
 
     def columns(self, instance: int) -> int:
-        """How many cells stand in the rows of its pool."""
+        """Return the number of cells per row of its pool."""
         return next((g.columns for g in self.grids if any(one.index == instance for one in g.members)), 1)
 
 
 def fleet_text(view: View, width: int, height: int) -> FleetText:
-    """The map of all instances, in cells with numbers where they have room."""
+    """Return the map of all instances, with numbers in the cells if there is room."""
     instances, measure = view.moment.state.instances, MEASURES[view.selection.measure]
     top = max(_LEAST_TOP, *map(measure.read, instances))
     pools: dict[str, list[InstanceSnapshot]] = {}
@@ -189,7 +189,7 @@ def _rows(pools: Mapping[str, Sequence[InstanceSnapshot]], columns: int) -> int:
 
 
 def level(one: InstanceSnapshot, measure: Measure, top: int) -> int:
-    """How high a cell is: 0 = nothing at all, else from 1 up to the number of ``LEVELS``."""
+    """Return the height of a cell: 0 = nothing, else from 1 to the number of ``LEVELS``."""
     value, whole = measure.read(one), top if measure.whole is None else measure.whole(one)
     return 0 if value <= 0 else max(min(-(-value * len(LEVELS) // whole), len(LEVELS)), 1)
 
@@ -227,13 +227,13 @@ def _row(grid: Grid, row: int, measure: Measure, top: int, chosen: int | None) -
 
 
 def value_text(one: InstanceSnapshot, measure: Measure) -> str:
-    """What a measure is at an instance."""
+    """Return the value of a measure at an instance."""
     value = measure.read(one)
     return count_text(value) if measure.whole is None else percent_text(value, measure.whole(one))
 
 
 def _stages(instances: Sequence[InstanceSnapshot], width: int) -> list[Line]:
-    """How many instances are at each stage, with their signs; nothing where all are simply there."""
+    """Return the number of instances in each lifecycle stage; empty if all are active."""
     counts = Counter(one.life for one in instances)
     items = [
         Content.assemble((f"{stage.sign} ", f"{stage.style} bold"), f"{count_text(counts[life])} {stage.word}")
@@ -288,7 +288,7 @@ def _members(there: Sequence[InstanceSnapshot]) -> str:
     )
 
 
-# ---- the selected one ----
+# ---- selected instance ----
 
 
 def _selected(view: View, width: int) -> list[Line]:
@@ -314,7 +314,7 @@ def _selected(view: View, width: int) -> list[Line]:
 
 
 def _transfers(view: View, width: int) -> list[Line]:
-    """KV blocks on their way, the oldest first."""
+    """Return the KV transfers in progress, the oldest first."""
     moving = view.moment.state.transfers
     if not moving:
         return []

@@ -1,4 +1,4 @@
-"""The gateway: how busy it takes the instances to be, who waits by priority and tenant, and who is next."""
+"""The gateway: saturation of the instances, waiting requests by priority and tenant, and the next request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NO_TENANT: Final = "no tenant"
 
 
 def gateway_lines(view: View, width: int) -> list[Line]:
-    """All about the queue."""
+    """Return the lines about the queue."""
     gateway = view.moment.state.gateway
     if gateway is None:
         return [line(("This experiment has no gateway.", "$text-muted"))]

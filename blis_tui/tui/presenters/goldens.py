@@ -1,4 +1,4 @@
-"""Golden tests as a list, and what is said about the one under the cursor."""
+"""The list of golden tests, and the details of the selected one."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _STATES: Final[Mapping[str, tuple[str, str]]] = {
 """Glyph and colour of each state."""
 _STATE_WIDTH: Final = 12
 _SPEC_LEAST: Final = 12
-"""Columns of the experiment's path below which it is left out."""
+"""Minimum width of the experiment's path; below, it is left out."""
 EMPTY: Final = (
     "There is no golden yet.\n\n"
     "pytest runs every *.blis.yaml below the folder where it is started as a golden test. Each new result then waits "
     "here until you accept it. `blis-tui spec init NAME` creates a project that is set up for this."
 )
-"""Said where there is nothing to list."""
+"""Text for an empty list."""
 
 
 def summary(entries: Sequence[Entry]) -> str:
-    """How many there are, and how many need attention."""
+    """Return the number of tests, and how many need attention."""
     parts = [plural(len(entries), "golden")]
     waiting = sum(entry.waiting for entry in entries)
     if waiting:
@@ -53,7 +53,7 @@ def summary(entries: Sequence[Entry]) -> str:
 
 
 def matching(entries: Sequence[Entry], query: str) -> tuple[Entry, ...]:
-    """The entries in whose name, file, case or state every word of a query occurs."""
+    """Return the entries that contain every word of a query in name, file, case or state."""
     words = query.lower().split()
     return tuple(
         entry
@@ -66,13 +66,13 @@ def matching(entries: Sequence[Entry], query: str) -> tuple[Entry, ...]:
 
 
 def name_width(entries: Sequence[Entry], width: int) -> int:
-    """Columns for names: all of them where there is room."""
+    """Return the width of names: that of the longest if there is room."""
     longest = max((len(entry.name) for entry in entries), default=0)
     return max(8, min(longest, width - _STATE_WIDTH - 2))
 
 
 def row(entry: Entry, names: int, width: int) -> Content:
-    """One line: state, name, experiment and case."""
+    """Return a row: state, name, experiment and case."""
     glyph, colour = _STATES[entry.state]
     name = shorten(entry.name, names)
     parts: list[tuple[str, str]] = [(f"{glyph} {entry.state}".ljust(_STATE_WIDTH), colour), (name.ljust(names), "bold")]
@@ -90,7 +90,7 @@ def columns_line(names: int, width: int) -> Content:
 
 
 def decision(decided: Sequence[Entry], done: str) -> str:
-    """What was decided, and how to take it back.
+    """Return the decision, and how to undo it.
 
     Args:
         decided: the entries as they were before; at least one.
@@ -107,7 +107,7 @@ def decision(decided: Sequence[Entry], done: str) -> str:
 
 
 _NAMED: Final = 3
-"""Golden tests whose files are named."""
+"""Maximum number of golden tests whose files are named."""
 
 
 def _some(patterns: Sequence[str]) -> str:
@@ -115,15 +115,15 @@ def _some(patterns: Sequence[str]) -> str:
 
 
 def _files(entry: Entry) -> str:
-    """The files of a golden as a pattern for a shell: what is quoted is not the star."""
+    """Return a shell pattern for the files of a golden; the star is not quoted."""
     return f"{quote((entry.files.folder / entry.files.name).as_posix())}.*"
 
 
-# ---- the one under the cursor ----
+# ---- selected test ----
 
 
 def heading(entry: Entry) -> Content:
-    """Which golden test, and how it stands."""
+    """Return the test's name and state."""
     glyph, colour = _STATES[entry.state]
     return Content.assemble((entry.name, "bold"), "  ", (f"{glyph} {entry.state}", colour))
 
@@ -138,7 +138,7 @@ _SAID: Final[Mapping[str, str]] = {
 
 
 def standing(entry: Entry, stored: Golden | None) -> Content:
-    """What there is to say about one where no result waits to be compared."""
+    """Return the details of a test without a result to compare."""
     if entry.problem:
         return failure(entry.problem)
     lines = [Content(_SAID.get(entry.state, ""))]
@@ -156,7 +156,7 @@ def standing(entry: Entry, stored: Golden | None) -> Content:
 
 
 def failure(text: str) -> Content:
-    """An error, its hint set off."""
+    """Return an error with its hint highlighted."""
     lines = text.splitlines()
     parts = [Content.styled(line, "$success" if line.lstrip().startswith("= help") else "$error") for line in lines]
     return Content("\n").join(parts)
@@ -170,12 +170,12 @@ _LINES: Final = (
     (re.compile(r"(see it in the debugger|the new result waits|the result waits).*"), "$text-muted"),
     (re.compile(r" +blis-tui golden .*"), "$text-muted"),
 )
-"""What a line looks like, and its colour."""
+"""Patterns of lines, and their colours."""
 
 
 def difference(text: str, width: int) -> Content:
-    """What a waiting result would change; the words say all, colours only help to find them."""
-    lines = text.splitlines()[1:]  # the first one names the test
+    """Return what a waiting result would change; colours only help to find things."""
+    lines = text.splitlines()[1:]  # the first line names the test
     return Content("\n").join(_line(line, width) for line in lines)
 
 
@@ -196,7 +196,7 @@ _OUTCOMES: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def checked(outcome: Outcome) -> Content:
-    """The outcome of a check, in a line or more."""
+    """Return the outcome of a check."""
     text, style = _OUTCOMES.get(outcome.status, (f"✗ checked just now: {outcome.status}", "$error"))
     said = Content.styled(text, f"{style} bold")
     if outcome.status == "unexpected":

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from blis_tui.tui.actions import Action
 
 KEY_WIDTH: Final = 9
-"""Columns of the keys."""
+"""Width of the keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ def groups(
     query: str = "",
     usable: Callable[[Action], bool] = lambda _action: True,
 ) -> tuple[Group, ...]:
-    """What can be done on a screen of that scope, by headings, the screen's own first.
+    """Return the actions of a screen by heading, the screen's own first.
 
     Args:
-        scope: the screen's.
-        keys: action name -> keys, the user's own included.
+        scope: the screen's scope.
+        keys: action name -> keys, including the user's own.
         query: words that must all occur in an action's keys, title, sentence or heading.
-        usable: whether an action can be run at present.
+        usable: whether an action can currently be run.
     """
     scopes = (scope,) if scope == DIALOG else (scope, APP)
     found: dict[str, list[Action]] = {}
@@ -56,7 +56,7 @@ def _matches(action: Action, keys: tuple[str, ...], words: Sequence[str]) -> boo
 
 
 def split_columns(found: Sequence[Group], columns: int) -> tuple[tuple[Group, ...], ...]:
-    """Whole groups in so many columns of about the same height."""
+    """Divide the groups into columns of about equal height."""
     if columns == 1 or len(found) < 2:
         return (tuple(found),)
     sizes = [len(group.actions) + 2 for group in found]
@@ -65,16 +65,16 @@ def split_columns(found: Sequence[Group], columns: int) -> tuple[tuple[Group, ..
 
 
 def action_row(action: Action, keys: tuple[str, ...]) -> Content:
-    """One action: its keys and its sentence."""
+    """Return an action's keys and its sentence."""
     return Content.assemble((f"{_keys(keys):>{KEY_WIDTH}}", "$accent bold"), "  ", action.help)
 
 
 def _keys(keys: tuple[str, ...]) -> str:
-    """As many keys as fit into their columns, the first one in any case."""
+    """Return as many keys as fit, at least the first one."""
     fitting = [count for count in range(1, len(keys) + 1) if len(shown_keys(keys[:count])) <= KEY_WIDTH]
     return shown_keys(keys[: max(fitting, default=1)])
 
 
 def heading(title: str) -> Content:
-    """A group's heading."""
+    """Return a group's heading."""
     return Content.styled(title, "$text-muted bold")

@@ -1,4 +1,4 @@
-"""The list of experiments and studies, and what is said about the one under the cursor."""
+"""The list of experiments and studies, and the details of the selected one."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _CHECK_WIDTH: Final = 10
 _GOLDEN_WIDTH: Final = 9
 _LABEL_WIDTH: Final = 11
 _HEADING: Final = "experiment"
-"""Above the names."""
+"""The heading above the names."""
 _MIN_ABOUT: Final = 12
-"""Columns of description below which it is left out."""
+"""Minimum width of the description; below, it is left out."""
 
 _GOLDEN_STYLES: Final = {"golden": "$success", "pending": "$warning", "orphan": "$warning", "none": "$text-muted"}
 _GOLDEN_WORDS: Final = {"golden": "✓ golden", "pending": "! new", "orphan": "! orphan", "none": "-"}
@@ -33,20 +33,20 @@ _GOLDEN_WORDS: Final = {"golden": "✓ golden", "pending": "! new", "orphan": "!
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An experiment or a study with what is known about it so far."""
+    """An experiment or a study with what is known so far."""
 
     found: Found
     checked: Checked | None = None
-    """None = not checked yet."""
+    """Result of its check; None = not checked yet."""
     golden: GoldenState = field(default_factory=GoldenState)
     marked: bool = False
-    """Chosen to be compared."""
+    """Whether it is marked for comparison."""
     about: str = ""
-    """What it says about itself, as far as that can be read without a check."""
+    """Its description, as far as it can be read without a check."""
 
 
 def matching(entries: Sequence[Entry], query: str) -> tuple[Entry, ...]:
-    """The entries whose name or path fits a query, the best first."""
+    """Return the entries whose name or path matches a query, the best first."""
     if not query.strip():
         return tuple(entries)
     search = FuzzySearch()
@@ -60,13 +60,13 @@ def _texts(entry: Entry) -> tuple[str, ...]:
 
 
 def name_width(entries: Sequence[Entry], width: int) -> int:
-    """Columns for names, so that all fit where there is room."""
+    """Return the width of names: that of the longest if there is room."""
     longest = max((len(entry.found.name) for entry in entries), default=0)
     return max(len(_HEADING), min(longest, width // 3))
 
 
 def row(entry: Entry, names: int, width: int) -> Content:
-    """One line: mark, name, whether it is valid, its golden, what it is about."""
+    """Return a row: mark, name, validity, golden, description."""
     check = check_words(entry.checked)
     golden = Content.styled(_GOLDEN_WORDS[entry.golden.word], _GOLDEN_STYLES[entry.golden.word])
     if entry.found.is_study:
@@ -80,7 +80,7 @@ def row(entry: Entry, names: int, width: int) -> Content:
     ]
     if about >= _MIN_ABOUT:
         parts.append(Content.styled(_words(" ".join(_description(entry).split()), about), "$text-muted"))
-    return Content("").join(parts).truncate(width)  # wide characters may still be too many
+    return Content("").join(parts).truncate(width)  # wide characters may still exceed the width
 
 
 def columns_line(names: int, width: int) -> Content:
@@ -95,7 +95,7 @@ def _fit(content: Content, width: int) -> Content:
 
 
 def _words(text: str, width: int) -> str:
-    """As many whole words as fit."""
+    """Return as many whole words as fit."""
     if len(text) <= width:
         return text
     cut = text[: width - 1]
@@ -103,7 +103,7 @@ def _words(text: str, width: int) -> str:
 
 
 def check_words(checked: Checked | None) -> Content:
-    """Whether an experiment is valid, in a word or two."""
+    """Return the validity of an experiment, in a word or two."""
     if checked is None:
         return Content.styled("…", "$text-muted")
     if checked.unreadable:
@@ -124,17 +124,17 @@ def _description(entry: Entry) -> str:
 
 
 def section(title: str) -> Content:
-    """A heading inside the list."""
+    """Return a heading within the list."""
     return Content.styled(title, "$text-muted bold")
 
 
 def details(entry: Entry, width: int, *, dense: bool = False) -> Content:
-    """All that is known about an experiment.
+    """Return all that is known about an experiment.
 
     Args:
         entry: the experiment.
-        width: columns there are.
-        dense: two short facts in one line, and no empty lines.
+        width: available columns.
+        dense: whether to put two short facts on one line, and leave out empty lines.
     """
     more = "  enter shows all" if entry.checked is not None and len(entry.checked.problems) > 1 else ""
     title = Content.assemble((entry.found.name, "bold"), "  ", check_words(entry.checked), (more, "$text-muted"))
@@ -150,7 +150,7 @@ def details(entry: Entry, width: int, *, dense: bool = False) -> Content:
     elif checked.unreadable:
         lines.append(Content.styled(checked.unreadable, "$error"))
     else:
-        # A long line is cut, not wrapped: marks stand below what they mean.
+        # Long lines are cut instead of wrapped, because marks must stay below what they mark.
         first = diagnostics_text(checked.problems[:1]).split("\n")
         lines += [line.truncate(max(1, width), ellipsis=True) for line in first]
     facts += [] if entry.found.is_study else [("golden", golden_sentence(entry))]
@@ -161,7 +161,7 @@ def details(entry: Entry, width: int, *, dense: bool = False) -> Content:
 
 
 def _fact_lines(facts: Sequence[tuple[str, Content]], width: int) -> list[Content]:
-    """Facts below each other; two in one line where both fit into half of the columns."""
+    """Return facts one per line, or two if both fit into half of the columns."""
     half = width // 2
     lines: list[Content] = []
     waiting = list(facts)
@@ -178,7 +178,7 @@ def _labelled(label: str, value: Content) -> Content:
 
 
 def golden_sentence(entry: Entry) -> Content:
-    """What there is to compare results with."""
+    """Return what there is to compare results with."""
     golden = entry.golden
     if golden.word == "none":
         return Content.styled("none here", "$text-muted")
@@ -191,7 +191,7 @@ def golden_sentence(entry: Entry) -> Content:
 
 
 def summary(entries: Sequence[Entry]) -> str:
-    """How many there are and how they are, for the title."""
+    """Return the number of experiments and their states, for the title."""
     checked = [entry.checked for entry in entries if entry.checked is not None]
     wrong = len([one for one in checked if one.facts is None])
     studies = len([entry for entry in entries if entry.found.is_study])

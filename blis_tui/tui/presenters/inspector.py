@@ -1,4 +1,4 @@
-"""One request: where it stands, its latencies, and its life from its arrival on; or which requests had most to bear."""
+"""One request: its state, its latencies, and its life since its arrival; or the ranking of requests."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from blis_tui.tui.view import View
 
 EVENT_KEY: Final = "#"
-"""Begins the key of a line that stands for an event."""
+"""Prefix of the key of a line about an event."""
 
 REQUEST_KEY: Final = "request "
-"""Begins the key of a line that stands for a request."""
+"""Prefix of the key of a line about a request."""
 _SESSION: Final = ("session-begun", "session-continued")
 _FIRST: Final = 3
-"""Entries of a life among which that of its session is."""
+"""Number of first entries of a life that may contain the session's."""
 _COUNT: Final = 12
 _BAR: Final = 12
 
 _ROOM: Final = 40
-"""Columns that a latency's shares need to stand beside it."""
+"""Minimum width of a latency's shares beside it."""
 _NARROW: Final = 50
-"""Columns below which a stretch's beginning stands on a line of its own."""
+"""Below this width, an interval's start has its own line."""
 
 _HINT: Final = (
     "No request is selected. Move the cursor in the list of instances or events, click a request, or go to one by name."
@@ -49,10 +49,10 @@ _HINT: Final = (
 
 
 def subject(view: View) -> str | None:
-    """The selected request, else the one that the present event is about; None when there is none.
+    """Return the selected request, else the subject of the present event; None if there is none.
 
-    Of a step it is the one that had the most to bear or to gain. While running, there is none: it would change
-    many times a second.
+    For a step, that is the request most affected by it. During a run there is none, because it would change many times
+    a second.
     """
     if view.selection.request is not None:
         return view.selection.request
@@ -68,13 +68,13 @@ def subject(view: View) -> str | None:
 
 
 def inspector_lines(view: View, width: int, notes: Mapping[int, str], ranked: Sequence[Ranked] = ()) -> list[Line]:
-    """Everything about the request.
+    """Return everything about the request.
 
     Args:
-        view: what to show.
+        view: the view.
         width: in cells.
-        notes: the event at which a stretch began -> a few words about it.
-        ranked: the first of all requests, where no request is to be shown.
+        notes: the event at which an interval began -> a remark.
+        ranked: the first requests of the ranking, if no request is to be shown.
     """
     name = subject(view)
     if name is None or shows_ranking(view, name):
@@ -100,7 +100,7 @@ def inspector_lines(view: View, width: int, notes: Mapping[int, str], ranked: Se
     return lines + _list(known, parts, width, notes)
 
 
-# ---- where it stands ----
+# ---- state ----
 
 
 def _facts(view: View, known: Life, now: Life | None) -> list[Content]:
@@ -174,7 +174,7 @@ def _standing(live: RequestSnapshot) -> list[Content]:
 
 
 def _reasoning(tape: Tape, life: Life, live: RequestSnapshot | None) -> list[Content]:
-    """How far it is with reasoning, or what it has answered since."""
+    """Return the progress of reasoning, or the answer tokens since."""
     if life.answer is None:
         if live is None or not live.reasoning_tokens:
             return []
@@ -191,7 +191,7 @@ def _reasoning(tape: Tape, life: Life, live: RequestSnapshot | None) -> list[Con
 
 
 def _latencies(life: Life | None, parts: Sequence[Stretch], width: int) -> list[Line]:
-    """What its client has measured so far, and what that consists of."""
+    """Return the latencies that its client has measured so far, and their shares."""
     if life is None:
         return []
     past = [part for part in parts if not part.later]
@@ -223,7 +223,7 @@ def _latencies(life: Life | None, parts: Sequence[Stretch], width: int) -> list[
 
 
 def _which_counts(life: Life) -> str:
-    """Of several first tokens, which one is meant; empty where there was but one."""
+    """Return which of several first tokens counts; empty if there was only one."""
     lost = [one.event for one in life.entries if one.what == "first-token"][:-1]
     if not lost or (life.keeps_output and not life.restarts):
         return ""
@@ -247,11 +247,11 @@ def _latency(label: str, us: int, consists: str, width: int) -> list[Line]:
     return [line(row) for row in hang(head, flow(pieces, width - head.cell_length, " "))]
 
 
-# ---- the list of stretches ----
+# ---- list of intervals ----
 
 
 def _list(life: Life, parts: Sequence[Stretch], width: int, notes: Mapping[int, str]) -> list[Line]:
-    # Shares are of the time so far: what is later counts for nothing yet.
+    # Shares refer to the time so far, so later intervals do not count.
     past_us = sum(part.duration_us for part in parts if not part.later)
     lines: list[Line] = []
     for part in parts:
@@ -295,23 +295,23 @@ def _texts(part: Stretch) -> tuple[str, ...]:
     return (part.note, arrow, "(later)" if part.later else "")
 
 
-# ---- the ranking: where most questions begin ----
+# ---- ranking ----
 
 
 def shows_ranking(view: View, name: str | None) -> bool:
-    """Whether the ranking is what helps: it was asked for, or the present event is about no request, or the last."""
+    """Return whether to show the ranking: on request, or if the present event has no subject or is the last."""
     selection = view.selection
     return selection.request is None and not view.playing and (name is None or view.moment.at_end or selection.ranking)
 
 
 def ranked_requests(view: View) -> Sequence[Ranked]:
-    """The first of all requests in the order that the reader chose, as of the position."""
+    """Return the first requests in the chosen ranking, as of the position."""
     here = Position(view.moment.event, view.moment.settled)
     return ranking(view.tape, view.selection.order, here, _COUNT)
 
 
 def ranking_lines(view: View, found: Sequence[Ranked], width: int, hint: str) -> list[Line]:
-    """The ranking; where no request has arrived yet, only the hint."""
+    """Return the ranking; if no request has arrived, only the hint."""
     if not found:
         return [line((row.plain, "$text-muted")) for row in words(hint, width)]
     order = ORDERS[view.selection.order]

@@ -1,4 +1,4 @@
-"""The instances: their figures, the step at hand, who waits and who runs."""
+"""The instances: their figures, the current step, queue and batch."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 
 
 INSTANCE_KEY: Final = "@"
-"""Begins the key of a line that stands for an instance; other keys are names of requests."""
+"""Prefix of the key of a line about an instance; other keys are names of requests."""
 _KV_BAR: Final = 8
 _LEAST_BAR: Final = 3
 _NAME_LEAST, _NAME_MOST = 8, 24
 _OTHER_COLUMNS: Final = 24
-"""What a batch's table needs besides the names."""
+"""Width of a batch's table without the names."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A request, with its place in line and how long it has waited, or with what it computes in the step at hand."""
+    """A request with its position in the queue and its wait, or with its tokens in the current step."""
 
     request: RequestSnapshot
     place: int = 0
@@ -58,12 +58,12 @@ class _Row:
 
 
 def instances_lines(view: View, width: int, room: int = 1000) -> list[Line]:
-    """Everything about the selected instance, or about all of them.
+    """Return everything about the selected instance, or about all of them.
 
     Args:
-        view: what to show.
+        view: the view.
         width: in cells.
-        room: how many of a queue are shown at most; the selected request and those ahead of it always are.
+        room: maximum number of queued requests shown; the selected request and those ahead of it are always shown.
     """
     instances = view.moment.state.instances
     chosen = view.selection.instance
@@ -84,7 +84,7 @@ def _one(view: View, instance: InstanceSnapshot, width: int, room: int, *, alone
 
 
 def _card(view: View, instance: int | None, width: int) -> list[Line]:
-    """The step at hand, if it is one of that instance (None = of any)."""
+    """Return the current step if it belongs to the instance (None = any)."""
     step = view.moment.step
     if step is None or instance not in (None, step.instance):
         return []
@@ -110,7 +110,7 @@ def _figures(instance: InstanceSnapshot) -> list[Content]:
 
 
 def _pipeline(instance: InstanceSnapshot) -> list[Content]:
-    """How many batches its stages work on, and how much these idle."""
+    """Return the number of batches in the pipeline, and the idle share of its stages."""
     pipeline = instance.pipeline
     if pipeline is None:
         return []
@@ -119,7 +119,7 @@ def _pipeline(instance: InstanceSnapshot) -> list[Content]:
 
 
 def kv_bar(instance: InstanceSnapshot, cells: int = _KV_BAR) -> Content:
-    """How full the KV cache is: ``KV ██████░░ 71 %``."""
+    """Return how full the KV cache is: ``KV ██████░░ 71 %``."""
     used, total = instance.kv.used_blocks, instance.kv.total_blocks
     style = "$warning" if used * 100 >= total * NEARLY_FULL else "$primary"
     return Content.assemble(
@@ -178,7 +178,7 @@ def _preemptions(one: InstanceSnapshot, _width: int = 0) -> tuple[str, str]:
 
 
 def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> list[Line]:
-    """Queue and batch, each with a blank line before it."""
+    """Return queue and batch, each after a blank line."""
     if not instance.waiting_count and not instance.running_count:
         hint = "The next request starts a step." if view.moment.state.next_event is not None else "The run is over."
         if instance.life not in CANDIDATES:
@@ -199,7 +199,7 @@ def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, 
     ranked = len({request.priority for request in queue}) > 1
     again = any(request.preemptions for request in queue)
     selected = next((at for at, one in enumerate(queue, 1) if one.request_id == view.selection.request), 0)
-    # The cursor can always go one further down.
+    # Show one request more than needed, so that the cursor can always move down.
     shown = [
         _Row(request, at, view.moment.time_us - _waits_since(view, request))
         for at, request in enumerate(queue[: max(room, selected + 1)], 1)
@@ -217,7 +217,7 @@ def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, 
 
 
 def _waits_since(view: View, request: RequestSnapshot) -> int:
-    """When a request came into the queue the last time."""
+    """Return when a request last joined the queue."""
     if request.preemptions:
         life = view.tape.life(request.request_id, view.moment.event)
         return next((one.time_us for one in reversed(life) if one.what == "preempted"), view.moment.time_us)
@@ -260,7 +260,7 @@ def _batch(view: View, instance: InstanceSnapshot, name_width: int, width: int) 
 
 
 def step_tokens(step: StepFinished | None, instance: InstanceSnapshot) -> dict[str, int]:
-    """Tokens that each request of a batch computes in a step, by name; empty for the other instances."""
+    """Return the tokens that each request of a batch computes in a step, by name; empty for other instances."""
     if step is None or step.instance != instance.index:
         return {}
     chunks = {chunk.request_id: chunk.new_tokens for chunk in step.chunks}
@@ -298,7 +298,7 @@ def _phase(one: _Row, _width: int) -> Part:
 
 
 def _progress(one: _Row, width: int) -> Part:
-    """Of a prefill, tokens computed; of an answer, tokens generated out of those declared."""
+    """Return computed tokens for a prefill; generated and declared tokens for an answer."""
     done, goal, unit = progress(one.request)
     text = f"{count_text(done)}/{count_text(goal)}" if goal else f"{count_text(done)}"
     longer = f"{text} {unit}"
@@ -311,7 +311,7 @@ def _progress(one: _Row, width: int) -> Part:
 
 
 def progress(request: RequestSnapshot) -> tuple[int, int, str]:
-    """How far a running request is: done, goal (0 = not known), and of what."""
+    """Return the progress of a running request: done, goal (0 = unknown), and its unit."""
     if request.phase == "prefill":
         return request.computed_tokens, request.target_tokens, "in"
     return request.generated_tokens, request.max_output_tokens, "out"
@@ -328,7 +328,7 @@ def _more(count: int) -> list[Line]:
 
 
 def _in_transit(view: View, width: int) -> list[Line]:
-    """Requests that have arrived and are in no queue yet."""
+    """Return requests that have arrived but are in no queue yet."""
     moving = view.moment.state.in_transit
     if not moving:
         return []
@@ -355,7 +355,7 @@ def _longest(requests: Iterable[RequestSnapshot]) -> int:
     return max([len("request"), *(len(request.request_id) for request in requests)])
 
 
-# A step as a card: what each of its four phases did.
+# A step as a card with its four phases.
 
 _NAMES: Final = 3
 _SEPARATOR: Final = " · "
@@ -364,14 +364,14 @@ _SEPARATOR: Final = " · "
 def step_card(
     step: StepFinished, phase: int | None, budget: int, width: int, planned_us: int | None = None
 ) -> list[Line]:
-    """The four phases, ``▶`` at the present one; those not looked into yet have a dot and are dimmed.
+    """Return the four phases, ``▶`` at the present one; later ones have a dot and are dimmed.
 
     Args:
         step: the step.
-        phase: how far it has been looked into, as an index of ``PHASES``; None = all of it.
+        phase: the reader's phase, as an index of ``PHASES``; None = all of them.
         budget: ``max_num_batched_tokens``.
         width: in cells.
-        planned_us: when it was planned, where steps are planned ahead.
+        planned_us: when it was planned, if steps are planned ahead.
     """
     here = LAST_PHASE if phase is None else phase
     planned = [] if planned_us is None else [Content(f"planned at {time_text(planned_us)}")]

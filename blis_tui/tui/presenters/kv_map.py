@@ -1,4 +1,4 @@
-"""Who holds the blocks of a KV cache, as a map. Blocks have no fixed places: the map is a count, sorted by holder."""
+"""A map of the KV cache by holder. Blocks have no fixed places: the map shows counts, sorted by holder."""
 
 from __future__ import annotations
 
@@ -35,33 +35,33 @@ LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
         "blank": Look("·", "free (empty)", "$text-muted"),
     }
 )
-"""How a cell looks, by what its blocks are; the private blocks of neighbours alternate between two."""
+"""Look of a cell by the kind of its blocks; private blocks of neighbouring requests alternate between two looks."""
 _LEGEND: Final = ("private", "others", "shared", "cached", "blank")
 _BAR: Final = 20
-"""Cells of a tier's bar."""
+"""Width of a tier's bar."""
 _AROUND_NAME: Final = 5
-"""Cells besides a name that a request's stretch needs for the name to stand in it."""
+"""Cells that a request's area needs besides its name to contain the name."""
 _LEAST_ROWS: Final = 2
 _ZOOM: Final = 4
-"""A cache with less than one part in so many in use is drawn without most of its empty blocks."""
+"""If less than this fraction (1/n) of a cache is in use, most of its empty blocks are not drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Blocks of one kind: those of one request, or all that are shared, or free."""
+    """Blocks of one kind: those of one request, or all shared, or all free ones."""
 
     kind: str
     """A key of ``LOOKS``; ``private`` for those of a request."""
     blocks: int
     request: str = ""
     shared: int = 0
-    """Shared blocks that the request holds besides."""
+    """Shared blocks that the request also holds."""
     tokens: int = 0
     """Tokens of the request in the cache."""
 
 
 def holdings(instance: InstanceSnapshot) -> tuple[Holding, ...]:
-    """All blocks of an instance: by request in order of admission, then shared, then free ones."""
+    """Return all blocks of an instance: by request in order of admission, then shared, then free ones."""
     kv = instance.kv
     found = [
         Holding(
@@ -84,15 +84,15 @@ def holdings(instance: InstanceSnapshot) -> tuple[Holding, ...]:
 
 @dataclass(frozen=True, slots=True)
 class KvGrid:
-    """An instance's map: one cell for some blocks.
+    """An instance's map, with one or more blocks per cell.
 
     Attributes:
-        instance: its number.
-        found: what is on the map.
-        per_cell: blocks in a cell; the last cell may have fewer.
-        cells: for each cell, which of ``found`` has most of it.
-        columns: cells in a row.
-        hidden: empty blocks that are not drawn, so that the others can be told apart.
+        instance: its index.
+        found: the holdings on the map.
+        per_cell: blocks per cell; the last cell may have fewer.
+        cells: for each cell, the index in ``found`` of the holding with the most blocks.
+        columns: cells per row.
+        hidden: empty blocks that are not drawn, to make the others visible.
     """
 
     instance: int
@@ -104,24 +104,24 @@ class KvGrid:
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
         return -(-len(self.cells) // self.columns)
 
     def row_of(self, request: str) -> int | None:
-        """The row in which a request's cells begin."""
+        """Return the first row of a request's cells."""
         return next(
             (place // self.columns for place, at in enumerate(self.cells) if self.found[at].request == request), None
         )
 
     def at(self, row: int, column: int) -> Holding | None:
-        """What a cell is about."""
+        """Return the holding of a cell."""
         place = row * self.columns + column
         inside = 0 <= column < self.columns and 0 <= place < len(self.cells)
         return self.found[self.cells[place]] if inside else None
 
 
 def kv_grid(instance: InstanceSnapshot, columns: int, rows: int) -> KvGrid:
-    """The map of an instance in so many cells: as few blocks in a cell as fit, a power of two."""
+    """Return the map of an instance with the fewest blocks per cell that fit, a power of two."""
     found = holdings(instance)
     total = instance.kv.total_blocks
     filled = total - instance.kv.blank_blocks
@@ -129,13 +129,13 @@ def kv_grid(instance: InstanceSnapshot, columns: int, rows: int) -> KvGrid:
     per_cell = 1
     while drawn > per_cell * columns * rows:
         per_cell *= 2
-    drawn = min(total, -(-drawn // (per_cell * columns)) * per_cell * columns)  # whole rows
+    drawn = min(total, -(-drawn // (per_cell * columns)) * per_cell * columns)  # full rows
     cells = tuple(_owners(found, drawn, per_cell))
     return KvGrid(instance.index, found, per_cell, cells, columns, total - drawn)
 
 
 def _owners(found: Sequence[Holding], total: int, per_cell: int) -> Iterator[int]:
-    """For each cell, which holding has most of its blocks; of equals the first."""
+    """Yield, for each cell, the holding with most of its blocks; the first one in a tie."""
     ends = list(accumulate(holding.blocks for holding in found))
     for start in range(0, total, per_cell):
         end = min(start + per_cell, total)
@@ -149,21 +149,21 @@ def _owners(found: Sequence[Holding], total: int, per_cell: int) -> Iterator[int
 
 @dataclass(frozen=True, slots=True)
 class KvMapText:
-    """The lines of the pane, and which of them are rows of maps."""
+    """The lines of the pane, and the positions of maps."""
 
     lines: tuple[Line, ...]
     grids: tuple[tuple[int, KvGrid], ...]
     """Number of the first line of each map, and the map."""
 
     def at(self, row: int, column: int) -> Holding | None:
-        """What stands at a place."""
+        """Return the holding at a position."""
         for first, grid in self.grids:
             if first <= row < first + grid.rows:
                 return grid.at(row - first, column)
         return None
 
     def line_of(self, request: str) -> int | None:
-        """The line in which a request's cells begin."""
+        """Return the first line of a request's cells."""
         for first, grid in self.grids:
             row = grid.row_of(request)
             if row is not None:
@@ -171,12 +171,12 @@ class KvMapText:
         return None
 
     def requests(self) -> tuple[str, ...]:
-        """All requests on the maps, in order."""
+        """Return all requests on the maps, in order."""
         return tuple(holding.request for _, grid in self.grids for holding in grid.found if holding.request)
 
 
 def kv_map(view: View, width: int, height: int) -> KvMapText:
-    """The maps of the selected instance or of all, with figures and a legend."""
+    """Return the maps of the selected instance or of all, with figures and a legend."""
     instances = view.moment.state.instances
     chosen = view.selection.instance
     shown = instances if chosen is None or not 0 <= chosen < len(instances) else (instances[chosen],)
@@ -246,7 +246,7 @@ def _figures(instance: InstanceSnapshot, *, alone: bool) -> list[Content]:
 
 
 def _below(shown: Sequence[InstanceSnapshot], width: int, *, alone: bool) -> list[Line]:
-    """A bar for each place where blocks are that have left the GPU."""
+    """Return a bar for each tier below the GPU's cache."""
     lines: list[Line] = []
     for instance in shown:
         for tier in instance.kv.below:
@@ -282,7 +282,7 @@ def _legend(shown: Sequence[InstanceSnapshot], width: int) -> list[Line]:
 
 
 def _held_by(shown: Sequence[InstanceSnapshot], width: int) -> list[Line]:
-    """Who holds how many blocks, the most first: for the rows that are left."""
+    """Return holders with numbers of blocks, the largest first, for the remaining rows."""
     held = sorted((one for each in shown for one in holdings(each) if one.request), key=lambda one: -one.blocks)
     items = (Content.assemble(one.request, (f" {plural(one.blocks, 'block')}", "$text-muted")) for one in held)
     return [BLANK, *map(line, flow(items, width, "    "))] if held else []
@@ -299,7 +299,7 @@ def _selected(shown: Sequence[InstanceSnapshot], selected: str, width: int) -> l
 
 
 def holding_text(holding: Holding, total: int) -> str:
-    """A holding in words."""
+    """Return a holding in words."""
     share = percent_text(holding.blocks, total)
     if not holding.request:
         return f"{LOOKS[holding.kind].word}: {plural(holding.blocks, 'block')}, {share}"

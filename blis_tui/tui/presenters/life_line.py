@@ -1,4 +1,4 @@
-"""A request's life as a bar and as a list of stretches; what lies behind the present position is the known future."""
+"""A request's life as a bar and as a list of intervals; those after the present position are the known future."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ _ENDERS: Final = (
     "dispatched",
     "stranded",
 )
-"""What ends a stretch that is no work; of several in one event the first of these tells most."""
+"""What ends an interval other than work; of several entries in one event, the first of these is the most informative.
+"""
 LOST: Final = "lost"
 AGAIN: Final = "again"
-"""What a wait after a preemption is called; the other stretches are called what ``Span.what`` says."""
+"""Name of a wait after a preemption; other intervals have the names of ``Span.what``."""
 
 STRETCHES: Final[Mapping[str, Look]] = MappingProxyType(
     {
@@ -50,26 +51,26 @@ STRETCHES: Final[Mapping[str, Look]] = MappingProxyType(
         "prefill": Look("▒", "prefill", PHASE_LOOKS["prefill"].style),
         "transfer": Look("→", "transfer", "$accent"),
         "decode": Look("█", "decode", PHASE_LOOKS["decode"].style),
-        AGAIN: Look("╳", "preempted", "$error"),  # noqa: RUF001  (a full-height cross in a bar)
+        AGAIN: Look("╳", "preempted", "$error"),  # noqa: RUF001  (a full-height cross)
     }
 )
-"""How stretches look: the glyph fills the bar."""
+"""Look of each kind of interval: the glyph fills the bar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A stretch of a life.
+    """An interval of a life.
 
     Attributes:
         what: a key of ``STRETCHES``.
-        start_us: when it began.
-        end_us: when it ended, or until when it is known.
+        start_us: its start.
+        end_us: its end, or the end of what is known.
         event: the event at which it began.
-        open: its end is not known yet.
-        later: it lies behind the present position.
+        open: whether its end is not known yet.
+        later: whether it is after the present position.
         note: what was done in it.
         ending: what ended it; empty while it is open.
-        lost: what was computed in it was lost in a preemption, or with the instance.
+        lost: whether its work was lost in a preemption, or with the instance.
     """
 
     what: str
@@ -84,17 +85,17 @@ class Stretch:
 
     @property
     def duration_us(self) -> int:
-        """How long it is."""
+        """Its length, in microseconds."""
         return self.end_us - self.start_us
 
     @property
     def look(self) -> Look:
-        """How it looks."""
+        """Its look."""
         return STRETCHES[self.what]
 
 
 def stretches(life: Life, tape: Tape) -> tuple[Stretch, ...]:
-    """All stretches of a life; those that took no time are left out."""
+    """Return all intervals of a life, except for those of no length."""
     found: list[Stretch] = []
     spans = life.spans
     for at, span in enumerate(spans):
@@ -119,7 +120,7 @@ def _lost(life: Life, span: Span) -> bool:
 
 
 def _ender(life: Life, span: Span, following: Span | None) -> RequestEvent | None:
-    """What ended a stretch: for a prefill its last chunk, else the entry at which the next stretch begins."""
+    """Return what ended an interval: for a prefill its last chunk, else the entry that begins the next interval."""
     event = following.first if following is not None else life.entries[-1].event
     here = [one for one in life.entries if one.event == event]
     ends = tuple(kind for kind, record in RECORD_KINDS.items() if record.shown.ends)
@@ -133,7 +134,7 @@ def _ender(life: Life, span: Span, following: Span | None) -> RequestEvent | Non
 
 
 def ending_text(end: RequestEvent, tape: Tape, *, lost: bool) -> str:
-    """A entry as what ends a stretch; ``lost``: what was computed in it was lost in a preemption."""
+    """Return an entry as the end of an interval; ``lost``: whether its work was lost in a preemption."""
     if end.what == "chunk":
         return "prompt and output are recomputed"
     if end.what == "started":
@@ -151,18 +152,18 @@ def _note(life: Life, span: Span) -> str:
     if not mine:
         return ""
     tokens = plural(sum(chunk.tokens for chunk in mine), "token")
-    if any(one.handed for one in life.spans):  # what follows happens elsewhere
+    if any(one.handed for one in life.spans):  # what follows happens on another instance
         tokens += f" on instance {span.instance}"
     return tokens if len(mine) == 1 else f"{len(mine)} chunks, {tokens}"
 
 
 def past_and_later(now: Life | None, known: Life, tape: Tape) -> tuple[Stretch, ...]:
-    """The stretches up to the present position, then what is known to follow, marked as later.
+    """Return the intervals up to the present position, then those known to follow, marked as later.
 
     Args:
-        now: the life up to the position; None before its beginning.
-        known: all that is known of it.
-        tape: what it is read from.
+        now: the life up to the position; None before its start.
+        known: the whole recorded life.
+        tape: the recorded run.
     """
     here_us = known.arrival_us if now is None else now.now_us
     later = (one for one in stretches(known, tape) if one.end_us > here_us)
@@ -176,7 +177,7 @@ def past_and_later(now: Life | None, known: Life, tape: Tape) -> tuple[Stretch, 
 
 
 def life_bar(parts: Sequence[Stretch], width: int) -> Content:
-    """The stretches side by side, as long as they took; a short one still gets a cell if there is room for all."""
+    """Return the intervals side by side in proportion; short ones get a cell if there is room for all."""
     if not parts:
         return Content("")
     pieces: list[tuple[str, str]] = []
@@ -187,7 +188,7 @@ def life_bar(parts: Sequence[Stretch], width: int) -> Content:
 
 
 def position_mark(parts: Sequence[Stretch], width: int) -> Content | None:
-    """Below the bar, where the present position is; None when all of the life lies before it."""
+    """Return the mark of the present position below the bar; None if the whole life is before it."""
     sizes = shares([part.duration_us for part in parts], width)
     before = sum(size for part, size in zip(parts, sizes, strict=True) if not part.later)
     if not any(part.later for part in parts):
@@ -201,7 +202,7 @@ def position_mark(parts: Sequence[Stretch], width: int) -> Content | None:
 
 
 def shares(sizes: Sequence[int], width: int) -> list[int]:
-    """Divide ``width`` cells in proportion; each gets at least one while there are enough."""
+    """Divide ``width`` cells in proportion; each part gets at least one while there are enough."""
     total = sum(sizes)
     least = 1 if len(sizes) <= width else 0
     if not total:
@@ -218,7 +219,7 @@ def shares(sizes: Sequence[int], width: int) -> list[int]:
 
 
 def legend(parts: Iterable[Stretch]) -> list[Content]:
-    """What the glyphs of a bar mean."""
+    """Return the meaning of a bar's glyphs."""
     found: dict[str, str] = {}
     for one in parts:
         look = one.look
@@ -228,7 +229,7 @@ def legend(parts: Iterable[Stretch]) -> list[Content]:
 
 
 def totals(parts: Iterable[Stretch]) -> dict[str, int]:
-    """How long all stretches of each kind were together, in microseconds; work that was lost is a kind of its own."""
+    """Return the total length of each kind of interval in microseconds; lost work is a separate kind."""
     found = dict.fromkeys((*STRETCHES, LOST), 0)
     for one in parts:
         found[LOST if one.lost else one.what] += one.duration_us
@@ -236,7 +237,7 @@ def totals(parts: Iterable[Stretch]) -> dict[str, int]:
 
 
 def sum_text(us: Mapping[str, int], rest: int = 0) -> str:
-    """What a latency consists of: ``queue 3.1 ms + prefill 4.3 ms + client 20 us``."""
+    """Return the composition of a latency: ``queue 3.1 ms + prefill 4.3 ms + client 20 us``."""
     pieces = [f"{'lost work' if what == LOST else STRETCHES[what].word} {span_text(part)}" for what, part in us.items()]
     if rest > 0:
         pieces.append(f"client {span_text(rest)}")

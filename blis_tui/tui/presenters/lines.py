@@ -1,4 +1,4 @@
-"""Lines of text as the panes show them: lazily drawn, so that only what can be seen costs time."""
+"""Lines of text in panes, drawn lazily, so that only visible ones cost time."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Line(NamedTuple):
     """One line of a pane."""
 
     draw: Callable[[], Content]
-    """Makes the text; called only when the line is seen."""
+    """Creates the text; called only when the line is visible."""
     key: str = ""
-    """What the line stands for; the cursor stops only at lines that have one."""
+    """Identifies what the line is about; the cursor stops only at lines with a key."""
     tip: str = ""
-    """Shown when the mouse rests on it."""
+    """The tooltip."""
 
 
 def line(*parts: Part | Content, key: str = "", tip: str = "") -> Line:
-    """A line of a few parts."""
+    """Return a line of a few parts."""
     return Line(partial(Content.assemble, *parts), key, tip)
 
 
@@ -40,18 +40,18 @@ BLANK = line("")
 
 
 def fact(label: str, value: str | Content, style: str = "") -> Content:
-    """What something is, after a muted word for it."""
+    """Return a value after its muted label."""
     return Content.assemble((f"{label} ", "$text-muted"), value if isinstance(value, Content) else (value, style))
 
 
 def heading(title: str, note: str = "", width: int = 1000) -> Line:
-    """A heading, and what is to say about it if there is room."""
+    """Return a heading, with a remark if there is room."""
     fits = note and len(title) + 2 + len(note) <= width
     return line((title, "bold"), (f"  {note}" if fits else "", "$text-muted"))
 
 
 def flow(items: Iterable[Content], width: int, gap: str = "  ") -> list[Content]:
-    """Items beside each other, in as many lines as they need; only an item longer than a line is broken."""
+    """Return items side by side, in as many lines as needed; only items longer than a line are broken."""
     rows: list[list[Content]] = []
     used = 0
     for item in _pieces(items, width):
@@ -74,45 +74,45 @@ def _pieces(items: Iterable[Content], width: int) -> Iterator[Content]:
 
 
 def words(text: str, width: int, style: str = "") -> list[Content]:
-    """A sentence in lines of that width."""
+    """Return a sentence wrapped to a width."""
     return [Content.styled(row.plain, style) for row in flow(map(Content, text.split()), width, " ")]
 
 
 def hang(head: Content, rows: Sequence[Content]) -> list[Content]:
-    """Lines beside a head: the first stands behind it, the others are indented as far."""
+    """Return lines beside a head: the first follows it, the others are indented accordingly."""
     indent = " " * head.cell_length
     return [(head if at == 0 else Content(indent)) + row for at, row in enumerate(rows or [Content("")])]
 
 
 def cells_text(chars: Iterable[str], styles: Iterable[str]) -> Content:
-    """Characters with a style each, as few pieces as there are runs of one style."""
+    """Return characters with individual styles, one piece per run of equal styles."""
     runs = groupby(zip(chars, styles, strict=True), key=itemgetter(1))
     return Content.assemble(*(("".join([char for char, _ in run]), style) for style, run in runs))
 
 
 def names_text(names: Sequence[str], limit: int = 3) -> str:
-    """A few names: ``r1, r2, r3 and 5 more``."""
+    """Return a few names: ``r1, r2, r3 and 5 more``."""
     shown = ", ".join(names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit:,} more"
 
 
 def shorten(text: str, width: int) -> str:
-    """A name in so many columns; its end tells more than its beginning."""
+    """Return a name shortened at its start, because the end is more distinctive."""
     return text if len(text) <= width else f"…{text[len(text) - width + 1 :]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[T]):
-    """One column of a table.
+    """A column of a table.
 
     Attributes:
-        title: above it.
-        width: in cells; when it grows, at least.
-        cell: what it says about an item, given the width.
-        right: whether texts stand at its right.
-        rank: columns with the highest rank are left out first where there is little room; 0 = never.
-        grows: whether it takes the room that is left.
-        most: the width up to which it grows.
+        title: its title.
+        width: its width in cells, or the minimum if it grows.
+        cell: returns its content for an item, given the width.
+        right: whether texts are aligned right.
+        rank: columns with the highest rank are left out first for lack of room; 0 = never.
+        grows: whether it takes the remaining room.
+        most: the maximum width to which it grows.
     """
 
     title: str
@@ -128,7 +128,7 @@ _GAP = 2
 
 
 def fit(columns: Sequence[Column[T]], width: int) -> tuple[Column[T], ...]:
-    """The columns that have room, the growing one as wide as can be."""
+    """Return the columns that fit, the growing one as wide as possible."""
     kept = list(columns)
     while _needed(kept) > width and any(column.rank for column in kept):
         kept.remove(max(kept, key=lambda column: column.rank))
@@ -143,13 +143,13 @@ def _needed(columns: Sequence[Column[T]]) -> int:
 
 
 def titles(columns: Sequence[Column[T]]) -> Line:
-    """The line above a table."""
+    """Return the heading of a table."""
     parts = [_aligned(column.title, column) for column in columns]
     return line(((" " * _GAP).join(parts), "$text-muted"))
 
 
 def cells(columns: Sequence[Column[T]], item: T) -> Content:
-    """The line of one item."""
+    """Return the line of an item."""
     parts: list[Part] = []
     for column in columns:
         if parts:
@@ -163,7 +163,7 @@ def cells(columns: Sequence[Column[T]], item: T) -> Content:
 
 
 def table_rows(columns: Sequence[Column[T]], items: Iterable[T], key: Callable[[T], str]) -> list[Line]:
-    """The lines of many items."""
+    """Return the lines of many items."""
     return [Line(partial(cells, columns, item), key(item)) for item in items]
 
 

@@ -1,4 +1,4 @@
-"""How load and latencies develop: a strip for each figure, percentiles, and a plot of one figure."""
+"""Load and latencies over time: a strip for each figure, percentiles, and a plot of one figure."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from blis_tui.tui.view import View
 
 LATEST: Final = 1000
-"""First tokens, and steps, that the percentiles are of."""
+"""Number of latest first tokens, and of steps, for the percentiles."""
 NAME: Final = 14
-"""Columns of a figure's name, the mark before it included."""
+"""Width of a figure's name, including the mark before it."""
 _VALUE: Final = 11
 _BESIDE_FROM: Final = 100
-"""Columns from which on the plot stands beside the strips."""
+"""Width from which the plot is beside the strips."""
 _PLOT_ROWS: Final = 9
-"""Rows that a plot below the strips needs, its name and times included."""
+"""Height of a plot below the strips, including its name and times."""
 _HEADED_FROM: Final = 4
-"""Rows from which on the columns have headings."""
+"""Height from which the columns have headings."""
 _LEAST_PLOT: Final = 6
-"""Rows that a plot keeps for itself where strips of the instances stand below it."""
+"""Minimum height of a plot with strips of the instances below it."""
 _LEAST_STRIPS: Final = 3
-"""Rows that these strips need, their name included."""
+"""Minimum height of these strips, including their name."""
 
 
 _ALL_PERCENTILES_FROM: Final = 57
-"""Columns from which on all percentiles fit in a line, and what they are of."""
+"""Width from which all percentiles and their scope fit a line."""
 _TWO_PERCENTILES_FROM: Final = 38
-"""Columns from which on two do."""
+"""Width from which two percentiles do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +53,24 @@ class Box:
     height: int
 
     def holds(self, x: int, y: int) -> bool:
-        """Whether a place is in it."""
+        """Return whether a position is inside."""
         return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
 
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """What is shown where in a pane; an empty box is not shown."""
+    """The layout of a pane; an empty box is not shown."""
 
     strips: Box
     first: int
-    """The uppermost strip, where not all of them fit."""
+    """The uppermost visible strip."""
     header: bool
     percentiles: bool
     plot: Box
 
     @property
     def bars(self) -> int:
-        """Columns of a strip's bars."""
+        """Width of a strip's bars."""
         return max(self.strips.width - NAME - _VALUE * (2 if self.has_top else 1), 1)
 
     @property
@@ -83,7 +83,7 @@ _NONE: Final = Box(0, 0, 0, 0)
 
 
 def arrange(width: int, height: int, chosen: int, *, large: bool) -> Arrangement:
-    """What to show in so much room. ``large``: the plot alone."""
+    """Return the layout for a size. ``large``: only the plot."""
     if large:
         percentiles = height >= 8
         rows = height - 3 if percentiles else height
@@ -106,15 +106,15 @@ def arrange(width: int, height: int, chosen: int, *, large: bool) -> Arrangement
 
 
 def metrics(view: View, chosen: int, width: int, height: int, *, large: bool = False, focused: bool = False) -> Content:
-    """The pane's lines.
+    """Return the pane's lines.
 
     Args:
-        view: what to show.
-        chosen: the figure that is plotted.
+        view: the view.
+        chosen: index of the plotted figure.
         width: columns.
         height: rows.
         large: whether the plot takes all the room.
-        focused: whether the keys go to the pane.
+        focused: whether the pane has the focus.
     """
     places = arrange(width, height, chosen, large=large)
     left = [_header(places)] if places.header else []
@@ -140,7 +140,7 @@ def metrics(view: View, chosen: int, width: int, height: int, *, large: bool = F
 
 
 def _drawn(view: View, series: Series, box: Box) -> list[Content]:
-    """The plot, and a strip for each instance below it where there are several and there is room."""
+    """Return the plot, with a strip for each of several instances below it if there is room."""
     count = view.tape.instances
     room = min(count + 1, box.height - _LEAST_PLOT) if count > 1 else 0
     if room < _LEAST_STRIPS:
@@ -159,14 +159,14 @@ def _header(places: Arrangement) -> Content:
 
 
 def strip_line(view: View, series: Series, places: Arrangement, *, chosen: bool, focused: bool) -> Content:
-    """A figure in one line: its name, its course, its value at the position, and its largest until then."""
+    """Return a figure in one line: its name, its course, its value at the position, and its maximum so far."""
     scale = scale_of(view, places.bars)
     values = course(series, view, scale.end_us, scale.cells)
     here = scale.cell(view.moment.time_us)
     past = [value for value in values[: here + 1] if value is not None]
     name_style = ("$accent bold" if focused else "bold") if chosen else ""
     now = series.now(view)
-    # The largest rate would depend on how long the stretches are.
+    # A maximum rate would depend on the length of the intervals.
     largest = None if now is None or series.rate else max([now, *past])
     parts: list[Content | tuple[str, str]] = [
         (f"{'▸' if chosen else ' '}{series.name:<{NAME - 1}}", name_style),
@@ -179,7 +179,7 @@ def strip_line(view: View, series: Series, places: Arrangement, *, chosen: bool,
 
 
 def percentile_lines(view: View, width: int) -> list[Content]:
-    """Latencies as of the position, each in one line."""
+    """Return latencies as of the position, one per line."""
     ttfts = view.tape.latencies.ttfts_us(view.moment.event, LATEST, view.moment.settled, view.moment.time_us)
     steps, gaps = inter_token_gaps(view)
     first, many = f"latest {count_text(len(ttfts))}", f"{count_text(steps)} steps"
@@ -201,12 +201,12 @@ def percentile_lines(view: View, width: int) -> list[Content]:
 
 
 def inter_token_gaps(view: View) -> tuple[int, dict[int, int]]:
-    """How long decoding requests waited for their next tokens: each step's duration, once for each of them.
+    """Return the waits of decoding requests for their next tokens: each step's duration, once per request.
 
-    That is what they wait for while they take part in every step; gaps by stalls and preemptions are left out.
+    This covers requests that take part in every step, without gaps by stalls and preemptions.
 
     Returns:
-        The number of latest steps looked at, and how often each duration occurs, in microseconds.
+        The number of latest steps examined, and how often each duration occurs, in microseconds.
     """
     tape = view.tape
     last = tape.next_step(view.moment.settled + 1, back=True)
@@ -223,7 +223,7 @@ def inter_token_gaps(view: View) -> tuple[int, dict[int, int]]:
 
 
 def _percentiles(name: str, found: Distribution, scopes: Sequence[str], width: int) -> Content:
-    """A line of percentiles. ``scopes``: what they are of, from the longest form to the shortest; one that fits."""
+    """Return a line of percentiles. ``scopes``: descriptions of the samples, from long to short; one that fits."""
     if found.p50 is None or found.p90 is None or found.p99 is None:
         return Content.assemble((f" {name:<6}", "bold"), ("none yet", "$text-muted"))
     parts: list[tuple[str, str]] = [(f" {name:<6}", "bold")]

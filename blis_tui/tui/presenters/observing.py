@@ -1,4 +1,4 @@
-"""How observing a server goes: counts, rates, latencies, what the server says, and the last minutes of all that."""
+"""The status of observing a server: counts, rates, latencies, the server's metrics, and all of these over time."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ _RUNNING: Final = "vllm:num_requests_running"
 _WAITING: Final = "vllm:num_requests_waiting"
 _KV: Final = "vllm:kv_cache_usage_perc"
 _LATE_US: Final = 10_000
-"""Requests that are sent later than this are shown as late."""
+"""Requests sent with more delay than this are shown as late."""
 _GUTTER: Final = 11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observing:
-    """Everything the screen shows."""
+    """The state of the screen."""
 
     url: str
     statuses: Sequence[Status]
-    """From the first to the latest."""
+    """All statuses, the latest last."""
     over: bool
     """Whether the run has ended."""
     said: str
-    """What it said at its end."""
+    """Its final output."""
     code: int | None
     """Its exit code, once it has ended."""
 
     @property
     def latest(self) -> Status | None:
-        """How it goes now."""
+        """The latest status."""
         return self.statuses[-1] if self.statuses else None
 
 
 def title_text(view: Observing) -> Content:
-    """Which server."""
+    """Return the server's URL."""
     return Content.assemble(("observe ", "$accent bold"), (view.url, "bold"))
 
 
 def activity_text(view: Observing) -> Content:
-    """The time, and what is going on."""
+    """Return the time, and the current activity."""
     status = view.latest
     if view.over:
         return (
@@ -66,7 +66,7 @@ def activity_text(view: Observing) -> Content:
 
 
 def counts_text(view: Observing, width: int) -> Content:
-    """Requests: how many were sent, answered, and went wrong, and how."""
+    """Return the numbers of requests sent, answered and failed, with the reasons."""
     status = view.latest
     if status is None:
         return Content("")
@@ -88,7 +88,7 @@ def counts_text(view: Observing, width: int) -> Content:
 
 
 def rates_text(view: Observing, width: int) -> Content:
-    """The latest seconds: rates, latencies, lateness, and the server's own figures."""
+    """Return rates, latencies, sending delay and server metrics of the latest seconds."""
     status = view.latest
     if status is None:
         return Content("")
@@ -118,7 +118,7 @@ FIGURES: Final = ("in flight", "tokens/s", "TTFT", "KV in use")
 
 
 def curves_text(view: Observing, width: int, height: int) -> Content:
-    """What has changed since the beginning, a figure below the other."""
+    """Return the changes since the start, one figure below the other."""
     statuses = view.statuses
     cells = 2 * max(width - _GUTTER, 1)
     rows = max((height - len(FIGURES)) // len(FIGURES), 1)
@@ -150,16 +150,16 @@ def _series(statuses: Sequence[Status], name: str) -> list[float | None]:
     return [one.server.get(_KV) for one in statuses]
 
 
-def said_text(view: Observing, width: int) -> Content:  # noqa: ARG001  (as all presenters)
-    """What the run said at its end."""
+def said_text(view: Observing, width: int) -> Content:  # noqa: ARG001  (common signature)
+    """Return the run's final output."""
     return Content(view.said.rstrip())
 
 
 def status_of(document: Mapping[str, object]) -> Status:
-    """A status, as the run tells it.
+    """Return a status from the run's JSON.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: the JSON is no status.
     """
     from blis_tui.observe.status import Status  # noqa: PLC0415
 

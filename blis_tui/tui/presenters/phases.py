@@ -1,4 +1,4 @@
-"""How the phases of a request look, on all screens: a glyph, a word and a colour each."""
+"""The look of a request's phases on all screens: glyph, word and colour."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How something looks."""
+    """A glyph, a word and a colour."""
 
     glyph: str
     word: str

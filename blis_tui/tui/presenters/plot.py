@@ -1,4 +1,4 @@
-"""Figures over time, drawn with the dots of braille characters."""
+"""Figures over time, drawn in braille characters."""
 
 from __future__ import annotations
 
@@ -35,40 +35,40 @@ if TYPE_CHECKING:
     from blis_tui.tui.view import View
 
 GUTTER: Final = 10
-"""Columns left of the plot, for its values."""
+"""Width of the value labels left of the plot."""
 _HERE: Final = "│"
 SECOND: Final = "$warning"
-"""Colour of the figure that is drawn over the first."""
+"""Colour of the figure drawn over the first one."""
 AREA, LINE = "⣿", "⠤⠤"
-"""How a filled figure and a line look, for the legend."""
+"""Samples of an area and a line, for the legend."""
 
 
 def _layered(area: str, line: str, here: int) -> Content:
-    """A row of an area with a row of a line over it, in colours; ``here``: the column behind which it is dimmed."""
+    """Return a row of an area with a line over it, in colours; dimmed after column ``here``."""
     chars = [below if above == " " else above for below, above in zip(area, line, strict=True)]
     styles = [FUTURE if cell > here else PAST if above == " " else SECOND for cell, above in enumerate(line)]
     return cells_text(chars, styles)
 
 
 def with_position(area: str, line: str, here: int) -> Content:
-    """A row of an area with a row of a line over it, and the column of the present position in it."""
+    """Return a row of an area with a line over it, and the mark of the present position."""
     at = line[here] if line[here] != " " else area[here]
     drawn = _layered(area, line, here)
     return Content.assemble(drawn[:here], (_HERE if at == " " else at, "$accent bold"), drawn[here + 1 :])
 
 
 def plot_scale(view: View, width: int) -> Scale:
-    """The scale of a plot that wide: behind the gutter."""
+    """Return the scale of a plot of that width, without the labels."""
     return scale_of(view, width - GUTTER)
 
 
 def plot(view: View, series: Series, width: int, height: int) -> list[Content]:
-    """A figure over the whole run, with its values on the left and times below; its companion as a line over it.
+    """Return a figure over the whole run, with value labels and times; its companion is a line over it.
 
-    What is known of the future is dimmed; an upright line stands at the present position.
+    The known future is dimmed; a vertical line marks the present position.
     """
     scale = plot_scale(view, width)
-    drawn = max(height - 2, 1)  # above it the name, below it the times
+    drawn = max(height - 2, 1)  # without the name above and the times below
     companion = BY_NAME.get(COMPANIONS.get(series.name, ""))
     values, others = (
         [None] * 2 * scale.cells if one is None else course(one, view, scale.end_us, 2 * scale.cells)
@@ -83,7 +83,7 @@ def plot(view: View, series: Series, width: int, height: int) -> list[Content]:
 def _rows(
     values: Sequence[float | None], others: Sequence[float | None], top: float, labels: Sequence[str], here: int
 ) -> list[Content]:
-    """An area with a line over it, as many rows as there are labels, and the column of the present position."""
+    """Return an area with a line over it, one row per label, and the mark of the present position."""
     area, line = draw(values, len(labels), top, filled=True), draw(others, len(labels), top)
     return [
         Content.assemble(_label(text), with_position(below, above, here))
@@ -92,7 +92,7 @@ def _rows(
 
 
 def _title(series: Series, companion: Series | None, width: int) -> Content:
-    """What is drawn, and as much of what it means as there is room for."""
+    """Return the figure's name, and as much of its meaning as fits."""
     if companion is not None:
         title = Content.assemble(
             (f"{AREA} ", PAST), (series.name, "bold"), (f"  {LINE} ", SECOND), (companion.name, "bold")
@@ -104,7 +104,7 @@ def _title(series: Series, companion: Series | None, width: int) -> Content:
 
 
 def top_value(series: Series, values: Sequence[float | None], view: View) -> float:
-    """The value at the upper edge: all blocks for a share of them, else a round one."""
+    """Return the value at the upper edge: all blocks for a share of them, else a round one."""
     if series.unit == "share":
         return kv_blocks(view)
     highest = max((value for value in values if value is not None), default=0)
@@ -127,13 +127,13 @@ def _label(text: str) -> Content:
 
 
 def strips(view: View, series: Series, width: int, height: int) -> list[Content]:
-    """Each instance's course in a row, on the plot's axis: its KV use, or how many requests it has.
+    """Return each instance's KV use or number of requests in a row, on the plot's axis.
 
     Args:
-        view: what to show.
+        view: the view.
         series: the figure of the plot above.
         width: columns.
-        height: rows; where there are more instances, the last row says how many.
+        height: rows; if there are more instances, the last row says how many.
     """
     scale = plot_scale(view, width)
     overview = view.tape.overview
@@ -149,7 +149,7 @@ def strips(view: View, series: Series, width: int, height: int) -> list[Content]
     here = scale.cell(view.moment.time_us)
     shown = len(drawn) if len(drawn) < height else height - 2
     chosen = view.selection.instance
-    # The selected one is among those there is room for.
+    # Scroll so that the selected instance is visible.
     first = 0 if chosen is None else min(max(chosen - shown + 1, 0), max(len(drawn) - shown, 0))
     for index, one in list(enumerate(drawn))[first : first + shown]:
         label = _label(f"{'▸' if index == chosen else ''}i{index}")
@@ -159,13 +159,13 @@ def strips(view: View, series: Series, width: int, height: int) -> list[Content]
     return rows
 
 
-# ---- of two runs, the one as an area and the other as a line over it ----
+# ---- two runs: one as an area, the other as a line over it ----
 
 _LEAST_ROWS: Final = 4
 
 
 def curves_text(view: CompareView, series: Series, width: int, height: int) -> Content:
-    """The figure of A and of B on one scale, as long as the longer run; what lies behind the position is dimmed."""
+    """Return a figure of A and B on one scale, as long as the longer run; dimmed after the position."""
     if height < _LEAST_ROWS or width <= 2 * GUTTER:
         return Content("")
     known_us = max(side.tape.time_us(side.moment.frontier) for side in view.sides)

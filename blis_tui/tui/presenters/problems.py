@@ -1,4 +1,4 @@
-"""Diagnostics with colours: the same text that the command line prints."""
+"""Diagnostics in colours, with the text of the command line."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ _LINES: Final = (
     (re.compile(r"^ *--> .*"), "$text-muted"),
     (re.compile(r"^ *\d* \|"), "$text-muted"),
 )
-"""What a line looks like, and the colour of the part that matched."""
+"""Patterns of lines, and the colour of the matching part."""
 
 
 _HELP: Final = re.compile(r" *= help:")
 _QUOTED: Final = re.compile(r" *\d* \|")
 _PROSE: Final = re.compile(r"error\[\w+\]: |error: | *= help: | *--> ")
-"""How lines begin that may be wrapped; quoted lines may not, because marks stand below what they mean."""
+"""Starts of lines that may be wrapped; quoted lines may not, because marks must stay below what they mark."""
 
 
 def diagnostics_of(error: BlisError) -> tuple[Diagnostic, ...]:
-    """The located problems an error carries, if any."""
+    """Return the diagnostics of an error, if it has any."""
     return error.diagnostics if isinstance(error, SpecError | TraceError) else ()
 
 
 def diagnostics_text(diagnostics: Sequence[Diagnostic], *, limit: int = MAX_SHOWN, width: int = 0) -> Content:
-    """All diagnostics, the marks and hints coloured; sentences wrapped to that many columns, 0 = not at all."""
+    """Return all diagnostics in colours; sentences are wrapped to ``width``, 0 = not wrapped."""
     return problem_text(render_text(diagnostics, limit=limit), width)
 
 
 def problem_text(text: str, width: int = 0) -> Content:
-    """An error as it is printed, its marks and hints coloured; sentences wrapped as in `diagnostics_text`."""
+    """Return a printed error in colours; wrapped as in `diagnostics_text`."""
     lines = (part for line in text.splitlines() for part in _wrapped(line, width))
     return Content("\n").join(lines)
 
@@ -70,5 +70,5 @@ def _line(text: str) -> Content:
 
 
 def message_text(error: BlisError, width: int = 0) -> Content:
-    """An error that has no place: its message, and what to do about it; wrapped as in `diagnostics_text`."""
+    """Return an error without a place: its message and its hint; wrapped as in `diagnostics_text`."""
     return problem_text(f"error: {error}", width)

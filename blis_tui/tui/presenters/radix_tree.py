@@ -1,4 +1,4 @@
-"""What a radix tree has, node by node: SGLang's cache of prompts, in the pane of the KV cache."""
+"""The nodes of a radix tree, SGLang's prefix cache, in the pane of the KV cache."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from blis_tui.cluster.snapshot import InstanceSnapshot, NodeSnapshot
 
 _LEAST: Final = 4
-"""Lines below which there is no tree: a blank one, its figures, and two nodes."""
+"""Minimum number of lines for a tree: a blank one, its figures, and two nodes."""
 _DEEPEST: Final = 8
-"""Levels that are indented."""
+"""Maximum number of indented levels."""
 _NAMED: Final = 2
-"""Requests that a node names."""
+"""Maximum number of requests named per node."""
 
 
 def tree_lines(shown: Sequence[InstanceSnapshot], width: int, rows: int) -> list[Line]:
-    """The tree of an instance in at most so many lines; nothing for several instances, or where there is no tree."""
+    """Return the tree of an instance in at most ``rows`` lines; empty for several instances, or without a tree."""
     tree = shown[0].kv.tree if len(shown) == 1 else None
     if tree is None or not tree.count or rows < _LEAST:
         return []

@@ -1,4 +1,4 @@
-"""A routing decision: the candidates, what the router saw of them and how old that was, scores, choice, regret."""
+"""A routing decision: the candidates, the router's view of them and its age, scores, choice, regret."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 _BAR: Final = 6
 _SMALL_BAR: Final = 4
 _ROUNDING: Final = 2
-"""Parts per million by which two rounded figures may differ."""
+"""Maximum difference of two rounded figures, in parts per million."""
 _ROOMY: Final = 100
-"""Columns from which on the bars of the scorers have their figures beside them."""
+"""Width from which the scorers' bars have figures."""
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 
 
 def routed_event(view: View) -> int:
-    """The routing to show: that of the selected or present event, of the selected request, or the latest; 0 = none."""
+    """Return the event of the routing to show: of the selected event or request, or the latest; 0 = none."""
     tape, now = view.tape, view.moment.event
     here = view.selection.event or now
     if here and tape.has(here, "routed"):
@@ -43,7 +43,7 @@ def routed_event(view: View) -> int:
 
 
 def decision_of(view: View) -> RoutingDecision | None:
-    """What was decided in that event; None where there is none, and while the run goes on."""
+    """Return the decision in that event; None if there is none, and during a run."""
     event = routed_event(view)
     if not event or view.playing:
         return None
@@ -52,7 +52,7 @@ def decision_of(view: View) -> RoutingDecision | None:
 
 
 def router_lines(view: View, width: int) -> list[Line]:
-    """The decision at hand."""
+    """Return the lines of the decision."""
     one = decision_of(view)
     if one is None:
         event = routed_event(view)
@@ -74,7 +74,7 @@ def router_lines(view: View, width: int) -> list[Line]:
 
 
 def share_text(ppm: int) -> str:
-    """A score or a regret: ``0.907``."""
+    """Return a score or a regret: ``0.907``."""
     return f"{ppm / PPM:.3f}"
 
 
@@ -100,13 +100,13 @@ def _regret(one: RoutingDecision) -> list[Content]:
             f"{share_text(one.true_regret_ppm)} by the true state", "$warning" if one.true_regret_ppm else ""
         ),
     ]
-    if one.true_regret_ppm and told:  # else the best one is not among those told of
+    if one.true_regret_ppm and told:  # otherwise the best instance is not among those shown
         facts.append(Content.styled(f"instance {best.instance} had {share_text(best.true_score_ppm)}", "$text-muted"))
     return facts
 
 
 def _formula(one: RoutingDecision) -> list[Content]:
-    """What the score consists of, each part with the letter of its column."""
+    """Return the composition of the score, each part with its column's letter."""
     if len(one.scorers) == 1:
         return [fact("score", one.scorers[0])]
     named = zip(_LETTERS, one.shares_ppm, one.scorers, strict=False)
@@ -115,7 +115,7 @@ def _formula(one: RoutingDecision) -> list[Content]:
 
 
 def _columns(one: RoutingDecision, *, roomy: bool) -> Iterator[Column[Candidate]]:
-    """What the router saw, and what it made of that."""
+    """Yield columns with what the router saw, and its scores."""
 
     def score(each: Candidate, _width: int) -> Part:
         text = f"{bar_text(each.score_ppm, PPM, _BAR)} {share_text(each.score_ppm)}"

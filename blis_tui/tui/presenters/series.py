@@ -1,4 +1,4 @@
-"""Figures over time: what can be drawn as a strip or a plot, read from the tape's overview."""
+"""Figures over time, for strips and plots, read from the tape's overview."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
     from blis_tui.tui.view import View
 
 PAST: Final = "$primary"
-"""Colour of what is drawn up to the present position."""
+"""Colour up to the present position."""
 FULL: Final = "$warning"
-"""Colour of what is nearly full."""
+"""Colour of a nearly full cache."""
 FUTURE: Final = "$text-muted 70% dim"
-"""Colour of what is known but has not happened at the present position."""
+"""Colour of the known future."""
 NEARLY_FULL: Final = 90
-"""Percent of the KV blocks in use from which on a cache is called nearly full."""
+"""Percentage of KV blocks in use from which a cache counts as nearly full."""
 _S: Final = 1_000_000
 _RATE_US: Final = _S
-"""A rate at a position is that of the second before it."""
+"""Interval before a position over which a rate is computed."""
 LEVELS: Final = "▁▂▃▄▅▆▇█"
-"""Nothing at all is the lowest; whatever is more than nothing is at least the second."""
+"""Bars of increasing height: the lowest is for 0, all other values get at least the second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A figure that has a value at every time.
+    """A figure with a value at every time.
 
-    ``read`` takes it from a bucket of time: the largest value in it, or with ``rate`` a count. ``now`` is its value at
-    the position, None when there is none yet.
+    ``read`` takes its value from a time bucket: the maximum, or with ``rate`` a count. ``now`` is its value at the
+    position; None if there is none yet.
     """
 
     name: str
     about: str
-    """What is shown of a stretch of time, in a few words."""
+    """What an interval shows, in a few words."""
     unit: str
     """``count``, ``share`` (of the KV blocks), ``us`` or ``per s``."""
     read: Callable[[Bucket], int]
@@ -53,7 +53,7 @@ class Series:
 
 
 def kv_blocks(view: View) -> int:
-    """All blocks of all instances."""
+    """Return the number of blocks of all instances."""
     return sum(instance.kv.total_blocks for instance in view.moment.state.instances)
 
 
@@ -63,7 +63,7 @@ def _ttft(view: View) -> float | None:
 
 
 def _latest_step(figure: str) -> Callable[[View], float | None]:
-    """A figure of the last step whose results are past."""
+    """Return a function that reads a figure of the last step whose results are in effect."""
     read: Callable[[StepRow], float] = attrgetter(figure)
 
     def of_step(view: View) -> float | None:
@@ -75,13 +75,13 @@ def _latest_step(figure: str) -> Callable[[View], float | None]:
 
 
 def _over_instances(figure: str) -> Callable[[View], float]:
-    """A figure of all instances together, a whole number each."""
+    """Return a function that sums an integer figure over all instances."""
     read: Callable[[InstanceSnapshot], int] = attrgetter(figure)
     return lambda view: sum(read(one) for one in view.moment.state.instances)
 
 
 def _count(name: str, about: str, figure: str) -> Series:
-    """Something counted; at the position, its rate in the second before it, or since the start."""
+    """Return a series of counts; its value at the position is the rate in the second before it, or since the start."""
     read: Callable[[Bucket], int] = attrgetter(figure)
 
     def per_second(view: View) -> float | None:
@@ -121,7 +121,7 @@ SERIES: Final = (
     _count("completions", "requests completed", "completions"),
     _count("tokens", "tokens computed for prompts and answers", "tokens"),
 )
-"""Everything that can be drawn over time."""
+"""All figures that can be drawn over time."""
 
 
 COMPANIONS: Final[Mapping[str, str]] = {
@@ -130,19 +130,19 @@ COMPANIONS: Final[Mapping[str, str]] = {
     "arrivals": "completions",
     "completions": "arrivals",
 }
-"""Figures of one unit that say more together: the second is drawn over the first."""
+"""Figures with the same unit that belong together: the second is drawn over the first."""
 BY_NAME: Final = {series.name: series for series in SERIES}
 
 
 def sample(series: Series, overview: Overview, end_us: int, cells: int, known_us: int) -> list[float | None]:
-    """The figure in so many equal stretches of time from 0 to ``end_us``; None where nothing is known yet.
+    """Return the figure in ``cells`` equal intervals from 0 to ``end_us``; None where unknown.
 
     Args:
         series: the figure.
-        overview: where to read it.
-        end_us: the time at which the last stretch ends.
-        cells: how many stretches.
-        known_us: the time up to which anything is known.
+        overview: its source.
+        end_us: end of the last interval.
+        cells: number of intervals.
+        known_us: end of the recorded time.
     """
     values = [series.read(bucket) for bucket in overview.buckets]
     return stretched(values, overview.width_us, end_us, cells, known_us, rate=series.rate)
@@ -151,7 +151,7 @@ def sample(series: Series, overview: Overview, end_us: int, cells: int, known_us
 def stretched(
     values: Sequence[int], width: int, end_us: int, cells: int, known_us: int, *, rate: bool = False
 ) -> list[float | None]:
-    """As :func:`sample`, for a value of each bucket, which is ``width`` microseconds wide; ``rate``: it is a count."""
+    """Do the same for a value per bucket of ``width`` microseconds; ``rate``: whether it is a count."""
     found: list[float | None] = []
     for cell in range(cells):
         start, end = cell * end_us // cells, max((cell + 1) * end_us // cells, cell * end_us // cells + 1)
@@ -164,13 +164,13 @@ def stretched(
         elif first < len(values):
             found.append(max(values[first : last + 1]))
         else:
-            # Nothing changed any more after the last bucket: what is left of it still holds.
+            # Nothing changed after the last bucket, so its value still holds.
             found.append(values[-1] if values else 0)
     return found
 
 
 class _Stretch(NamedTuple):
-    """A stretch of time whose figures are counted anew: its column, its events, and how much of it is past."""
+    """An interval whose figures are counted again: its column, its events, and its past part."""
 
     cell: int
     first: int
@@ -179,7 +179,7 @@ class _Stretch(NamedTuple):
 
 
 def _recounted(view: View, end_us: int, cells: int) -> Iterator[_Stretch]:
-    """The stretch in which the position lies, and those before it that share its bucket of the overview."""
+    """Yield the interval of the position, and earlier ones in the same bucket of the overview."""
     tape, now_us = view.tape, view.moment.time_us
     if not view.moment.event:
         return
@@ -193,10 +193,10 @@ def _recounted(view: View, end_us: int, cells: int) -> Iterator[_Stretch]:
 
 
 def course(series: Series, view: View, end_us: int, cells: int) -> list[float | None]:
-    """The figure as ``sample`` has it, but up to the present position of nothing later.
+    """Return the figure like ``sample``, but without anything later than the present position.
 
-    A bucket of the overview may hold more than is past. So the stretch in which the position lies shows what was until
-    then, and those that share its bucket are counted anew.
+    A bucket of the overview may extend beyond the position. So the interval of the position is limited to the past, and
+    the intervals in the same bucket are counted again.
     """
     tape, now_us = view.tape, view.moment.time_us
     values = sample(series, tape.overview, end_us, cells, tape.time_us(view.moment.frontier))
@@ -209,14 +209,14 @@ def course(series: Series, view: View, end_us: int, cells: int) -> list[float | 
 def courses_of_instances(
     view: View, values: Sequence[Sequence[int]], end_us: int, cells: int, *, requests: bool
 ) -> list[list[float | None]]:
-    """A figure of each instance, as ``course`` has that of all.
+    """Return a figure of each instance, as ``course`` does for all.
 
     Args:
-        view: what to show.
-        values: of each instance, its largest value in each bucket of the overview.
-        end_us: the time at which the last stretch ends.
-        cells: how many stretches.
-        requests: whether it is the number of requests there; else of KV blocks in use.
+        view: the view.
+        values: for each instance, its maximum in each bucket of the overview.
+        end_us: end of the last interval.
+        cells: number of intervals.
+        requests: whether it is the number of requests; otherwise that of KV blocks in use.
     """
     tape = view.tape
     known_us = tape.time_us(view.moment.frontier)
@@ -233,13 +233,13 @@ def courses_of_instances(
         for index, instance in enumerate(view.moment.state.instances):
             now = instance.waiting_count + instance.running_count if requests else instance.kv.used_blocks
             value = max(most.get(index, 0), now) if cell == here else most.get(index, -1)
-            # Without a step in it, what was before still holds.
+            # Without a step in the interval, the previous value still holds.
             found[index][cell] = value if value >= 0 else found[index][max(cell - 1, 0)]
     return found
 
 
 def _weighted(values: Sequence[int], width: int, start: int, end: int) -> float:
-    """The counts of the buckets in a stretch of time, of the ones at its edges only the share that lies in it."""
+    """Return the counts of the buckets in an interval, with partial buckets weighted by their overlap."""
     total = 0.0
     for place in range(start // width, min((end - 1) // width + 1, len(values))):
         total += values[place] * (min(end, (place + 1) * width) - max(start, place * width)) / width
@@ -247,7 +247,7 @@ def _weighted(values: Sequence[int], width: int, start: int, end: int) -> float:
 
 
 def strip(values: Sequence[float | None], top: float) -> str:
-    """One character for each value: a bar up to ``top``, a blank where nothing is known."""
+    """Return one character per value: a bar relative to ``top``, a blank where unknown."""
     steps = len(LEVELS) - 1
     chars: list[str] = []
     for value in values:
@@ -261,7 +261,7 @@ def strip(values: Sequence[float | None], top: float) -> str:
 
 
 def coloured(series: Series, values: Sequence[float | None], top: float, here: int) -> Content:
-    """A strip in colours: what lies behind column ``here`` is dimmed, a nearly full cache stands out."""
+    """Return a strip in colours: dimmed after column ``here``, a nearly full cache highlighted."""
     styles: list[str] = []
     for cell, value in enumerate(values):
         full = series.unit == "share" and value is not None and value * 100 >= top * NEARLY_FULL
@@ -270,14 +270,14 @@ def coloured(series: Series, values: Sequence[float | None], top: float, here: i
 
 
 def top_of(series: Series, values: Sequence[float | None], view: View) -> float:
-    """The value that a full bar stands for: all blocks for a share of them, else the largest value."""
+    """Return the value of a full bar: all blocks for a share of them, else the maximum."""
     if series.unit == "share":
         return kv_blocks(view)
     return max((value for value in values if value is not None), default=0)
 
 
 def value_text(series: Series, value: float | None, view: View) -> str:
-    """A value with its unit; a dash when there is none."""
+    """Return a value with its unit; a dash if there is none."""
     if value is None:
         return "-"
     if series.unit == "share":
@@ -286,14 +286,14 @@ def value_text(series: Series, value: float | None, view: View) -> str:
 
 
 def quantity_text(unit: str, value: float) -> str:
-    """A duration, a rate or a count."""
+    """Return a duration, a rate or a count as text."""
     if unit == "us":
         return span_text(int(value + 0.5))
     return rate_text(value) if unit == "per s" else count_text(int(value + 0.5))
 
 
 def rate_text(value: float) -> str:
-    """Something per second, with three digits that count: ``1.25/s``, ``4,210/s``."""
+    """Return a rate with three significant digits: ``1.25/s``, ``4,210/s``."""
     for digits, limit in ((2, 9.995), (1, 99.95)):
         if 0 < value < limit:
             return f"{value:.{digits}f}/s"

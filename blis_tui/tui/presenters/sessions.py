@@ -1,4 +1,4 @@
-"""Sessions: which go on and what each of them is doing; and the course of one, call by call."""
+"""Sessions: those in progress and what each is doing; and one session call by call."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from blis_tui.tui.view import View
 
 SESSION_KEY: Final = "session "
-"""Begins the key of a line that stands for a session."""
+"""Prefix of the key of a line about a session."""
 CALL_KEY: Final = "call "
-"""Begins the key of a line that stands for a call: its request's name follows."""
+"""Prefix of the key of a line about a call, followed by its request's name."""
 
 STATE_LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
     {
@@ -42,7 +42,7 @@ STATE_LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
         TOOL: Look("◇", "tool wait", "$secondary"),
         COMPLETED: Look("✓", "completed", "$success"),
         CANCELLED: Look("✗", "cancelled", "$error"),
-        UNFINISHED: Look("–", "unfinished", "$warning"),  # noqa: RUF001  (a dash: it leads nowhere)
+        UNFINISHED: Look("–", "unfinished", "$warning"),  # noqa: RUF001  (a dash)
     }
 )
 _LATER: Final = "$text-muted dim"
@@ -50,14 +50,14 @@ _WAITS, _TO_FIRST_TOKEN, _GENERATES = "·░█"
 _NONE: Final = "No session has begun yet."
 
 
-# ---- all of them ----
+# ---- list ----
 
 
 def listed_sessions(view: View) -> tuple[list[int], int, int]:
-    """The sessions in the order of the list: those that go on, then the others, the latest end first.
+    """Return the sessions in list order: those in progress, then the ended ones, the latest end first.
 
     Returns:
-        Their places in the log, how many of them go on, and how many of the others were completed.
+        Their indices in the log, how many are in progress, and how many of the others completed.
     """
     log, event = view.tape.sessions, view.moment.event
     live: list[int] = []
@@ -74,7 +74,7 @@ def listed_sessions(view: View) -> tuple[list[int], int, int]:
 
 
 def session_lines(view: View, width: int) -> list[Line]:
-    """A line for each session that has begun."""
+    """Return a line for each session that has started."""
     order, live, completed = listed_sessions(view)
     if not order:
         return [line((_NONE, "$text-muted"))]
@@ -114,7 +114,7 @@ def _columns(names: int) -> Iterator[Column[SessionCourse]]:
 
 
 def state_text(course: SessionCourse) -> tuple[str, str]:
-    """What a session is doing, and for how long; how long it took, if it has ended."""
+    """Return what a session is doing, and for how long; its duration if it has ended."""
     look = STATE_LOOKS[course.state]
     if course.state == UNFINISHED:
         return look.label, look.style
@@ -124,15 +124,15 @@ def state_text(course: SessionCourse) -> tuple[str, str]:
 
 
 def cached_text(said: int, cached: int) -> str:
-    """Which share of what was said before was found in the prefix cache; a dash where nothing had been said."""
+    """Return the share of the history found in the prefix cache; a dash without history."""
     return percent_text(cached, said) if said else "-"
 
 
-# ---- one of them ----
+# ---- one session ----
 
 
 def course_lines(view: View, name: str, width: int) -> list[Line]:
-    """A session call by call: what each waited for, what its prompt began with, and how it went."""
+    """Return a session call by call: what each waited for, its prompt's history, and its outcome."""
     log, moment = view.tape.sessions, view.moment
     session = log.place(name)
     if session is None or session >= log.begun(moment.event):
@@ -226,7 +226,7 @@ def _call_columns(course: SessionCourse) -> Iterator[Column[CallCourse]]:
 
 
 def _bar(course: SessionCourse, one: CallCourse, width: int) -> Part:
-    """When the call waited, was computed and generated, from the session's beginning to its end or what is known."""
+    """Return a bar of when the call waited, was computed and generated, over the session's known duration."""
     known = (*course.calls, *course.later)
     last_us = max(course.now_us if not course.ended else 0, *(max(each.end_us, each.time_us) for each in known))
     whole_us = max(last_us - course.began_us, 1)

@@ -1,4 +1,4 @@
-"""The resolved experiment as coloured YAML: keys, values, and the remark where each value comes from."""
+"""The resolved experiment as coloured YAML: keys, values, and remarks on the origin of values."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 _LINE: Final = re.compile(r"(?P<indent> *(?:- )*)(?P<key>[^\s:#'\"][^:#]*:)?(?P<value>.*?)(?P<remark>\s+# .*|^# .*)?$")
 _MARKS: Final = (("default", "$text-muted dim"), ("computed", "$text-muted italic"), ("--", "$accent bold"))
-"""How a remark begins, and its colour; all others name a file."""
+"""Prefix of a remark, and its colour; all other remarks name a file."""
 
 _REMARKS_BELOW_EACH_OTHER: Final = 90
-"""Columns from which on remarks stand below each other; where there are fewer, each follows its value."""
+"""Width from which remarks are aligned; below, each follows its value."""
 
 
 def spec_lines(document: Iterable[str], width: int) -> list[Line]:
-    """The document's lines; a remark that does not fit stands below its value."""
+    """Return the document's lines; a remark that does not fit goes below its value."""
     found: list[Line] = []
     for number, text in enumerate(document):
         found += _lines(text.rstrip("\n"), number, width)
@@ -55,7 +55,7 @@ def _lines(text: str, number: int, width: int) -> list[Line]:
 
 
 def coloured(text: str) -> Content:
-    """One line of YAML with its parts coloured."""
+    """Return a line of YAML in colours."""
     found = _LINE.match(text)
     if found is None:
         return Content(text)
@@ -74,14 +74,14 @@ def _style(remark: str) -> str:
 
 
 def spec_value(text: str) -> str:
-    """The value on a line, without its key and remark."""
+    """Return the value on a line, without its key and remark."""
     found = _LINE.match(text)
     return "" if found is None else (found["value"] or "").strip()
 
 
 def spec_path(document: Sequence[str], number: int) -> str:
-    """Path of the value on a line: ``workload.clients.0.id``."""
-    stack: list[tuple[int, str | int]] = []  # columns, with the key or the place in a list that began there
+    """Return the path of the value on a line: ``workload.clients.0.id``."""
+    stack: list[tuple[int, str | int]] = []  # columns, with the key or the list position that began there
     for text in document[: number + 1]:
         found = _LINE.match(text)
         if found is None or text.startswith("#"):
@@ -98,7 +98,7 @@ def spec_path(document: Sequence[str], number: int) -> str:
 
 
 def _open_list(stack: list[tuple[int, str | int]], column: int) -> int:
-    """Close what stands deeper than an entry's dash; returns the entry's place in its list."""
+    """Close everything deeper than an entry's dash; return the entry's position in its list."""
     place = 0
     while stack and stack[-1][0] >= column:
         at, step = stack.pop()

@@ -1,4 +1,4 @@
-"""The stages in the life of an instance, as they are shown."""
+"""The display of an instance's lifecycle stages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """How an instance is shown that is not simply there."""
+    """The display of an instance that is not active."""
 
     sign: str
     word: str
@@ -37,23 +37,23 @@ STAGES: Final[Mapping[str, Stage]] = MappingProxyType(
         TERMINATED: Stage("-", "gone", "$text-muted"),
     }
 )
-"""In place of the bar, for every stage of life but the ordinary one."""
+"""Shown instead of the bar for every stage other than active."""
 
 
 def stage_of(one: InstanceSnapshot) -> list[Content]:
-    """The stage of an instance that is not simply there."""
+    """Return the stage of an instance that is not active."""
     stage = STAGES.get(one.life)
     return [] if stage is None else [Content.styled(f"{stage.sign} {stage.word}", stage.style)]
 
 
 def name_of(one: InstanceSnapshot) -> str:
-    """What an instance is called."""
+    """Return an instance's name."""
     rank = one.rank
     return f"instance {one.index}" + ("" if rank is None else f" (rank {rank.rank} of replica {rank.replica})")
 
 
 def rank_of(one: InstanceSnapshot) -> list[Content]:
-    """How often an instance has run dummy batches, and how long it has waited for other ranks of its replica."""
+    """Return how often a rank ran dummy batches, and how long it waited for other ranks of its replica."""
     rank = one.rank
     if rank is None or not rank.steps:
         return []
@@ -62,7 +62,7 @@ def rank_of(one: InstanceSnapshot) -> list[Content]:
 
 
 def running_of(instance: InstanceSnapshot) -> str:
-    """How many requests run, of how many that may."""
+    """Return the number of running requests and its maximum."""
     most = instance.profile.max_running
     running = count_text(instance.running_count)
     return running if most is None else f"{running} of {count_text(most)}"

@@ -1,4 +1,4 @@
-"""The line at the top of the debugger: which run, where in it, and what is going on."""
+"""The title line of the debugger: the run, the position, and the activity."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
 _ROOMY: Final = 100
-"""Columns from which on there is room for everything."""
+"""Width from which there is room for everything."""
 _NAME: Final = 20
-"""Columns of a name where there is not."""
+"""Width of a name below that."""
 
 
 def run_name(experiment: Experiment, width: int) -> Content:
-    """Which run it is, as far as a line of that many columns has room for it."""
+    """Return the run's name, as far as it fits."""
     if width < _ROOMY:
         return Content.styled(experiment.name, "bold").truncate(_NAME, ellipsis=True)
     return Content.assemble((experiment.name, "bold"), (f"  seed {experiment.seed}", "$text-muted"))
 
 
 def place_text(moment: Moment, *, complete: bool) -> Content:
-    """Where the reader is: time, event of how many, phase of the step."""
+    """Return the position: time, event and number of events, phase of the step."""
     total = f" of {count_text(moment.frontier)}{'' if complete else '+'}" if moment.frontier else ""
     phase = "" if moment.phase is None or moment.phase == len(PHASES) - 1 else f" · {PHASES[moment.phase]}"
     return Content.assemble(
@@ -42,7 +42,7 @@ def place_text(moment: Moment, *, complete: bool) -> Content:
 
 
 def activity(moment: Moment, *, label: str, progress: Progress | None, speed: str, warnings: int) -> Content:
-    """What is going on: running, paused, at the end; and how many warnings there are."""
+    """Return the activity (running, paused, at the end), and the number of warnings."""
     if label == "running":
         state = Content.assemble(("▶ running", "$success bold"), (f" {speed}", "$text-muted"))
     elif label:

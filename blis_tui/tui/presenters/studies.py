@@ -1,4 +1,4 @@
-"""The points of a study as a table, the front among them, and what is said about the one under the cursor."""
+"""The table of a study's points, the Pareto front, and the details of the selected point."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _STATUS: Final[Mapping[str, tuple[str, str]]] = {
     "invalid": ("✗ invalid", "$error"),
     PENDING: (PENDING, _MUTED),
 }
-"""How a status is written, and its colour."""
+"""Text and colour of each status."""
 _STATUS_WIDTH: Final = 9
 _FIGURE_WIDTH: Final = 9
 _BAR_WIDTH: Final = 8
@@ -57,26 +57,26 @@ _FIGURES: Final = (
     "latency.e2e_ms.p50",
     "latency.e2e_ms.p99",
 )
-"""Said about every point, beside what the study asks for."""
+"""Figures shown for every point besides those of the study."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """By which column points are listed."""
+    """The order of points."""
 
     column: str = _POINT
-    """``point``, a path that varies, a metric, or ``status``."""
+    """The sort column: ``point``, a path that varies, a metric, or ``status``."""
     down: bool = False
-    """Whether the largest comes first."""
+    """Whether the order is descending."""
 
 
 def columns_of(study: Study) -> tuple[str, ...]:
-    """What points can be listed by, in the order of the table's columns."""
+    """Return the sort columns, in the order of the table."""
     return (_POINT, *study.paths, *wanted(study), "status")
 
 
 def in_order(entries: Sequence[Entry], order: Order) -> list[Entry]:
-    """The points by a column; those without a value last, and equal ones by their number."""
+    """Return the points sorted by a column; those without a value last, ties by number."""
     known = [(value, one) for one in entries if (value := _value(one, order.column)) is not None]
     known.sort(key=lambda pair: _rank(pair[0]), reverse=order.down)
     placed = {one.point.number for _, one in known}
@@ -93,7 +93,7 @@ def _value(one: Entry, column: str) -> Json:
 
 
 def _rank(value: Json) -> tuple[int, float, str]:
-    """Numbers before texts."""
+    """Return a sort key with numbers before texts."""
     if isinstance(value, int | float):
         return (0, value, "")
     return (1, 0.0, value_text(value))
@@ -103,7 +103,7 @@ def _rank(value: Json) -> tuple[int, float, str]:
 
 
 def longest_bar(study: Study, entries: Sequence[Entry]) -> float:
-    """The largest value of the figure that is drawn as bars."""
+    """Return the maximum of the figure drawn as bars."""
     return max((value for one in entries if (value := one.mean(_drawn(study))) is not None), default=0.0)
 
 
@@ -112,12 +112,12 @@ def _drawn(study: Study) -> str:
 
 
 def table_columns(study: Study, top: float, order: Order, width: int) -> tuple[Column[Entry], ...]:
-    """The columns that have room.
+    """Return the columns that fit.
 
     Args:
-        study: what there is to show.
+        study: the study.
         top: the value of the longest bar.
-        order: what the points are listed by.
+        order: the order of the points.
         width: columns of the terminal.
     """
     names, metrics = short_names(study.paths), wanted(study)
@@ -143,7 +143,7 @@ def table_columns(study: Study, top: float, order: Order, width: int) -> tuple[C
 
 
 def table(columns: Sequence[Column[Entry]], entries: Sequence[Entry]) -> list[Line]:
-    """A line a point; its key is the point's number."""
+    """Return a line per point; its key is the point's number."""
     return table_rows(columns, entries, lambda one: str(one.point.number))
 
 
@@ -188,14 +188,14 @@ def _bar(metric: str, top: float, one: Entry, width: int) -> Part:
 
 
 def draw_front(study: Study, entries: Sequence[Entry], size: tuple[int, int]) -> FrontPlot:
-    """The points by the first two objectives."""
+    """Return the plot of the points by the first two objectives."""
     known = [one.summary for one in entries if one.summary is not None]
     front = {one.point.number for one in entries if one.on_front}
     return FrontPlot(known, front, study.objectives, size, number_text)
 
 
 def plot(drawn: FrontPlot, selected: int | None, width: int) -> Content:
-    """The points and the front, one of them pointed at."""
+    """Return the points and the front, with the selected point marked."""
     lines = drawn.lines(selected)
     if not lines:
         said = "The Pareto front is drawn here once two points have results."
@@ -205,18 +205,18 @@ def plot(drawn: FrontPlot, selected: int | None, width: int) -> Content:
     )
 
 
-# ---- the point under the cursor ----
+# ---- selected point ----
 
 
 def heading(one: Entry) -> Content:
-    """Which point it is, and how it stands."""
+    """Return the point and its status."""
     text, style = _STATUS[one.status]
     front = ("  * on the front", "$success") if one.on_front else ""
     return Content.assemble((f"point {one.point.number}", "bold"), "  ", (text, style), front)
 
 
 def details(study: Study, one: Entry, width: int) -> Content:
-    """All that is known about a point: its values, what it keeps to and what not, its figures."""
+    """Return all that is known about a point: its values, constraints and figures."""
     figures = tuple(dict.fromkeys((*wanted(study), *_FIGURES)))
     label = min(max(map(len, (*study.paths, *figures))), max(width - _FIGURE_WIDTH - 1, 12))
     lines = [_labelled(path, value_text(value), label, "bold") for path, value in one.point.coordinates.items()]
@@ -262,12 +262,12 @@ def _holds(wish: Expectation, summary: PointSummary) -> bool:
 
 
 def _breaking(wish: Expectation, summary: PointSummary) -> int:
-    """With how many seeds it does not hold."""
+    """Return the number of seeds with which a constraint does not hold."""
     return len([row for row in summary.rows if not judge(wish, _nested(wish.metric, row.figures.get(wish.metric))).ok])
 
 
 def _nested(metric: str, value: object) -> dict[str, object]:
-    """A report of one figure."""
+    """Return a report with a single figure."""
     for name in reversed(metric.split(".")):
         value = {name: value}
     return value if isinstance(value, dict) else {}
@@ -290,7 +290,7 @@ def _figure_line(summary: PointSummary, metric: str, width: int) -> Content:
 
 
 def title(study: Study, shown: int | None) -> Content:
-    """What is studied; where a filter is on, how many points it shows."""
+    """Return the study's description; with a filter, also the number of visible points."""
     count = plural(len(study.points), "point")
     seeds = f" with {plural(len(study.seeds), 'seed')} each" if len(study.seeds) > 1 else ""
     name = Path(study.experiment).name.removesuffix(".blis.yaml")
@@ -299,7 +299,7 @@ def title(study: Study, shown: int | None) -> Content:
 
 
 def standing(study: Study, entries: Sequence[Entry], done: int) -> Content:
-    """How far it is, and how many points hold."""
+    """Return the progress, and how many points hold."""
     parts = [f"{done:,} of {study.runs:,} runs" if done < study.runs else plural(done, "run")]
     if study.constraints:
         parts.append(f"{len([one for one in entries if one.ok]):,} ok")
@@ -313,6 +313,6 @@ def standing(study: Study, entries: Sequence[Entry], done: int) -> Content:
 
 
 def point_name(study: Study, one: Entry) -> str:
-    """A point in a few words: ``instances=2 policy=default``."""
+    """Return a point in a few words: ``instances=2 policy=default``."""
     names = short_names(study.paths)
     return " ".join(f"{names[path]}={value_text(value)}" for path, value in one.point.coordinates.items()) or study.name

@@ -1,4 +1,4 @@
-"""What a reader types to see only some points of a study: words and comparisons, compiled to a test for one point."""
+"""Filters of a study's points: words and comparisons, compiled to a predicate."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WORDS: Final[Mapping[str, Callable[[Entry], bool]]] = MappingProxyType(
         },
     }
 )
-"""Words with a meaning; any other word is looked for in the values of the axes."""
+"""Words with a meaning; other words are searched for in the values of the axes."""
 _SIGNS: Final[Mapping[str, Callable[[float, float], bool]]] = MappingProxyType(
     {"<=": operator.le, ">=": operator.ge, "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt}
 )
@@ -44,19 +44,19 @@ _COMPARISON: Final = re.compile(r"([^<>=!]+)(<=|>=|==|!=|=|<|>)(.+)")
 
 
 class FilterError(BlisError):
-    """A filter cannot be understood."""
+    """A filter is invalid."""
 
 
 def parse_filter(text: str, study: Study) -> Matches | None:
-    """The test that a filter stands for; None when it is empty: every point matches.
+    """Compile a filter; return None for an empty one, which matches every point.
 
     ``cluster.instances >= 2``, ``policy = vllm-v1`` or ``ttft_ms.p99 < 30`` compares a value of an axis, or a figure
-    (the mean over seeds); ``ok``, ``broken``, ``front``, ``marked``, ``done``, ``stopped``, ``failed``, ``invalid`` and
-    ``pending`` say how a point stands; anything else is looked for in the values of its axes. ``-word`` matches what
-    the word does not. All must match; ``and`` between them says nothing more.
+    (the mean over seeds). ``ok``, ``broken``, ``front``, ``marked``, ``done``, ``stopped``, ``failed``, ``invalid`` and
+    ``pending`` refer to a point's state. Anything else is searched for in the values of its axes. ``-word`` inverts a
+    word. All must match; ``and`` between them is ignored.
 
     Raises:
-        FilterError: a comparison is of something that the study does not have.
+        FilterError: a comparison uses something that the study does not have.
     """
     words = [word for word in _SIGN.sub(r"\1", text.strip()).split() if word.lower() != "and"]
     tests = [_test(word, study) for word in words]
@@ -106,7 +106,7 @@ def _comparison(name: str, sign: str, wish: str, study: Study) -> Matches:
 
 
 def _reader(name: str, study: Study) -> Callable[[Entry], Json]:
-    """What reads a value of an axis, or a figure, by its name or the last part of it."""
+    """Return the reader of an axis value or a figure, by its name or the last part of it."""
     short = {shown: path for path, shown in short_names(study.paths).items()}
     path = short.get(name, name)
     if path in study.paths:

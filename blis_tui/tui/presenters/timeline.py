@@ -1,4 +1,4 @@
-"""The whole run in three lines: the time, a figure over time, and what happened where."""
+"""The whole run in three lines: times, a figure over time, and marks of what happened."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ CHOICES: Final[tuple[Series, ...]] = (
     RUNNING,
     *(s for s in SERIES if s.name in ("batch tokens", "tokens")),
 )
-"""The figures that the middle line can show."""
+"""Figures for the middle line."""
 
 POSITION: Final = "▲"
 CHECKPOINT: Final = "·"
 BREAKPOINT: Final = "●"
-PREEMPTION: Final = "×"  # noqa: RUF001  (a cross, no letter)
+PREEMPTION: Final = "×"  # noqa: RUF001  (a cross, not a letter)
 LOSS: Final = "!"
 FRONTIER: Final = "┤"
 _TICK: Final = "▏"
@@ -54,51 +54,51 @@ _COLOURS: Final = {
 
 _FIRST_US: Final = 1_000_000
 _ENDS: Final = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80)
-"""Leading figures of where the axis may end while the run is not known to its end."""
+"""Leading digits of the axis's end while the end of the run is unknown."""
 _UNITS: Final = ((1_000_000, "s"), (1000, "ms"), (1, "us"))
 _LABEL_CELLS: Final = 13
-"""Columns between two labelled times, at least."""
+"""Minimum number of columns between two labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A stretch of time from 0 on, and the columns it is drawn in."""
+    """An interval of time from 0, and its number of columns."""
 
     end_us: int
     cells: int
 
     def cell(self, time_us: int) -> int:
-        """The column of a time."""
+        """Return the column of a time."""
         return min(time_us * self.cells // self.end_us, self.cells - 1)
 
     def start_us(self, cell: int) -> int:
-        """The first microsecond of a column."""
+        """Return the first microsecond of a column."""
         return -(-cell * self.end_us // self.cells)
 
     def last_us(self, cell: int) -> int:
-        """The last microsecond of a column."""
+        """Return the last microsecond of a column."""
         return max(self.start_us(cell + 1) - 1, self.start_us(cell))
 
 
 def scale_of(view: View, cells: int) -> Scale:
-    """The whole run if its end is known; else up to a round time, so that it seldom changes while it grows."""
+    """Return the scale of the whole run if its end is known; else up to a round time, so that it rarely changes."""
     return scale_until(known_until(view), cells, complete=view.moment.complete)
 
 
 def scale_until(known_us: int, cells: int, *, complete: bool) -> Scale:
-    """A scale for what is known up to a time; it ends there if nothing follows."""
+    """Return the scale of what is known up to a time; it ends there if nothing follows."""
     if complete and known_us:
         return Scale(known_us + 1, max(cells, 1))
     return Scale(round_end(max(known_us, _FIRST_US - 1) + 1), max(cells, 1))
 
 
 def known_until(view: View) -> int:
-    """Time of the last known event."""
+    """Return the time of the last recorded event."""
     return view.tape.time_us(view.moment.frontier)
 
 
 def round_end(us: int) -> int:
-    """The nearest round time that is not before ``us``."""
+    """Return the smallest round time not before ``us``."""
     if us <= _ENDS[0]:
         return us
     size = 1
@@ -108,13 +108,13 @@ def round_end(us: int) -> int:
 
 
 def timeline(view: View, series: Series, width: int, *, focused: bool = False) -> Content:
-    """The three lines.
+    """Return the three lines.
 
     Args:
-        view: what to show.
+        view: the view.
         series: the figure in the middle.
         width: columns.
-        focused: whether the keys go to the timeline.
+        focused: whether the timeline has the focus.
     """
     scale = scale_of(view, width - LABEL)
     values = course(series, view, scale.end_us, scale.cells)
@@ -140,7 +140,7 @@ def _padded(label: Content) -> Content:
 
 
 def axis(scale: Scale) -> Content:
-    """Round times where they are, with a stroke at their place."""
+    """Return round times at their positions, each with a tick mark."""
     step = tick_us(scale)
     line = ""
     for time_us in range(0, scale.end_us, step):
@@ -152,7 +152,7 @@ def axis(scale: Scale) -> Content:
 
 
 def tick_us(scale: Scale) -> int:
-    """The smallest round distance between times that leaves room for their labels."""
+    """Return the smallest round interval between labels that leaves room for them."""
     size = 1
     while True:
         for lead in (1, 2, 5):
@@ -162,7 +162,7 @@ def tick_us(scale: Scale) -> int:
 
 
 def tick_text(time_us: int, step_us: int) -> str:
-    """A round time with as many digits as the distance to the next one needs: ``2.5 s``."""
+    """Return a round time with as many digits as the interval requires: ``2.5 s``."""
     for size, unit in _UNITS:
         if step_us * 100 >= size:
             decimals = 0 if step_us >= size else (1 if step_us * 10 >= size else 2)
@@ -183,14 +183,14 @@ def _marks(view: View, scale: Scale) -> Content:
 
 
 def _mark_cells(view: View, scale: Scale) -> Sequence[tuple[str, Iterable[int]]]:
-    """What is marked where; the later ones cover the earlier ones."""
+    """Return the marks and their columns; later marks cover earlier ones."""
     tape = view.tape
     width = tape.overview.width_us
     now_us = view.moment.time_us
     buckets = list(tape.overview.buckets)
     place = now_us // width
     if view.moment.event and place < len(buckets):
-        # What is later in it must not be marked as past.
+        # The bucket's later part must not be marked as past.
         buckets[place] = tape.between(tape.at_time(place * width - 1) + 1, view.moment.settled)
     places = [(scale.cell(place * width + width // 2), bucket) for place, bucket in enumerate(buckets)]
     return (
@@ -203,7 +203,7 @@ def _mark_cells(view: View, scale: Scale) -> Sequence[tuple[str, Iterable[int]]]
 
 
 def break_times_us(view: View) -> tuple[int, ...]:
-    """The times at which an enabled breakpoint stops."""
+    """Return the times at which an enabled breakpoint stops."""
     found: list[int] = []
     for one in view.breakpoints:
         condition = one.condition
@@ -213,13 +213,13 @@ def break_times_us(view: View) -> tuple[int, ...]:
 
 
 def event_at(view: View, scale: Scale, cell: int) -> int:
-    """The event that a click on a column means: the last one in it or before; the start for the first column."""
+    """Return the event for a click on a column: the last one up to its end; the start for the first column."""
     cell = max(0, min(cell, scale.cells - 1))
     return min(view.tape.at_time(scale.last_us(cell)), view.moment.frontier) if cell else 0
 
 
 def event_beside(view: View, scale: Scale, direction: int) -> int:
-    """The event a column to the left or right of the position, and at least one event away."""
+    """Return the event one column left or right of the position, at least one event away."""
     tape, here = view.tape, view.moment.event
     cell = scale.cell(view.moment.time_us)
     if direction < 0:
@@ -228,7 +228,7 @@ def event_beside(view: View, scale: Scale, direction: int) -> int:
 
 
 def hover_text(view: View, series: Series, scale: Scale, cell: int) -> str:
-    """What is known about a column."""
+    """Return what is known about a column."""
     event = event_at(view, scale, cell)
     if scale.start_us(cell) > known_until(view):
         return f"{time_text(scale.start_us(cell))}: not simulated yet"

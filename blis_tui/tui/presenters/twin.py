@@ -1,4 +1,4 @@
-"""A recording and its simulation at one time, in words and tables: both sides, where they part, and over time."""
+"""A recording and its simulation at one time, in words and tables: both sides, the first difference, and curves."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _LIT: Final = "$warning"
 _MUTED: Final = "$text-muted"
 _METRICS: Final = (("ttft", "TTFT"), ("itl", "ITL"), ("e2e", "E2E"))
 _CLOSE: Final = 0.1
-"""Figures that differ by less than this share are alike."""
+"""Figures that differ by less than this share count as equal."""
 _ALL_FROM: Final = 100
-"""Columns from which on all simulations are listed."""
+"""Width from which all simulations are listed."""
 _LEAST_ROWS: Final = 4
 _REQUESTS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwinView:
-    """Everything the screen shows."""
+    """The state of the screen."""
 
     twin: Twin
     rung: int
-    """Which of the simulations."""
+    """Index of the simulation."""
     sides: tuple[Course, Course]
     time_us: int
 
@@ -52,12 +52,12 @@ class TwinView:
 
     @property
     def end_us(self) -> int:
-        """When both sides have ended."""
+        """The end of both sides."""
         return max(side.end_us for side in self.sides)
 
 
 def title_text(view: TwinView) -> Content:
-    """What is compared."""
+    """Return the names of both sides."""
     parts = [(f"{letter} ", side.name) for letter, side in zip(LETTERS, view.sides, strict=True)]
     return Content.assemble(
         *(piece for head, name in parts for piece in ((head, "$accent bold"), (f"{name}  ", "bold")))
@@ -65,20 +65,20 @@ def title_text(view: TwinView) -> Content:
 
 
 def place_text(view: TwinView) -> Content:
-    """The time, and which step times the simulation has."""
+    """Return the time, and the source of the simulation's step times."""
     return Content.assemble((f"{view.simulated.name} ", _MUTED), ("  t ", _MUTED), time_text(view.time_us))
 
 
-# ---- where they part ----
+# ---- first difference ----
 
 
 def parting_text(view: TwinView, width: int) -> Content:
-    """Where they part first, and how much of the error each measured thing explains."""
+    """Return the first difference, and how much of the error each measured part explains."""
     cell = 8
     room = max(width - 3 * cell - 10, 10)
     rungs = list(enumerate(view.twin.rungs))
     head = "MAPE"
-    if width < _ALL_FROM:  # there is room for the one that is shown
+    if width < _ALL_FROM:  # only the selected one fits
         head = f"MAPE, {view.rung + 1} of {len(rungs)}"
         rungs = [rungs[view.rung]]
     titles = "".join(f"{name:>{cell}}" for _, name in _METRICS)
@@ -112,7 +112,7 @@ def _share(rung: Rung, metric: str, width: int) -> str:
 
 
 def side_text(view: TwinView, side: int, width: int) -> Content:
-    """What a side does at this time."""
+    """Return the state of a side at this time."""
     own, other = view.sides[side], view.sides[1 - side]
     now = view.time_us
     lines = [_step(own, now, width)]
@@ -149,7 +149,7 @@ def _batch(side: Course, now: int) -> float | None:
 
 
 def _level(side: Course, name: str, now: int) -> float | None:
-    """A figure at this time; nothing before it was first told."""
+    """Return a figure at this time; 0 before its first value."""
     known = side.figures.get(name)
     return None if known is None else known.at(now) or 0.0
 
@@ -167,7 +167,7 @@ def _figure(name: str, mine: float | None, theirs: float | None, width: int, *, 
 
 
 def latencies_text(view: TwinView, width: int) -> Content:
-    """Latencies of the requests that both sides have answered by now."""
+    """Return latencies of the requests that both sides have answered by now."""
     pairs = _answered(view)
     cell = min(max((width - 16) // 3, 8), 12)
     if not pairs:
@@ -225,7 +225,7 @@ def _compared(name: str, left: float, right: float, cell: int) -> Content:
 
 
 def requests_text(view: TwinView, width: int) -> Content:
-    """The requests that stand elsewhere on the other side."""
+    """Return the requests in different states."""
     left, right = view.sides
     rows = []
     for name in left.lives:
@@ -258,7 +258,7 @@ SERIES: Final = ("in flight", "KV in use", "waiting", "running", "preemptions", 
 
 
 def curves_text(view: TwinView, series: str, width: int, height: int) -> Content:
-    """A figure of A as an area and of B as a line over it; what lies behind the position is dimmed."""
+    """Return a figure of A as an area and of B as a line over it; dimmed after the position."""
     if height < _LEAST_ROWS or width <= 2 * GUTTER:
         return Content("")
     scale = Scale(max(view.end_us, 1) + 1, width - GUTTER)
@@ -294,7 +294,7 @@ def _course(side: Course, series: str, scale: Scale) -> Sequence[float | None]:
 
 
 def file_text(view: TwinView) -> str:
-    """The position as text: both sides, latencies, requests."""
+    """Return the position as text: both sides, latencies, requests."""
     width = 100
     blocks = [
         title_text(view).plain + place_text(view).plain,

@@ -1,4 +1,4 @@
-"""The outcome of the checks as text: warnings with what to do, then what was checked without finding anything."""
+"""The result of the checks as text: warnings with advice, then the checks that passed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from blis_tui.metrics.lints.lints import Checkup
 
 FINDING: Final = "finding"
-"""Name, in the style of a warning's cells, of its number."""
+"""Key of a warning's number in the style of its cells."""
 _GLYPHS: Final = {"error": ("✗", "$error bold"), "warning": ("!", "$warning bold")}
 _INDENT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class WarningsPage:
-    """The lines, and for each warning the first line and the one after its last."""
+    """The lines, and for each warning its first line and the one after its last."""
 
     lines: tuple[Content, ...]
     places: tuple[tuple[int, int], ...]
@@ -36,13 +36,13 @@ class WarningsPage:
 
 
 def warnings_page(checkup: Checkup | None, width: int, *, chosen: int | None, failure: str = "") -> WarningsPage:
-    """The page for a width in cells.
+    """Return the page for a width in cells.
 
     Args:
-        checkup: the outcome of all checks; None = there is none yet.
+        checkup: the result of all checks; None = there is none yet.
         width: columns.
-        chosen: number of the warning under the cursor.
-        failure: why the simulation cannot go on from its end; empty when it did not fail.
+        chosen: index of the selected warning.
+        failure: why the simulation cannot go on from its end; empty if it did not fail.
     """
     if checkup is None or not checkup.event:
         nothing_yet = (
@@ -66,7 +66,7 @@ def warnings_page(checkup: Checkup | None, width: int, *, chosen: int | None, fa
 
 
 def _failure(failure: str, width: int) -> list[Content]:
-    """Why the run ended before its time, and what helps."""
+    """Return why the run failed, with its hints."""
     if not failure:
         return []
     said, *hints = failure.splitlines()
@@ -100,7 +100,7 @@ def _finding(finding: Finding, number: int, width: int, *, chosen: bool) -> list
 
 
 def _marked(finding: Finding) -> Content:
-    """The message, with what it speaks of marked."""
+    """Return the message with its subject highlighted."""
     mention = finding.request or ("" if finding.instance is None else instance_ref(finding.instance).text)
     before, found, after = finding.message.rpartition(mention) if mention else (finding.message, "", "")
     return Content.assemble(before, (found, "$accent underline"), after)

@@ -1,4 +1,4 @@
-"""A counterfactual as lines: what another routing decision did to the request, and to all others."""
+"""A counterfactual as lines: the effect of another routing decision on the request, and on all others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _NAME: Final = 19
 _FIGURE: Final = 13
 _STATISTICS: Final = {"total": 0, "mean": 1, "p50": 2, "p99": 3, "max": 4}
-"""What is told of the changes, and what is left out first where there is little room."""
+"""Statistics of the changes, and the order in which they are left out in a narrow terminal."""
 
 
 class _Row(NamedTuple):
@@ -46,11 +46,11 @@ class _Row(NamedTuple):
 
 
 def whatif_lines(found: WhatIf, width: int) -> list[Line]:
-    """The request, the others, and where the two runs part.
+    """Return the request, the others, and the divergence of the two runs.
 
     Args:
-        found: what to show.
-        width: how many columns there are.
+        found: the result.
+        width: available columns.
     """
     if found.divergence is None:
         same = f"The router chose instance {found.forced} anyway: nothing changes."
@@ -129,18 +129,18 @@ def _change_columns(title: str) -> Iterator[Column[Change]]:
 
 
 def moved_text(one: Change) -> str:
-    """Where it was served in both runs: ``2``, or ``2 → 1``."""
+    """Return where it was served in both runs: ``2``, or ``2 → 1``."""
     before, after = place_text(one.before), place_text(one.after)
     return before if before == after else f"{before} → {after}"
 
 
 def ms_text(us: int | None) -> str:
-    """A time to the microsecond: ``1,234.567 ms``."""
+    """Return a time to the microsecond: ``1,234.567 ms``."""
     return "-" if us is None else f"{us / 1000:,.3f} ms"
 
 
 def change_text(us: int | None) -> Part:
-    """By how much a time changed, likewise."""
+    """Return the change of a time to the microsecond."""
     if not us:
         return "-" if us is None else "="
     return (_signed_ms(us / 1000), "$warning" if us > 0 else "$success")

@@ -1,4 +1,4 @@
-"""An explanation as text of a given width, in which every mention knows where it stands."""
+"""An explanation as text of a given width, with the positions of its references."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from blis_tui.debugger.why.explanation import Explanation, Part, Row, Sentence
 
 MENTION: Final = "mention"
-"""Name, in the style of a mention's cells, of its number."""
+"""Key of a reference's number in the style of its cells."""
 _INDENT: Final = 2
 _NARROWEST_NOTE: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """Something that is mentioned, and the line it stands in."""
+    """A reference, and the line that contains it."""
 
     ref: Ref
     line: int
@@ -29,7 +29,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The lines of an explanation, and what is mentioned in them, in order."""
+    """The lines of an explanation, and the references in them, in order."""
 
     lines: tuple[Content, ...]
     mentions: tuple[Mention, ...]
@@ -41,7 +41,7 @@ class Page:
 
 
 class _Writer:
-    """Collects lines and numbers mentions."""
+    """Collects lines and numbers references."""
 
     def __init__(self, width: int, chosen: int | None) -> None:
         self.width = width
@@ -51,7 +51,7 @@ class _Writer:
         self._refs: list[Ref] = []
 
     def sentence(self, sentence: Sentence, style: str = "") -> Content:
-        """A sentence with its mentions marked."""
+        """Return a sentence with its references marked."""
         pieces: list[Content] = []
         for piece in sentence:
             if isinstance(piece, Ref):
@@ -65,11 +65,11 @@ class _Writer:
         return Content("").join(pieces)
 
     def write(self, text: Content, indent: int = 0, hanging: int | None = None) -> None:
-        """Write a paragraph; further lines of it begin at ``hanging``."""
+        """Write a paragraph; its further lines are indented by ``hanging``."""
         self.put(text.wrap(max(self.width - (indent if hanging is None else hanging), 10)), indent, hanging)
 
     def put(self, wrapped: list[Content], indent: int = 0, hanging: int | None = None) -> None:
-        """Write lines, the first at ``indent``, the others at ``hanging``."""
+        """Write lines, the first indented by ``indent``, the others by ``hanging``."""
         for number, line in enumerate(wrapped):
             margin = indent if not number or hanging is None else hanging
             self._note_mentions(line)
@@ -78,13 +78,13 @@ class _Writer:
     def _note_mentions(self, line: Content) -> None:
         for span in line.spans:
             number = mention_of(span.style)
-            # A mention that is wrapped stands where it begins.
+            # A wrapped reference belongs to the line where it begins.
             if number is not None and number == len(self.mentions):
                 self.mentions.append(Mention(self._refs[number], len(self.lines)))
 
 
 def mention_of(style: Style | str) -> int | None:
-    """The number of the mention that a style marks."""
+    """Return the number of the reference that a style marks."""
     if isinstance(style, str):
         return None
     number = style.meta.get(MENTION)
@@ -92,7 +92,7 @@ def mention_of(style: Style | str) -> int | None:
 
 
 def explanation_page(explanation: Explanation, width: int, chosen: int | None = None) -> Page:
-    """An explanation in lines of at most that width; the mention with the number ``chosen`` is highlighted."""
+    """Return an explanation in lines of at most that width, with reference ``chosen`` highlighted."""
     writer = _Writer(width, chosen)
     writer.write(Content.styled(explanation.headline, "bold"))
     for part in explanation.parts:
@@ -105,7 +105,7 @@ def explanation_page(explanation: Explanation, width: int, chosen: int | None = 
 
 
 def _write_table(writer: _Writer, part: Part) -> None:
-    """Label, figure, share, and the remark in what is left; below them where too little is left."""
+    """Write label, figure and share, with the remark beside them, or below if there is too little room."""
     if not part.rows:
         return
     labels = max(len(row.label) + _INDENT * row.inner for row in part.rows)

@@ -1,1 +1,1 @@
-"""Full screens, one a file."""
+"""Full screens, one per file."""

@@ -1,4 +1,4 @@
-"""What the debugger answers: why something happened, and what would be had the router chosen otherwise."""
+"""Answers to questions in the debugger: why something happened, and what another routing decision would change."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class Asking(Moves):
-    """A stage whose reader asks."""
+    """A stage whose reader can ask questions."""
 
     @property
     @abstractmethod
     def loaded_by(self) -> LoadedBy:
-        """What its experiment was loaded by."""
+        """Return what its experiment was loaded from."""
 
     # ---- why ----
 
@@ -45,8 +45,8 @@ class Asking(Moves):
             self.why(event_ref(debugger.event))
 
     def why(self, about: Ref) -> None:
-        """Explain an event, or what happened to a request; a run under way waits meanwhile."""
-        from blis_tui.debugger.why.explain import explain  # noqa: PLC0415  (when first asked)
+        """Explain an event, or what happened to a request; a run in progress waits meanwhile."""
+        from blis_tui.debugger.why.explain import explain  # noqa: PLC0415  (only needed for questions)
         from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
 
         self.hold()
@@ -56,7 +56,7 @@ class Asking(Moves):
             self.app.push_screen(screen, self._follow)
 
     def _follow(self, reference: Ref | None) -> None:
-        """Go to what an explanation spoke of; a run that waited goes on, unless the way leads elsewhere."""
+        """Go to a reference in an explanation; a waiting run goes on, unless the reference leads elsewhere."""
         self.resume()
         if reference is None:
             return
@@ -78,7 +78,7 @@ class Asking(Moves):
     # ---- what if ----
 
     def action_ask_whatif(self) -> None:
-        """Ask what would be had the router chosen another instance: the candidate pointed at, or one to be named."""
+        """Ask what another instance would change: the candidate at the cursor, or one that the user names."""
         self.halt()
         one = decision_of(self.session.view())
         if one is None:
@@ -91,8 +91,8 @@ class Asking(Moves):
             self._ask_which(one)
 
     def _ask_which(self, one: RoutingDecision) -> None:
-        """Ask where a request is to go instead."""
-        from blis_tui.compare.whatif import require_instance  # noqa: PLC0415  (when first asked)
+        """Ask for the instance to which a request should go."""
+        from blis_tui.compare.whatif import require_instance  # noqa: PLC0415  (only needed for questions)
 
         count = len(self.session.debugger.moment().state.instances)
 
@@ -115,6 +115,6 @@ class Asking(Moves):
 
     def _what_if(self, one: RoutingDecision, instance: str | None) -> None:
         if instance is not None:
-            from blis_tui.tui.screens.whatif import WhatIfScreen  # noqa: PLC0415  (when first asked)
+            from blis_tui.tui.screens.whatif import WhatIfScreen  # noqa: PLC0415  (only needed for questions)
 
             self.app.push_screen(WhatIfScreen(self.session.experiment, self.loaded_by, one, parse_instance(instance)))

@@ -1,4 +1,4 @@
-"""A screen of boxes beside each other, one at a time where there is no room for more."""
+"""A screen of boxes side by side, or one at a time if there is no room."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from textual.events import Resize
 
 LONG_S: Final = 8.0
-"""For how long an error is shown."""
+"""Duration of an error notification, in seconds."""
 
 
 class BesideScreen(Screen[None]):
-    """What the comparison and the twin have in common."""
+    """The common part of the comparison and the twin screens."""
 
     BOXES: ClassVar[tuple[str, ...]]
-    """The boxes, in the order in which one goes from each to the next."""
+    """The boxes, in tab order."""
     PAIRS: ClassVar[tuple[tuple[str, str], ...]]
-    """Boxes side by side; where there is no room for both, the one last gone to is shown."""
+    """Boxes side by side; without room for both, the last one with the focus is shown."""
     TIGHT: ClassVar[int]
-    """Columns below which there is no room."""
+    """Width below which there is no room for both."""
     SHORT: ClassVar[int]
-    """Rows below which the curves are shown in place of the tables, once the reader goes there."""
+    """Height below which the curves replace the tables when they get the focus."""
 
     def on_resize(self, event: Resize) -> None:
-        """Side by side, or one at a time."""
+        """Choose the layout for the new size."""
         self.set_class(event.size.width < self.TIGHT, "-tight")
         self.set_class(event.size.height < self.SHORT, "-short")
 
     def bring_to_front(self, name: str) -> CompareBox[object]:
-        """Show a box, whatever there is room for; returns it."""
+        """Show a box, even if there is no room for all; return it."""
         self.set_class(name == "curves", "-curves")
         for pair in self.PAIRS:
             if name in pair:
@@ -56,7 +56,7 @@ class BesideScreen(Screen[None]):
         self.app.push_screen(prompt, go)
 
     def export(self, title: str, about: str, stem: str, shown: Callable[[], str]) -> None:
-        """Ask for a file, and write what is shown to it."""
+        """Ask for a file, and write the displayed text to it."""
 
         def write(name: str | None) -> None:
             if name is None:

@@ -1,4 +1,4 @@
-"""Two runs side by side, moved together by simulated time."""
+"""Two runs side by side, advanced together by simulated time."""
 
 from __future__ import annotations
 
@@ -56,31 +56,31 @@ if TYPE_CHECKING:
     from blis_tui.tui.shell import ComparedFrom
 
 _AT_ONCE_S: Final = 0.05
-"""How long a way may take before the screen goes on without waiting for it, in seconds."""
+"""Maximum time in seconds that a move may block the screen at first."""
 _SLICE_S: Final = 0.01
 _TICK_S: Final = 1 / 30
 _PAINT_S: Final = 1 / 15
 _REPORT_S: Final = 0.5
-"""While running, the reports are made that often, but never longer than a fifth of the time."""
+"""Interval of reports during a run; they take at most a fifth of the time."""
 _CHEAP_S: Final = 0.03
-"""A report that took longer is made only when the reader has paused for a moment."""
+"""If a report takes longer, it is only made after the reader pauses."""
 _PAUSE_S: Final = 0.2
 _REQUESTS: Final = 200
-"""Requests listed at most."""
+"""Maximum number of requests listed."""
 
 
 class CompareScreen(BesideScreen):
-    """Two experiments in lock-step.
+    """Two experiments in lockstep.
 
     Args:
-        left: the one, called A.
-        right: the other, called B.
-        names: what to call them.
-        event: where to go first: that event on both sides. The first divergence is then looked for, too.
-        time_us: where to go first, in microseconds of simulated time.
-        routes: routing decisions to overrule in the other, as for ``Simulation``.
-        at_divergence: whether to look for the first divergence, and to begin there.
-        loaded_by: what each was loaded by, if it is known.
+        left: experiment A.
+        right: experiment B.
+        names: their names.
+        event: the event at which both sides start; the first divergence is then searched for, too.
+        time_us: the simulated time at which to start, in microseconds.
+        routes: routing decisions to override on the right side, as for ``Simulation``.
+        at_divergence: whether to search for the first divergence, and to start there.
+        loaded_by: what each side was loaded from, if known.
     """
 
     SCOPE = "compare"
@@ -132,7 +132,7 @@ class CompareScreen(BesideScreen):
         self._pause: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """Title, differences, the two sides, two tables, keys."""
+        """Create title, differences, the two sides, two tables, keys."""
         yield TitleBar(names_text(self._names), id="status")
         count = len(self._documents)
         said = plural(count, "difference") if count else "no differences"
@@ -147,7 +147,7 @@ class CompareScreen(BesideScreen):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Go where it was asked for."""
+        """Go to the requested place."""
         self._clock = self.set_interval(_TICK_S, self.tick, pause=True)
         self._mark_side()
         for name, _ in self.PAIRS:
@@ -163,27 +163,27 @@ class CompareScreen(BesideScreen):
             self._drive(_AT_ONCE_S)
 
     def circumstances(self) -> dict[str, str]:
-        """What a report of a defect should say about the two runs."""
+        """Return the facts about both runs that a bug report should contain."""
         sides = zip(LETTERS, self.lockstep.sides, strict=True)
         return {f"{letter} {name}": fact for letter, side in sides for name, fact in side.circumstances().items()}
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's signature)
-        """What cannot be done now is shown dimmed."""
+        """Dim actions that are currently impossible."""
         if action in ("compare_event", "compare_step", "compare_to_end") and self.lockstep.at_end:
             return None
         if action in ("compare_back", "compare_to_start") and self.lockstep.at_start:
             return None
         return True
 
-    # ---- moving ----
+    # ---- moves ----
 
     @property
     def busy(self) -> bool:
-        """Whether something is under way."""
+        """Whether a move is in progress."""
         return self.pump.busy
 
     def _go(self, move: Move, label: str) -> None:
-        """Set out; short ways are over at once."""
+        """Start a move; short ones complete at once."""
         self.pump.start(move, label, partial(self._stopped, label))
         self._drive(_AT_ONCE_S)
 
@@ -198,12 +198,12 @@ class CompareScreen(BesideScreen):
             self._show()
 
     def tick(self) -> None:
-        """Go on for a moment."""
+        """Continue a move for a moment."""
         if self.busy:
             self._drive(_SLICE_S)
 
     def _halt(self) -> bool:
-        """Stop what runs; returns whether anything did."""
+        """Stop a move; return whether there was one."""
         was = self.pump.stop()
         if was:
             self._drive(0)
@@ -222,7 +222,7 @@ class CompareScreen(BesideScreen):
     # ---- showing ----
 
     def view(self) -> CompareView:
-        """Everything there is to show now."""
+        """Return the state to display."""
         left, right = (side.glance() for side in self.lockstep.sides)
         one, other = Standings(self.lockstep.left.tape, left.state), Standings(self.lockstep.right.tape, right.state)
         started = not self.lockstep.at_start
@@ -290,7 +290,7 @@ class CompareScreen(BesideScreen):
             self.query_one(f"#{letter.lower()}", CompareBox).border_title = title
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
-        """The side last gone to is the one that `enter` opens."""
+        """Remember the side with the focus, which `enter` opens."""
         chosen = {"a": 0, "b": 1}.get(event.widget.id or "")
         if chosen is not None and chosen != self._side:
             self._side = chosen
@@ -299,17 +299,17 @@ class CompareScreen(BesideScreen):
     # ---- actions ----
 
     def action_compare_event(self) -> None:
-        """Next event."""
+        """Go to the next event."""
         self._halt()
         self.lockstep.step()
         self._show()
 
     def action_compare_step(self) -> None:
-        """Next step of either side."""
+        """Go to the end of the next step of either side."""
         self._go(self.lockstep.step_batch(), "next step")
 
     def action_compare_back(self) -> None:
-        """The event before."""
+        """Go to the previous event."""
         self._go(self.lockstep.back(), "going back")
 
     def action_compare_toggle(self) -> None:
@@ -323,19 +323,19 @@ class CompareScreen(BesideScreen):
             self._drive(0)
 
     def action_compare_to_end(self) -> None:
-        """To the end of both."""
+        """Go to the end of both sides."""
         self._go(self.lockstep.to_end(), "to the end")
 
     def action_compare_to_start(self) -> None:
-        """To the start."""
+        """Go to the start."""
         self._go(self.lockstep.to_start(), "to the start")
 
     def action_compare_stop(self) -> None:
-        """Stop."""
+        """Stop the move."""
         self._halt()
 
     def action_compare_go_to(self) -> None:
-        """Ask where to."""
+        """Ask for a place to go to."""
         about = "An event (1234), a time (1.5s, 200ms, 300us) or a request's name. Both sides go there."
         self.ask_where_to(about, self._go_to)
 
@@ -352,7 +352,7 @@ class CompareScreen(BesideScreen):
         self._drive(_AT_ONCE_S)
 
     def _there(self, stop: Stop) -> None:
-        """Where it was to begin: say in what the two part, for that is mostly why it begins there."""
+        """At the start position, also search for the divergence, which is usually the reason to start there."""
         self._stopped("", stop)
         self.pump.start(self.lockstep.first_divergence(), "comparing events", self._noted)
 
@@ -362,7 +362,7 @@ class CompareScreen(BesideScreen):
 
     def _found(self, divergence: Divergence | None) -> None:
         self._noted(divergence)
-        # Where the pump is has just ended, and the next way begins when it has returned.
+        # The search has just ended in the pump; the next move can begin only after it returns.
         self.call_next(self._go_to_divergence, divergence)
 
     def _go_to_divergence(self, divergence: Divergence | None) -> None:
@@ -374,18 +374,18 @@ class CompareScreen(BesideScreen):
             self._go(self.lockstep.seek(divergence.event), GOING)
 
     def action_compare_side(self) -> None:
-        """The next box: the two sides first."""
+        """Go to the next box, the two sides first."""
         self.focus_next_box()
 
     def action_compare_open_side(self) -> None:
-        """Open the side in the debugger, where it stands now."""
+        """Open the selected side in the debugger, at its position."""
         self._halt()
         side = self.lockstep.sides[self._side]
         by = self._loaded_by[self._side]
         shell(self.app).open_loaded(side.experiment, by, str(side.event), side.routes or None)
 
     def action_compare_export(self) -> None:
-        """Ask for a file and write the comparison as of now."""
+        """Ask for a file, and write the current comparison to it."""
         self._halt()
         about = "Differences, current figures and the requests most affected, as text."
         self.export("Export the comparison", about, file_stem(self._names), self._text)

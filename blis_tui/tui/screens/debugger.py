@@ -1,4 +1,4 @@
-"""The debugger: what each key does to the run on the stage."""
+"""The debugger screen: the effect of each key on the run."""
 
 from __future__ import annotations
 
@@ -41,27 +41,27 @@ if TYPE_CHECKING:
     from blis_tui.tui.layout import PaneInfo
 
 _OFFERED: Final = 40
-"""Entries of one kind in the command palette."""
+"""Maximum number of entries of one kind in the command palette."""
 _NEEDED: Final = {"look_measure": "fleet", "ask_whatif": "router"}
-"""Actions that are about a pane which only some experiments have."""
+"""Actions that need a pane which not all experiments have."""
 _WITHOUT: Final = {"fleet": ": it has one instance"}
-"""Why an experiment has no such pane, by what it needs."""
+"""Why an experiment lacks a pane, by the pane's requirement."""
 
 
 class DebuggerScreen(Asking):
-    """A run that can be stepped, played, gone back in and asked why.
+    """A run to step through, play, go back in and ask questions about.
 
     Args:
-        experiment: what to simulate.
-        source: its name or path, as the user said it; what is remembered of a session belongs to it.
-        at: where to go first: an event, a time or a request.
+        experiment: the experiment.
+        source: its name or path, as the user gave it, which also identifies the remembered session.
+        at: first position: an event, a time or a request.
         breaks: breakpoints to set.
-        overrides: what of the document was overridden, as ``--set`` says it.
-        routes: routing decisions to overrule, as for ``Simulation``.
+        overrides: the ``--set`` arguments.
+        routes: routing decisions to override, as for ``Simulation``.
 
     Raises:
-        InputError: ``at`` is no place.
-        ConditionError: a breakpoint makes no sense.
+        InputError: ``at`` is invalid.
+        ConditionError: a breakpoint is invalid.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class DebuggerScreen(Asking):
             self.session.put(text)
 
     def _restore(self) -> None:
-        """Set up what was remembered; what no longer makes sense is left out."""
+        """Restore the remembered session, without invalid parts."""
         session = self._remembered
         for text, enabled in session.breakpoints:
             try:
@@ -107,7 +107,7 @@ class DebuggerScreen(Asking):
         self.arrangement = arrangement
 
     def begin(self) -> None:
-        """Go where the user wanted to begin; or say where they were the last time."""
+        """Go to the first position, or mention the position of the last session."""
         self._explain_spec()
         if self._remembered.problem:
             self.notify(self._remembered.problem, severity="warning", markup=False)
@@ -121,28 +121,28 @@ class DebuggerScreen(Asking):
             self.notify(f"The last session ended at event {event}:\nbackspace goes there.", markup=False)
 
     def on_unmount(self) -> None:
-        """Remember the session."""
+        """Save the session."""
         self.remember()
 
     def remember(self) -> None:
-        """Write down what has been set up: the terminal may be closed at any moment."""
+        """Save the session now, because the terminal may be closed at any moment."""
         problem = save_session(self.session.session(self.source, asdict(self.arrangement)))
         if problem:
             self.app.notify(problem, severity="warning", markup=False)
 
     @property
     def loaded_by(self) -> LoadedBy:
-        """What its experiment was loaded by."""
+        """Return what its experiment was loaded from."""
         return shell(self.app).loaded_by(self) or LoadedBy(self.source, self._overrides)
 
     def circumstances(self) -> dict[str, str]:
-        """What a report of a defect should say about this run."""
+        """Return the facts about this run that a bug report should contain."""
         return self.session.debugger.circumstances()
 
     # ---- breakpoints ----
 
     def action_break_toggle(self) -> None:
-        """Set or remove a breakpoint at what the cursor is on."""
+        """Set or remove a breakpoint for the item at the cursor."""
         request = self.session.selection.request
         session = self.query_one(SessionsPane).selected_value() if self.arrangement.active == "sessions" else ""
         if session:
@@ -157,7 +157,7 @@ class DebuggerScreen(Asking):
         self.show_view()
 
     def action_break_edit(self, place: int | None = None) -> None:
-        """Write a breakpoint, or edit the one at a place."""
+        """Add a breakpoint, or edit the one at a place."""
 
         def put(text: str | None) -> None:
             if text is not None:
@@ -180,7 +180,7 @@ class DebuggerScreen(Asking):
         )
 
     def action_break_watch(self, place: int | None = None) -> None:
-        """Watch a figure, or edit the watch at a place."""
+        """Add a watch, or edit the one at a place."""
 
         def put(text: str | None) -> None:
             if text is not None:
@@ -226,7 +226,7 @@ class DebuggerScreen(Asking):
         self.show_view()
 
     def action_run_stop(self) -> None:
-        """Stop; or undo the last thing that narrowed the view."""
+        """Stop; or undo the last action that narrowed the view."""
         events = self.query_one(EventList)
         if self.halt():
             return
@@ -242,10 +242,10 @@ class DebuggerScreen(Asking):
             self.session.clear_request()
             self.show_view()
 
-    # ---- look ----
+    # ---- views ----
 
     def action_look_rank(self) -> None:
-        """Show the requests in order; once they are shown, by the next figure. A run pauses."""
+        """Pause, and show the ranking of requests; if it is shown already, by the next figure."""
         self.halt()
         if self.arrangement.active == "request" or not self.session.selection.ranking:
             self.session.rank()
@@ -253,19 +253,19 @@ class DebuggerScreen(Asking):
         self.show_view()
 
     def action_look_measure(self) -> None:
-        """Show the map of the fleet; once it is shown, by the next measure."""
+        """Show the fleet map; if it is shown already, with the next measure."""
         if self.arrangement.active == "fleet":
             self.session.measure()
         self.activate("fleet")
         self.show_view()
 
     def action_look_arrivals(self) -> None:
-        """Show whose requests arrive when, by the next grouping."""
+        """Show arrivals by the next grouping."""
         if not self.query_one(Timeline).turn():
             self.notify("All requests come from the same client, and none has a tenant.", markup=False)
 
     def action_look_filter(self) -> None:
-        """Narrow the event list."""
+        """Ask for a filter of the event list."""
         events = self.query_one(EventList)
         read = partial(parse_filter, tape=self.session.debugger.tape)
 
@@ -304,7 +304,7 @@ class DebuggerScreen(Asking):
     # ---- panes ----
 
     def on_key(self, event: Key) -> None:
-        """Keys that plug-ins give their panes; those of the table come first."""
+        """Handle the keys of plug-ins' panes, which have lower priority than the table's."""
         pane = next((one for one in self.panes.values() if one.brought and event.character == one.key), None)
         if pane is not None:
             event.stop()
@@ -317,7 +317,7 @@ class DebuggerScreen(Asking):
             self.notify(f"This run has no {absent.name.lower()}{_WITHOUT.get(absent.needs, '')}.", markup=False)
 
     def _keys_of_the_absent(self) -> Iterator[tuple[str, PaneInfo]]:
-        """Keys of what is about a pane that this experiment has not, and that pane."""
+        """Yield keys of panes that this experiment lacks, with the pane."""
         keymap = shell(self.app).keymap.keys
         for pane in PANES:
             if pane.id not in self.panes:
@@ -330,19 +330,19 @@ class DebuggerScreen(Asking):
     action_look_diff = partialmethod(Moves.activate, "changes")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether the experiment has what an action is about."""
+        """Return whether the experiment has what an action needs."""
         needed = parameters[0] if action == "pane_show" else _NEEDED.get(action)
         return needed is None or needed in self.panes
 
     def action_pane_next(self) -> None:
-        """The next pane on the screen; where only one fits, the next one."""
+        """Go to the next visible pane, or to the next one if only one fits."""
         shown = self.arrangement.shown(self.size.width)
         order = shown if len(shown) > 1 else tuple(self.panes)
         place = order.index(self.arrangement.active) if self.arrangement.active in order else -1
         self.activate(order[(place + 1) % len(order)])
 
     def _resize(self, by: int) -> None:
-        """More or less room for this pane."""
+        """Change the size of the active pane."""
         self.arrangement = self.arrangement.with_size(by)
         self.place_panes()
 
@@ -350,7 +350,7 @@ class DebuggerScreen(Asking):
     action_pane_smaller = partialmethod(_resize, -1)
 
     def action_pane_jump(self) -> None:
-        """Letters on panes."""
+        """Start jump mode."""
 
         def jump(pane: str | None) -> None:
             if pane is not None:
@@ -363,7 +363,7 @@ class DebuggerScreen(Asking):
     # ---- copy and export ----
 
     def _copy(self, what: str) -> None:
-        """Copy what the cursor is on, or its path."""
+        """Copy the value or the path at the cursor."""
         pane = self.query_one(f"#{self.arrangement.active}", Pane)
         offered = getattr(pane, what, None)
         text = offered() if callable(offered) else ""
@@ -377,7 +377,7 @@ class DebuggerScreen(Asking):
     action_copy_path = partialmethod(_copy, "selected_path")
 
     def action_export_open(self) -> None:
-        """Write something to a file."""
+        """Open the export window."""
         self.halt()
         breaks = [one.text for one in self.session.breakpoints if one.enabled]
         self.app.push_screen(ExportScreen(self.session.debugger, self.app.export_screenshot, breaks))
@@ -385,7 +385,7 @@ class DebuggerScreen(Asking):
     # ---- the experiment ----
 
     def action_spec_edit(self) -> None:
-        """Edit the file and load it again."""
+        """Edit the file, and load it again."""
         from blis_tui.spec.load import locate  # noqa: PLC0415
         from blis_tui.tui.editor import edit  # noqa: PLC0415
 
@@ -417,7 +417,7 @@ class DebuggerScreen(Asking):
         self.app.push_screen(prompt, compare)
 
     def _changed(self, text: str) -> Experiment:
-        """This experiment with values changed."""
+        """Return this experiment with changed values."""
         from blis_tui.spec.load import load  # noqa: PLC0415
 
         experiment, overrides = self.session.experiment, (*self._overrides, *read_changes(text))
@@ -425,14 +425,14 @@ class DebuggerScreen(Asking):
 
     @work(thread=True, exclusive=True, group="spec")
     def _explain_spec(self) -> None:
-        """Resolve the document once more, for where each value comes from."""
+        """Resolve the document again, to find the origins of values."""
         lines = self.session.document_lines(self.source, self._overrides)
         self.call_later(self.show_spec, lines)
 
     # ---- palette ----
 
     def palette_entries(self, query: str) -> Iterable[PaletteEntry]:
-        """Requests by name, the slowest first; the event of that number; breakpoints; panes of plug-ins."""
+        """Yield requests by name, the slowest first; the event of a number; breakpoints; panes of plug-ins."""
         yield from self._places(query)
         for place, one in enumerate(self.session.breakpoints):
             word = "disable" if one.enabled else "enable"

@@ -1,4 +1,4 @@
-"""What went wrong, and a way on: instead of an experiment that cannot be opened, and after an unexpected exception."""
+"""Errors with a way on: for experiments that cannot be opened, and for unexpected exceptions."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 
 _MARGINS: Final = 6
-"""Columns left and right of the text, with the scrollbar's."""
+"""Columns left and right of the text, including the scrollbar."""
 
 
 class ErrorScreen(Screen[None]):
     """The problems of an experiment.
 
     Args:
-        source: what was to be opened.
-        error: why that is impossible.
-        retry: opens it again; called after this screen has gone.
+        source: its name or path.
+        error: the error.
+        retry: opens it again; called after this screen has closed.
     """
 
     SCOPE = "error"
@@ -60,7 +60,7 @@ class ErrorScreen(Screen[None]):
         self._diagnostics = diagnostics_of(error)
 
     def compose(self) -> ComposeResult:
-        """Title, problems, keys."""
+        """Create title, problems, keys."""
         count = len(self._diagnostics)
         said = plural(count, "problem") if count else "cannot be opened"
         left = Content.assemble(("✗ ", "$error bold"), (self._source, "bold"))
@@ -70,11 +70,11 @@ class ErrorScreen(Screen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Let the arrow keys scroll."""
+        """Give the text the focus, so that arrow keys scroll it."""
         self.query_one(ScrollableContainer).focus()
 
     def on_resize(self, event: Resize) -> None:
-        """Wrap sentences; a quoted line that is longer than the screen can be scrolled to the side."""
+        """Wrap sentences; long quoted lines can be scrolled horizontally."""
         width = event.size.width - _MARGINS
         some = diagnostics_text(self._diagnostics, width=width)
         self.query_one(Static).update(some if self._diagnostics else message_text(self._error, width))
@@ -94,16 +94,16 @@ class ErrorScreen(Screen[None]):
             self.action_error_retry()
 
     def action_error_retry(self) -> None:
-        """Load it again."""
+        """Load the experiment again."""
         self.app.pop_screen()
         self._retry()
 
 
-# ---- defects ----
+# ---- unexpected exceptions ----
 
 
 def crash_bundle(error: BaseException, about: Mapping[str, str]) -> str:
-    """What a report of a defect needs, as text: versions, where it happened, the traceback."""
+    """Return the text of a bug report: versions, context, the traceback."""
     lines = [
         f"blis-tui {__version__} (engine {ENGINE}), Python {sys.version.split()[0]}, {sys.platform}",
         *(f"{name}: {value}" for name, value in about.items()),
@@ -117,11 +117,11 @@ class CrashScreen(Window[None]):
     """An unexpected exception.
 
     Args:
-        error: what was raised.
-        bundle: what `y` copies.
+        error: the exception.
+        bundle: the report that `y` copies.
     """
 
-    BINDINGS = [  # noqa: RUF012  (Textual's way)
+    BINDINGS = [  # noqa: RUF012  (Textual's convention)
         Binding("y", "copy", "copy the report"),
         Binding("escape,q", "dialog_close", "go on"),
         Binding("ctrl+q", "app.quit", "quit"),
@@ -140,7 +140,7 @@ class CrashScreen(Window[None]):
         self._bundle = bundle
 
     def compose(self) -> ComposeResult:
-        """What happened, the report, keys."""
+        """Create the error, the report, keys."""
         with Vertical() as window:
             window.border_title = "Internal error"
             said = "".join(traceback.format_exception_only(self._error)).strip()

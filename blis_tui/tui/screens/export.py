@@ -1,4 +1,4 @@
-"""Write what the debugger knows to a file: report, requests, records, a trace, a picture of the screen."""
+"""Exports from the debugger: report, requests, records, a trace, a picture of the screen."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ KINDS: Final = (
 
 
 class ExportScreen(FilesScreen):
-    """Offers the kinds of files; enter writes one into the working folder.
+    """Offers kinds of files; enter writes one into the working folder.
 
     Args:
         debugger: the run.
         picture: draws the screen below as SVG.
-        breaks: the breakpoints that are set, as they are written.
+        breaks: the current breakpoints, as written.
     """
 
     def __init__(self, debugger: Debugger, picture: Callable[[], str], breaks: Sequence[str] = ()) -> None:
-        # A bundle has no place for routing decisions that were overruled.
+        # A bundle cannot contain overridden routing decisions.
         kinds = [kind for kind in KINDS if kind.id != "bundle" or not debugger.routes]
         super().__init__(kinds, f"As of event {count_text(debugger.event)}.")
         self._debugger = debugger
         self._breaks = tuple(breaks)
-        # Drawn now: once this window is open it would be part of the picture.
+        # Draw now, because this window would be part of a later picture.
         self._picture = picture()
 
     @property
@@ -53,7 +53,7 @@ class ExportScreen(FilesScreen):
         return f"{self._debugger.experiment.name}-{self._debugger.event}"
 
     def writer(self, kind: Kind) -> Callable[[BinaryIO], object]:
-        """As of the present event."""
+        """Return the writer of a file as of the present event."""
         simulation = self._debugger.simulation
         run = (self._debugger.experiment, self._debugger.routes, simulation.events)
         if kind.id == "picture":
@@ -71,7 +71,7 @@ class ExportScreen(FilesScreen):
 
 
 def write_records(experiment: Experiment, routes: Routes, event: int, out: TextIO) -> None:
-    """Write the record lines of a run up to an event, by doing it again."""
+    """Write the record lines of a run up to an event, by repeating the run."""
     simulation = Simulation(experiment, check="off", routes=routes)
 
     def write(record: Record) -> None:
@@ -82,7 +82,7 @@ def write_records(experiment: Experiment, routes: Routes, event: int, out: TextI
 
 
 def _write_bundle(experiment: Experiment, event: int, breaks: Sequence[str], out: BinaryIO) -> None:
-    from blis_tui.authoring.provenance import without_origins  # noqa: PLC0415  (the debugger opens without it)
+    from blis_tui.authoring.provenance import without_origins  # noqa: PLC0415  (not needed to open the debugger)
     from blis_tui.golden.bundle import trace_name, write_bundle  # noqa: PLC0415
 
     composed = without_origins(experiment.document, experiment.sha256, trace_name(experiment))
@@ -90,7 +90,7 @@ def _write_bundle(experiment: Experiment, event: int, breaks: Sequence[str], out
 
 
 def _write_trace(experiment: Experiment, routes: Routes, event: int, out: BinaryIO) -> None:
-    from blis_tui.records.perfetto.timeline import Timeline  # noqa: PLC0415  (the debugger opens without it)
+    from blis_tui.records.perfetto.timeline import Timeline  # noqa: PLC0415  (not needed to open the debugger)
 
     simulation = Simulation(experiment, check="off", routes=routes)
     timeline = Timeline(out, experiment)

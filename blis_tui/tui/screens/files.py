@@ -1,4 +1,4 @@
-"""A window that offers files to write into the working folder; screens say which, and what stands in them."""
+"""A window that offers files to write into the working folder; subclasses define them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Something to export: its ending and what it is."""
+    """A kind of file: its suffix and description."""
 
     id: str
     ending: str
@@ -41,14 +41,14 @@ class Kind:
 
 
 def new_name(stem: str, ending: str) -> str:
-    """``STEM.ENDING``, or ``STEM-2.ENDING`` and so on where the working folder has that already."""
+    """Return ``STEM.ENDING``, or ``STEM-2.ENDING`` and so on if the working folder has that file."""
     names = (f"{stem}{f'-{number}' if number > 1 else ''}.{ending}" for number in count(1))
-    # A dangling link counts as there, too.
+    # A dangling link also counts as existing.
     return next(name for name in names if not os.path.lexists(Path.cwd() / name))
 
 
 def require_new(text: str) -> None:
-    """Raise InputError unless a file can be made there."""
+    """Raise InputError unless a new file can be created there."""
     path = Path(text).expanduser()
     if path.is_dir():
         raise InputError(f"{text} is a folder.")
@@ -62,11 +62,11 @@ class FilesScreen(Window[None]):
     """Offers files; enter writes one.
 
     Args:
-        kinds: what there is.
-        about: of what they tell, as the beginning of a sentence.
+        kinds: the kinds of files.
+        about: their content, as the beginning of a sentence.
     """
 
-    BINDINGS = [*bindings(DIALOG), Binding("q", "dialog_close", show=False)]  # noqa: RUF012  (Textual's way)
+    BINDINGS = [*bindings(DIALOG), Binding("q", "dialog_close", show=False)]  # noqa: RUF012  (Textual's convention)
     DEFAULT_CSS = """
     FilesScreen {
         & > Vertical { width: 72; }
@@ -88,15 +88,15 @@ class FilesScreen(Window[None]):
 
     @property
     def stem(self) -> str:
-        """How the names of files begin that tell of now."""
+        """The stem of the names of current files."""
         raise NotImplementedError
 
     def writer(self, kind: Kind) -> Callable[[BinaryIO], object]:
-        """What writes such a file as of now, in a thread: nothing in it depends on what the reader does next."""
+        """Return a writer of the current content that can run in a thread, independent of later actions."""
         raise NotImplementedError
 
     def compose(self) -> ComposeResult:
-        """A line each."""
+        """Create a line per kind."""
         with Vertical() as window:
             window.border_title = "Export"
             yield Static(f"{self._about} Enter writes one to {shown_folder(Path.cwd())}", id="about", markup=False)
@@ -114,7 +114,7 @@ class FilesScreen(Window[None]):
         yield KeyBar()
 
     def file_name(self, kind: Kind) -> str:
-        """What the file is called: run, event, a number where that file is there already, kind."""
+        """Return the file's name: run, event, a number if the file exists, kind."""
         return new_name(self.stem, kind.ending)
 
     @on(OptionList.OptionSelected)
@@ -122,7 +122,7 @@ class FilesScreen(Window[None]):
         self.write(self._kinds[message.option_index])
 
     def write(self, kind: Kind) -> None:
-        """Write a file, and say where it is; the reader may go on meanwhile."""
+        """Write a file in the background, and say where it is."""
         self._write(self.stem, kind, self.writer(kind))
 
     @work(thread=True, exclusive=True, group="export", exit_on_error=False)
@@ -146,7 +146,7 @@ class FilesScreen(Window[None]):
             self._done(f"Written: {Path.cwd() / name}{kept}")
 
     def _done(self, said: str) -> None:
-        """Close and tell, in one go: once the window is closed, this thread is no longer waited for."""
+        """Close and notify together, because after closing nothing waits for this thread."""
 
         def tell() -> None:
             self.app.notify(said, markup=False)
@@ -156,7 +156,7 @@ class FilesScreen(Window[None]):
 
 
 def text_bytes(write: Callable[[TextIO], object]) -> Callable[[BinaryIO], None]:
-    """What writes text, as what writes its bytes."""
+    """Return a writer of bytes for a writer of text."""
 
     def to_bytes(out: BinaryIO) -> None:
         text = TextIOWrapper(out, encoding="utf-8", newline="\n")

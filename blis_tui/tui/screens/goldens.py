@@ -1,4 +1,4 @@
-"""Golden tests: what waits for a decision, what it would change, and deciding."""
+"""Golden tests: waiting results, what they would change, and decisions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _LONG_S: Final = 10.0
 
 
 class GoldensScreen(Screen[None]):
-    """The golden tests of the project that one is in, as ``blis-tui golden`` finds it.
+    """The golden tests of the current project, as ``blis-tui golden`` finds it.
 
     Raises:
         InputError: the configuration of pytest cannot be read.
@@ -59,7 +59,7 @@ class GoldensScreen(Screen[None]):
     SCOPE = "goldens"
     NAME = "goldens"
     AUTO_FOCUS = "GoldenList"
-    BINDINGS = [  # noqa: RUF012  (Textual's way)
+    BINDINGS = [  # noqa: RUF012  (Textual's convention)
         *bindings(SCOPE),
         Binding("up", "cursor(-1)", show=False),
         Binding("down", "cursor(1)", show=False),
@@ -78,7 +78,7 @@ class GoldensScreen(Screen[None]):
         self._progress = ""
 
     def compose(self) -> ComposeResult:
-        """Title, search, list, details, keys."""
+        """Create title, search, list, details, keys."""
         yield TitleBar(Content.assemble(("goldens", "bold"), f"  {self._folder.as_posix()}/"), "looking", id="title")
         with Container(id="body"):
             with Vertical(id="list"):
@@ -91,11 +91,11 @@ class GoldensScreen(Screen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Paint first, then look."""
+        """Load the goldens after the first paint."""
         self.call_after_refresh(self.action_golden_reload)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's signature)
-        """What cannot be done now is shown dimmed; where nothing waits, deciding is not shown at all."""
+        """Dim actions that are currently impossible; hide decisions if no result waits."""
         entry = self._list.current if self.is_mounted else None
         if action in ("golden_accept", "golden_reject"):
             return entry is not None and entry.waiting
@@ -105,7 +105,7 @@ class GoldensScreen(Screen[None]):
             return True if entry is not None and not self._checking and _can_run(entry) else None
         return True
 
-    # ---- what there is ----
+    # ---- loading ----
 
     @property
     def _list(self) -> GoldenList:
@@ -126,7 +126,7 @@ class GoldensScreen(Screen[None]):
         self._show(waiting if self._list.current is None else None)
 
     def _look_again(self, entry: Entry, *, go_on: bool = False) -> None:
-        """Replace what is known about one; ``go_on`` = the cursor goes on to the next that waits."""
+        """Update one test; ``go_on``: move the cursor to the next waiting one."""
         there = entry.files.exists() or entry.files.exists(pending=True)
         new = look(entry.files, self._root) if there else None
         place = next((at for at, one in enumerate(self._entries) if one.name == entry.name), len(self._entries))
@@ -136,7 +136,7 @@ class GoldensScreen(Screen[None]):
         shown = matching(self._entries[place:], self._query) if go_on else ()
         self._show(next((one.name for one in shown if one.waiting), entry.name if new is not None else None))
 
-    # ---- showing ----
+    # ---- display ----
 
     def _show(self, cursor: str | None = None) -> None:
         shown = matching(self._entries, self._query)
@@ -163,7 +163,7 @@ class GoldensScreen(Screen[None]):
         self._details()
 
     def on_resize(self) -> None:
-        """Everything has another width now."""
+        """Adapt everything to the new width."""
         self.call_after_refresh(self._fit)
 
     def _fit(self) -> None:
@@ -195,7 +195,7 @@ class GoldensScreen(Screen[None]):
         return Content("\n").join(parts)
 
     def _explain(self, entry: Entry) -> None:
-        """Find it out, one golden test at a time: it may run simulations, and cannot be stopped."""
+        """Compute the difference of one test at a time; it may run simulations, and cannot be stopped."""
         if not self._explaining:
             self._explaining = entry.name
             self._difference(entry)
@@ -210,15 +210,15 @@ class GoldensScreen(Screen[None]):
         self.call_later(self._explained_one, entry.name, said)
 
     def _explained_one(self, name: str, said: str | Content) -> None:
-        """What a waiting result would change is known, as text to be laid out, or why that cannot be told."""
+        """Show a computed difference, or the reason why there is none."""
         self._explaining = ""
         self._explained[name] = said
         self._details()
 
-    # ---- deciding ----
+    # ---- decisions ----
 
     def _decide_one(self, decide: Callable[[GoldenFiles], object], done: str) -> None:
-        """Make the waiting result the golden, or forget it."""
+        """Make the waiting result the golden, or delete it."""
         entry = self._list.current
         if entry is not None and entry.waiting:
             self._decide([entry], decide, done)
@@ -227,7 +227,7 @@ class GoldensScreen(Screen[None]):
     action_golden_reject = partialmethod(_decide_one, GoldenFiles.drop_pending, "rejected")
 
     def _ask_all(self, verb: str, decide: Callable[[GoldenFiles], object], done: str) -> None:
-        """Decide on everything listed that waits."""
+        """Decide on all listed waiting results."""
         listed = [entry for entry in matching(self._entries, self._query) if entry.waiting]
         if not listed:
             self.notify("No result is waiting.", markup=False)
@@ -262,10 +262,10 @@ class GoldensScreen(Screen[None]):
             more = f"\n(and {len(refused) - 1} more)" if len(refused) > 1 else ""
             self.notify(refused[0] + more, title=f"Not {done}", severity="error", timeout=_LONG_S, markup=False)
 
-    # ---- checking ----
+    # ---- checks ----
 
     def action_golden_check(self) -> None:
-        """Run the test under the cursor."""
+        """Run the selected test."""
         entry = self._list.current
         if entry is None or self._checking or not _can_run(entry):
             return
@@ -301,14 +301,14 @@ class GoldensScreen(Screen[None]):
             self._details()
             return
         self._outcomes[entry.name] = outcome
-        # Where the cursor has gone meanwhile, it stays.
+        # If the cursor has moved meanwhile, it stays there.
         cursor = self._list.current
         self._look_again(entry)
         if cursor is not None and cursor.name != entry.name:
             self._show(cursor.name)
 
     def action_golden_stop(self) -> None:
-        """Stop a check; else leave the search."""
+        """Stop a check, or leave the search."""
         if self._checking:
             self.workers.cancel_group(self, "check")
             return
@@ -319,7 +319,7 @@ class GoldensScreen(Screen[None]):
     # ---- both runs ----
 
     def action_golden_compare(self) -> None:
-        """Show the golden's run and the present one, where they part."""
+        """Show the golden's run and the present one, at their divergence."""
         entry = self._list.current
         if entry is not None and entry.state == "changed":
             self._prepare(entry)
@@ -340,12 +340,12 @@ class GoldensScreen(Screen[None]):
     # ---- list ----
 
     def action_golden_reload(self) -> None:
-        """Read everything again."""
+        """Load everything again."""
         self._outcomes.clear()
         self._survey()
 
     def action_golden_search(self) -> None:
-        """Type a part of a name."""
+        """Start the search."""
         self.add_class("-searching")
         self.query_one("#search", Input).focus()
 
@@ -358,17 +358,17 @@ class GoldensScreen(Screen[None]):
         self._list.focus()
 
     def action_cursor(self, rows: int) -> None:
-        """Move in the list while typing in the search."""
+        """Move in the list while the search has the focus."""
         self._list.move(rows)
 
 
 def _can_run(entry: Entry) -> bool:
-    """Whether there is a valid experiment behind a golden test."""
+    """Return whether a golden test has a valid experiment."""
     return not entry.problem and entry.state != "obsolete"
 
 
 def _stored(entry: Entry) -> Golden | None:
-    """What is stored of a test, if it can be read."""
+    """Return the stored result of a test, if it can be read."""
     try:
         return entry.files.read(pending=not entry.files.exists())
     except BlisError:

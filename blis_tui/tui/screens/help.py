@@ -1,6 +1,6 @@
-"""The keys of the screen below, as a list that runs what is chosen.
+"""The keys of the screen below, as a list that also runs actions.
 
-Textual's ``HelpPanel`` shows keys beside a screen that has no room for it; it can be neither searched nor used.
+Textual's ``HelpPanel`` needs room beside the screen, and can be neither searched nor used.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
     from blis_tui.tui.presenters.help import Group
 
 _TWO_COLUMNS: Final = 132
-"""Columns of the terminal from which on the list has two."""
+"""Width of the terminal from which the list has two columns."""
 _AROUND: Final = 6
-"""Lines of the window that are no actions."""
+"""Lines of the window besides actions."""
 
 
 class _Actions(CursorList, can_focus=False):
-    """One column; the keys are the screen's, the focus stays in the filter."""
+    """One column; the screen has the keys, and the filter keeps the focus."""
 
 
 class HelpScreen(Window["Action | None"]):
-    """What can be done; the result is the action to run, or None.
+    """The available actions; the result is the action to run, or None.
 
     Args:
-        scope: of the screen below.
-        title: what to call that screen.
+        scope: scope of the screen below.
+        title: name of that screen.
         keys: action name -> keys.
-        usable: whether an action can be run at present.
+        usable: whether an action can currently be run.
     """
 
-    BINDINGS = [  # noqa: RUF012  (Textual's way)
+    BINDINGS = [  # noqa: RUF012  (Textual's convention)
         *bindings(DIALOG),
         Binding("f1", "dialog_close", show=False),
         Binding("up", "move(-1)", show=False),
@@ -93,7 +93,7 @@ class HelpScreen(Window["Action | None"]):
         self._usable = usable
 
     def compose(self) -> ComposeResult:
-        """Filter and lists."""
+        """Create filter and lists."""
         with Vertical() as window:
             window.border_title = Content(f"Keys: {self._title}")
             yield Input(placeholder="type to find a key; enter runs it", compact=True)
@@ -104,17 +104,17 @@ class HelpScreen(Window["Action | None"]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Show everything."""
+        """Show all actions."""
         self._fill()
         self._fit()
 
     def _fit(self) -> None:
-        """As high as all actions need; it keeps that height while the filter narrows them."""
+        """Set the height for all actions; filtering does not change it."""
         rows = max(column.option_count for column in self._columns())
         self.query_one(Vertical).styles.height = rows + _AROUND
 
     def on_resize(self, _event: Resize) -> None:
-        """One column or two."""
+        """Choose one column or two."""
         two = self.app.size.width >= _TWO_COLUMNS
         if two != self.has_class("-two"):
             self.set_class(two, "-two")
@@ -144,7 +144,7 @@ class HelpScreen(Window["Action | None"]):
         return self.query_one("#left", _Actions), self.query_one("#right", _Actions)
 
     def _choose(self, column: int, near: int) -> None:
-        """Put the cursor into a column, at the row or the next one that is an action."""
+        """Move the cursor into a column, to the action at a row or the next one."""
         for at, one in enumerate(self._columns()):
             if at != column:
                 one.highlighted = None
@@ -155,18 +155,18 @@ class HelpScreen(Window["Action | None"]):
             chosen.scroll_home(animate=False)
 
     def _current(self) -> tuple[int, int] | None:
-        """Column and row of the cursor."""
+        """Return column and row of the cursor."""
         for at, one in enumerate(self._columns()):
             if one.highlighted is not None:
                 return at, one.highlighted
         return None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's)
-        """There may be no other column."""
+        """Disable the other column if there is none."""
         return action != "other_column" or self.has_class("-two")
 
     def action_move(self, rows: int) -> None:
-        """Move the cursor by so many actions."""
+        """Move the cursor by some actions."""
         current = self._current()
         if current is None:
             return
@@ -178,13 +178,13 @@ class HelpScreen(Window["Action | None"]):
             column.scroll_home(animate=False)
 
     def action_other_column(self) -> None:
-        """Put the cursor into the other column."""
+        """Move the cursor into the other column."""
         current = self._current()
         if current is not None and self._columns()[1 - current[0]].option_count:
             self._choose(1 - current[0], current[1])
 
     def action_run(self) -> None:
-        """Close, and have the chosen action run."""
+        """Close, and run the selected action."""
         current = self._current()
         if current is not None:
             self._leave_with(self._columns()[current[0]].options[current[1]].id)
@@ -198,7 +198,7 @@ class HelpScreen(Window["Action | None"]):
             self.dismiss(named(name))
 
     def action_dialog_close(self) -> None:
-        """Empty the filter; without one, close."""
+        """Clear the filter; without one, close."""
         words = self.query_one(Input)
         if words.value:
             words.value = ""

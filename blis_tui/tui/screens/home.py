@@ -1,4 +1,4 @@
-"""The first screen: the experiments and studies there are, checked, with what can be done with them."""
+"""The first screen: the available experiments and studies with their checks and actions."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
 
 class HomeScreen(Screen[None]):
-    """The experiments and studies of a folder and the shipped ones."""
+    """The experiments and studies of a folder, and the shipped ones."""
 
     SCOPE = "home"
     NAME = "experiments"
     AUTO_FOCUS = "ExperimentList"
-    BINDINGS = [  # noqa: RUF012  (Textual's way)
+    BINDINGS = [  # noqa: RUF012  (Textual's convention)
         *bindings(SCOPE),
         Binding("escape", "leave_search", "show all"),
         Binding("up", "cursor(-1)", show=False),
@@ -82,7 +82,7 @@ class HomeScreen(Screen[None]):
         self._wanted: Path | None = None
 
     def compose(self) -> ComposeResult:
-        """Title, search, list, details, keys."""
+        """Create title, search, list, details, keys."""
         yield TitleBar(id="title")
         with Container(id="body"):
             with Vertical(id="list"):
@@ -95,17 +95,17 @@ class HomeScreen(Screen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Paint first, then look."""
+        """Load the list after the first paint."""
         self._title()
         self.call_after_refresh(self.action_home_reload)
 
-    # ---- what there is ----
+    # ---- loading ----
 
     @work(thread=True, exclusive=True, group="catalog")
     def _scan(self) -> None:
-        """Find, read, check, compare: each result is told as it comes.
+        """Find, read and check documents; show each result at once.
 
-        All that documents say about themselves is there before the first check: a check takes ten times as long.
+        All descriptions are shown before the first check, because a check takes ten times as long.
         """
         worker = get_current_worker()
         catalog = find_documents(self._folder)
@@ -120,7 +120,7 @@ class HomeScreen(Screen[None]):
 
     @on(ScreenResume)
     def _look_again(self) -> None:
-        """Meanwhile the file that was looked at may have been changed, or goldens accepted."""
+        """Check the selected file again, because it or its goldens may have changed."""
         entry = self._current if self._entries else None
         if entry is not None:
             self._check_again(entry.found)
@@ -142,7 +142,7 @@ class HomeScreen(Screen[None]):
         self._show()
 
     def _goldens(self, states: Mapping[Path, GoldenState], lost: int) -> None:
-        """The states of all goldens are known, and how many belong to no experiment."""
+        """Show the states of all goldens, and the number without an experiment."""
         self._lost = lost
         for entry in self._entries:
             golden = known_golden(states, entry.found)
@@ -151,7 +151,7 @@ class HomeScreen(Screen[None]):
         self._title()
 
     def _change(self, path: Path, **known: Checked | GoldenState | bool) -> None:
-        """Replace what is known about one experiment, by the names of an entry's fields."""
+        """Update one experiment, by the names of an entry's fields."""
         entry = next((one for one in self._entries if one.found.path == path), None)
         if entry is None:
             return
@@ -162,7 +162,7 @@ class HomeScreen(Screen[None]):
         if self._list.cursor_path == path:
             self._details()
 
-    # ---- showing ----
+    # ---- display ----
 
     @property
     def _list(self) -> ExperimentList:
@@ -184,7 +184,7 @@ class HomeScreen(Screen[None]):
         title.right = Content.styled((summary(self._entries) if self._entries else "looking") + lost, "$text-muted")
 
     def on_resize(self) -> None:
-        """Lay the details out anew, once the new size has reached them."""
+        """Redraw the details once they have their new size."""
         self.call_after_refresh(self._details)
 
     def _show(self, cursor: Path | None = None) -> None:
@@ -213,7 +213,7 @@ class HomeScreen(Screen[None]):
     # ---- search ----
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's)
-        """Searching begins once and ends once."""
+        """Enable each search action only when it applies."""
         if action in ("home_mark", "home_compare") and self.is_mounted:
             return None if self._current is not None and self._current.found.is_study else True
         searching = self.has_class("-searching")
@@ -230,20 +230,20 @@ class HomeScreen(Screen[None]):
         self.action_home_open()
 
     def action_home_search(self) -> None:
-        """Type a part of a name."""
+        """Start the search."""
         self.add_class("-searching")
         self.refresh_bindings()
         self.query_one("#search", Input).focus()
 
     def action_leave_search(self) -> None:
-        """Show everything again."""
+        """Leave the search, and show everything again."""
         self.remove_class("-searching")
         self.refresh_bindings()
         self.query_one("#search", Input).value = ""
         self._list.focus()
 
     def action_cursor(self, rows: int) -> None:
-        """Move in the list while typing in the search."""
+        """Move in the list while the search has the focus."""
         self._list.move(rows)
 
     # ---- actions ----
@@ -253,19 +253,19 @@ class HomeScreen(Screen[None]):
         return shell(self.app)
 
     def action_home_reload(self) -> None:
-        """Look and check again."""
+        """Load everything again."""
         self._scan()
 
     @on(OptionList.OptionSelected)
     def action_home_open(self) -> None:
-        """Open the experiment or the study under the cursor."""
+        """Open the selected experiment or study."""
         entry = self._current
         if entry is not None:
-            self._list.focus()  # back here, keys are commands again and no part of a name
+            self._list.focus()  # on return, keys must be commands instead of search text
             (self._app.open_study if entry.found.is_study else self._app.open_experiment)(entry.found.source)
 
     def action_home_edit(self) -> None:
-        """Edit the file at its first problem."""
+        """Edit the selected file at its first problem."""
         entry = self._current
         if entry is None:
             return
@@ -288,7 +288,7 @@ class HomeScreen(Screen[None]):
         self.action_home_reload()
 
     def action_home_new(self) -> None:
-        """Ask for a name and write an experiment."""
+        """Ask for a name, and create an experiment."""
         about = "A valid document with every key explained. Names have lower-case letters, digits, `.` and `-`."
         prompt = PromptScreen(
             "New experiment", about, placeholder="my-experiment", check=self._require_new, doing="writes the file"
@@ -296,8 +296,8 @@ class HomeScreen(Screen[None]):
         self.app.push_screen(prompt, self._write_new)
 
     def _require_new(self, name: str) -> None:
-        """Raise InputError unless an experiment of that name can be written."""
-        from blis_tui.authoring.template import file_name  # noqa: PLC0415  (only when something is written)
+        """Raise InputError unless an experiment of that name can be created."""
+        from blis_tui.authoring.template import file_name  # noqa: PLC0415  (only needed for new documents)
         from blis_tui.spec.schema import violations  # noqa: PLC0415
 
         if any(one.path == ("metadata", "name") for one in violations({"metadata": {"name": name}}, "Policy")):
@@ -321,11 +321,11 @@ class HomeScreen(Screen[None]):
             return
         self.notify(f"Wrote {path.name}.", markup=False)
         if self._query:
-            self.action_leave_search()  # it may not match
+            self.action_leave_search()  # the new name may not match
         self._edit(path, 1)
 
     def action_home_mark(self) -> None:
-        """Mark or unmark; of three marks the first goes."""
+        """Mark or unmark; a third mark removes the first."""
         entry = self._current
         if entry is None:
             return
@@ -335,7 +335,7 @@ class HomeScreen(Screen[None]):
         self._change(entry.found.path, marked=not entry.marked)
 
     def action_home_compare(self) -> None:
-        """Compare two marked ones, the marked one with this one, or this one with a change."""
+        """Compare two marked experiments, the marked one with the selected one, or the selected one with a change."""
         entry = self._current
         if entry is None:
             return

@@ -1,4 +1,4 @@
-"""Jump mode: a letter on each pane; pressing it goes there."""
+"""Jump mode: a letter on each pane; pressing it goes to the pane."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class JumpScreen(Window[str | None]):
     """Shows the letters; the result is the id of a pane, or None.
 
     Args:
-        panes: the panes on the screen, by their letters; one without a letter is reached by a click.
+        panes: the visible panes, by letter; a pane without a letter can be clicked.
     """
 
     BINDINGS = bindings(DIALOG)
@@ -46,20 +46,20 @@ class JumpScreen(Window[str | None]):
         self._targets = {letter: (str(pane.id), pane.region) for letter, pane in panes.items()}
 
     def compose(self) -> ComposeResult:
-        """One label a pane, in its middle."""
+        """Create a label in the middle of each pane."""
         for letter, (pane, region) in self._targets.items():
             label = Label(letter, id=f"to-{pane}")
             label.absolute_offset = Offset(region.x + region.width // 2 - 1, region.y + region.height // 2)
             yield label
 
     def on_key(self, event: Key) -> None:
-        """Go where the letter is; any other key ends the mode."""
+        """Go to the pane of the letter; any other key ends the mode."""
         event.stop()
         target = self._targets.get(event.character or "")
         self.dismiss(None if target is None else target[0])
 
     def on_click(self, event: Click) -> None:
-        """Go to the pane that was clicked."""
+        """Go to the clicked pane."""
         for pane, region in self._targets.values():
             if region.contains(event.screen_x, event.screen_y):
                 self.dismiss(pane)

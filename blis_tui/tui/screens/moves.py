@@ -1,4 +1,4 @@
-"""The debugger's moves: steps, runs and jumps, forwards and backwards."""
+"""The debugger's moves: steps, runs and jumps, forward and backward."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from blis_tui.debugger.history import Move
 
 _UNIT_US: Final = 100_000
-"""One move through time, in microseconds."""
+"""Simulated time of one move through time, in microseconds."""
 _MORE: Final = 10
-"""A long move is so many short ones."""
+"""Number of short moves in a long one."""
 
 
 class Moves(Stage):
-    """A stage whose run the keys move."""
+    """A stage whose run is moved by keys."""
 
     # ---- step ----
 
     def action_step_event(self) -> None:
-        """Next event."""
+        """Go to the next event."""
         self.halt()
         debugger = self.session.debugger
         if debugger.at_end:
@@ -40,7 +40,7 @@ class Moves(Stage):
     action_step_forward = action_step_event
 
     def action_step_phase(self) -> None:
-        """Next phase."""
+        """Go to the next phase."""
         self.halt()
         if self.session.debugger.step_phase():
             self.moved()
@@ -50,22 +50,22 @@ class Moves(Stage):
     action_step_forward_phase = action_step_phase
 
     def action_step_batch(self) -> None:
-        """Finish the step at hand, or the next one."""
+        """Go to the end of the current step, or of the next one."""
         if self.session.debugger.at_end and not self.halt():
             self.say_end()
             return
         self.go(self.session.debugger.finish_batch(), "finishing the batch")
 
     def action_step_back(self) -> None:
-        """The event before."""
+        """Go to the previous event."""
         self._go_back(self.session.debugger.seek(self.session.debugger.event - 1))
 
     def action_step_back_phase(self) -> None:
-        """The phase before."""
+        """Go to the previous phase."""
         self._go_back(self.session.debugger.back_phase())
 
     def action_step_back_batch(self) -> None:
-        """The step before."""
+        """Go to the end of the previous step."""
         self._go_back(self.session.debugger.back_batch())
 
     def _go_back(self, way: Move) -> None:
@@ -75,11 +75,11 @@ class Moves(Stage):
             self.say_start()
 
     def say_start(self) -> None:
-        """Say that nothing comes before."""
+        """Notify that this is the start."""
         self.notify("This is the start: n goes to the first event.", markup=False)
 
     def say_end(self) -> None:
-        """Say that nothing follows, and why."""
+        """Notify that this is the end, and why."""
         failure = self.session.debugger.failure
         if failure is None:
             self.notify("This is the end of the run: [ goes back, home goes to the start.", markup=False)
@@ -98,11 +98,11 @@ class Moves(Stage):
             self.play()
 
     def action_run_to_breakpoint(self) -> None:
-        """At full speed to the next breakpoint."""
+        """Run at full speed to the next breakpoint."""
         self._run_watched(self.session.debugger.run, TO_BREAKPOINT)
 
     def action_run_back_to_breakpoint(self) -> None:
-        """Back to the latest breakpoint."""
+        """Go back to the latest breakpoint."""
         self._run_watched(self.session.debugger.run_back, BACK_TO_BREAKPOINT)
 
     def _run_watched(self, way: Callable[[Watch], Move], label: str) -> None:
@@ -113,12 +113,12 @@ class Moves(Stage):
             self._jump(way(watch), label)
 
     def _jump(self, move: Move, label: str) -> None:
-        """Go somewhere, and remember the place that is left."""
+        """Go somewhere, and remember the position left."""
         self.session.leave()
         self.go(move, label)
 
     def action_run_to_cursor(self) -> None:
-        """To the event under the cursor."""
+        """Go to the event at the cursor."""
         event = self.session.selection.event
         if event is None:
             self.notify("Move the cursor of the event list first.", markup=False)
@@ -126,17 +126,17 @@ class Moves(Stage):
         self._jump(self.session.debugger.seek(event), "to the cursor")
 
     def action_run_to_end(self) -> None:
-        """To the last event."""
-        # At the end the question is which requests were slow, not what became of the one selected last.
+        """Go to the last event."""
+        # At the end, the ranking of slow requests is more useful than the last selection.
         self.session.clear_request()
         self._jump(self.session.debugger.run(), "to the end")
 
     def action_run_to_start(self) -> None:
-        """To before the first event."""
+        """Go to the start, before the first event."""
         self._jump(self.session.debugger.seek(0), "to the start")
 
     def action_run_speed_mode(self) -> None:
-        """Events a second, or simulated time."""
+        """Switch between events per second and simulated time."""
         speed = self.session.driver.speed
         speed.by_time = not speed.by_time
         self._change_speed(0)
@@ -151,16 +151,16 @@ class Moves(Stage):
     action_run_slower = partialmethod(_change_speed, -1)
     action_run_faster = partialmethod(_change_speed, 1)
 
-    # ---- go ----
+    # ---- jumps ----
 
     def action_go_to(self) -> None:
-        """Ask where to go."""
+        """Ask for a place to go to."""
         about = "An event (1234), a time (1.5s, 200ms, 300us), or the name of a request (request_12)."
         prompt = PromptScreen("Go to", about, placeholder="1234", check=parse_place, doing="go")
         self.app.push_screen(prompt, self.go_to_text)
 
     def go_to_text(self, text: str | None) -> None:
-        """Go to a place as the user wrote it; None goes nowhere."""
+        """Go to a place as the user wrote it; None = stay."""
         if text is None:
             return
         place = parse_place(text)
@@ -184,7 +184,7 @@ class Moves(Stage):
     action_go_time_forward_more = partialmethod(_go_time, _UNIT_US * _MORE)
 
     def action_go_back_in_history(self) -> None:
-        """Where the reader was before the last jump."""
+        """Go back to the position before the last jump."""
         event = self.session.previous()
         if event is None:
             self.notify("There is no earlier place: jumps are remembered, steps are not.", markup=False)

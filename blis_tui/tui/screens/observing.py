@@ -1,4 +1,4 @@
-"""A server being observed: the run is a process of its own, so that drawing does not disturb what it measures."""
+"""Observation of a server: it runs in a separate process, so that drawing does not disturb the measurement."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from blis_tui.tui.observing import ObservingStart
 
 _MOST: Final = 4096
-"""Looks at the run that are remembered; beyond that every second one is forgotten."""
+"""Maximum number of statuses kept; beyond that every other one is dropped."""
 _LONGEST_LINE: Final = 1 << 20
 _NOT_STARTED: Final = 3
-"""The exit code where the run cannot be started: as for a file that cannot be read."""
+"""Exit code if the run cannot be started, as for a file that cannot be read."""
 
 
 class ObservingScreen(Screen[None]):
-    """The run, until it has ended and its result was read.
+    """The run, until it has ended and its result is read.
 
     Args:
-        start: the server, and the command; what becomes of it is noted there.
+        start: the server and the command; receives the outcome.
     """
 
     SCOPE = "observing"
@@ -74,7 +74,7 @@ class ObservingScreen(Screen[None]):
         self._left = False
 
     def compose(self) -> ComposeResult:
-        """Title, figures, curves, what was said, keys."""
+        """Create title, figures, curves, output, keys."""
         yield TitleBar(Content(""), id="status")
         with Horizontal(id="figures"):
             yield CompareBox("Requests", counts_text, id="counts")
@@ -92,11 +92,11 @@ class ObservingScreen(Screen[None]):
         self._show()
 
     def on_resize(self, event: Resize) -> None:
-        """What was said goes before the curves where there is little room."""
+        """In a low terminal, prefer the output to the curves."""
         self.set_class(event.size.height < 34, "-short")
 
     def view(self) -> Observing:
-        """Everything there is to show now."""
+        """Return the state to display."""
         start = self.start
         return Observing(
             url=start.url, statuses=tuple(self._statuses), over=start.code is not None, said=start.said, code=start.code
@@ -116,7 +116,7 @@ class ObservingScreen(Screen[None]):
     # ---- the run ----
 
     async def _watch(self) -> None:
-        """Read what the run says until it ends."""
+        """Read the run's output until it ends."""
         pipe = asyncio.subprocess.PIPE
         try:
             self._process = process = await asyncio.create_subprocess_exec(
@@ -125,7 +125,7 @@ class ObservingScreen(Screen[None]):
         except OSError as error:
             self._end(f"cannot start {self.start.words[0]}: {error.strerror or error}\n", _NOT_STARTED)
             return
-        assert process.stdout is not None  # noqa: S101  (they were asked for)
+        assert process.stdout is not None  # noqa: S101  (requested above)
         assert process.stderr is not None  # noqa: S101
         output = asyncio.create_task(process.stdout.read())
         said = ""
@@ -151,16 +151,16 @@ class ObservingScreen(Screen[None]):
         self._show()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's signature)
-        """There is nothing to stop at the end."""
+        """Disable stopping at the end."""
         return None if action == "observing_stop" and self.start.code is not None else True
 
     def action_observing_stop(self) -> None:
-        """End the run in good order: what it has is written."""
+        """End the run gracefully, so that its data is written."""
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM if sys.platform == "win32" else signal.SIGINT)
 
     async def on_unmount(self) -> None:
-        """Leaving ends the run, too, and waits until it has written what it has."""
+        """End the run when leaving, and wait until its data is written."""
         self._left = True
         self.action_observing_stop()
         if self._watching is not None:
@@ -168,7 +168,7 @@ class ObservingScreen(Screen[None]):
 
 
 async def _line(stream: asyncio.StreamReader) -> bytes:
-    """The next line, in parts if it is a very long one; empty at the end."""
+    """Return the next line, very long ones in parts; empty at the end."""
     try:
         return await stream.readuntil()
     except asyncio.IncompleteReadError as error:

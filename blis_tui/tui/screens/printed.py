@@ -1,4 +1,4 @@
-"""The window that shows what was printed since the application began to draw on the terminal."""
+"""A window with the output printed since the application took over the terminal."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class PrintedScreen(ScrolledWindow[None]):
     """The last lines, the latest at the bottom.
 
     Args:
-        printed: what is kept.
+        printed: the stored output.
     """
 
     SCOPE = "printed"
-    BINDINGS = [*bindings(SCOPE), Binding("q,p", "printed_close", show=False)]  # noqa: RUF012  (Textual's way)
+    BINDINGS = [*bindings(SCOPE), Binding("q,p", "printed_close", show=False)]  # noqa: RUF012  (Textual's convention)
     DEFAULT_CSS = """
     PrintedScreen {
         & > Vertical { width: 96%; max-width: 140; max-height: 96%; padding: 0 1 0 2; }
@@ -50,7 +50,7 @@ class PrintedScreen(ScrolledWindow[None]):
         self._total = printed.total
 
     def compose(self) -> ComposeResult:
-        """The lines."""
+        """Create the lines."""
         with Vertical() as window:
             window.border_title = Content(self._title())
             window.border_subtitle = "events that are replayed print again"
@@ -65,11 +65,11 @@ class PrintedScreen(ScrolledWindow[None]):
         return f"Printed: {plural(kept, 'line')}" if kept else "Printed"
 
     def on_mount(self) -> None:
-        """The latest is what is looked for."""
+        """Scroll to the latest line."""
         self.call_after_refresh(self.action_ends, True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What cannot be done is not offered."""
+        """Hide actions that are impossible."""
         del parameters
         return bool(self._lines) or action not in ("printed_copy", "printed_export")
 

@@ -1,4 +1,4 @@
-"""Small windows that ask: for one line of text, or whether to go on with something that cannot be undone."""
+"""Dialogs that ask for a line of text, or for confirmation of something that cannot be undone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _nothing(_text: str) -> None:
 
 
 def _problem(check: Callable[[str], object], text: str) -> str:
-    """What is wrong with a text; empty = nothing is."""
+    """Return the problem of a text; empty = none."""
     try:
         check(text)
     except BlisError as error:
@@ -44,7 +44,7 @@ def _hint(mark: str, text: str, style: str) -> Content:
 
 
 def read_changes(text: str) -> tuple[str, ...]:
-    """Changes to compare with. Raises InputError when one has no value."""
+    """Parse changes to compare with. Raises InputError if one has no value."""
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
@@ -56,35 +56,35 @@ def read_changes(text: str) -> tuple[str, ...]:
 
 
 class _Completing(Suggester):
-    """Offers what a function says."""
+    """Suggests the result of a function."""
 
     def __init__(self, complete: Callable[[str], Suggestion | None]) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
         self._complete = complete
 
     async def get_suggestion(self, value: str) -> str | None:
-        """How the text may go on."""
+        """Return the completed text."""
         found = self._complete(value)
         return None if found is None else found.text
 
 
 class PromptScreen(Window[str | None]):
-    """Asks for a line; the result is the text, or None when the user gave up.
+    """Asks for a line; the result is the text, or None if cancelled.
 
     Args:
-        title: what is asked for.
-        about: one or two sentences: what happens with it, an example.
-        value: what stands there at first.
-        placeholder: an example, shown while nothing stands there.
-        check: raises BlisError when a text is wrong.
-        doing: the word for what enter does.
-        on_enter: as `check`, but called only when the text is given, so it may take a moment, and may say several
-            lines, such as a located error. The text stays, to be corrected.
-        complete: how a text may go on, or None; it is shown dimmed with its meaning, and the right arrow takes it.
-        without: the word for what enter does where nothing is written; empty = something has to be.
+        title: the subject.
+        about: one or two sentences on its effect, with an example.
+        value: the initial text.
+        placeholder: an example, shown while the text is empty.
+        check: raises BlisError if a text is invalid.
+        doing: the word for the effect of enter.
+        on_enter: like `check`, but called only on enter, so it may be slow, and its error may have several lines. The
+            text stays, to be corrected.
+        complete: returns a completion, or None; it is shown dimmed with its meaning, and the right arrow accepts it.
+        without: the word for the effect of enter with an empty text; empty = a text is required.
     """
 
-    BINDINGS = [  # noqa: RUF012  (Textual's way)
+    BINDINGS = [  # noqa: RUF012  (Textual's convention)
         *bindings(DIALOG),
         Binding("up", "read(-1)", show=False),
         Binding("down", "read(1)", show=False),
@@ -123,7 +123,7 @@ class PromptScreen(Window[str | None]):
         self._without = without
 
     def compose(self) -> ComposeResult:
-        """Explanation, input, what is wrong or what enter does."""
+        """Create explanation, input, and the problem or the effect of enter."""
         with Vertical() as window:
             window.border_title = Content(self._title)
             yield Static(self._about, id="about", markup=False)
@@ -139,7 +139,7 @@ class PromptScreen(Window[str | None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Begin with what stands there."""
+        """Check the initial text."""
         self._say(self.query_one(Input).value)
 
     @on(Input.Changed)
@@ -155,7 +155,7 @@ class PromptScreen(Window[str | None]):
         self.query_one("#said", Static).update(said)
 
     def _does(self, text: str) -> str:
-        """What enter does."""
+        """Return the effect of enter."""
         return self._without if self._without and not text.strip() else self._doing
 
     @on(Input.Submitted)
@@ -176,12 +176,12 @@ class PromptScreen(Window[str | None]):
             self.dismiss(text)
 
     def action_read(self, lines: int) -> None:
-        """Scroll what is wrong, where it is long."""
+        """Scroll a long problem."""
         self.query_one("#problem").scroll_relative(y=lines, animate=False)
 
 
 class ConfirmScreen(Window[bool]):
-    """Asks; the result is whether to go on.
+    """Asks for confirmation; the result is whether to go on.
 
     Args:
         title: the question.
@@ -189,7 +189,7 @@ class ConfirmScreen(Window[bool]):
         doing: the word for going on.
     """
 
-    BINDINGS = [  # noqa: RUF012  (Textual's way)
+    BINDINGS = [  # noqa: RUF012  (Textual's convention)
         *bindings(DIALOG),
         Binding("y,enter", "yes", "yes"),
         Binding("n", "dialog_close", "no"),
@@ -211,7 +211,7 @@ class ConfirmScreen(Window[bool]):
         self._doing = doing
 
     def compose(self) -> ComposeResult:
-        """Question, what would be done, keys."""
+        """Create question, effect, keys."""
         with Vertical() as window:
             window.border_title = Content(self._title)
             with VerticalScroll():
@@ -221,9 +221,9 @@ class ConfirmScreen(Window[bool]):
         yield KeyBar()
 
     def action_yes(self) -> None:
-        """Go on."""
+        """Confirm."""
         self.dismiss(True)
 
     def action_dialog_close(self) -> None:
-        """Leave everything as it is."""
+        """Cancel."""
         self.dismiss(False)

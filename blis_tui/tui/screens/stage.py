@@ -1,4 +1,4 @@
-"""The stage of the debugger: its panes, what is shown in them, and the clock that drives a run."""
+"""The stage of the debugger: its panes, their view, and the clock that drives a run."""
 
 from __future__ import annotations
 
@@ -44,32 +44,32 @@ if TYPE_CHECKING:
     from blis_tui.tui.view import View
 
 _PAINT_S: Final = 0.08
-"""While a run is played, time between two paints, in seconds."""
+"""Interval between paints while a run is played, in seconds."""
 _PROGRESS_S: Final = 0.2
-"""On the way to somewhere, time between two paints, in seconds."""
+"""Interval between paints during a move, in seconds."""
 _TICKS: Final = 6
-"""Slices of the run between two such paints, at least: where painting is slow, it must not take all the time."""
+"""Minimum number of run slices between two such paints, so that slow painting does not take all the time."""
 _COURTESY_S: Final = 0.05
-"""How long a run waits after the user did something, so that the effect is painted first."""
+"""Pause of a run after a user action in seconds, so that its effect is painted first."""
 _LONG_S: Final = 8.0
 _NAME: Final = 40
-"""Characters of a name that a message shows."""
+"""Maximum length of a name in a message."""
 _ENDS: Final = {
     ("end", GOING): "The run ends before that: this is its last event.",
     ("end", TO_BREAKPOINT): "No breakpoint is hit from there on: this is the last event.",
     ("start", BACK_TO_BREAKPOINT): "No breakpoint is hit before that: this is the start.",
 }
-"""What to say where a move, by how it ended and its label, did not get to where it was meant to go."""
+"""Message for a move that did not reach its target, by how it ended and its label."""
 
 
 class Stage(Screen[None]):
-    """Shows a debug session and lets its driver run; what keys do is the subclass's business."""
+    """Shows a debug session and lets its driver run; subclasses handle the keys."""
 
     SCOPE = "debugger"
     NAME = "debugger"
     BINDINGS: ClassVar = [*bindings("debugger")]
     AUTO_FOCUS = None
-    HORIZONTAL_BREAKPOINTS = []  # noqa: RUF012  (Textual's type; place_panes asks for the width itself)
+    HORIZONTAL_BREAKPOINTS = []  # noqa: RUF012  (Textual's type; place_panes determines the width itself)
 
     def __init__(self, experiment: Experiment, *, source: str, routes: Routes | None = None) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Stage(Screen[None]):
         self._held = False
 
     def compose(self) -> ComposeResult:
-        """Title, timeline, the panes, the line of tabs, the keys."""
+        """Create title, timeline, panes, tabs, keys."""
         yield TitleBar(id="status")
         yield Timeline(id="timeline")
         with Vertical(id="body", classes=" ".join(self._looks())):
@@ -97,7 +97,7 @@ class Stage(Screen[None]):
 
     @staticmethod
     def _made(info: PaneInfo) -> Pane:
-        """The widget of a pane."""
+        """Create the widget of a pane."""
         module, _, name = info.widget.rpartition(".")
         made: Pane = getattr(import_module(f"blis_tui.tui.widgets.{module}"), name)(id=info.id)
         made.border_title = escape(info.title or info.name)
@@ -106,14 +106,14 @@ class Stage(Screen[None]):
         return made
 
     def on_mount(self) -> None:
-        """Arrange the panes, and start the clock; it ticks only while something runs."""
+        """Arrange the panes, and create the clock, which only ticks while something runs."""
         self._clock = self.set_interval(TICK_S, self._tick, pause=True)
         self._drop_taken_keys()
         self.place_panes()
         self.begin()
 
     def _drop_taken_keys(self) -> None:
-        """A plug-in's pane whose key does something else already goes without, and that is said."""
+        """Remove keys of plug-ins' panes that are already in use, and notify the user."""
         wanted = [one for one in self.panes.values() if one.brought and one.key]
         if not wanted:
             return
@@ -130,12 +130,12 @@ class Stage(Screen[None]):
             self.notify("\n".join(without), markup=False)
 
     def begin(self) -> None:
-        """Everything stands: what happens first is the subclass's business."""
+        """Start; called when all widgets exist, for subclasses to override."""
 
-    # ---- moving ----
+    # ---- moves ----
 
     def go(self, move: Move, label: str) -> None:
-        """Set out; short ways are over at once, long ones show their progress."""
+        """Start a move; short ones complete at once, long ones show their progress."""
         self.session.driver.start(move, label, partial(self._over, label))
         self._drive(AT_ONCE_S)
         self._go_on()
@@ -146,7 +146,7 @@ class Stage(Screen[None]):
         self._go_on()
 
     def halt(self) -> bool:
-        """Stop what runs; returns whether anything did."""
+        """Stop a move; return whether there was one."""
         was = self.session.driver.stop()
         if was:
             self._clock.pause()
@@ -154,14 +154,14 @@ class Stage(Screen[None]):
         return was
 
     def hold(self) -> None:
-        """Let what runs wait, at the position shown."""
+        """Pause a move at the displayed position."""
         if self.session.driver.busy:
             self._clock.pause()
             self._held = True
             self.show_view()
 
     def resume(self) -> None:
-        """Let what waited go on."""
+        """Continue a paused move."""
         self._held = False
         if self.session.driver.busy:
             self.session.driver.pace()
@@ -169,13 +169,13 @@ class Stage(Screen[None]):
             self.show_view()
 
     def moved(self) -> None:
-        """The position has changed for good: show it. What was said about the place before is no longer of use."""
+        """Show a new final position, and clear notifications about the previous one."""
         self.app.clear_notifications()
         self.session.moved()
         self.show_view()
 
     def stopped(self, stop: Stop, label: str = "") -> None:
-        """A move is over: show where, and say what is worth saying. ``label``: which one it was."""
+        """Show where a move ended, and notify what is notable. ``label``: the move's label."""
         self.session.done_with(stop.hits)
         self.moved()
         if stop.hits:
@@ -201,7 +201,7 @@ class Stage(Screen[None]):
         self.stopped(stop, label)
 
     def _go_on(self) -> None:
-        """What takes longer goes on by the clock."""
+        """Let the clock continue a longer move."""
         if self.session.driver.busy:
             self._clock.resume()
             self.show_view()
@@ -223,16 +223,16 @@ class Stage(Screen[None]):
             self._paint()
 
     def _failed(self, error: BlisError) -> None:
-        """A move could not be made; it may have got to somewhere."""
+        """Handle a failed move, which may have changed the position."""
         self.session.driver.stop()
         self._clock.pause()
         self.moved()
         self.notify(str(error), title="Command failed", severity="error", timeout=_LONG_S, markup=False)
 
-    # ---- showing ----
+    # ---- display ----
 
     def show_view(self) -> None:
-        """Bring everything on the screen up to date: the user did something."""
+        """Update the screen after a user action."""
         self._quiet_until_s = perf_counter() + _COURTESY_S
         self._paint()
 
@@ -252,7 +252,7 @@ class Stage(Screen[None]):
         self.refresh_bindings()
 
     def _view(self) -> View:
-        """What to show; where the past comes out differently, the position without it, and the reason once."""
+        """Return the view; if a replay diverges, the view without the event's records, and report that once."""
         try:
             view = self.session.view()
         except DivergenceError as error:
@@ -302,22 +302,22 @@ class Stage(Screen[None]):
             for pane in self.panes.values()
         )
 
-    # ---- arranging ----
+    # ---- layout ----
 
     def place_panes(self) -> None:
-        """Show the panes there is room for, and put the focus on the one in use."""
+        """Show the panes that fit, and give the active one the focus."""
         shown = self.arrangement.shown(self.app.size.width)
         for pane in self.panes.values():
             self.query_one(f"#{pane.id}").display = pane.id in shown
         self.query_one("#upper").display = any(pane.upper and pane.id in shown for pane in self.panes.values())
         self.query_one("#lower").display = any(not pane.upper and pane.id in shown for pane in self.panes.values())
-        # All at once: after each change the styles of everything inside are looked up again.
+        # Set them at once: each change makes Textual look up all styles inside again.
         self.query_one("#body").set_classes(self._looks())
         self.query_one(f"#{self.arrangement.active}").focus()
         self.show_view()
 
     def _looks(self) -> list[str]:
-        """The classes of the body, by which the panes in it share its room."""
+        """Return the classes of the body that determine the sizes of panes."""
         width = self.app.size.width
         shown = self.arrangement.shown(width)
         fits = width_class(width)
@@ -343,7 +343,7 @@ class Stage(Screen[None]):
         self._show_tabs()
 
     def on_resize(self) -> None:
-        """Other panes may fit now."""
+        """Show the panes that fit the new size."""
         self.place_panes()
 
     @on(TabBar.Chosen)
@@ -351,7 +351,7 @@ class Stage(Screen[None]):
         self.activate(message.pane)
 
     def on_descendant_focus(self) -> None:
-        """A click into a pane makes it the one in use."""
+        """Make the focused pane the active one."""
         focused = self.focused
         if not isinstance(focused, Pane):
             return
@@ -361,13 +361,13 @@ class Stage(Screen[None]):
 
     @on(WarningsPane.Counted)
     def _warnings_counted(self) -> None:
-        """Their number stands in two places."""
+        """Update the number of warnings in title and tabs."""
         self._show_status()
         self._show_tabs()
 
     @on(Picked)
     def _picked(self, message: Picked) -> None:
-        """The reader points at something."""
+        """Apply the reader's selection."""
         self.session.select(
             event=message.event, request=message.request, instance=message.instance, session=message.session
         )
@@ -382,6 +382,6 @@ class Stage(Screen[None]):
             self.show_view()
 
     def show_spec(self, lines: Sequence[str]) -> None:
-        """The resolved document, once it is there; the reader may have left meanwhile."""
+        """Show the resolved document; the reader may have left the screen meanwhile."""
         if self.is_attached:
             self.query_one(SpecPane).set_document(lines)

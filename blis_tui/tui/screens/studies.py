@@ -1,4 +1,4 @@
-"""A study: its points, the front among them, and a sweep that can be started and watched."""
+"""A study: its points, the Pareto front, and a sweep that can be started and watched."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 _TICK_S: Final = 0.1
 _SHARE: Final = 4
-"""Showing what is new takes at most a quarter of the time."""
+"""Updating the display takes at most a quarter of the time."""
 _LONG_S: Final = 10.0
 
 
@@ -77,7 +77,7 @@ class StudyScreen(Screen[None]):
     SCOPE = "study"
     NAME = "study"
     AUTO_FOCUS = "PointTable"
-    BINDINGS = [  # noqa: RUF012  (Textual's way)
+    BINDINGS = [  # noqa: RUF012  (Textual's convention)
         *bindings(SCOPE),
         Binding("up", "cursor(-1)", show=False),
         Binding("down", "cursor(1)", show=False),
@@ -102,7 +102,7 @@ class StudyScreen(Screen[None]):
         self._painted_s = self._paint_took_s = 0.0
 
     def compose(self) -> ComposeResult:
-        """Title, filter, points, front, the point under the cursor, keys."""
+        """Create title, filter, points, front, the selected point, keys."""
         yield TitleBar(id="title")
         with Container(id="body"):
             with Vertical(id="list"):
@@ -118,22 +118,22 @@ class StudyScreen(Screen[None]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Paint first, then look what is known."""
+        """Look up known results after the first paint."""
         self.set_class(len(self.study.objectives) < 2, "-plain")
         self._clock = self.set_interval(_TICK_S, self.tick, pause=True)
         self.show()
         self.call_after_refresh(self._begin, "looking")
 
     def on_unmount(self) -> None:
-        """Make no more runs once the screen is left."""
+        """Stop all runs when the screen is left."""
         self._work.stop()
 
     def on_resize(self) -> None:
-        """Everything has another width now."""
+        """Adapt everything to the new width."""
         self.call_after_refresh(self.show)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's signature)
-        """What cannot be done now is shown dimmed."""
+        """Dim actions that are currently impossible."""
         if not self.is_mounted:
             return True
         entry = self.current
@@ -164,7 +164,7 @@ class StudyScreen(Screen[None]):
             self.call_later(self._over)
 
     def _over(self) -> None:
-        """Nothing is under way any more."""
+        """Handle the end of the runs."""
         if self._clock is not None:
             self._clock.pause()
         while rows := self._work.take():
@@ -176,7 +176,7 @@ class StudyScreen(Screen[None]):
             self._begin("running")
 
     def tick(self) -> None:
-        """Show what is new."""
+        """Show new results."""
         pause_s = perf_counter() - self._painted_s
         rows = self._work.take() if pause_s >= _SHARE * self._paint_took_s else []
         if rows:
@@ -197,14 +197,14 @@ class StudyScreen(Screen[None]):
         """Make the missing runs, or stop."""
         if self._work.doing == "running":
             self._work.stop()
-        elif self._work.doing:  # what is known is looked for: the sweep finds it, too
+        elif self._work.doing:  # known results are being looked up, which the sweep also does
             self._then_run = True
             self._work.stop()
         elif self.board.done < self.study.runs:
             self._begin("running")
 
     def action_study_stop(self) -> None:
-        """Leave the filter line, stop what is under way, or show all points again."""
+        """Leave the filter, stop the runs, or show all points again."""
         search = self.query_one("#search", Input)
         if self.focused is search or (self._work.doing != "running" and search.value):
             self.remove_class("-searching")
@@ -213,7 +213,7 @@ class StudyScreen(Screen[None]):
         elif self._work.doing == "running":
             self._work.stop()
 
-    # ---- showing ----
+    # ---- display ----
 
     @property
     def _table(self) -> PointTable:
@@ -221,12 +221,12 @@ class StudyScreen(Screen[None]):
 
     @property
     def current(self) -> Entry | None:
-        """The point under the cursor."""
+        """The selected point."""
         key = self._table.key
         return self.board.entries[int(key)] if key else None
 
     def show(self) -> None:
-        """Show everything as it is known now."""
+        """Show everything that is known."""
         if not self.is_mounted:
             return
         began_s = perf_counter()
@@ -238,7 +238,7 @@ class StudyScreen(Screen[None]):
         kept = entries if self._matches is None else [one for one in entries if self._matches(one)]
         self._shown = tuple(in_order(kept, self._order))
         points = self._table
-        # Of the table itself nothing is known while it is hidden because no point matches.
+        # A table hidden for lack of matches has no size.
         width = max(self.query_one("#list").content_size.width - MARGINS, 10)
         columns = table_columns(self.study, self._top, self._order, width)
         points.show(table(columns, self._shown))
@@ -261,7 +261,7 @@ class StudyScreen(Screen[None]):
         self.refresh_bindings()
 
     def _about(self) -> None:
-        """The point under the cursor, and where it lies."""
+        """Show the selected point, and its place on the plot."""
         one = self.current
         area = self.query_one("#details", VerticalScroll)
         text = Content("")
@@ -276,7 +276,7 @@ class StudyScreen(Screen[None]):
         self.refresh_bindings()
 
     def _front(self, size: tuple[int, int]) -> FrontPlot:
-        """The plot, drawn anew where points or the room for it have changed."""
+        """Return the plot, redrawn if points or the size have changed."""
         wanted = (self.board.version, size)
         if self._drawn is None or self._drawn[0] != wanted:
             self._drawn = (wanted, draw_front(self.study, self.board.entries, size))
@@ -292,7 +292,7 @@ class StudyScreen(Screen[None]):
     # ---- list ----
 
     def action_study_search(self) -> None:
-        """Type what points to show."""
+        """Start the filter."""
         self.add_class("-searching")
         self.query_one("#search", Input).focus()
 
@@ -313,17 +313,17 @@ class StudyScreen(Screen[None]):
         self._table.focus()
 
     def action_cursor(self, rows: int) -> None:
-        """Move in the list while typing in the filter."""
+        """Move in the list while the filter has the focus."""
         self._table.action_move(rows)
 
     def action_study_sort(self) -> None:
-        """List by the next column."""
+        """Sort by the next column."""
         columns = columns_of(self.study)
         place = columns.index(self._order.column)
         self._list_by(Order(columns[(place + 1) % len(columns)]))
 
     def action_study_reverse(self) -> None:
-        """Turn the order round."""
+        """Reverse the order."""
         self._list_by(replace(self._order, down=not self._order.down))
 
     def _list_by(self, order: Order) -> None:
@@ -332,22 +332,22 @@ class StudyScreen(Screen[None]):
         self._table.go_to(self._table.key)
 
     def action_study_mark(self) -> None:
-        """Mark or unmark; of three marks the first goes."""
+        """Mark or unmark; a third mark removes the first."""
         entry = self.current
         if entry is not None:
             self.board.mark(entry.point.number)
             self.show()
 
-    # ---- opening ----
+    # ---- opening points ----
 
     def action_study_open(self) -> None:
-        """Open the point under the cursor, with its first seed."""
+        """Open the selected point with its first seed."""
         entry = self.current
         if entry is not None:
             self._open(entry, self.study.seeds[0])
 
     def action_study_seed(self) -> None:
-        """Ask for a seed, and open the point with it."""
+        """Ask for a seed, and open the selected point with it."""
         entry = self.current
         if entry is None:
             return
@@ -378,7 +378,7 @@ class StudyScreen(Screen[None]):
         shell(self.app).open_loaded(experiment, LoadedBy(source_of(self.study), texts, seed))
 
     def action_study_compare(self) -> None:
-        """Compare two marked points, or the marked one with this one, where they part."""
+        """Compare two marked points, or the marked one with the selected one, at their divergence."""
         marked, current = self.board.marked, self.current
         pair = marked if len(marked) == 2 or current is None or current.marked else (*marked, current)
         if len(pair) == 2:
@@ -404,11 +404,11 @@ class StudyScreen(Screen[None]):
     # ---- files ----
 
     def action_study_export(self) -> None:
-        """Write rows to a file."""
+        """Open the export window."""
         self.app.push_screen(StudyExport(self.board.result(), self.app.export_screenshot))
 
 
-# Write the rows of a study to a file, as ``blis-tui sweep`` does.
+# Export of a study's rows, as in ``blis-tui sweep``.
 
 KINDS: Final = (
     Kind("csv", "csv", "one row per run"),
@@ -416,14 +416,14 @@ KINDS: Final = (
     Kind("picture", "svg", "this screen as a picture"),
 )
 PARQUET: Final = Kind("parquet", "parquet", "one row per run, for data frames")
-"""Where the package that writes it is installed."""
+"""Offered only if the package that writes it is installed."""
 
 
 class StudyExport(FilesScreen):
-    """Offers the kinds of files; enter writes one into the working folder.
+    """Offers kinds of files; enter writes one into the working folder.
 
     Args:
-        result: what is known.
+        result: the rows so far.
         picture: draws the screen below as SVG.
     """
 
@@ -436,11 +436,11 @@ class StudyExport(FilesScreen):
 
     @property
     def stem(self) -> str:
-        """The study."""
+        """The study's name."""
         return self._result.study.name
 
     def writer(self, kind: Kind) -> Callable[[BinaryIO], object]:
-        """The rows of all runs, whatever the screen below shows."""
+        """Return the writer of the rows of all runs, regardless of the filter."""
         if kind.id == "picture":
             return text_bytes(lambda out: out.write(self._picture))
         if kind.id == "parquet":

@@ -1,4 +1,4 @@
-"""A recording of a server and its simulation side by side, moved together by time."""
+"""A recording of a server and its simulation side by side, advanced together by time."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class TwinScreen(BesideScreen):
     """The comparison.
 
     Args:
-        twin: what was found out about both sides.
+        twin: the comparison's results.
         recording: the measured side.
-        name: what the simulated side is called.
+        name: the name of the simulated side.
     """
 
     SCOPE = "twin"
@@ -94,7 +94,7 @@ class TwinScreen(BesideScreen):
         self._playing = False
 
     def compose(self) -> ComposeResult:
-        """Title, where they part, the two sides, two tables, curves, keys."""
+        """Create title, divergence, the two sides, two tables, curves, keys."""
         yield TitleBar(Content(""), id="status")
         yield CompareBox("First divergence", parting_text, id="parting")
         with Horizontal(id="sides"):
@@ -108,15 +108,15 @@ class TwinScreen(BesideScreen):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Show the beginning."""
+        """Show the start."""
         self._clock = self.set_interval(_TICK_S, self.tick, pause=True)
         self.bring_to_front("latencies")
         self._show()
 
-    # ---- what is shown ----
+    # ---- display ----
 
     def view(self) -> TwinView:
-        """Everything there is to show now."""
+        """Return the state to display."""
         return TwinView(twin=self._twin, rung=self.rung, sides=(self._left, self._right()), time_us=self.time_us)
 
     def _right(self) -> Course:
@@ -134,7 +134,7 @@ class TwinScreen(BesideScreen):
             status.left, status.right = title_text(view), place_text(view)
         self.refresh_bindings()
 
-    # ---- moving ----
+    # ---- moves ----
 
     @property
     def busy(self) -> bool:
@@ -142,7 +142,7 @@ class TwinScreen(BesideScreen):
         return self._playing
 
     def tick(self) -> None:
-        """Let as much time pass as has passed."""
+        """Advance by the elapsed time."""
         if not self._playing:
             return
         now_s = perf_counter()
@@ -162,7 +162,7 @@ class TwinScreen(BesideScreen):
         self._show()
 
     def action_twin_step(self) -> None:
-        """Where the next step of either side begins."""
+        """Go to the start of the next step of either side."""
         self._halt()
         following = [bisect_right(side.begins_us, self.time_us) for side in self.view().sides]
         times = [
@@ -173,7 +173,7 @@ class TwinScreen(BesideScreen):
         self._go(min(times, default=self.view().end_us))
 
     def action_twin_back(self) -> None:
-        """Where a step of either side began before."""
+        """Go to the start of the previous step of either side."""
         self._halt()
         places = [(side, bisect_left(side.begins_us, self.time_us)) for side in self.view().sides]
         self._go(max([side.begins_us[place - 1] for side, place in places if place], default=0))
@@ -195,7 +195,7 @@ class TwinScreen(BesideScreen):
         self._show()
 
     def action_twin_divergence(self) -> None:
-        """Go to where they part."""
+        """Go to the first difference."""
         self._halt()
         parting = self._twin.rungs[self.rung].parting
         if parting is None:
@@ -205,7 +205,7 @@ class TwinScreen(BesideScreen):
         self._go(parting.time_us)
 
     def action_twin_go_to(self) -> None:
-        """Ask where to."""
+        """Ask for a place to go to."""
         about = "A time (1.5s, 200ms), the number of a step (1234) or a request's name."
         self.ask_where_to(about, self._go_to)
 
@@ -243,29 +243,29 @@ class TwinScreen(BesideScreen):
         self._go(self.time_us + _FAR_US)
 
     def action_twin_to_end(self) -> None:
-        """To the end."""
+        """Go to the end."""
         self._go(self.view().end_us)
 
     def action_twin_to_start(self) -> None:
-        """To the start."""
+        """Go to the start."""
         self._go(0)
 
-    # ---- the rest ----
+    # ---- other actions ----
 
     def action_twin_side(self) -> None:
-        """The next box."""
+        """Go to the next box."""
         self.focus_next_box()
 
     def action_twin_open_side(self) -> None:
-        """Open the simulation in the debugger, where it stands now."""
-        from blis_tui.tui.screens.debugger import DebuggerScreen  # noqa: PLC0415  (only when it is opened)
+        """Open the simulation in the debugger, at its position."""
+        from blis_tui.tui.screens.debugger import DebuggerScreen  # noqa: PLC0415  (screens are imported on demand)
 
         self._halt()
         experiment = self._twin.rungs[self.rung].experiment
         self.app.push_screen(DebuggerScreen(experiment, source=self._called, at=f"{self.time_us}us"))
 
     def action_twin_export(self) -> None:
-        """Ask for a file and write what is shown."""
+        """Ask for a file, and write the displayed text to it."""
         self._halt()
         about = "Both sides at this time, the first divergence, latencies and requests, as text."
         self.export("Export the twin", about, "twin", lambda: file_text(self.view()))

@@ -1,4 +1,4 @@
-"""The window that answers "what if?": a run replayed with one routing decision changed, and what that did."""
+"""The window that answers "what if?": a run repeated with one routing decision changed, and the effect."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _WAITING: Final = "Replaying the run with that one decision changed …"
 
 
 class WhatIfScreen(ScrolledWindow[None]):
-    """Asks, and shows the answer; from there the two runs can be opened side by side.
+    """Shows the answer, from which both runs can be opened side by side.
 
     Args:
-        experiment: the run as it was.
-        by: what it was loaded by.
-        decision: the decision that becomes another one.
-        route_to: the instance that the request goes to instead.
+        experiment: the original experiment.
+        by: what it was loaded from.
+        decision: the decision to change.
+        route_to: the new instance for the request.
     """
 
     SCOPE = "whatif"
-    BINDINGS = [*bindings(SCOPE), Binding("q", "whatif_close", show=False)]  # noqa: RUF012  (Textual's way)
+    BINDINGS = [*bindings(SCOPE), Binding("q", "whatif_close", show=False)]  # noqa: RUF012  (Textual's convention)
     DEFAULT_CSS = """
     WhatIfScreen {
         & > Vertical { width: 96%; max-width: 104; max-height: 96%; padding: 0 1 0 2; }
@@ -62,19 +62,19 @@ class WhatIfScreen(ScrolledWindow[None]):
         self._error: BlisError | None = None
 
     def compose(self) -> ComposeResult:
-        """The text."""
+        """Create the text."""
         with Vertical(), VerticalScroll(can_focus=False):
             yield Static(_WAITING)
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Begin to ask."""
+        """Start the computation."""
         self.query_one(Vertical).border_title = Content(self._question)
         self._ask()
         self.call_after_refresh(self._show)
 
     def on_resize(self) -> None:
-        """Fit the new size."""
+        """Adapt to the new size."""
         self.call_after_refresh(self._show)
 
     @property
@@ -84,7 +84,7 @@ class WhatIfScreen(ScrolledWindow[None]):
 
     @work(thread=True, exclusive=True, group="whatif")
     def _ask(self) -> None:
-        """Replay the run, until the window is closed."""
+        """Repeat the run, until the window is closed."""
         worker = get_current_worker()
         asking = ask_whatif(self._experiment, self._decision.request_id, self._route_to, self._decision.event)
         try:
@@ -112,7 +112,7 @@ class WhatIfScreen(ScrolledWindow[None]):
         return Content("\n").join(one.draw() for one in lines)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What cannot be done is not offered."""
+        """Hide actions that are impossible."""
         del parameters
         if action == "whatif_copy":
             return self._found is not None
@@ -121,7 +121,7 @@ class WhatIfScreen(ScrolledWindow[None]):
         return True
 
     def action_whatif_compare(self) -> None:
-        """Show both runs side by side, where they part."""
+        """Show both runs side by side, at their divergence."""
         found = self._found
         if found is not None and found.divergence is not None:
             request = found.request.request_id
@@ -131,7 +131,7 @@ class WhatIfScreen(ScrolledWindow[None]):
             shell(self.app).open_compare(experiment, experiment, names, event=event, routes=found.routes, loaded_by=by)
 
     def action_whatif_copy(self) -> None:
-        """Copy the answer as the command line prints it."""
+        """Copy the answer in the format of the command line."""
         if self._found is not None:
             self.app.copy_to_clipboard(whatif_text(self._found))
             self.app.notify("The answer is in the clipboard.")

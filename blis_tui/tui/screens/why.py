@@ -1,4 +1,4 @@
-"""The window that answers "why?": plain sentences in which everything mentioned can be followed."""
+"""The window that answers "why?", with references that can be followed."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 
 
 class _Text(Static):
-    """Says when its size changes: only then is it known how much room a scrollbar leaves."""
+    """Reports changes of its size, because only then the width without a scrollbar is known."""
 
     class Resized(Message):
-        """Its size is another one now."""
+        """The size has changed."""
 
     def on_resize(self) -> None:
-        """Say so."""
+        """Post the message."""
         self.post_message(self.Resized())
 
 
 class WhyScreen(ScrolledWindow["Ref | None"]):
-    """Shows an explanation, and those of what it mentions; the result is where the reader wants to go, or None.
+    """Shows an explanation, and those of its references; the result is where the reader wants to go, or None.
 
     Args:
-        debugger: whose run it is; its position stays.
-        explanation: what to begin with.
-        run_waits: a run is under way, and goes on once the window closes.
+        debugger: the run, whose position stays.
+        explanation: the first explanation.
+        run_waits: whether a run in progress goes on after the window closes.
     """
 
     SCOPE = "why"
-    BINDINGS = [  # noqa: RUF012  (Textual's way)
+    BINDINGS = [  # noqa: RUF012  (Textual's convention)
         *bindings(SCOPE),
         Binding("q", "why_close", show=False),
     ]
@@ -77,17 +77,17 @@ class WhyScreen(ScrolledWindow["Ref | None"]):
         self._shown_width = 0
 
     def compose(self) -> ComposeResult:
-        """The text."""
+        """Create the text."""
         with Vertical(), VerticalScroll(can_focus=False):
             yield _Text()
         yield KeyBar()
 
     def on_mount(self) -> None:
-        """Show the first explanation, once it is known how wide it may be."""
+        """Show the first explanation, once its width is known."""
         self.call_after_refresh(self._show)
 
     def on_resize(self) -> None:
-        """Fit the new size."""
+        """Adapt to the new size."""
         self.call_after_refresh(self._show)
 
     def _show(self) -> None:
@@ -103,7 +103,7 @@ class WhyScreen(ScrolledWindow["Ref | None"]):
 
     @on(_Text.Resized)
     def _fit(self) -> None:
-        """A scrollbar that comes with the text takes room from it: wrap the lines again."""
+        """Wrap the lines again after a scrollbar has appeared."""
         if self._page is not None and self._width() != self._shown_width:
             self._show()
 
@@ -111,7 +111,7 @@ class WhyScreen(ScrolledWindow["Ref | None"]):
         return max(self.query_one(Static).content_size.width, 20)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What cannot be done is not offered."""
+        """Hide actions that are impossible."""
         del parameters
         if action == "why_back":
             return bool(self._earlier)
@@ -129,13 +129,13 @@ class WhyScreen(ScrolledWindow["Ref | None"]):
         return self._page.mentions[self._chosen].ref
 
     def _destination(self) -> Ref | None:
-        """Where `g` goes: to what is marked, else to what is explained."""
+        """Return the destination of `g`: the marked reference, else the subject of the explanation."""
         return self._chosen_ref() or self._explanation.about
 
-    # ---- mentions ----
+    # ---- references ----
 
     def _mark(self, move: int) -> None:
-        """Mark the next mention, or the one before."""
+        """Mark the next or the previous reference."""
         if self._page is None or not self._page.mentions:
             return
         count = len(self._page.mentions)
@@ -150,7 +150,7 @@ class WhyScreen(ScrolledWindow["Ref | None"]):
     action_why_previous = partialmethod(_mark, -1)
 
     def _reveal(self, line: int) -> None:
-        """Scroll as little as needed, with a line to spare."""
+        """Scroll as little as necessary, with one line of margin."""
         scroll = self.query_one(VerticalScroll)
         top, height = round(scroll.scroll_y), scroll.size.height
         line += 1  # the padding above
@@ -160,7 +160,7 @@ class WhyScreen(ScrolledWindow["Ref | None"]):
             scroll.scroll_to(y=line - height + 2, animate=False)
 
     def action_why_follow(self) -> None:
-        """Explain what is marked."""
+        """Explain the marked reference."""
         ref = self._chosen_ref()
         if ref is not None:
             self._follow(ref)
@@ -176,7 +176,7 @@ class WhyScreen(ScrolledWindow["Ref | None"]):
         self._from_top()
 
     def action_why_back(self) -> None:
-        """Show the explanation before."""
+        """Show the previous explanation."""
         if self._earlier:
             self._explanation, self._chosen = self._earlier.pop()
             self._from_top()
@@ -188,7 +188,7 @@ class WhyScreen(ScrolledWindow["Ref | None"]):
         self.query_one(VerticalScroll).scroll_home(animate=False)
 
     def on_click(self, event: Click) -> None:
-        """Follow the mention under the pointer; beside the window, close."""
+        """Follow the clicked reference; a click beside the window closes it."""
         number = event.style.meta.get(MENTION)
         if isinstance(number, int) and self._page is not None and number < len(self._page.mentions):
             self._chosen = number
@@ -199,7 +199,7 @@ class WhyScreen(ScrolledWindow["Ref | None"]):
     # ---- leaving, copying ----
 
     def action_why_go(self) -> None:
-        """Go to what is marked, else to what is explained."""
+        """Go to the marked reference, else to the subject of the explanation."""
         self.dismiss(self._destination())
 
     def action_why_copy(self) -> None:

@@ -1,4 +1,4 @@
-"""What all windows above a screen have in common, and the one that covers it while the terminal is too small."""
+"""The common base of windows, and the one that covers the screen while the terminal is too small."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Result = TypeVar("_Result")
 
 
 class Window(ModalScreen[_Result]):
-    """A window that closes once, however many keys arrive before it is gone; its frame is a ``Vertical``."""
+    """A window that closes only once, however many keys arrive meanwhile; its frame is a ``Vertical``."""
 
     SCOPE = DIALOG
     DEFAULT_CSS = """
@@ -43,7 +43,7 @@ class Window(ModalScreen[_Result]):
     """
 
     def dismiss(self, result: _Result | None = None) -> AwaitComplete:
-        """Close with a result; what is not on top any more is closed already."""
+        """Close with a result; do nothing if the window is no longer on top."""
         if self.is_current:
             return super().dismiss(result)
         nothing: AwaitComplete = AwaitComplete.nothing()  # type: ignore[no-untyped-call]
@@ -55,7 +55,7 @@ class Window(ModalScreen[_Result]):
 
 
 class ScrolledWindow(Window[_Result]):
-    """A window whose text, within a ``VerticalScroll``, is scrolled by the usual keys."""
+    """A window with a text in a ``VerticalScroll`` that the usual keys scroll."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "scroll(-1)", show=False),
@@ -76,7 +76,7 @@ class ScrolledWindow(Window[_Result]):
         scroll.scroll_relative(y=pages * max(1, scroll.size.height - 2), animate=False)
 
     def action_ends(self, last: bool) -> None:
-        """Scroll to the beginning or the end."""
+        """Scroll to the start or the end."""
         scroll = self.query_one(VerticalScroll)
         if last:
             scroll.scroll_end(animate=False)
@@ -89,12 +89,12 @@ MIN_HEIGHT: Final = 16
 
 
 def is_too_small(width: int, height: int) -> bool:
-    """Whether nothing useful fits."""
+    """Return whether the terminal is too small for any useful display."""
     return width < MIN_WIDTH or height < MIN_HEIGHT
 
 
 def small_text(width: int, height: int) -> str:
-    """As much of what there is to say as fits, the most important last to go."""
+    """Return the longest message that fits."""
     need, have = f"need {MIN_WIDTH}x{MIN_HEIGHT}", f"have {width}x{height}"
     ways = (
         f"terminal too small ({need}, {have})",
@@ -112,9 +112,9 @@ def _fits(text: str, width: int, height: int) -> bool:
 
 
 class SmallScreen(Window[None]):
-    """Covers the screen below, which stays as it is."""
+    """Covers the screen below, which does not change."""
 
-    BINDINGS = [Binding("ctrl+q", "app.quit", show=False)]  # noqa: RUF012  (Textual's way)
+    BINDINGS = [Binding("ctrl+q", "app.quit", show=False)]  # noqa: RUF012  (Textual's convention)
     DEFAULT_CSS = """
     SmallScreen {
         background: $background;
@@ -123,15 +123,15 @@ class SmallScreen(Window[None]):
     """
 
     def compose(self) -> ComposeResult:
-        """One sentence."""
+        """Create the message."""
         yield Static(markup=False)
 
     def on_mount(self) -> None:
-        """Say it."""
+        """Show the message."""
         self._say()
 
     def on_resize(self, _event: Resize) -> None:
-        """Say it with the new size."""
+        """Show the message with the new size."""
         self._say()
 
     def _say(self) -> None:

@@ -1,1 +1,1 @@
-"""Panes and smaller parts, one a file; they show what presenters say and keep no history."""
+"""Panes and smaller widgets, one per file; they display presenters' output and keep no history."""

@@ -1,4 +1,4 @@
-"""The single lines of a screen: its title, the tabs of its panes, and the keys that work now."""
+"""Single-line widgets of a screen: title, tabs of panes, and current keys."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from blis_tui.tui.layout import PaneInfo
 
 _GAP: Final = 2
-"""Columns at least between two things in a line."""
+"""Minimum number of columns between two items of a line."""
 
 # ---- title ----
 
 _REMARK = "$text-muted"
-"""Style of what can be left out if one blank joins it to what it remarks on: ``paused in the past``."""
+"""Style of remarks that may be left out; one blank joins them to their subject: ``paused in the past``."""
 
 
 def title_line(left: Content, right: Content, width: int) -> Content:
-    """Both ends of a line of that many columns.
+    """Return both ends of a line of that width.
 
-    Where they do not fit, muted remarks are left out, one after the other from the left; then the left gives way with
-    an ellipsis.
+    If they do not fit, muted remarks are left out one by one from the left; then the left part is truncated with an
+    ellipsis.
     """
     inner = max(0, width - 2)
     while left.cell_length + _GAP + right.cell_length > inner:
@@ -53,7 +53,7 @@ def title_line(left: Content, right: Content, width: int) -> Content:
 
 
 def _without_remark(text: Content) -> Content | None:
-    """Without the first muted piece that can go; None when there is none."""
+    """Return the text without its first removable remark; None if there is none."""
     for span in text.spans:
         words = text.plain[span.start : span.end]
         if span.style == _REMARK and words.startswith(" ") and words == f" {words.strip()}":
@@ -62,9 +62,9 @@ def _without_remark(text: Content) -> Content | None:
 
 
 class TitleBar(Widget):
-    """What a screen shows on the left, how it stands on the right; set ``left`` and ``right``.
+    """A screen's subject on the left, its state on the right; set ``left`` and ``right``.
 
-    Textual's ``Header`` has one title in the middle, which is cut off where it does not fit.
+    Textual's ``Header`` has one centred title, which is truncated if it does not fit.
     """
 
     DEFAULT_CSS = """
@@ -85,31 +85,31 @@ class TitleBar(Widget):
         self.set_reactive(TitleBar.right, Content(right) if isinstance(right, str) else right)
 
     def render(self) -> Content:
-        """The line."""
+        """Return the line."""
         return title_line(self.left, self.right, self.size.width)
 
 
 # ---- tabs ----
 
 _NO_KEY: Final = "·"
-"""Where the key would stand of a pane that has none."""
+"""Shown instead of the key for a pane without one."""
 _ROOMY: Final = 20
-"""Rows of a terminal from which on the tabs may take two of them."""
+"""Height of a terminal from which the tabs may have two rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """One entry: its pane, and a count to notice."""
+    """A tab: its pane, and a count."""
 
     pane: PaneInfo
     badge: str = ""
     shown: bool = False
-    """Whether its pane is on the screen."""
+    """Whether its pane is visible."""
     active: bool = False
     """Whether it has the focus."""
 
     def label(self, *, short: bool) -> str:
-        """What stands on it."""
+        """Return its text."""
         badge = f" {self.badge}" if self.badge else ""
         name = self.pane.short if short and self.pane.short else self.pane.name
         return f"{self.pane.key or _NO_KEY} {name}{badge}"
@@ -117,7 +117,7 @@ class Tab:
 
 @dataclass(frozen=True, slots=True)
 class PlacedTab:
-    """A tab, where it begins, and what stands on it."""
+    """A tab with its position and text."""
 
     row: int
     column: int
@@ -126,9 +126,9 @@ class PlacedTab:
 
 
 def place_tabs(tabs: tuple[Tab, ...], width: int, rows: int = 1) -> tuple[PlacedTab, ...]:
-    """The tabs by the longest names that fit: in one line if the short ones do, else in two where there are two.
+    """Return the tabs with the longest names that fit: on one line if the short names do, else on two if allowed.
 
-    Where not even these fit, the one in use keeps its name, the others their keys.
+    If not even these fit, only the active tab has a name, the others their keys.
     """
     for short, gap, lines in ((False, 3, 1), (True, 2, 1), (True, 1, 1), (False, 2, 2), (True, 2, 2), (True, 1, 2)):
         labels = [tab.label(short=short) for tab in tabs]
@@ -142,7 +142,7 @@ def place_tabs(tabs: tuple[Tab, ...], width: int, rows: int = 1) -> tuple[Placed
 
 
 def _lined_up(labels: Sequence[str], gap: int, width: int, row: int = 0) -> list[tuple[int, int]]:
-    """Row and column of each label of a line; empty when they do not fit."""
+    """Return row and column of each label on a line; empty if they do not fit."""
     column, found = 1, list[tuple[int, int]]()
     for label in labels:
         found.append((row, column))
@@ -151,7 +151,7 @@ def _lined_up(labels: Sequence[str], gap: int, width: int, row: int = 0) -> list
 
 
 def _balanced(labels: Sequence[str], gap: int, width: int) -> list[tuple[int, int]]:
-    """The same of two lines, the longer of them as short as can be."""
+    """Do the same for two lines, the longer of them as short as possible."""
 
     def longer(cut: int) -> int:
         return max(sum(map(len, part)) + gap * len(part) for part in (labels[:cut], labels[cut:]))
@@ -162,7 +162,7 @@ def _balanced(labels: Sequence[str], gap: int, width: int) -> list[tuple[int, in
 
 
 def tab_lines(tabs: tuple[Tab, ...], width: int, rows: int = 1) -> Content:
-    """The tabs as lines of that many columns."""
+    """Return the tabs as lines of that width."""
     placed = place_tabs(tabs, width, rows)
     last = max((one.row for one in placed), default=0)
     return Content("\n").join(_tab_line([one for one in placed if one.row == row], width) for row in range(last + 1))
@@ -183,9 +183,9 @@ def _tab_line(placed: Sequence[PlacedTab], width: int) -> Content:
 
 
 class TabBar(Widget):
-    """The panes and their keys, the one in use marked; a click goes to a pane.
+    """The panes and their keys, the active one highlighted; a click goes to a pane.
 
-    Textual's ``Tabs`` scroll out of sight where they do not fit, and know one active tab but none that is also shown.
+    Textual's ``Tabs`` scroll out of sight if they do not fit, and cannot mark tabs that are visible but not active.
     """
 
     DEFAULT_CSS = """
@@ -205,11 +205,11 @@ class TabBar(Widget):
         pane: str
 
     def render(self) -> Content:
-        """The line, or two."""
+        """Return the line, or two."""
         return tab_lines(self.tabs, self.size.width, self._rows)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002  (Textual's)
-        """How many lines that makes in so many columns."""
+        """Return the number of lines for a width."""
         return max((one.row + 1 for one in place_tabs(self.tabs, width, self._rows)), default=1)
 
     @property
@@ -217,7 +217,7 @@ class TabBar(Widget):
         return 2 if self.app.size.height >= _ROOMY else 1
 
     def on_click(self, event: Click) -> None:
-        """Go to the pane."""
+        """Go to the clicked pane."""
         for one in place_tabs(self.tabs, self.size.width, self._rows):
             if event.y == one.row and one.column <= event.x < one.column + len(one.label):
                 self.post_message(self.Chosen(one.tab.pane.id))
@@ -232,31 +232,31 @@ _BACK: Final = "app.back"
 
 @dataclass(frozen=True, slots=True)
 class KeyHint:
-    """One entry: a key and the word for what it does."""
+    """A key and a word for its action."""
 
     key: str
-    """The key as Textual names it."""
+    """Textual's name of the key."""
     word: str
     enabled: bool = True
 
     @property
     def width(self) -> int:
-        """Columns it takes."""
+        """Its width."""
         return len(shown_key(self.key)) + 1 + len(self.word)
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """An entry and the column it begins at."""
+    """An entry and its first column."""
 
     hint: KeyHint
     column: int
 
 
 def place_hints(hints: Sequence[KeyHint], pinned: Sequence[KeyHint], width: int) -> tuple[Placed, ...]:
-    """Put entries from the left, the pinned ones at the right end; whatever does not fit whole is left out.
+    """Place entries from the left, and pinned ones at the right end; entries that do not fit are left out.
 
-    The pinned ones go first into the room: they lead to all the others.
+    Pinned entries are placed first, because they lead to all other keys.
     """
     kept: list[KeyHint] = []
     room = width - 2
@@ -279,7 +279,7 @@ def place_hints(hints: Sequence[KeyHint], pinned: Sequence[KeyHint], width: int)
 
 
 def key_line(placed: Iterable[Placed], width: int) -> Content:
-    """The entries as one line of that many columns."""
+    """Return the entries as a line of that width."""
     parts: list[str | tuple[str, str]] = []
     column = 0
     for one in placed:
@@ -292,9 +292,9 @@ def key_line(placed: Iterable[Placed], width: int) -> Content:
 
 
 class KeyBar(Widget):
-    """The keys of the screen that work now, as many whole entries as fit; a click presses the key.
+    """The screen's current keys, as many complete entries as fit; a click presses the key.
 
-    Textual's ``Footer`` cuts entries off at the edge, and the way to all others (help, commands, back) with them.
+    Textual's ``Footer`` truncates entries at the edge, including those that lead to all others (help, commands, back).
     """
 
     DEFAULT_CSS = """
@@ -307,7 +307,7 @@ class KeyBar(Widget):
     """
 
     def on_mount(self) -> None:
-        """Follow the screen's bindings."""
+        """Subscribe to changes of the screen's bindings."""
         self.screen.bindings_updated_signal.subscribe(self, self._changed)
 
     def _changed(self, screen: Screen[object]) -> None:
@@ -315,7 +315,7 @@ class KeyBar(Widget):
             self.refresh()
 
     def placed(self) -> tuple[Placed, ...]:
-        """What is shown where."""
+        """Return the visible entries with their positions."""
         found: dict[str, tuple[int, KeyHint, bool]] = {}
         for _, binding, enabled, _ in self.screen.active_bindings.values():
             if binding.show and binding.action not in found:
@@ -328,11 +328,11 @@ class KeyBar(Widget):
         return place_hints(hints, [hint for _, hint, pinned in entries if pinned], self.size.width)
 
     def render(self) -> Content:
-        """The line."""
+        """Return the line."""
         return key_line(self.placed(), self.size.width)
 
     def on_click(self, event: Click) -> None:
-        """Press the key that was clicked."""
+        """Press the clicked key."""
         for one in self.placed():
             if one.column <= event.x < one.column + one.hint.width and one.hint.enabled:
                 self.app.simulate_key(one.hint.key)

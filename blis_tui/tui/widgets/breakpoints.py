@@ -1,4 +1,4 @@
-"""The breakpoints and watches of the run, with a cursor over them."""
+"""The pane of breakpoints and watches."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WatchedFigure:
-    """A watch and its value as shown."""
+    """A watch and its displayed value."""
 
     text: str
     value: str
 
 
 def breakpoint_line(one: Breakpoint, place: int) -> Line:
-    """Its state and text."""
+    """Return a breakpoint's line: state and text."""
     glyph, style, text = ("●", "$error", "") if one.enabled else ("○", "$text-muted", "$text-muted")
     return line((f" {glyph} ", style), (one.text, text), ("" if one.enabled else "  off", text), key=str(place))
 
 
 def watch_line(one: WatchedFigure, place: int) -> Line:
-    """Its text and value."""
+    """Return a watch's line: text and value."""
     return line((" = ", "$accent"), one.text, "  ", (one.value, "bold"), key=str(place))
 
 
@@ -46,7 +46,7 @@ NOTHING = Content.from_markup(
 
 
 class BreakpointsPane(LinesPane):
-    """Breakpoints and watches; the screen keeps them, this shows them."""
+    """Displays breakpoints and watches, which the screen owns."""
 
     BINDINGS: ClassVar = [
         Binding("enter", "want('edit')", "edit"),
@@ -58,29 +58,29 @@ class BreakpointsPane(LinesPane):
 
     @dataclass
     class Wanted(Message):
-        """The reader wants something done: ``what`` is ``edit``, ``switch`` or ``remove``; ``place`` the line."""
+        """A requested action: ``what`` is ``edit``, ``switch`` or ``remove``; ``place`` is the line."""
 
         what: str
         place: int
 
     def lines(self, view: View, width: int) -> list[Line]:
-        """One a breakpoint, one a watch; or how to make the first one."""
+        """Return a line per breakpoint and watch; or a hint how to create the first one."""
         found = [breakpoint_line(one, at) for at, one in enumerate(view.breakpoints)]
         found += [watch_line(one, at) for at, one in enumerate(self.watches, len(found))]
         return found or [line(row) for row in NOTHING.wrap(width)]
 
     def key_of(self, view: View) -> str:
-        """The line where it was left, or the last one."""
+        """Return the cursor's line, or the last one."""
         last = len(view.breakpoints) + len(self.watches) - 1
         return str(min(int(self._key or 0), last)) if last >= 0 else ""
 
     def action_want(self, what: str) -> None:
-        """Edit the line, switch the breakpoint on or off, or remove the line."""
+        """Request to edit a line, switch a breakpoint, or remove a line."""
         if self._key:
             self.post_message(self.Wanted(what, int(self._key)))
 
     def on_lines_pointed(self, event: Lines.Pointed) -> None:
-        """On the glyph, switch it; that the cursor comes there is seen to by the base, whose handler runs, too."""
+        """Switch a breakpoint after a click on its glyph; the base class's handler also runs, and moves the cursor."""
         key = self.query_one(Lines).lines[event.at].key
         if key and event.column <= 2:  # the glyph
             self.post_message(self.Wanted("switch", int(key)))

@@ -1,4 +1,4 @@
-"""A pane that a plug-in brings."""
+"""A pane of a plug-in."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 class BroughtPane(LinesPane):
-    """The lines of a plug-in's function; lines about events and requests can be selected."""
+    """The lines of a plug-in's function; those about events and requests can be selected."""
 
     brought: PluginPane | None = None
-    """What it shows; set before it is on the screen."""
+    """The plug-in's pane; set before the widget is displayed."""
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
-        """Present the view."""
+        """Return the lines for a view."""
         return () if self.brought is None else brought_lines(self.brought, view, width)
 
     def pick(self, key: str, *, go: bool) -> None:
-        """Select what the line is about, or go there."""
+        """Select the subject of a line, or go there."""
         event, request = picked(key)
         self.post_message(Picked(event=event, request=request, go=go))

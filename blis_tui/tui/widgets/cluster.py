@@ -1,4 +1,4 @@
-"""The panes of clusters: the map of the fleet, the router's decision, the gateway's queue."""
+"""Panes of clusters: the fleet map, the router's decision, the gateway's queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FleetPane(LinesPane):
-    """A cell for each instance; selecting one shows it in the other panes."""
+    """A cell per instance; selecting one shows it in the other panes."""
 
     HINT = "arrows select · u next measure"
     BINDINGS: ClassVar = [
@@ -33,16 +33,16 @@ class FleetPane(LinesPane):
     _text: FleetText | None = None
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
-        """Present the view."""
+        """Return the lines for a view."""
         self._text = fleet_text(view, width, max(self.content_size.height, 1))
         return self._text.lines
 
     def key_of(self, view: View) -> str:
-        """No line is marked but that of a transfer: the selected instance is marked on the map."""
+        """Return the selected request, whose transfer's line is marked; instances are marked on the map."""
         return view.selection.request or ""
 
     def pick(self, key: str, *, go: bool) -> None:
-        """Select a request whose blocks are on their way, or an event."""
+        """Select a request with a KV transfer, or an event."""
         if key.startswith(EVENT_KEY):
             self.post_message(Picked(event=int(key.removeprefix(EVENT_KEY)), go=go))
         else:
@@ -53,7 +53,7 @@ class FleetPane(LinesPane):
         return None if self.view is None else self.view.selection.instance
 
     def action_turn(self, by: int) -> None:
-        """Select the instance so many cells further."""
+        """Select the instance some cells further."""
         members = () if self._text is None else self._text.members()
         if not members or self._text is None:
             return
@@ -65,12 +65,12 @@ class FleetPane(LinesPane):
         self.post_message(Picked(instance=members[place]))
 
     def action_move(self, by: int) -> None:
-        """Select the instance so many rows below."""
+        """Select the instance some rows below."""
         if self._text is not None:
             self.action_turn(by * self._text.columns(-1 if self._instance is None else self._instance))
 
     def action_move_page(self, by: int) -> None:
-        """Scroll by a screenful."""
+        """Scroll by a screen."""
         area = self.query_one(Lines)
         area.scroll_relative(y=by * max(area.size.height - 1, 1), animate=False)
 
@@ -80,7 +80,7 @@ class FleetPane(LinesPane):
             self.post_message(Picked(instance=self._instance, go=True))
 
     def on_lines_pointed(self, event: Lines.Pointed) -> None:
-        """A click on a cell selects its instance."""
+        """Select the instance of a clicked cell."""
         found = None if self._text is None else self._text.at(event.at, event.column)
         if found is not None:
             event.stop()
@@ -88,25 +88,25 @@ class FleetPane(LinesPane):
             self.post_message(Picked(instance=found, go=event.chain > 1))
 
     def selected_path(self) -> str:
-        """Where a debugger's condition finds the instance."""
+        """Return the path of the instance for conditions."""
         return "" if self._instance is None else f"instances[{self._instance}]"
 
     def selected_value(self) -> str:
-        """The instance's number."""
+        """Return the instance's index."""
         return "" if self._instance is None else str(self._instance)
 
 
 class RouterPane(LinesPane):
-    """What the router weighed; the candidates can be selected."""
+    """The candidates of a routing decision, which can be selected."""
 
     HINT = "up down candidate · i what if it went there"
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
-        """Present the view."""
+        """Return the lines for a view."""
         return router_lines(view, width)
 
     def key_of(self, view: View) -> str:
-        """The selected instance, where it is among the candidates."""
+        """Return the selected instance, if it is a candidate."""
         return "" if view.selection.instance is None else f"{INSTANCE_KEY}{view.selection.instance}"
 
     def pick(self, key: str, *, go: bool) -> None:
@@ -114,23 +114,23 @@ class RouterPane(LinesPane):
         self.post_message(Picked(instance=int(key.removeprefix(INSTANCE_KEY)), go=go))
 
     def selected_path(self) -> str:
-        """Where a debugger's condition finds the instance."""
+        """Return the path of the instance for conditions."""
         return f"instances[{self.selected_value()}]" if self._key else ""
 
     def selected_value(self) -> str:
-        """The instance's number."""
+        """Return the instance's index."""
         return self._key.removeprefix(INSTANCE_KEY)
 
 
 class GatewayPane(LinesPane):
-    """Who waits in front of the router."""
+    """The requests waiting in front of the router."""
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
-        """Present the view."""
+        """Return the lines for a view."""
         return gateway_lines(view, width)
 
     def key_of(self, view: View) -> str:
-        """The selected request, where it is first in its queue."""
+        """Return the selected request, if it is first in its queue."""
         return view.selection.request or ""
 
     def pick(self, key: str, *, go: bool) -> None:

@@ -1,4 +1,4 @@
-"""A part of the comparison: a box with a title that shows one piece of text, scrolled when it is long."""
+"""A box of the comparison: a title and a text, scrolled if it is long."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _Series = TypeVar("_Series")
 
 
 class CompareBox(VerticalScroll, Generic[_View], can_focus=True, inherit_bindings=False):
-    """Shows what a presenter says about the comparison, in the width there is.
+    """Displays a presenter's text about the comparison, in the available width.
 
     Args:
-        title: in its upper border.
-        present: the text for a width in cells.
+        title: the title in its upper border.
+        present: returns the text for a width in cells.
     """
 
     BINDINGS: ClassVar = [
@@ -54,7 +54,7 @@ class CompareBox(VerticalScroll, Generic[_View], can_focus=True, inherit_binding
         self._view: _View | None = None
 
     def compose(self) -> ComposeResult:
-        """One text."""
+        """Create the text."""
         yield Static()
 
     def show(self, view: _View) -> None:
@@ -63,23 +63,23 @@ class CompareBox(VerticalScroll, Generic[_View], can_focus=True, inherit_binding
         self._draw()
 
     def on_resize(self, _event: Resize) -> None:
-        """Fit the new width."""
+        """Adapt to the new width."""
         self._draw()
 
     def _draw(self) -> None:
-        """Bring the text up to the view and the size."""
-        # Always with room for a scroll bar: were it to come and go by itself, the new width would not be reported.
+        """Update the text to the view and the size."""
+        # Always reserve room for a scroll bar, because its appearance would change the width without an event.
         width = self.content_size.width - 1
         if self._view is not None and width > 0:
             self.query_one(Static).update(self._present(self._view, width))
 
 
 class CurvesBox(CompareBox[_View], Generic[_View, _Series]):
-    """One figure of both sides over time; up and down choose which.
+    """A figure of both sides over time; up and down choose the figure.
 
     Args:
-        figures: all there are, by their names.
-        draw: one of them, in a width and a height.
+        figures: all figures, by name.
+        draw: draws one of them, for a width and a height.
     """
 
     BINDINGS: ClassVar = [
@@ -88,7 +88,7 @@ class CurvesBox(CompareBox[_View], Generic[_View, _Series]):
     ]
 
     choice: reactive[int] = reactive(0, init=False)
-    """Which figure is drawn."""
+    """Index of the drawn figure."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The pane with what the latest event changed."""
+"""The pane of the latest event's changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DiffPane(LinesPane):
     FOLLOWS_SELECTION = False
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
-        """Present the view."""
+        """Return the lines for a view."""
         return diff_lines(view.moment, width, playing=view.playing)
 
     def pick(self, key: str, *, go: bool) -> None:
@@ -33,14 +33,14 @@ class DiffPane(LinesPane):
             self.post_message(Picked(request=change.request))
 
     def selected_value(self) -> str:
-        """The new value of the line, or what it says."""
+        """Return the new value of the line, or its text."""
         change = self._change(self._key)
         if change is None:
             return ""
         return change.about if change.new is None else value_text(change.new, change.unit)
 
     def selected_path(self) -> str:
-        """Path of the line's value."""
+        """Return the path of the line's value."""
         change = self._change(self._key)
         return "" if change is None else change.path
 

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from blis_tui.tui.view import View
 
 _SLICE: Final = 4000
-"""Events that a filter looks at between two chances for the keyboard: 5 to 10 ms."""
+"""Events that a filter examines between two chances to handle keys: 5 to 10 ms."""
 _PACE_S: Final = 1 / 30
 
 
 class EventList(Pane):
-    """All known events in order; the future that is already known is dimmed.
+    """All recorded events in order; the known future is dimmed.
 
-    The cursor is the selected event, or the present one. The list follows the present position, except while the
-    simulation plays and the reader has scrolled away from it.
+    The cursor is at the selected event, or at the present one. The list follows the position, unless the reader has
+    scrolled away while the simulation plays.
     """
 
     BINDINGS: ClassVar = [
@@ -56,18 +56,18 @@ class EventList(Pane):
         self._height = 0
 
     def compose(self) -> ComposeResult:
-        """The rows."""
+        """Create the rows."""
         yield self._rows
 
-    # ---- showing ----
+    # ---- display ----
 
     def show(self, view: View) -> None:
-        """Show the events as they are known now; follow the position, unless the reader looks elsewhere."""
+        """Show the recorded events, and follow the position, unless the reader looks elsewhere."""
         rows = self._rows
         old = rows.view
         was_cursor = rows.cursor
         moved = old is None or old.moment.event != view.moment.event
-        # A new size says nothing of where the reader wants to look.
+        # A new size does not mean that the reader has scrolled.
         if rows.size.height == self._height and old is not None:
             self._followed = rows.in_sight(rows.row_of(old.moment.event))
         followed, resized = self._followed, rows.size.height != self._height
@@ -85,7 +85,7 @@ class EventList(Pane):
         self.describe()
 
     def _position_row(self, view: View) -> int:
-        """The row to keep in sight: that of the position, or the one that says what follows."""
+        """Return the row to keep visible: that of the position, or the last row at the end."""
         row = self._rows.row_of(view.moment.event)
         return self._rows.count if row == self._rows.count - 1 else row
 
@@ -95,11 +95,11 @@ class EventList(Pane):
         if moved or wanted == self._asked:
             self._asked = None
         if self._asked is None:
-            # Otherwise the reader is already further than this view knows.
+            # Otherwise the reader is already beyond what this view knows.
             self._rows.cursor = min(wanted, view.moment.frontier)
 
     def describe(self) -> None:
-        """Say in the border how much is shown, and where the position is when it is out of sight."""
+        """Show in the border how much is visible, and where the position is if it is out of sight."""
         view = self._rows.view
         if view is None:
             return
@@ -118,7 +118,7 @@ class EventList(Pane):
         self.border_subtitle = known
 
     def on_focus(self) -> None:
-        """Show the cursor brightly, or dimly."""
+        """Redraw the cursor, which is brighter with the focus."""
         self._rows.refresh()
 
     on_blur = on_focus
@@ -130,7 +130,7 @@ class EventList(Pane):
 
         Args:
             matches: whether to show an event.
-            label: the filter in words.
+            label: the filter as text.
         """
         self._matches = matches
         self._label = label
@@ -153,12 +153,12 @@ class EventList(Pane):
             self._timer = None
 
     def step_filter(self, budget: int) -> bool:
-        """Let the filter look at so many further events; returns whether more are left."""
+        """Let the filter examine some further events; return whether more are left."""
         view, index, matches = self._rows.view, self._rows.index, self._matches
         if view is None or index is None or matches is None:
             return False
         tape, known = view.tape, view.moment.frontier
-        if self._searched > known:  # an exception cut the tape
+        if self._searched > known:  # an exception has cut the tape
             del index[bisect_left(index, known + 1) :]
             self._searched = known
         end = min(self._searched + budget, known)
@@ -169,7 +169,7 @@ class EventList(Pane):
         return end < known
 
     def _go_on(self) -> None:
-        """A slice of the filter's work."""
+        """Continue the filter for a moment."""
         rows = self._rows
         view = rows.view
         if view is None or self._searched >= view.moment.frontier or not self.is_on_screen:
@@ -181,23 +181,23 @@ class EventList(Pane):
             rows.reveal(rows.row_of(view.moment.event))
         self.describe()
 
-    # ---- moving ----
+    # ---- cursor ----
 
     def action_move(self, rows: int) -> None:
         """Move the cursor."""
         self._point(self._rows.row_of(self._rows.cursor) + rows)
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by what is in sight."""
+        """Move the cursor by a page."""
         self.action_move(pages * max(self._rows.size.height - 1, 1))
 
     def action_go(self) -> None:
-        """Go to the event under the cursor."""
+        """Go to the event at the cursor."""
         if self._rows.view is not None:
             self.post_message(Picked(event=self._rows.cursor, go=True))
 
     def on_click(self, event: Click) -> None:
-        """Point at an event; twice = go there."""
+        """Select the clicked event; a double click goes there."""
         offset = event.get_content_offset(self._rows)
         row = -1 if offset is None else offset.y + self._rows.scroll_offset.y
         if not 0 <= row < self._rows.count:
@@ -208,7 +208,7 @@ class EventList(Pane):
             self._point(row)
 
     def _point(self, row: int) -> None:
-        """Put the cursor on a row, and tell."""
+        """Move the cursor to a row, and report it."""
         rows = self._rows
         if rows.view is None:
             return

@@ -1,4 +1,4 @@
-"""The rows of the list of events: only those in sight are made; a list of options needs one for each of millions."""
+"""The rows of the event list, created only when visible; an option list would create one for each of millions."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ if TYPE_CHECKING:
     from blis_tui.tui.view import View
 
 _MARGIN: Final = 2
-"""Rows kept in sight before and behind a row that is revealed."""
+"""Rows kept visible before and after a revealed row."""
 _REMEMBERED: Final = 500
-"""Lines kept in words; a screen shows far fewer."""
+"""Maximum number of cached lines; a screen shows far fewer."""
 
 
 class EventRows(ScrollView, can_focus=False):
-    """The rows, scrolled. Row 0 is the start, the last one says what follows the last known event.
+    """The rows, scrolled. Row 0 is the start; the last row says what follows the last recorded event.
 
     Args:
         on_scroll: called after scrolling.
 
     Attributes:
-        view: what is shown; None before the first.
+        view: the displayed view; None before the first.
         index: the events that match the filter, after a 0 for the start; None = all.
-        cursor: the event under the cursor.
+        cursor: the event at the cursor.
     """
 
     ALLOW_SELECT = False
@@ -95,26 +95,26 @@ class EventRows(ScrollView, can_focus=False):
 
     @property
     def count(self) -> int:
-        """How many rows stand for events, the start included."""
+        """Number of rows with events, including the start."""
         if self.view is None:
             return 0
         return self.view.moment.frontier + 1 if self.index is None else len(self.index)
 
     def event_at(self, row: int) -> int:
-        """The event in a row; the last one for the row below it."""
+        """Return the event in a row; the last event for the row below it."""
         row = max(0, min(row, self.count - 1))
         return row if self.index is None else self.index[row]
 
     def row_of(self, event: int) -> int:
-        """The row of an event, or of the last one before it that is shown."""
+        """Return the row of an event, or of the last visible one before it."""
         return event if self.index is None else bisect_right(self.index, event) - 1
 
     def in_sight(self, row: int) -> bool:
-        """Whether a row can be seen."""
+        """Return whether a row is visible."""
         return 0 <= row - self.scroll_offset.y < self.size.height
 
     def reveal(self, row: int) -> None:
-        """Scroll as little as needed, and to the middle after a long way."""
+        """Scroll to a row: as little as necessary, or to the middle after a long way."""
         height = max(self.size.height, 1)
         top = self.scroll_offset.y
         if self.in_sight(row):
@@ -125,7 +125,7 @@ class EventRows(ScrollView, can_focus=False):
         self.scroll_to(y=max(0, min(target, self.count + 1 - height)), animate=False)
 
     def present(self, view: View) -> None:
-        """Take a view; scrolling is the caller's business."""
+        """Set the view; the caller handles scrolling."""
         if view.tape is not self._tape:
             self._tape = view.tape
             self._lines.clear()
@@ -134,10 +134,10 @@ class EventRows(ScrollView, can_focus=False):
         self.fit()
 
     def fit(self) -> None:
-        """Fit the scrollbar to the number of rows."""
+        """Adapt the scrollbar to the number of rows."""
         size = Size(self.size.width, self.count + 1)
         if size != self.virtual_size:
-            # Always-visible scrollbar, so no other widget's place depends on this: no new layout of the screen.
+            # The scrollbar is always visible, so no other widget moves and no new layout is needed.
             self.set_reactive(Widget.virtual_size, size)
             self.vertical_scrollbar.window_virtual_size = size.height
             self.vertical_scrollbar.window_size = self.size.height
@@ -146,7 +146,7 @@ class EventRows(ScrollView, can_focus=False):
     # ---- drawing ----
 
     def render_line(self, y: int) -> Strip:
-        """One row."""
+        """Return a row."""
         width = self.scrollable_content_region.width
         row = self.scroll_offset.y + y
         view = self.view
@@ -203,7 +203,7 @@ class EventRows(ScrollView, can_focus=False):
     # ---- mouse ----
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        """Light up the row under the mouse, and say all that is known about it."""
+        """Highlight the row under the mouse, and show everything known about it."""
         row = self.scroll_offset.y + event.y
         if row == self._hover:
             return
@@ -213,11 +213,11 @@ class EventRows(ScrollView, can_focus=False):
         self.refresh()
 
     def on_leave(self, _event: Leave) -> None:
-        """No row is under the mouse any more."""
+        """Remove the highlight."""
         self._hover = -1
         self.refresh()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Scroll, and tell."""
+        """Scroll, and report it."""
         super().watch_scroll_y(old_value, new_value)
         self._on_scroll()

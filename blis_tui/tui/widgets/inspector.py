@@ -1,4 +1,4 @@
-"""The pane with one request's life."""
+"""The pane of a request's life."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Inspector(LinesPane):
     _found: tuple[tuple[int, int, str], Sequence[Ranked]] = ((-1, -1, ""), ())
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
-        """Present the view."""
+        """Return the lines for a view."""
         return inspector_lines(view, width, self._notes(view), self._ranked(view))
 
     def key_of(self, view: View) -> str:
-        """In the ranking, the first one, until the reader chooses; a new place, or figure, is a new ranking."""
+        """Return the cursor's key: in a new ranking the first request, until the reader chooses one."""
         if not shows_ranking(view, subject(view)):
             return super().key_of(view)
         known = self._found
@@ -46,7 +46,7 @@ class Inspector(LinesPane):
         return next((REQUEST_KEY + one.name for one in ranked), "")
 
     def _ranked(self, view: View) -> Sequence[Ranked]:
-        """The ranking, where it is shown; made anew for another place or figure."""
+        """Return the ranking if it is shown, computed again for another position or figure."""
         if view.playing or not shows_ranking(view, subject(view)):
             return ()
         place = (view.moment.event, view.moment.settled, view.selection.order)
@@ -56,7 +56,7 @@ class Inspector(LinesPane):
 
     @staticmethod
     def _notes(view: View) -> Mapping[int, str]:
-        """What each wait was for, and what held decoding up; not while running, for it takes long."""
+        """Return remarks on waits and slow decodes; empty during a run, because they take long."""
         name = subject(view)
         if name is None or view.playing:
             return {}
@@ -66,7 +66,7 @@ class Inspector(LinesPane):
         return {**wait_lines(view.tape, life), **decode_lines(view.tape, life)}
 
     def pick(self, key: str, *, go: bool) -> None:
-        """Go to where a stretch began; in the ranking, look at a request."""
+        """Go to the start of an interval; in the ranking, show a request."""
         if key.startswith(REQUEST_KEY):
             if go:
                 self.post_message(Picked(request=key.removeprefix(REQUEST_KEY)))
@@ -75,12 +75,12 @@ class Inspector(LinesPane):
         self.post_message(Picked(event=event, go=go))
 
     def selected_path(self) -> str:
-        """Where a debugger's condition finds the request."""
+        """Return the path of the request for conditions."""
         name = self.selected_value()
         return f"requests.{name}" if name else ""
 
     def selected_value(self) -> str:
-        """The request's name; in the ranking, of the one at the cursor."""
+        """Return the request's name; in the ranking, that at the cursor."""
         if self.view is None:
             return ""
         name = subject(self.view)

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from blis_tui.tui.view import View
 
 _LEAST_SHOWN = 4
-"""Of a long queue, how many are shown at least above the batch."""
+"""Minimum number of queued requests shown above the batch."""
 ALL_INSTANCES = -1
-"""What ``Picked.instance`` says for all of them."""
+"""Value of ``Picked.instance`` for all instances."""
 
 
 class InstancesPane(LinesPane):
-    """Queue, batch and present step of an instance, or of all."""
+    """Queue, batch and current step of an instance, or of all."""
 
     BINDINGS: ClassVar = [
         Binding("left", "turn(-1)", "previous instance", show=False),
@@ -31,11 +31,11 @@ class InstancesPane(LinesPane):
     ]
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
-        """Present the view."""
+        """Return the lines for a view."""
         return instances_lines(view, width, max(self.content_size.height // 3, _LEAST_SHOWN))
 
     def show(self, view: View) -> None:
-        """Also say which instance it is."""
+        """Show the view, and the instance in the title."""
         count = len(view.moment.state.instances)
         chosen = view.selection.instance
         if count > 1:
@@ -45,13 +45,13 @@ class InstancesPane(LinesPane):
         super().show(view)
 
     def key_of(self, view: View) -> str:
-        """The selected request, or the line of an instance."""
+        """Return the selected request, or the line of an instance."""
         if self._key.startswith(INSTANCE_KEY):
             return self._key
         return view.selection.request or ""
 
     def pick(self, key: str, *, go: bool) -> None:
-        """Select a request; open an instance."""
+        """Select a request, or open an instance."""
         if not key.startswith(INSTANCE_KEY):
             self.post_message(Picked(request=key, go=go))
         elif go:
@@ -64,17 +64,17 @@ class InstancesPane(LinesPane):
             return
         count = len(self.view.moment.state.instances)
         if count > 1:
-            # All of them stand between the last one and the first.
+            # All instances come between the last one and the first.
             now = self.view.selection.instance
             place = (by if now is None else now + 1 + by) % (count + 1)
             self.post_message(Picked(instance=place - 1 if place else ALL_INSTANCES))
 
     def selected_path(self) -> str:
-        """Where a debugger's condition finds it."""
+        """Return the path at the cursor for conditions."""
         if self._key.startswith(INSTANCE_KEY):
             return f"instances[{self._key.removeprefix(INSTANCE_KEY)}]"
         return f"requests.{self._key}" if self._key else ""
 
     def selected_value(self) -> str:
-        """The request's name, or the instance's number."""
+        """Return the request's name, or the instance's index."""
         return self._key.removeprefix(INSTANCE_KEY)

@@ -1,4 +1,4 @@
-"""The pane with the map of the KV cache."""
+"""The pane of the KV cache map."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class _Cells(Lines, can_focus=False, inherit_bindings=False):
-    """Lines whose cells are about something."""
+    """Lines with cells that have tooltips."""
 
     text: KvMapText | None = None
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        """Say what the cell is about."""
+        """Show a tooltip about the cell."""
         event.prevent_default()
         found = None
         if self.text is not None:
@@ -36,7 +36,7 @@ class _Cells(Lines, can_focus=False, inherit_bindings=False):
 
 
 class KvMap(LinesPane):
-    """Who holds the blocks of the KV cache."""
+    """The holders of the KV cache's blocks."""
 
     BINDINGS: ClassVar = [
         Binding("left", "move(-1)", "previous request", show=False),
@@ -44,17 +44,17 @@ class KvMap(LinesPane):
     ]
 
     def compose(self) -> ComposeResult:
-        """Only the cells."""
+        """Create the cells."""
         yield _Cells()
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
-        """Present the view."""
+        """Return the lines for a view."""
         cells = self.query_one(_Cells)
         cells.text = kv_map(view, width, max(self.content_size.height, 1))
         return cells.text.lines
 
     def key_of(self, view: View) -> str:
-        """No line is marked: the selected request is marked on the map."""
+        """Return the selected request, which is marked on the map."""
         return view.selection.request or ""
 
     def action_move(self, by: int) -> None:
@@ -72,17 +72,17 @@ class KvMap(LinesPane):
         self.post_message(Picked(request=names[place]))
 
     def action_move_page(self, by: int) -> None:
-        """Scroll by a screenful."""
+        """Scroll by a screen."""
         cells = self.query_one(_Cells)
         cells.scroll_relative(y=by * max(cells.size.height - 1, 1), animate=False)
 
     def action_choose(self) -> None:
-        """Pick the selected request for good."""
+        """Show the selected request."""
         if self._key:
             self.post_message(Picked(request=self._key, go=True))
 
     def on_lines_pointed(self, event: Lines.Pointed) -> None:
-        """A click on a cell picks its request."""
+        """Select the request of a clicked cell."""
         event.stop()
         event.prevent_default()
         text = self.query_one(_Cells).text
@@ -92,5 +92,5 @@ class KvMap(LinesPane):
             self.post_message(Picked(request=found.request, go=event.chain > 1))
 
     def selected_path(self) -> str:
-        """Where a debugger's condition finds the request."""
+        """Return the path of the request for conditions."""
         return f"requests.{self._key}" if self._key else ""

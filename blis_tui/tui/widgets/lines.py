@@ -1,6 +1,6 @@
-"""A pane that is a list of lines with a cursor. Only the lines that can be seen are drawn, however many there are.
+"""A pane that is a list of lines with a cursor, of which only the visible ones are drawn.
 
-(A step changes them all, and Textual's ``OptionList`` would make and measure every one of them anew.)
+Each step changes all lines, and Textual's ``OptionList`` would create and measure every one of them again.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from blis_tui.tui.view import View
 
 GUTTER = 1
-"""Columns before each line, for the mark of the cursor."""
+"""Columns before each line for the cursor's mark."""
 _MARGIN = 2
-"""Columns behind each line, for the scroll bar."""
+"""Columns after each line for the scroll bar."""
 _MARK = "▸"
 
 
 class Lines(ScrollView, can_focus=False, inherit_bindings=False):
-    """Lines, one of which may be marked; the keys are its pane's."""
+    """Lines, one of which may be marked; the pane handles the keys."""
 
     ALLOW_SELECT = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {"lines--cursor", "lines--hover"}
@@ -49,20 +49,20 @@ class Lines(ScrollView, can_focus=False, inherit_bindings=False):
     """
 
     lines: Sequence[Line] = ()
-    """What is shown."""
+    """The displayed lines."""
     _cursor: int | None = None
     _hover: int | None = None
 
     @dataclass
     class Pointed(Message):
-        """A click on a line; ``chain`` counts the clicks in quick succession."""
+        """A click on a line; ``chain`` is the number of clicks in quick succession."""
 
         at: int
         column: int
         chain: int
 
     def put(self, lines: Sequence[Line], cursor: int | None) -> None:
-        """Show lines, one of them marked."""
+        """Show lines, with one of them marked."""
         self.lines = lines
         self._cursor = cursor
         size = Size(self.size.width, len(lines))
@@ -71,7 +71,7 @@ class Lines(ScrollView, can_focus=False, inherit_bindings=False):
         self.refresh()
 
     def reveal(self, at: int) -> None:
-        """Scroll as little as is needed to see a line; the first lines of all come with the first that has a key."""
+        """Scroll as little as necessary to show a line; also show lines above the first one with a key."""
         height = max(self.size.height, 1)
         top = self.scroll_offset.y
         if not any(one.key for one in self.lines[:at]):
@@ -86,7 +86,7 @@ class Lines(ScrollView, can_focus=False, inherit_bindings=False):
         self.scroll_to(y=target, animate=False, force=True)
 
     def render_line(self, y: int) -> Strip:
-        """One line of the visible part."""
+        """Return a visible line."""
         at = y + self.scroll_offset.y
         width = self.size.width
         if at >= len(self.lines):
@@ -105,7 +105,7 @@ class Lines(ScrollView, can_focus=False, inherit_bindings=False):
         return Strip(segments).adjust_cell_length(width, style.rich_style)
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        """Light up what a click would pick, and say more about it."""
+        """Highlight what a click would select, and show its tooltip."""
         at = event.y + self.scroll_offset.y
         hover = at if at < len(self.lines) else None
         if hover != self._hover:
@@ -114,21 +114,21 @@ class Lines(ScrollView, can_focus=False, inherit_bindings=False):
             self.refresh()
 
     def on_leave(self, _event: Leave) -> None:
-        """No line is under the mouse."""
+        """Remove the highlight."""
         self._hover = None
         self.refresh()
 
     def on_click(self, event: Click) -> None:
-        """Tell the pane."""
+        """Report the click to the pane."""
         at = event.y + self.scroll_offset.y
         if at < len(self.lines):
             self.post_message(self.Pointed(at, event.x - GUTTER, event.chain))
 
 
 class LinesPane(Pane):
-    """A pane of lines. Subclasses say what they are and what picking one means.
+    """A pane of lines. Subclasses define the lines, and the effect of selecting one.
 
-    The cursor is a line's key, so it stays with what it stands for when the lines change.
+    The cursor is a line's key, so it stays with its subject when the lines change.
     """
 
     BINDINGS: ClassVar = [
@@ -146,26 +146,26 @@ class LinesPane(Pane):
     _key = ""
 
     def compose(self) -> ComposeResult:
-        """Only the lines."""
+        """Create the lines."""
         yield Lines()
 
     # ---- for subclasses ----
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
-        """What to show in so many columns."""
+        """Return the lines for a width."""
         raise NotImplementedError
 
-    def key_of(self, view: View) -> str:  # noqa: ARG002  (others look at the selection)
-        """Where the cursor is: by default, where it was left."""
+    def key_of(self, view: View) -> str:  # noqa: ARG002  (subclasses use the selection)
+        """Return the cursor's key: by default, where it was left."""
         return self._key
 
     def pick(self, key: str, *, go: bool) -> None:
-        """The cursor came to a line (``go``: and enter was pressed, or it was clicked twice)."""
+        """Handle the cursor reaching a line (``go``: enter, or a double click)."""
 
-    # ---- showing ----
+    # ---- display ----
 
     def show(self, view: View) -> None:
-        """Bring the lines up to the view."""
+        """Update the lines to the view."""
         area = self.query_one(Lines)
         key = self.key_of(view)
         lines = self.lines(view, max(self.content_size.width - GUTTER - _MARGIN, 10))
@@ -182,11 +182,11 @@ class LinesPane(Pane):
         return next((at for at, one in enumerate(lines) if one.key == key), None)
 
     def selected_path(self) -> str:
-        """Path of what the cursor is at; empty when it is nowhere."""
+        """Return the path at the cursor; empty if there is no cursor."""
         return self._key
 
     def selected_value(self) -> str:
-        """Value of what the cursor is at; empty when it is nowhere."""
+        """Return the value at the cursor; empty if there is no cursor."""
         return self._key
 
     # ---- the cursor ----
@@ -200,7 +200,7 @@ class LinesPane(Pane):
         self.pick(key, go=go)
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by so many lines that have a key; without any, scroll."""
+        """Move the cursor by some lines with keys; without any, scroll."""
         area = self.query_one(Lines)
         places = [at for at, one in enumerate(area.lines) if one.key]
         here = self._find(area.lines, self._key)
@@ -218,11 +218,11 @@ class LinesPane(Pane):
                 self._go_to(places[to])
 
     def action_move_page(self, by: int) -> None:
-        """Move the cursor by a screenful."""
+        """Move the cursor by a screen."""
         self.action_move(by * max(self.query_one(Lines).size.height - 1, 1))
 
     def action_choose(self) -> None:
-        """Pick the line of the cursor for good; where there is no cursor yet, show it."""
+        """Choose the line at the cursor; without a cursor, show it."""
         at = self._find(self.query_one(Lines).lines, self._key)
         if at is not None:
             self._go_to(at, go=True)
@@ -230,7 +230,7 @@ class LinesPane(Pane):
             self.action_move(0)
 
     def on_lines_pointed(self, event: Lines.Pointed) -> None:
-        """A click on a line."""
+        """Select a clicked line."""
         event.stop()
         if self.query_one(Lines).lines[event.at].key:
             self._go_to(event.at, go=event.chain > 1)

@@ -1,4 +1,4 @@
-"""Textual's list of options, with a cursor that can be seen in any number of colours; experiments and goldens in it."""
+"""Option lists of experiments and goldens, with a cursor that is visible with any number of colours."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _CURSOR: Final = "option-list--option-highlighted"
 
 
 class CursorList(OptionList):
-    """An option list; where colours are few or none, its cursor is the line shown the other way round."""
+    """An option list; with few or no colours, its cursor is shown in reverse."""
 
     def get_visual_style(self, *component_classes: str, partial: bool = False) -> Style:
-        """As Textual's, which leaves out whether a style is reversed."""
+        """Return Textual's style, with the reversal that it leaves out."""
         style = super().get_visual_style(*component_classes, partial=partial)
         few = self.app.native_ansi_color or self.app.no_color
         return style + Style(reverse=True) if few and _CURSOR in component_classes else style
 
 
 class RowList(CursorList, inherit_bindings=False):
-    """A list that fills its screen: it moves its cursor, everything else is the screen's."""
+    """A list that fills its screen and only moves its cursor; the screen handles everything else."""
 
     BINDINGS: ClassVar = [
         Binding("down", "cursor_down", show=False),
@@ -56,11 +56,11 @@ class RowList(CursorList, inherit_bindings=False):
 
     @property
     def row_width(self) -> int:
-        """Columns of a row. One is the scrollbar's, whether it is there or not: rows must not jump when it appears."""
+        """Width of a row, always without the scrollbar's column, so that rows do not move when it appears."""
         return max(1, self.size.width - 1 if not self.show_vertical_scrollbar else self.scrollable_content_region.width)
 
     def move(self, rows: int) -> None:
-        """Put the cursor a row up (-1) or down, from wherever the focus is."""
+        """Move the cursor a row up (-1) or down, wherever the focus is."""
         if rows < 0:
             self.action_cursor_up()
         else:
@@ -68,7 +68,7 @@ class RowList(CursorList, inherit_bindings=False):
 
 
 class ExperimentList(RowList):
-    """One line an experiment; opening and marking are the screen's."""
+    """One experiment per line; the screen opens and marks them."""
 
     DEFAULT_CSS = """
     ExperimentList { height: 1fr; }
@@ -80,11 +80,11 @@ class ExperimentList(RowList):
     _wanted: Path | None = None
 
     def show(self, entries: Sequence[Entry], *, sections: bool, cursor: Path | None = None) -> None:
-        """Show these entries; the cursor stays on its experiment, or goes to the one asked for.
+        """Show entries; the cursor stays on its experiment, or goes to the requested one.
 
         Args:
-            entries: in the order to show them.
-            sections: own and shipped ones below headings.
+            entries: the entries in order.
+            sections: whether to put own and shipped ones below headings.
             cursor: where to put the cursor.
         """
         self._wanted = cursor if cursor is not None else self.cursor_path
@@ -93,22 +93,22 @@ class ExperimentList(RowList):
 
     @property
     def cursor_path(self) -> Path | None:
-        """The experiment under the cursor."""
+        """Path of the selected experiment."""
         option = self.highlighted_option
         return None if option is None else next((e.found.path for e in self._entries if _id(e) == option.id), None)
 
     def update_entry(self, entry: Entry) -> None:
-        """Show what is newly known about one experiment."""
+        """Update one experiment."""
         self._entries = tuple(entry if one.found.path == entry.found.path else one for one in self._entries)
         if _id(entry) in self._id_to_option:
             self.replace_option_prompt(_id(entry), self._row(entry))
 
     def headings(self) -> Content:
-        """The line above the rows."""
+        """Return the headings of the rows."""
         return home.columns_line(home.name_width(self._entries, self.row_width), self.row_width)
 
     def on_resize(self, _event: Resize) -> None:
-        """Lay the rows out anew."""
+        """Redraw the rows."""
         self._wanted = self.cursor_path
         self._build()
 
@@ -150,28 +150,28 @@ def _id(entry: Entry) -> str:
 
 
 class GoldenList(RowList):
-    """One line a golden test; what can be done with it is the screen's."""
+    """One golden test per line; the screen handles actions."""
 
     _entries: tuple[Golden, ...] = ()
 
     @property
     def current(self) -> Golden | None:
-        """The test under the cursor."""
+        """The selected test."""
         place = self.highlighted
         return None if place is None or place >= len(self._entries) else self._entries[place]
 
     def show(self, entries: Sequence[Golden], cursor: str | None = None) -> None:
-        """Show these; the cursor goes to the test of that name, or stays on its own, or goes to the first."""
+        """Show entries; the cursor goes to the named test, stays on its own, or goes to the first."""
         wanted = cursor if cursor is not None or self.current is None else self.current.name
         self._entries = tuple(entries)
         self._build(wanted)
 
     def headings(self) -> Content:
-        """The line above the rows."""
+        """Return the headings of the rows."""
         return goldens.columns_line(goldens.name_width(self._entries, self.row_width), self.row_width)
 
     def on_resize(self, _event: Resize) -> None:
-        """Lay the rows out anew."""
+        """Redraw the rows."""
         self._build(None if self.current is None else self.current.name)
 
     def _build(self, wanted: str | None) -> None:

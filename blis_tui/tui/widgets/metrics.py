@@ -1,4 +1,4 @@
-"""How load and latencies develop, as of the current position."""
+"""The pane of load and latencies over time, as of the current position."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class MetricsPane(Pane):
     ]
 
     chosen: reactive[int] = reactive(0)
-    """Which figure is plotted."""
+    """Index of the plotted figure."""
     large: reactive[bool] = reactive(False)
     """Whether the plot takes all the room."""
 
-    def show(self, view: View) -> None:  # noqa: ARG002  (render reads it)
-        """Draw it anew."""
+    def show(self, view: View) -> None:  # noqa: ARG002  (render uses the view)
+        """Redraw the pane."""
         if self._places().plot.height:
             self.border_subtitle = "enter: all figures" if self.large else ""
         else:
@@ -50,7 +50,7 @@ class MetricsPane(Pane):
         self.refresh()
 
     def render(self) -> Content | str:
-        """All of it."""
+        """Return the pane's content."""
         if self.view is None:
             return ""
         width, height = self.content_size
@@ -66,14 +66,14 @@ class MetricsPane(Pane):
         self.chosen = (self.chosen + by) % len(SERIES)
 
     def action_enlarge(self) -> None:
-        """The plot alone, or everything."""
+        """Toggle between the plot alone and everything."""
         self.large = not self.large
         self.refresh_view()
 
     # ---- mouse ----
 
     def _under(self, x: int, y: int) -> tuple[int | None, Scale | None, int]:
-        """The figure at a place in the pane, and where its course is drawn: the scale and the column in it."""
+        """Return the figure at a position in the pane, and the scale and column of its course."""
         places = self._places()
         view = self.view
         x, y = x - self.gutter.left, y - self.gutter.top
@@ -90,7 +90,7 @@ class MetricsPane(Pane):
         return None, None, 0
 
     def on_click(self, event: Click) -> None:
-        """A strip: plot its figure. The plot: go to that time."""
+        """Plot the figure of a clicked strip; go to the clicked time of the plot."""
         figure, scale, column = self._under(event.x, event.y)
         if figure is None or self.view is None:
             return
@@ -102,7 +102,7 @@ class MetricsPane(Pane):
             self.chosen = figure
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        """Say what is under the mouse."""
+        """Show what is under the mouse."""
         figure, scale, column = self._under(event.x, event.y)
         if figure is None or self.view is None:
             self.tooltip = None
@@ -112,5 +112,5 @@ class MetricsPane(Pane):
             self.tooltip = hover_text(self.view, SERIES[figure], scale, column)
 
     def on_leave(self, _event: Leave) -> None:
-        """Nothing is under the mouse any more."""
+        """Remove the tooltip."""
         self.tooltip = None

@@ -1,4 +1,4 @@
-"""What all panes of the debugger have in common: a box with a title that shows a view."""
+"""The common base of the debugger's panes: a box with a title that shows a view."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ if TYPE_CHECKING:
 
 
 class Pane(Widget, can_focus=True):
-    """A box that shows a view. Hidden panes are not drawn; they catch up when they are shown.
+    """A box that shows a view. Hidden panes are not drawn; they are updated when they become visible.
 
-    Subclasses implement :meth:`show`. They keep no history: the same view always looks the same.
+    Subclasses implement :meth:`show`. They keep no history: the same view always has the same display.
     """
 
     HINT: ClassVar[str] = ""
-    """At the bottom of its border: keys that are worth knowing there."""
+    """Keys worth knowing, shown in the lower border."""
 
     view: reactive[View | None] = reactive(None, init=False, always_update=True)
 
     def on_mount(self) -> None:
-        """Write the hint into the border."""
+        """Show the hint in the border."""
         if self.HINT:
             self.border_subtitle = self.HINT
 
     FOLLOWS_SELECTION: ClassVar[bool] = True
-    """Whether it looks any different when the reader points at another event or request."""
+    """Whether its display depends on the selected event or request."""
 
     def watch_view(self) -> None:
-        """Show the new view, if it is on the screen."""
+        """Show the new view, if the pane is visible."""
         self.refresh_view()
 
     def on_show(self) -> None:
-        """Catch up."""
+        """Update the pane."""
         self.refresh_view()
 
     def refresh_view(self) -> None:
@@ -49,9 +49,9 @@ class Pane(Widget, can_focus=True):
         return self.size.width > 0 and self.size.height > 0
 
     def on_resize(self) -> None:
-        """Fit the new size."""
+        """Adapt to the new size."""
         self.refresh_view()
 
     def show(self, view: View) -> None:
-        """Bring what is on the screen up to the view."""
+        """Update the display to the view."""
         raise NotImplementedError

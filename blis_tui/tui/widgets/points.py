@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from blis_tui.tui.presenters.lines import Line
 
 MARGINS: Final = GUTTER + 2
-"""Columns of a line that its text does not have."""
+"""Columns of a line besides its text."""
 
 
 class PointTable(Lines, can_focus=True):
-    """A line a point. The cursor is a line's key, so it stays with its point when the lines change."""
+    """One point per line. The cursor is a line's key, so it stays with its point when the lines change."""
 
     BINDINGS: ClassVar = [
         Binding("up", "move(-1)", show=False),
@@ -35,24 +35,24 @@ class PointTable(Lines, can_focus=True):
     """
 
     key = ""
-    """The line under the cursor."""
+    """Key of the line at the cursor."""
 
     @dataclass
     class Moved(Message):
-        """The cursor came to another line; ``chosen``: by two clicks."""
+        """The cursor has moved to another line; ``chosen``: by a double click."""
 
         key: str
         chosen: bool
 
     def show(self, lines: Sequence[Line]) -> None:
-        """Show these; the cursor stays with its line, or goes to one near where it was."""
+        """Show lines; the cursor stays with its line, or moves to one nearby."""
         keys = [one.key for one in lines]
         at = keys.index(self.key) if self.key in keys else min(self._cursor or 0, len(keys) - 1)
         self.key = keys[at] if keys else ""
         self.put(lines, at if keys else None)
 
     def go_to(self, key: str) -> None:
-        """Put the cursor on a line, if it is there."""
+        """Move the cursor to a line, if it exists."""
         at = next((at for at, one in enumerate(self.lines) if one.key == key), None)
         if at is not None:
             self._go(at)
@@ -70,7 +70,7 @@ class PointTable(Lines, can_focus=True):
         self._go((self._cursor or 0) + rows)
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by what is in sight."""
+        """Move the cursor by a page."""
         self.action_move(pages * max(self.size.height - 1, 1))
 
     def action_ends(self, last: bool) -> None:
@@ -78,6 +78,6 @@ class PointTable(Lines, can_focus=True):
         self._go(len(self.lines) - 1 if last else 0)
 
     def on_lines_pointed(self, event: Lines.Pointed) -> None:
-        """A click on a line."""
+        """Select a clicked line."""
         event.stop()
         self._go(event.at, chosen=event.chain > 1)

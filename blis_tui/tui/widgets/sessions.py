@@ -1,4 +1,4 @@
-"""The pane of sessions: a list of all, and the course of the one that was opened."""
+"""The sessions pane: a list of all, and the course of an opened one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class SessionsPane(LinesPane):
-    """Sessions; in the list, enter opens one; in its course, enter goes to a call."""
+    """Sessions; enter opens one in the list, and goes to a call in its course."""
 
     HINT = "enter its calls · b stop at each"
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
-        """Present the view."""
+        """Return the lines for a view."""
         name = view.selection.session
         self.border_subtitle = (
             self.HINT if name is None else "enter go to the call · b stop at each · escape all sessions"
@@ -29,7 +29,7 @@ class SessionsPane(LinesPane):
         return session_lines(view, width) if name is None else course_lines(view, name, width)
 
     def key_of(self, view: View) -> str:
-        """In a course, the selected request; in the list, where it was left, or the selected request's session."""
+        """Return the cursor's key: in a course the selected request; in the list the last session, or the request's."""
         request, opened = view.selection.request, view.selection.session
         if opened is not None:
             return "" if request is None else CALL_KEY + request
@@ -51,12 +51,12 @@ class SessionsPane(LinesPane):
             self.post_message(Picked(session=key.removeprefix(SESSION_KEY)))
 
     def selected_value(self) -> str:
-        """The name of the session that is open, or at the cursor."""
+        """Return the name of the open session, or of that at the cursor."""
         opened = None if self.view is None else self.view.selection.session
         return opened or (self._key.removeprefix(SESSION_KEY) if self._key.startswith(SESSION_KEY) else "")
 
     def call_at_cursor(self) -> str:
-        """The request of the call at the cursor; where there is none, the latest call of the session, or its first."""
+        """Return the request of the call at the cursor; without one, the session's latest call, or its first."""
         if self.view is None:
             return ""
         log, tape = self.view.tape.sessions, self.view.tape
@@ -72,5 +72,5 @@ class SessionsPane(LinesPane):
         return (sent or names[:1] or [""])[-1]
 
     def selected_path(self) -> str:
-        """The request of the call at the cursor; in the list, the session."""
+        """Return the request of the call at the cursor; in the list, the session."""
         return self._key.removeprefix(CALL_KEY).removeprefix(SESSION_KEY)

@@ -1,4 +1,4 @@
-"""The pane with the experiment."""
+"""The experiment pane."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SpecPane(LinesPane):
-    """The resolved experiment, each value with where it comes from."""
+    """The resolved experiment, with the origin of each value."""
 
     FOLLOWS_SELECTION = False
 
@@ -23,21 +23,21 @@ class SpecPane(LinesPane):
     _shown: tuple[int, Sequence[Line]] = (0, ())
 
     def set_document(self, lines: Iterable[str]) -> None:
-        """Show a document, as ``blis-tui spec resolve`` prints it."""
+        """Show a document in the format of ``blis-tui spec resolve``."""
         self._document = [line.rstrip("\n") for line in lines]
         self._shown = (0, ())
         self.refresh_view()
 
     def lines(self, view: View, width: int) -> Sequence[Line]:  # noqa: ARG002  (the same at every position)
-        """Present the document; again only when the width changes."""
+        """Return the document's lines, cached per width."""
         if self._shown[0] != width:
             self._shown = (width, spec_lines(self._document, width))
         return self._shown[1]
 
     def selected_value(self) -> str:
-        """The value on the line of the cursor."""
+        """Return the value on the cursor's line."""
         return spec_value(self._document[int(self._key)]) if self._key else ""
 
     def selected_path(self) -> str:
-        """Path of that value, as for ``--set``."""
+        """Return the path of that value for ``--set``."""
         return spec_path(self._document, int(self._key)) if self._key else ""

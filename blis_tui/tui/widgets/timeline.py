@@ -1,4 +1,4 @@
-"""The whole run at a glance, to click into, and whose requests arrive when."""
+"""The timeline of the whole run, which can be clicked, and arrivals by sender."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _LINES: Final = 3
 
 
 class Timeline(Pane):
-    """Three lines over the full width: times, one figure, and marks. A click goes to that time.
+    """Three lines over the full width: times, a figure, and marks. A click goes to that time.
 
-    Below them there may be the arrivals of each client or tenant.
+    The arrivals of each client or tenant may be shown below.
     """
 
     FOLLOWS_SELECTION = False
@@ -52,22 +52,22 @@ class Timeline(Pane):
     ]
 
     choice: reactive[int] = reactive(0)
-    """Which figure the middle line shows."""
+    """Index of the figure in the middle line."""
 
     grouping: reactive[str] = reactive("")
-    """Whose arrivals are shown: of each ``client`` or ``tenant``; empty = none."""
+    """Grouping of the arrivals: ``client`` or ``tenant``; empty = not shown."""
 
     _dragged = False
     _asked = -1
 
     def show(self, view: View) -> None:
-        """Draw it anew."""
+        """Redraw the timeline."""
         rows = rows_of(view, self.grouping, self.screen.size.height) if self.grouping else ()
         self.styles.height = _LINES + (1 + len(rows) if rows else 0)
         self.refresh()
 
     def turn(self) -> bool:
-        """Show the arrivals, or those by the next grouping, or no longer; returns whether there is anything to show."""
+        """Show the arrivals with the next grouping, or hide them; return whether there is any grouping."""
         if self.view is None:
             return False
         choices = ("", *groupings(self.view))
@@ -76,7 +76,7 @@ class Timeline(Pane):
         return len(choices) > 1
 
     def render(self) -> Content | str:
-        """The three lines."""
+        """Return the lines."""
         if self.view is None:
             return ""
         width = self.content_size.width
@@ -106,11 +106,11 @@ class Timeline(Pane):
     # ---- mouse ----
 
     def _cell(self, event: MouseEvent) -> int:
-        """The column under the mouse; negative on the labels."""
+        """Return the column under the mouse; negative on the labels."""
         return event.x - self.gutter.left - LABEL
 
     def on_mouse_down(self, event: MouseDown) -> None:
-        """Go to a time, and go on as long as the button is held; a click on the label shows another figure."""
+        """Go to a time, and start dragging; a click on the label shows another figure."""
         if self.view is None or event.button != 1:
             return
         cell = self._cell(event)
@@ -122,7 +122,7 @@ class Timeline(Pane):
         self._go(event_at(self.view, self._scale(self.view), cell))
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        """Drag the position along, or say what is under the mouse."""
+        """Drag the position, or show what is under the mouse."""
         view = self.view
         if view is None:
             return
@@ -142,11 +142,11 @@ class Timeline(Pane):
             self.tooltip = hover_text(view, CHOICES[self.choice], scale, cell)
 
     def on_mouse_up(self, _event: MouseUp) -> None:
-        """The drag is over."""
+        """End dragging."""
         if self._dragged:
             self._dragged = False
             self.release_mouse()
 
     def on_leave(self, _event: Leave) -> None:
-        """Nothing is under the mouse any more."""
+        """Remove the tooltip."""
         self.tooltip = None

@@ -1,4 +1,4 @@
-"""What looks wrong with the run: a list of warnings, each with its numbers and what to do."""
+"""The warnings pane: a list of warnings, each with its figures and advice."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from blis_tui.tui.view import View
 
 _CHEAP_S: Final = 0.03
-"""Checks that took longer are made only when the reader has paused for a moment."""
+"""Checks that took longer are only repeated after the reader pauses."""
 _PAUSE_S: Final = 0.2
 _PLAYING_S: Final = 0.25
-"""While running, the checks are made that often, but never longer than a tenth of the time."""
+"""Interval of checks during a run; they take at most a tenth of the time."""
 
 
 class WarningsPane(Pane):
-    """Makes the checks of the report at the present position, also while it is hidden: others show their number."""
+    """Runs the report's checks at the present position, even while hidden, because other widgets show the number."""
 
     FOLLOWS_SELECTION = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -55,7 +55,7 @@ class WarningsPane(Pane):
 
     _tape: Tape | None = None
     checkup: Checkup | None = None
-    """The latest outcome of the checks; None before the first."""
+    """The latest result of the checks; None before the first."""
     _chosen: int | None = None
     _page: WarningsPage | None = None
     _checked_s = _took_s = 0.0
@@ -63,18 +63,18 @@ class WarningsPane(Pane):
 
     @property
     def count(self) -> int:
-        """How many warnings there are."""
+        """Number of warnings."""
         return 0 if self.checkup is None else len(self.checkup.findings)
 
     def compose(self) -> ComposeResult:
-        """One scrolled text."""
+        """Create the scrolled text."""
         with VerticalScroll(can_focus=False):
             yield Static()
 
-    # ---- checking ----
+    # ---- checks ----
 
     def watch_view(self) -> None:
-        """Check what is new, at once or a little later, then show."""
+        """Check a new view, at once or a little later, then show the result."""
         view = self.view
         if view is not None:
             if view.tape is not self._tape:
@@ -110,10 +110,10 @@ class WarningsPane(Pane):
                 self._chosen = None
             self.post_message(self.Counted())
 
-    # ---- showing ----
+    # ---- display ----
 
     def show(self, view: View) -> None:
-        """Bring the list up to date."""
+        """Update the list."""
         scroll = self.query_one(VerticalScroll)
         width = max(scroll.size.width - 2, 20)
         self._page = warnings_page(
@@ -127,7 +127,7 @@ class WarningsPane(Pane):
     # ---- keys and mouse ----
 
     def action_move(self, rows: int) -> None:
-        """Mark the next warning or the one before; beyond them, scroll."""
+        """Mark the next or the previous warning; beyond them, scroll."""
         scroll = self.query_one(VerticalScroll)
         target = (-1 if self._chosen is None else self._chosen) + rows
         if self._page is None or not 0 <= target < self.count:
@@ -153,7 +153,7 @@ class WarningsPane(Pane):
         scroll.scroll_relative(y=pages * max(1, scroll.size.height - 1), animate=False)
 
     def action_pick(self) -> None:
-        """Go to what the marked warning speaks of."""
+        """Go to the subject of the marked warning."""
         self._pick(go=True)
 
     def _pick(self, *, go: bool) -> None:
@@ -166,7 +166,7 @@ class WarningsPane(Pane):
             self.post_message(Picked(instance=found.instance))
 
     def on_click(self, event: Click) -> None:
-        """Mark the warning under the pointer; a second click goes where it points."""
+        """Mark the clicked warning; a double click goes to its subject."""
         number = event.style.meta.get(FINDING)
         if isinstance(number, int) and number < self.count:
             self._choose(number)
