@@ -29,7 +29,7 @@ of a definition that other code has; or what the field's type or the limits say 
 
 GROUP: Final = "group"
 """The kind of a map whose keys are fields of the record around it."""
-WHICH: Final = "Which one; decides the other keys."
+WHICH: Final = "The kind; it determines the other keys."
 """The description of a ``kind`` whose map has other keys."""
 AUTO: Final = "auto"
 """The word for a number that is worked out from others before a record is made; other words stand for None."""
@@ -216,7 +216,7 @@ def variants(
         limits: further keywords of JSON Schema.
     """
     alone = not any(keys for _, keys in kinds.values())
-    found = Variants(kinds, prefix, which or ("Which one." if alone else WHICH))
+    found = Variants(kinds, prefix, which or ("The kind." if alone else WHICH))
     optional = absent is not MISSING
     return _field(Key(doc=doc, limits=limits, default=default, optional=optional, variants=found), absent)
 

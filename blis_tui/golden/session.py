@@ -167,7 +167,7 @@ def _unseen(files: GoldenFiles, result: Golden, settings: Settings) -> Outcome:
     text = printable(f"there is no golden yet: {files.name}")
     if settings.mode == "new":
         files.write(result, pending=True)
-        text += f"\nthe new result waits; accept it with\n    {printable(accept_command(files))}"
+        text += f"\nthe new result is waiting; accept it with\n    {printable(accept_command(files))}"
     return Outcome(status="missing", text=text, pending=settings.mode == "new", report=result.report)
 
 
@@ -188,7 +188,7 @@ def _changed(
     text = describe(case, files, golden, result, difference, experiment)
     if settings.mode in ("new", "unseen"):
         files.write(result, pending=True)
-        text += f"\nthe new result waits; look at it, then\n    {printable(accept_command(files))}"
+        text += f"\nthe new result is waiting; review it, then accept it with\n    {printable(accept_command(files))}"
     return Outcome(status="changed", text=text, pending=settings.mode != "no", report=result.report)
 
 
@@ -218,7 +218,7 @@ def describe(
         lines.append(f"report: {plural(len(difference.report), 'difference')}")
         lines += difference_lines(difference.report, _SHOWN_DIFFERENCES)
     elif difference.records:
-        lines.append("the report is the same, but the record stream is not")
+        lines.append("the report is the same, but the event records differ")
     if difference.text is not None:
         name, other = difference.text
         file = files.file(REPORT if name == "report" else HEADER).name
@@ -264,14 +264,14 @@ def engine_lines(golden: str, here: str, *, alone: bool = False) -> list[str]:
     if golden.isdecimal() and here.isdecimal() and int(golden) > int(here):
         return [
             *lines,
-            f"    the golden is of a newer engine: install a blis-tui of engine {golden}, do not accept this result",
+            f"    the golden was made by a newer engine: install a blis-tui with engine {golden}, do not accept this",
         ]
     if alone:
-        return [*lines, "    nothing else of the report has: accept it"]
+        return [*lines, "    nothing else in the report has: accept it"]
     lines.append(
-        "    so an equal spec may give another result: see CHANGELOG.md, look at the difference and accept it;"
+        "    so the same spec may give a different result: see CHANGELOG.md, review the difference and accept it;"
     )
-    return [*lines, f"    to tell it from a change of yours, compare with a blis-tui of engine {golden} first"]
+    return [*lines, f"    to rule out a change of your own, compare with a blis-tui with engine {golden} first"]
 
 
 def only_the_engine(difference: ResultDifference) -> bool:
@@ -307,13 +307,13 @@ def _with_expectations(outcome: Outcome, case: Case) -> Outcome:
     report = json.loads(outcome.report)
     verdicts = [Verdict(**found) for found in report["expectations"]]
     broken = [
-        f"golden.xfail: `{name}` is not expected by the experiment"
+        f"golden.xfail: `{name}` is not an expectation of the experiment"
         for name in case.known
         if name not in {one.metric for one in verdicts}
     ]
     for one in verdicts:
         if one.ok == (one.metric in case.known):
-            told = "it holds, so take it out of golden.xfail" if one.ok else "not as expected"
+            told = "it holds now: remove it from golden.xfail" if one.ok else "expectation failed"
             broken.append(f"{told}: {one.sentence()}")
             if one.event is not None and (command := debugger_command(case, one.event)):
                 broken.append(f"    open it in the debugger: {command}")

@@ -104,7 +104,7 @@ def answer(golden: Golden, result: Golden, found: Sequence[Difference]) -> list[
         result: what is new.
         found: how the reports differ by more than they may.
     """
-    lines = [_moved({one.path for one in found}), "server and simulation part first"]
+    lines = [_moved({one.path for one in found}), "server and simulation first diverge"]
     for mark, one in (("-", golden), ("+", result)):
         parting = json.loads(one.report).get("parting")
         if not isinstance(parting, dict):
@@ -118,17 +118,19 @@ def answer(golden: Golden, result: Golden, found: Sequence[Difference]) -> list[
 def _moved(paths: Collection[str]) -> str:
     """What is another one of the server, in the order in which one brings about the next; else of the simulation."""
     if any(path.startswith(_ASKED) for path in paths):
-        return "other requests were sent: record the same workload with the same seed"
+        return "different requests were sent: record the same workload with the same seed"
     if any(path.startswith(_ANSWERED) for path in paths):
-        return "other requests have a whole answer than before"
+        return "different requests have a complete answer than before"
     if any("measured" in path.split("/") for path in paths):
         words = [word for word, names in _MOVES.items() if any(f"/engine/{name}/measured" in paths for name in names)]
         if not words:  # the front end is what all of that leaves unexplained
             words = ["front end" if _FRONT_END in paths else "latencies, and nothing else that was recorded"]
-        return f"moved on the server: {', '.join(words)}"
+        return f"changed on the server: {', '.join(words)}"
     if any("simulated" in path.split("/") for path in paths):
-        return "the server is as it was: the simulation has moved"
-    return "each side is as it was: how far they are apart has moved" if paths else "both sides are as they were"
+        return "the server is unchanged: the simulation has changed"
+    return (
+        "each side is unchanged, but the difference between them has changed" if paths else "both sides are unchanged"
+    )
 
 
 def _report(recording: Recording, twin: Twin, name: str, steps: str) -> dict[str, object]:

@@ -64,7 +64,7 @@ def choose(points: Points, numbers: Sequence[int] = ()) -> list[tuple[str, Exper
     Args:
         points: of a study.
         numbers: of the points that are wanted; none = some of the front, from one end to the other, or where there is
-            none the first that keep to all bounds.
+            none the first that meet all bounds.
 
     Raises:
         SpecError: one of them is no experiment.

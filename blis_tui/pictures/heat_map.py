@@ -19,14 +19,14 @@ _CELLS_WITH_TEXT: Final = 150
 
 
 class Cell(NamedTuple):
-    """The best point at two coordinates: its figure, and whether it keeps to all bounds."""
+    """The best point at two coordinates: its figure, and whether it meets all bounds."""
 
     value: float
     one: PointSummary
 
 
 def cells_of(points: Points, x: str, y: str, metric: str) -> dict[tuple[str, str], Cell]:
-    """By two coordinates: of the points there that keep to all bounds the best one; if none does, of all of them."""
+    """By two coordinates: of the points there that meet all bounds the best one; if none does, of all of them."""
     found: dict[tuple[str, str], Cell] = {}
     sign = -1 if points.goal(metric) == "max" else 1
     for one in points.all:
@@ -57,11 +57,11 @@ def heat_map_picture(points: Points) -> Picture | None:
     return Picture(
         name="heat-map",
         title="Two axes at a time",
-        description=f"A heat map of a figure over two of {len(points.varied)} axes; the selector has every pair.",
+        description=f"A heat map of a metric over two of {len(points.varied)} axes; the selector has every pair.",
         views=views,
         height=420,
         note=(
-            "Other axes are at their best: of the points of a cell the one shown keeps to all bounds, if one does. "
+            "Other axes are at their best: of the points of a cell the one shown meets all bounds, if one does. "
             if others
             else ""
         )

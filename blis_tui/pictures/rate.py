@@ -21,7 +21,7 @@ LINES: Final = 14
 """So many lines are drawn."""
 
 _NOTE: Final = (
-    "Stars are knees: up to that rate every point keeps to all bounds, and none is overloaded. The true knee lies"
+    "Stars are knees: up to that rate every point meets all bounds, and none is overloaded. The true knee lies"
     " between a star and the next point, or, where the star is hollow, beyond the last one. Bars reach from the lowest"
     " to the highest seed."
 )
@@ -36,7 +36,7 @@ class Line(NamedTuple):
 
     @property
     def knee(self) -> int | None:
-        """Up to which rate every point keeps to all bounds, and none is overloaded; None = not even the first."""
+        """Up to which rate every point meets all bounds, and none is overloaded; None = not even the first."""
         good = 0
         for one in self.members:
             if one.ok is False or one.status != "done" or any("overload" in row.warnings for row in one.rows):

@@ -297,7 +297,7 @@ class Throughput(Count):
 
 
 class Attainment(Bounded):
-    """The share of requests that keep to their targets.
+    """The share of requests that met their targets.
 
     Args:
         wanted: its range.

@@ -31,7 +31,7 @@ class Scenario:
     """Of the load's axes, in their order."""
     points: tuple[PointSummary, ...]
     best: PointSummary | None
-    """The cheapest of those that keep to all bounds; None = none does."""
+    """The cheapest of those that meet all bounds; None = none does."""
     ties: tuple[PointSummary, ...] = ()
     """What is as good by all figures that decide, and comes later in the study."""
 
@@ -64,7 +64,7 @@ def cost_of(points: Sequence[PointSummary]) -> str:
 def scenarios(study: Study, points: Sequence[PointSummary]) -> tuple[Scenario, ...]:
     """The scenarios of a study, each with its best point; none where one load is all there is, or all that varies.
 
-    The best is the cheapest that keeps to all bounds; of equals, and where there are no bounds, the one that is best by
+    The best is the cheapest that meets all bounds; of equals, and where there are no bounds, the one that is best by
     the objectives, one after the other.
     """
     paths = load_paths(study)

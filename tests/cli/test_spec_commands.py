@@ -223,7 +223,7 @@ def test_values_of_keys_are_explained_with_the_keys_beside_them() -> None:
     assert of == ["policy.routing", *(f"cluster.disaggregation.{one}_routing" for one in ("prefill", "decode"))]
     assert len({one.text for one in subjects("auto")}) > 3  # it means something else for each
     assert blis("explain", "0.32").stdout.startswith("0.32: a value of `policy.batching.version`\n")
-    assert "nothing is called `7.5`" in blis("explain", "7.5").stderr
+    assert "nothing is named `7.5`" in blis("explain", "7.5").stderr
 
 
 def test_every_plug_in_is_explained_where_documents_name_it() -> None:

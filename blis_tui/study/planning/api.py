@@ -39,7 +39,7 @@ def plan(
     store: str | Path | None = None,
     on_run: Callable[[Row], None] = lambda _: None,
 ) -> Plan:
-    """Find the cheapest cluster that keeps to all bounds, or the highest rate at which one does.
+    """Find the cheapest cluster that meets all bounds, or the highest rate at which one does.
 
     Args:
         source: an experiment: its name, the path of its file, or the document itself as plain data; not what
