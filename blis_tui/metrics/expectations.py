@@ -19,7 +19,7 @@ class Verdict:
     """One expectation, the value it met, and whether it holds."""
 
     metric: str
-    """The figure that the expectation is about, by its dotted path."""
+    """The metric that the expectation is about, by its dotted path."""
     min: float | None
     """The least it may be, in the figure's unit; None = no such bound."""
     max: float | None
@@ -29,7 +29,7 @@ class Verdict:
     value: float | str | bool | None
     """What the report says; None when it has no such metric, or nothing was observed."""
     ok: bool
-    """Whether it holds; a figure that is missing or null never does."""
+    """Whether it holds; a metric that is missing or null never does."""
     event: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
     """Of what is expected of the course of the run: the number of the event at which it was broken first."""
     time_us: int | None = field(default=None, metadata=WHERE_IT_APPLIES)

@@ -55,7 +55,7 @@ class LifecycleReport:
     """
 
     failures: int
-    """Deaths of instances."""
+    """Failures of instances."""
     retries: int
     """How often requests had to leave their instance and start again."""
     transfers_broken_off: int | None = field(default=None, metadata=WHERE_IT_APPLIES)

@@ -64,15 +64,15 @@ class Meta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCounts:
-    """Requests by what became of them.
+    """Requests by outcome.
 
     ``total = injected + rejected``, and all others but ``length_capped`` add up to ``injected``.
     """
 
     total: int
-    """Requests that arrived, whatever became of them."""
+    """Requests that arrived, whatever their outcome."""
     injected: int
-    """Requests that arrived and were not turned away: ``total - rejected``."""
+    """Requests that arrived and were not rejected: ``total - rejected``."""
     rejected: int
     """Requests turned away by admission, by a tenant's budget or by the gateway, and those that ask for a model which
     no instance serves; ``rejections`` has them by cause."""
@@ -204,7 +204,7 @@ class Report(Sections):
     step_time: Mapping[str, StepTime]
     """By pool: what its instances run, and how their steps are timed."""
     requests: RequestCounts
-    """Requests by what became of them."""
+    """Requests by outcome."""
     tokens: TokenCounts
     """Tokens of prompts and answers."""
     duration_us: int
@@ -220,7 +220,7 @@ class Report(Sections):
     kv: KvCounts
     """The KV caches of all instances together, and preemptions."""
     instances: tuple[InstanceReport, ...]
-    """The share of each instance, in order of their indices."""
+    """Per instance, in order of their indices."""
     slo_classes: Mapping[str, GroupReport]
     """By name: the requests of each SLO class."""
     tenants: Mapping[str, GroupReport]
@@ -232,7 +232,7 @@ class Report(Sections):
     warnings: tuple[Finding, ...]
     """What looks wrong with the run, defects of the simulator first; empty when nothing does."""
     lifecycle: LifecycleReport | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """Instances that came and went; left out where none can."""
+    """Instances that were started and stopped; left out where none can be."""
     experiment: Experiment = field(repr=False, compare=False)
     """What was simulated; not part of the JSON document, as ``rows``."""
     step_models: Mapping[str, StepTimeModel] = field(repr=False, compare=False)

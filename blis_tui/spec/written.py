@@ -32,7 +32,9 @@ class Metadata:
         maxLength=100,
         examples=["quickstart", "support-chats.v2"],
     )
-    description = said(str, "What it is for, in a sentence.", default="", examples=["Two H100s serve chat traffic."])
+    description = said(
+        str, "Purpose of the document, in one sentence.", default="", examples=["Two H100s serve chat traffic."]
+    )
 
 
 class Values:

@@ -40,13 +40,13 @@ class DirectToDecodeSettings:
     """From which length on."""
 
     threshold_tokens: int = setting(
-        "Prompts of so many tokens and more are split.", default=256, minimum=0, maximum=10**9
+        "Prompts of at least this many tokens are split.", default=256, minimum=0, maximum=10**9
     )
 
 
-@DECIDER.plugin("direct-to-decode", "Short prompts go straight to an instance that decodes.", DirectToDecodeSettings)
+@DECIDER.plugin("direct-to-decode", "Short prompts go straight to a decode instance.", DirectToDecodeSettings)
 class DirectToDecode:
-    """Short prompts go straight to an instance that decodes."""
+    """Short prompts go straight to a decode instance."""
 
     def __init__(self, settings: DirectToDecodeSettings) -> None:
         self._threshold = settings.threshold_tokens

@@ -49,7 +49,7 @@ class ConstantPriority(_Stateless):
         return 0
 
 
-@PRIORITY.plugin("slo-based", "Priority grows with age, whatever the class.")
+@PRIORITY.plugin("slo-based", "Priority grows with age, regardless of the class.")
 class AgePriority(_Stateless):
     """``slo-based`` as BLIS (Go) has it: the older the more urgent. It ignores the SLO class."""
 
@@ -67,7 +67,7 @@ class InvertedAgePriority(_Stateless):
         return -request.arrival_us
 
 
-@PRIORITY.plugin("slo-class", "Priority follows the request's service class.")
+@PRIORITY.plugin("slo-class", "Priority follows the request's SLO class.")
 class SloClassPriority(_Stateless):
     """``slo-class``: by service class, critical first."""
 
