@@ -83,7 +83,7 @@ def cut(score: float) -> float:
         ValueError: it is no number, which is neither more nor less than others.
     """
     if isnan(score):
-        raise ValueError("a score is no number")
+        raise ValueError("a score is not a number")
     return 0.0 if score < 0.0 else min(score, 1.0)
 
 
