@@ -1,4 +1,4 @@
-"""What a figure of reports, a column of request files or a field of records is, as text or as plain data."""
+"""What a metric of reports, a column of request files or a field of records is, as text or as plain data."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def figure_data(figure: Figure) -> dict[str, Json]:
 def figure_text(figure: Figure) -> str:
     """What is known of it, for a person."""
     section = figure.way[0]
-    kind = "a section of reports" if figure.is_section and len(figure.way) == 1 else "a figure of reports"
+    kind = "a section of reports" if figure.is_section and len(figure.way) == 1 else "a metric of reports"
     lines = [f"{figure.path}: {kind}", "", *textwrap.wrap(_meaning(figure), _WIDTH), ""]
     facts = {
         "section": "" if section is figure.field else f"{section.name}: {section.meaning}",
         "type": figure.field.type,
         "unit": figure.unit,
-        "named by": _named_by(figure),
+        "usable in": _named_by(figure),
         "written": _written(figure),
         "near": ", ".join(near(figure)),
     }

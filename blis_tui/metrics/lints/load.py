@@ -35,7 +35,7 @@ _UTILIZATION: Final = 70
 
 
 def overload(seen: Seen) -> Finding | str:
-    """More arrives than is served: while requests arrive, the queue keeps growing.
+    """More requests arrive than are served: while requests arrive, the queue keeps growing.
 
     Its mean length rises from the second quarter of the arrivals to the third and the last: there to at least 8,
     and to twice that of the second quarter.
