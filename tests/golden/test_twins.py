@@ -178,7 +178,7 @@ def test_pytest_collects_twins(tmp_path: Path) -> None:
     spec = server_in(tmp_path, tags=["server"])
     (tmp_path / "pytest.ini").write_text("[pytest]\nblis_checks = observers\n", encoding="utf-8")
     missing = pytest_in(tmp_path, "--blis-update=unseen", "-m", "server").stdout
-    assert "recordings/server is no recording: it has no recording.json" in missing
+    assert "recordings/server is not a recording: it has no recording.json" in missing
     record(spec)
     assert "2 passed" in pytest_in(tmp_path, "--blis-update=unseen", "--blis-report=report.html").stdout
     record(spec, latency__beta=slower(1.5))
