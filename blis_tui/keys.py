@@ -29,7 +29,7 @@ the name of a definition in other code; or None = by the field's type or the lim
 
 GROUP: Final = "group"
 """The kind of a map whose keys are fields of the surrounding record."""
-WHICH: Final = "Which one; decides the other keys."
+WHICH: Final = "The kind; it determines the other keys."
 """Description of a ``kind`` whose map has other keys."""
 AUTO: Final = "auto"
 """The word for a number that is derived before a record is created; other words stand for None."""
@@ -216,7 +216,7 @@ def variants(
         limits: further keywords of JSON Schema.
     """
     alone = not any(keys for _, keys in kinds.values())
-    found = Variants(kinds, prefix, which or ("Which one." if alone else WHICH))
+    found = Variants(kinds, prefix, which or ("The kind." if alone else WHICH))
     optional = absent is not MISSING
     return _field(Key(doc=doc, limits=limits, default=default, optional=optional, variants=found), absent)
 

@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=_MODES,
         default=os.environ.get("BLIS_UPDATE", "auto"),
         help="what may be written: no = nothing, new = new results next to the goldens, unseen = goldens that do not "
-        "exist yet, always = all goldens, auto = no on CI, else new",
+        "exist yet, always = all goldens, auto = no on CI, otherwise new",
     )
     group.addoption(
         "--blis-obsolete",
@@ -49,30 +49,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what to do with goldens that belong to no experiment, after a full run",
     )
     group.addoption(
-        "--blis-force", action="store_true", help="update goldens also with a Python that is not their baseline"
+        "--blis-force", action="store_true", help="also update goldens with a Python other than their baseline"
     )
     group.addoption(
         "--blis-plugins",
         action="append",
         default=[],
         metavar="FILE.py|PACKAGE",
-        help="run this code, and let experiments name the policies in it; repeatable",
+        help="run this code and make its plug-ins available to experiments by name; repeatable",
     )
     group.addoption("--blis-report", metavar="FILE.html", help="write a report of all golden tests")
     parser.addini(
         "blis_spec_glob",
-        "which files are experiments and studies",
+        "patterns of experiment and study files",
         type="args",
         default=["*.blis.yaml", "*.study.yaml"],
     )
     parser.addini(
-        "blis_spec_root", "goldens lie below blis_golden_dir as experiments lie below this folder", default="."
+        "blis_spec_root", "goldens are laid out below blis_golden_dir as experiments are below this folder", default="."
     )
     parser.addini("blis_golden_dir", "folder of the golden files", default="golden")
     parser.addini(
-        "blis_plugins", "scripts and packages with policies that experiments may name", type="args", default=[]
+        "blis_plugins", "scripts and packages with plug-ins that experiments may use by name", type="args", default=[]
     )
-    parser.addini("blis_checks", "ways of repeating a run that must give the same bytes", default=_CHECKS)
+    parser.addini("blis_checks", "ways to repeat a run that must give the same bytes", default=_CHECKS)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -339,7 +339,7 @@ class _Session:
             for result in pending:
                 terminalreporter.line(printable(f"    {result['nodeid']}"))
             for command in dict.fromkeys(result["review"] for result in pending):
-                terminalreporter.line(printable(f"look at them and decide: {command}"))
+                terminalreporter.line(printable(f"review them with: {command}"))
         obsolete = self._obsolete
         if obsolete:
             delete = self._config.getoption("--blis-obsolete") == "delete"
@@ -349,7 +349,7 @@ class _Session:
                 if delete:
                     files.remove()
             if not delete:
-                terminalreporter.line("no experiment has them: delete them with --blis-obsolete=delete")
+                terminalreporter.line("no experiment has them any more: delete them with --blis-obsolete=delete")
         if os.environ.get("GITHUB_ACTIONS") == "true":
             for result in self._results.values():
                 if result.get("outcome") == "failed":

@@ -241,7 +241,7 @@ class Registry:
         module = self._shipped.get(path, {}).get(name)
         if module is None:
             known = ", ".join(self.names(path))
-            raise PolicyError(f"no {noun} `{name}`", help=f"known: {known}; `--plugins` brings others")
+            raise PolicyError(f"no {noun} `{name}`", help=f"known: {known}; `--plugins` adds others")
         return _marked(module)[path, name]
 
     def used(self, path: str, config: Named) -> Iterator[Plugin]:

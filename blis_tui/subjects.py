@@ -121,12 +121,12 @@ def _held(word: str) -> Iterator[Subject]:
     """Iterate over the figures of reports and studies with that name."""
     found = figures.figures_at(word) or figures.figures_at(f"latency.{word}")  # names as in tables
     if len(found) > 1:
-        text = figure_text.listed(f"{word}: figures of reports", figure_text.together(found))
+        text = figure_text.listed(f"{word}: metrics of reports", figure_text.together(found))
         yield Subject(text, [figure_text.figure_data(one) for one in found])
     else:
         yield from (Subject(figure_text.figure_text(one), figure_text.figure_data(one)) for one in found)
     if word in COSTS:
-        yield Subject(f"{word}: a figure of studies\n\n{COSTS[word]}\n", {"figure": word, "meaning": COSTS[word]})
+        yield Subject(f"{word}: a metric of studies\n\n{COSTS[word]}\n", {"figure": word, "meaning": COSTS[word]})
 
 
 def _of_rows(word: str) -> Iterator[Subject]:
@@ -177,7 +177,7 @@ def _unknown_figure(path: str, plugins: Registry | None) -> BlisError | None:
     is_key = section in root("Experiment", plugins).children
     if not known or (is_key and not get_close_matches(path, known, n=1, cutoff=_ALIKE)):
         return None
-    return UnknownSubjectError(f"reports have no figure `{path[:80]}`", help=metric_hint(path, known))
+    return UnknownSubjectError(f"reports have no metric `{path[:80]}`", help=metric_hint(path, known))
 
 
 def _record(kind: str, record: type[Record]) -> Subject:
@@ -189,7 +189,7 @@ def _record(kind: str, record: type[Record]) -> Subject:
     lines += textwrap.wrap(
         "It is in the debugger's list of events and in `run --records`, and a breakpoint can name it."
         if not shown.on_demand
-        else "On demand: it is in no file; subscribing to it by name brings it.",
+        else "On demand: it is in no file, and is emitted only to those who subscribe to it by name.",
         _WIDTH,
     )
     return Subject("\n".join(lines) + "\n", {"record": kind, "meaning": about, "fields": [name for name, _ in held]})
@@ -216,14 +216,14 @@ def _unknown(word: str, plugins: Registry | None) -> BlisError:
     near = get_close_matches(word.lower(), dict.fromkeys(one.lower() for one in known), n=2, cutoff=0.75)
     if near:
         hint = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?"
-        return UnknownSubjectError(f"nothing is called `{word[:60]}`", help=hint)
+        return UnknownSubjectError(f"nothing is named `{word[:60]}`", help=hint)
     try:
         keys.look_up(word, plugins)
     except keys.UnknownKeyError as error:
         if error.help and "did you mean" in error.help:
             return error
-    hint = "`blis-tui explain` lists codes, warnings, records, terms and figures, `explain --kind experiment` all keys"
-    return UnknownSubjectError(f"nothing is called `{word[:60]}`", help=hint)
+    hint = "`blis-tui explain` lists codes, warnings, records, terms and metrics, `explain --kind experiment` all keys"
+    return UnknownSubjectError(f"nothing is named `{word[:60]}`", help=hint)
 
 
 def names() -> Iterator[tuple[str, str]]:
@@ -274,12 +274,12 @@ class _Names:
 def _index() -> tuple[_Names, ...]:
     sections = dict.fromkeys(name.partition(".")[0] for name, _ in figure_text.overview())
     return (
-        _Names("Errors, by code: what each means, with an example and how to mend it", tuple(CODES)),
-        _Names("Warnings about runs: what each looks at, and what helps", tuple(one.name for one in LINTS)),
+        _Names("Errors, by code: what each means, with an example and how to fix it", tuple(CODES)),
+        _Names("Warnings about runs: what each checks, and what helps", tuple(one.name for one in LINTS)),
         _Names("Kinds of records: when each is written, and its fields", tuple(sorted(RECORD_KINDS))),
         _Names("Terms", tuple(one.name for one in WORDS)),
-        _Names("Policies, step-time models and the like: what each does, and the keys beside it", tuple(_plug_ins())),
-        _Names("Sections of reports: what each tells, and its figures, which are explained, too", tuple(sections)),
+        _Names("Policies, step-time models and the like: what each does, and the keys it takes", tuple(_plug_ins())),
+        _Names("Sections of reports: what each contains, and its metrics (explained as well)", tuple(sections)),
     )
 
 

@@ -148,7 +148,7 @@ def _errors_page() -> str:
 
 def _report_page() -> str:
     lines = [_NOTE, "# Report", ""]
-    lines += ["`blis-tui run` prints it as JSON in this order; `blis-tui explain FIGURE` says the same of one.", ""]
+    lines += ["`blis-tui run` prints it as JSON in this order; `blis-tui explain METRIC` explains one.", ""]
     parts = list(_report_parts())
     for found in parts:
         lines += _class_section(found, found.name, {one.name for one in parts})

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.diagnostics import Diagnostic
 
 _WIDTH: Final = 80
-_LAYERS: Final = {"0": "YAML syntax", "1": "schema", "2": "meaning"}
+_LAYERS: Final = {"0": "YAML syntax", "1": "schema", "2": "semantics"}
 _SOUND: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "Experiment": {"model": "llama-3.1-8b-instruct", "hardware": "h100", "workload": "chatbot"},

@@ -255,7 +255,7 @@ class Value:
         """Return the explanation as text."""
         title = f"{self.word}: a value of {in_words([f'`{path}`' for path in self.paths[:_NEAR]])}"
         head = textwrap.wrap(title, _WIDTH, break_on_hyphens=False)
-        beside = ["", "  keys beside it", *described(self.keys)] if self.keys else []
+        beside = ["", "  its keys", *described(self.keys)] if self.keys else []
         return "\n".join([*head, "", *textwrap.wrap(self.meaning, _WIDTH), *beside]) + "\n"
 
     def to_dict(self) -> Json:

@@ -44,13 +44,13 @@ def figure_data(figure: Figure) -> dict[str, Json]:
 def figure_text(figure: Figure) -> str:
     """Return the description of a figure as text."""
     section = figure.way[0]
-    kind = "a section of reports" if figure.is_section and len(figure.way) == 1 else "a figure of reports"
+    kind = "a section of reports" if figure.is_section and len(figure.way) == 1 else "a metric of reports"
     lines = [f"{figure.path}: {kind}", "", *textwrap.wrap(_meaning(figure), _WIDTH), ""]
     facts = {
         "section": "" if section is figure.field else f"{section.name}: {section.meaning}",
         "type": figure.field.type,
         "unit": figure.unit,
-        "named by": _named_by(figure),
+        "usable in": _named_by(figure),
         "written": _written(figure),
         "near": ", ".join(near(figure)),
     }

@@ -211,19 +211,19 @@ WORDS: Final = (
     _word(
         "session",
         "sessions, conversation, multi-turn, turn",
-        "Requests of one user that follow one another, each prompt going on from the answers before it. Routing",
+        "A sequence of requests of one user, each prompt continuing from the answers before it. Routing",
         "can keep a session on one instance, where its prefix is cached.",
     ),
     _word(
         "closed loop",
         "closed-loop, users, concurrency",
-        "A load of a given number of users, each of which sends the next request when the answer to the last is",
-        "there: a slow server gets less load. `arrivals: {kind: closed-loop}`.",
+        "A load from a given number of users, each of whom sends the next request when the previous answer has",
+        "arrived: a slow server gets less load. `arrivals: {kind: closed-loop}`.",
     ),
     _word(
         "open loop",
         "open-loop, rate_per_s",
-        "A load of a given rate, whatever becomes of the requests: where more arrives than is served, the queue",
+        "A load with a given rate, independent of the responses: if more requests arrive than are served, the queue",
         "grows.",
     ),
     _word(
@@ -384,7 +384,7 @@ WORDS: Final = (
     _word(
         "saturation",
         "saturated, overload, backlog",
-        "More arrives than can be served, so that the queue grows for as long as that lasts.",
+        "More requests arrive than can be served, so the queue grows for as long as that lasts.",
     ),
     _word(
         "step-time model",
@@ -408,7 +408,7 @@ WORDS: Final = (
     _word(
         "horizon",
         "horizon_us",
-        "The simulated time at which a run is ended, whatever is under way (`horizon_us`).",
+        "The simulated time at which a run ends, whatever is in progress (`horizon_us`).",
     ),
     _word(
         "event",
@@ -419,18 +419,18 @@ WORDS: Final = (
     _word(
         "record",
         "records",
-        "What an event tells listeners and files: a kind, the event's number and time, and fields.",
+        "What an event emits to subscribers and files: a kind, the event's number and time, and fields.",
     ),
     _word(
         "golden",
         "golden test, baseline",
-        "The stored result of an experiment, with which a test compares byte for byte.",
+        "The stored result of an experiment, which a test compares with byte for byte.",
     ),
     _word(
         "invariant",
         "invariants, inv",
-        "What always holds, such as that every request is in exactly one place. Reports list each as `ok` or with",
-        "what is wrong; `run --check all` looks after every event.",
+        "A condition that always holds, such as that every request is in exactly one place. Reports list each as `ok`",
+        "or with what is wrong; `run --check all` checks them after every event.",
     ),
     _word(
         "twin",
@@ -457,7 +457,7 @@ WORDS: Final = (
     _word(
         REPRODUCING_BLIS,
         "blackbox, crossmodel, trained-roofline, gaie-legacy, always-busiest, inverted-slo, reverse-priority",
-        "What is there for comparing with the simulator BLIS alone: its step-time models, and rules that it has. For",
-        "servers take the defaults: the accuracy of step times was measured with them.",
+        "Only for comparison with the simulator BLIS: its step-time models, and rules that it has. To model servers,",
+        "use the defaults: the accuracy of step times was measured with them.",
     ),
 )

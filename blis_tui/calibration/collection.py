@@ -66,7 +66,7 @@ def collection_text(spec: str, overrides: Sequence[str], found: Plan, target: Pa
     file = quote(printable(target.name))
     first = name_of(found.loads[0].load)
     lines = [
-        "# Loads to measure of this server, the most telling first. For each case:",
+        "# Loads to measure on this server, the most informative first. For each case:",
         f"#   blis-tui observe URL --workload {file} --case {first} -o {first}",
         "# and then, with all that were measured:",
         f"#   blis-tui calibrate users-*/requests.csv --spec {file} -o mine.yaml",
@@ -95,7 +95,7 @@ def remains(found: Plan) -> list[str]:
 
 def told(settles: Sequence[str], duration_us: float) -> list[str]:
     """What a load is for, in sentences."""
-    what = f"settles {in_words(list(settles))}" if settles else "makes what is known surer"
+    what = f"settles {in_words(list(settles))}" if settles else "narrows the intervals"
     return [f"About {duration_us / 1e6:,.0f} s; {what}."]
 
 

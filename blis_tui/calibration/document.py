@@ -54,7 +54,7 @@ def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]
     lines.append(f"# Error of the means on these: {told}. Use it with `extends: FILE` in an experiment.")
     lines += [f"# {one}" for one in fitted.statements]
     lines += [f"# Means may be off by (9 of 10) under {expected_text(one)}." for one in fitted.elsewhere]
-    lines += ["# Not told by these measurements, and left as they were:"]
+    lines += ["# Not determined by these measurements, and left as they were:"]
     lines += [f"#   {one.name}: {one.why}" for one in fitted.left_out]
     lines += [
         "apiVersion: blis/v1",

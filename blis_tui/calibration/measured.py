@@ -151,7 +151,7 @@ def _parse(path: Path, text: str) -> tuple[str, Iterator[Measured | None]]:
         if {"arrival_us", "input_tokens", "output_tokens", "e2e_us"} <= columns and columns & {"ttft_us"}:
             return "requests", map(_plain, rows)
     raise InputError(
-        f"{path} is no file of a known load generator",
+        f"{path} is not a file of a known load generator",
         help="known are `vllm bench serve --save-detailed`, GuideLLM, inference-perf's per-request metrics, TraceV2 of"
         " BLIS, CSV with arrival_us, input_tokens, output_tokens, ttft_us and e2e_us, and steps: a log of `vllm serve"
         " --enable-logging-iteration-details`, or CSV with duration_us, decode_requests and prefill_tokens",
@@ -164,7 +164,7 @@ def _vllm(document: Mapping[str, object]) -> Iterator[Measured | None]:
     for name in names:
         column = document[name]
         if not isinstance(column, list):
-            raise TypeError(f"`{name}` is no list")
+            raise TypeError(f"`{name}` is not a list")
         columns.append(column)
     for start, prompt, output, ttft, gaps in zip(*columns, strict=True):
         if not output or not ttft or not isinstance(gaps, list):
@@ -179,12 +179,12 @@ def _vllm(document: Mapping[str, object]) -> Iterator[Measured | None]:
 
 def _guidellm(benchmarks: object) -> Iterator[Measured | None]:
     if not isinstance(benchmarks, list) or len(benchmarks) != 1:
-        raise TypeError("it holds several benchmarks: split it, for each is a run of its own")
+        raise TypeError("it holds several benchmarks: split it: each is a run of its own")
     requests = benchmarks[0]["requests"]
     groups = requests if isinstance(requests, dict) else {"successful": requests}
     for one in groups.get("successful") or ():
         if not isinstance(one, dict):
-            raise TypeError(f"{one!r} is no request")
+            raise TypeError(f"{one!r} is not a request")
         timing = one.get("info", {}).get("timings", {}) if isinstance(one.get("info"), dict) else {}
         start = one.get("start_time") or one.get("request_start_time") or timing["request_start"]
         yield Measured(
@@ -244,11 +244,11 @@ def _plain(row: Mapping[str, str]) -> Measured | None:
 
 def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{value!r} is no number")
+        raise TypeError(f"{value!r} is not a number")
     return _finite(float(value))
 
 
 def _finite(value: float) -> float:
     if not isfinite(value):
-        raise ValueError(f"{value} is no number")
+        raise ValueError(f"{value} is not a number")
     return value

@@ -49,7 +49,7 @@ class Coefficient:
             "measured": "measured",
             "roughly": f"within {share_text(self.width, 0)}" if self.value else "at its bound",
             "together": f"not told apart from {', '.join(self.together_with)}",
-            "hardly": "hardly told",
+            "hardly": "barely determined",
             "averaged": "for the means alone",
         }[self.told]
 

@@ -36,7 +36,7 @@ def require_one_instance(experiment: Experiment) -> None:
     """Raise PolicyError unless an experiment has exactly one instance, as measurements do."""
     pools = experiment.pools
     if len(pools) != 1 or pools[0].instances != 1:
-        raise PolicyError("measurements are compared with one instance", help="set cluster.instances=1")
+        raise PolicyError("measurements can only be compared with one instance", help="set cluster.instances=1")
 
 
 def with_load(experiment: Experiment, recording: Recording, folder: Path, *, repeated: bool) -> Experiment:

@@ -83,7 +83,9 @@ def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
     data = [_with_all_in_coefficients(one) for one in data]
     found = fit(data, kind)
     if not any(one.told in ("measured", "roughly", "averaged") for one in found.found):
-        raise InputError("these measurements tell no coefficient", help="record more requests, under several loads")
+        raise InputError(
+            "these measurements determine no coefficient", help="record more requests, under several loads"
+        )
     runs = compared(data, found.latency, found.gap_us)
     of_means = any(one.told == "averaged" for one in found.found)
     if disagreement(runs, of_means=of_means) > disagreement(before, of_means=of_means):

@@ -83,7 +83,7 @@ def cut(score: float) -> float:
         ValueError: it is not a number, which cannot be compared with others.
     """
     if isnan(score):
-        raise ValueError("a score is no number")
+        raise ValueError("a score is not a number")
     return 0.0 if score < 0.0 else min(score, 1.0)
 
 

@@ -56,7 +56,7 @@ _LARGEST: Final = 2**63 - 1
 """Integers in reports are counts and microseconds."""
 
 _LONGEST: Final = 40
-_NO_NUMBER: Final = "`blis-tui explain FIGURE` says what it is; write the file again with `blis-tui run -o FILE.json`"
+_NO_NUMBER: Final = "`blis-tui explain METRIC` says what it is; write the file again with `blis-tui run -o FILE.json`"
 _NO_RESULTS: Final = frozenset({"meta", "step_time", "expectations", "warnings"})
 """Parts of a report that describe the input, or judge the results."""
 
@@ -382,7 +382,7 @@ def stored(source: str, report: object, document: Mapping[str, object] | None = 
     """
     meta = report.get("meta") if isinstance(report, dict) else None
     if not isinstance(report, dict) or not isinstance(meta, dict) or not isinstance(report.get("requests"), dict):
-        raise InputError(f"{source} is no report", help="reports are what `blis-tui run -o FILE.json` writes")
+        raise InputError(f"{source} is not a report", help="reports are what `blis-tui run -o FILE.json` writes")
     name, seed, sha256 = meta.get("experiment"), meta.get("seed"), meta.get("spec_sha256")
     if not (isinstance(name, str) and isinstance(seed, int) and isinstance(sha256, str)):
         raise InputError(
@@ -391,10 +391,10 @@ def stored(source: str, report: object, document: Mapping[str, object] | None = 
     for metric, value in _figures(report):
         if value is not None and not (abs(value) <= _LARGEST if isinstance(value, int) else isfinite(value)):
             shown = f"{value}" if isinstance(value, float) else "more than 64 bits"
-            raise InputError(f"{source} is no report: `{metric}` is {shown}", help="no run writes such a figure")
+            raise InputError(f"{source} is not a report: `{metric}` is {shown}", help="no run writes such a figure")
     for metric, text in _texts(report):
         if any("number" in figure.field.type for figure in figures_at(metric)):
-            raise InputError(f"{source} is no report: `{metric}` is {_shown(text)}, not a number", help=_NO_NUMBER)
+            raise InputError(f"{source} is not a report: `{metric}` is {_shown(text)}, not a number", help=_NO_NUMBER)
     return Stored(source=source, name=name, seed=seed, sha256=sha256, figures=report, document=document)
 
 
@@ -507,4 +507,4 @@ def _engines(a: Side, b: Side) -> Iterator[str]:
     left, right = (side.figures.get("meta") for side in (a, b))
     if isinstance(left, dict) and isinstance(right, dict) and left.get("engine") != right.get("engine"):
         was, now = (_shown(str(meta.get("engine", ""))) for meta in (left, right))
-        yield f"A is of engine {was}, B of engine {now} (`meta.engine`): for that alone figures may differ"
+        yield f"A was made by engine {was}, B by engine {now} (`meta.engine`): metrics may differ for that reason alone"

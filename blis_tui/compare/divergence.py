@@ -96,7 +96,7 @@ def at_once(work: Generator[object, None, T]) -> T:
 def _whole(value: object) -> int:
     """Return a field that is an integer in every record."""
     if not isinstance(value, int):
-        raise TypeError(f"{value!r} is no whole number")
+        raise TypeError(f"{value!r} is not a whole number")
     return value
 
 

@@ -256,12 +256,12 @@ def _require_few(total: int, most: int, every: int, decisions: Sequence[RoutingD
         return
     fewer = -(-every * total // most)
     raise RouteError(
-        f"to look at every decision takes {count_text(total)} replays of the run, more than {count_text(most)}"
+        f"replaying every decision takes {count_text(total)} replays of the run, more than {count_text(most)}"
         if every == 1
-        else f"to look at every {every}th decision takes {count_text(total)} replays of the run, more than"
+        else f"replaying every {every}th decision takes {count_text(total)} replays of the run, more than"
         f" {count_text(most)}",
-        help=f"there are {plural(len(decisions), 'decision')}: look at every {fewer}th (--every {fewer}), at fewer"
-        " alternatives of each (--counterfactual), or allow more (--most)",
+        help=f"there are {plural(len(decisions), 'decision')}: replay every {fewer}th (--every {fewer}), fewer "
+        f"alternatives of each (--counterfactual), or allow more (--most)",
     )
 
 

@@ -54,7 +54,7 @@ def _documents(spec: Sequence[Difference] | None, *, same: bool) -> list[str]:
         return [
             "specification: the same"
             if same
-            else "specification: not the same (other `spec_sha256`; a report has no more of it)"
+            else "specification: different (by `spec_sha256`; a report does not contain the specification itself)"
         ]
     if not spec:
         return ["specification: no differences"]
@@ -76,18 +76,18 @@ def metric_lines(comparison: Comparison, *, everything: bool) -> list[str]:
     differing = sum(row.differs for row in comparison.metrics)
     total = len(comparison.metrics)
     if not differing and not rows:
-        return [f"report: no differences in {plural(total, 'figure')}"]
-    lines = [f"report: {differing:,} of {plural(total, 'figure')} differ"]
+        return [f"report: no differences in {plural(total, 'metric')}"]
+    lines = [f"report: {differing:,} of {plural(total, 'metric')} differ"]
     table = [("", "A", "B", "change", "%", ""), *map(_cells, rows)] if rows else []
     taken = [max((len(cells[column]) for cells in table), default=0) for column in range(1, 6)]
     room = max(12, WIDTH - 2 - sum(taken) - 2 * 5)
     lines += _table([(clip(name, room), *figures) for name, *figures in table], range(1, 5))
     hidden = sum(row.differs for row in comparison.metrics) - sum(row.differs for row in rows)
     if hidden:
-        lines.append(f"  and {plural(hidden, 'figure')} more that differ (--all shows everything)")
+        lines.append(f"  and {plural(hidden, 'more metric')} that differ (--all shows everything)")
     if rows:
         told = f"worse, better: by more than {100 * THRESHOLD:g} % of A"
-        told += f"; `blis-tui explain {rows[0].metric}` says what a figure is"
+        told += f"; `blis-tui explain {rows[0].metric}` explains a metric"
         lines += wrap(told, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
     return lines
 

@@ -229,11 +229,11 @@ def ask_whatif(
     if changed.routes_left:
         been = " and ".join(str(one.instance) for one in decisions if event in (None, one.event))
         where = "" if event is None else f" at event {count_text(event)}"
-        who = "who else may be is up to cluster.pools and cluster.disaggregation"
+        who = "candidates depend on cluster.pools and cluster.disaggregation"
         if experiment.cluster.varies:
-            who += ", and to which instances are up then"
+            who += ", and on which instances are up then"
         raise RouteError(
-            f"instance {route_to} is no candidate for {request}{where}", help=f"the router chose {been}; {who}"
+            f"instance {route_to} is not a candidate for {request}{where}", help=f"the router chose {been}; {who}"
         )
     after = changed.report()
     streams = record_stream(experiment), record_stream(experiment, routes=routes)

@@ -196,7 +196,7 @@ def _first(reader: _Reader) -> Condition:
     kind = FIRST.get(what, what)
     if kind not in RECORD_KINDS:
         hint = suggestion(what, (*FIRST, "slo-miss", *RECORD_KINDS))
-        raise reader.error(word, f"`first` knows no `{printable(what)}`", hint)
+        raise reader.error(word, f"`first` does not support `{printable(what)}`", hint)
     return Happens(kind)
 
 
@@ -295,7 +295,7 @@ KEYWORDS: Final[Mapping[str, Keyword]] = MappingProxyType(
         "time": Keyword("time 1.5s", "the first event at or after a time", _time),
         "event": Keyword("event 1234", "an event by its number", _event),
         "slo-miss": Keyword("slo-miss [ttft 250ms] [e2e 2s]", "a request that takes longer than its bound", _slo_miss),
-        "invariant": Keyword("invariant", "an invariant that does not hold (slow: checks the whole state)", _invariant),
+        "invariant": Keyword("invariant", "an invariant that is violated (slow: checks the whole state)", _invariant),
     }
 )
 """Breakpoints other than conditions, by their first word; a kind of record alone is also a breakpoint."""
@@ -311,7 +311,7 @@ def parse_breakpoint(text: str, experiment: Known) -> Breakpoint:
     words = list(_WORD.finditer(text))
     if not words:
         hint = "write one, such as `preempted`, `first timeout`, `time 1.5s` or `kv.utilization > 90%`"
-        raise ConditionError("there is no breakpoint", text, len(text), help=hint)
+        raise ConditionError("no breakpoint is given", text, len(text), help=hint)
     first = words[0].group()
     rest = text[words[0].end() :].lstrip()
     plain = not rest.startswith(_OPERATORS)

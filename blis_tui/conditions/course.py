@@ -237,7 +237,7 @@ class _Eventually(_Judge):
 
     def look(self, run: Run, records: Sequence[Record]) -> None:
         if self._since_us is not None and self._within_us is not None and run.now_us - self._since_us > self._within_us:
-            self._broken(run, "it had not happened in time")
+            self._broken(run, "it did not happen in time")
             self._since_us = None
         seen, _ = self._sight.seen(run, records)
         if seen:
@@ -247,7 +247,7 @@ class _Eventually(_Judge):
 
     def end(self, run: Run) -> None:
         if self._since_us is not None:
-            self._broken(run, "it had not happened when the run ended")
+            self._broken(run, "it had not happened by the end of the run")
 
 
 class _Count(_Judge):

@@ -103,7 +103,7 @@ def parse_condition(text: str, *, instances: int) -> Expression:
         ConditionError: it is invalid.
     """
     if not text.strip():
-        raise ConditionError("there is no condition", text, len(text), help="write one, such as `kv.utilization > 90%`")
+        raise ConditionError("no condition is given", text, len(text), help="write one, such as `kv.utilization > 90%`")
     analysis = _Analysis(Syntax(text, instances))
     analysis.require_truth(analysis.whole)
     analysis.syntax.require_end(_JOIN)
@@ -117,12 +117,12 @@ def parse_expression(text: str, *, instances: int) -> Expression:
         ConditionError: it is neither.
     """
     if not text.strip():
-        raise ConditionError("there is no figure", text, len(text), help="write one, such as `kv.utilization`")
+        raise ConditionError("no metric is given", text, len(text), help="write one, such as `kv.utilization`")
     analysis = _Analysis(Syntax(text, instances))
     whole = analysis.whole
     if whole.quantity == TEXT:
         raise analysis.syntax.wrong(whole.node, f"`{analysis.syntax.quote(whole.node)}` is a text, not a number")
-    analysis.syntax.require_end(_JOIN if whole.quantity == TRUTH else "only one figure is expected here")
+    analysis.syntax.require_end(_JOIN if whole.quantity == TRUTH else "only one metric is expected here")
     return analysis.expression()
 
 
@@ -179,7 +179,7 @@ class _Analysis:
             case ast.BinOp():
                 found = self._arithmetic(node, self._part(node.left), self._part(node.right))
             case _:
-                raise TypeError(f"{type(node).__name__} is no part of a condition")
+                raise TypeError(f"{type(node).__name__} cannot be part of a condition")
         if found.depth > MAX_DEPTH:
             raise self.syntax.wrong(node, f"more than {MAX_DEPTH} nested operations", "make it simpler")
         return found

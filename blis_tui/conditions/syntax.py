@@ -202,7 +202,7 @@ class Syntax:
                 return self._figure_of_instance()
             if name in NAMES:
                 raise self._wrong(
-                    bracket, "unexpected `[`", f"write `instance[0].{name}` for the figure of one instance"
+                    bracket, "unexpected `[`", f"write `instance[0].{name}` for the metric of one instance"
                 )
         if name in FIGURES:
             return _figure(name)
@@ -221,7 +221,7 @@ class Syntax:
         if number.kind != "number" or number.unit or not number.text.isdecimal():
             raise self._wrong(number, "the number of an instance is expected here", example)
         check_instance(int(number.text), self._instances, self.text, number.start, number.end)
-        for sign, message, hint in (("]", "the `[` is never closed", None), (".", "a figure must follow", example)):
+        for sign, message, hint in (("]", "the `[` is never closed", None), (".", "a metric must follow", example)):
             self._at += 1
             if self._next.text != sign:
                 raise self._wrong(self._next, message, hint)
@@ -230,8 +230,8 @@ class Syntax:
         if name.text in _OF_INSTANCE:
             return _figure(name.text, int(number.text))
         if name.text in FIGURES:
-            raise self._wrong(name, f"`{name.text}` is a figure of the whole cluster", "leave out `instance[...].`")
-        message = f"an instance has no figure `{printable(name.text)}`"
+            raise self._wrong(name, f"`{name.text}` is a metric of the whole cluster", "leave out `instance[...].`")
+        message = f"an instance has no metric `{printable(name.text)}`"
         raise self._wrong(name, message, suggestion(name.text, _OF_INSTANCE))
 
     def _known(self, token: Token) -> str:

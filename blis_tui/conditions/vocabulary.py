@@ -235,21 +235,23 @@ _NUMBERS: Final = (
     EventNumber("instance", "", "number of the event's instance, from 0", frozenset(streamed_kinds()), _instance),
     _decided(
         "regret",
-        "best score less that of the chosen instance, had the router seen the instances as they were",
+        "best score minus that of the chosen instance, by the true state of the instances",
         lambda decision: decision.true_regret_ppm,
     ),
-    _decided("regret.seen", "the same by what the router saw", lambda decision: decision.regret_ppm),
+    _decided("regret.seen", "the same, by what the router saw", lambda decision: decision.regret_ppm),
     _scaling(
         "demand",
         "tokens",
-        "KV tokens in use and those of requests that wait, where the autoscaler looks (of the role with the most)",
+        "KV tokens in use plus those of waiting requests, when the autoscaler evaluates (for the role with the most)",
         lambda look: look.demand_tokens,
     ),
     _scaling("supply", "tokens", "KV tokens that instances can hold, likewise", lambda look: look.supply_tokens),
-    _scaling("pending", "tokens", "those of instances on their way, likewise", lambda look: look.pending_tokens),
+    _scaling(
+        "pending", "tokens", "KV tokens that pending instances can hold, likewise", lambda look: look.pending_tokens
+    ),
     _scaling("required", "tokens", "KV tokens that are missing, likewise", lambda look: look.required_tokens),
-    _scaling("spare", "tokens", "KV tokens that are too much, likewise", lambda look: look.spare_tokens),
-    _scaling("instances", "instances", "instances that come or go, by its verdict", lambda look: look.instances),
+    _scaling("spare", "tokens", "surplus KV tokens, likewise", lambda look: look.spare_tokens),
+    _scaling("instances", "instances", "instances to add or remove, by its verdict", lambda look: look.instances),
     _step("step.duration_ms", "ms", "duration of the step", lambda step: step.duration_us / 1e3),
     _step("step.prefill_tokens", "tokens", "prompt tokens the step computed", _prefill_tokens),
     _step(
@@ -268,7 +270,7 @@ _NUMBERS: Final = (
     EventNumber(
         "tiers.thrashing",
         "blocks",
-        "KV blocks that came back from a tier at most 1 ms after they had gone",
+        "KV blocks reloaded from a tier at most 1 ms after they had left the GPU",
         frozenset({TiersLoaded.kind}),
         _thrashing,
     ),

@@ -69,10 +69,10 @@ class Case:
     def load(self) -> Experiment:
         """Return the experiment of this case. Raises SpecError and InputError, also if it is not a single run."""
         if self.is_study:
-            raise InputError(f"{shown(self.spec)} is a study: it has many runs, not one to look at")
+            raise InputError(f"{shown(self.spec)} is a study: it has many runs, not a single one to open")
         if self.twin is not None:
             raise InputError(
-                f"{self.what} of {shown(self.spec)} is a recording beside its simulation, not one run to look at",
+                f"{self.what} of {shown(self.spec)} is a recording with its simulation, not a single run to open",
                 help="`blis-tui tui SPEC --twin RECORDING` shows both",
             )
         return self.load_experiment()
@@ -165,7 +165,7 @@ def _check_twins(document: Document, problems: Problems) -> None:
         name = as_map(said).get("name")
         if name in seen:
             hint = f"the first is on line {document.place(('twins', seen[name], 'name')).span.line}"
-            message = f"two recordings are called `{name}`"
+            message = f"two recordings are named `{name}`"
             problems.add(about(document, ("twins", at, "name"), "BLIS2021", message, hint=hint))
         seen.setdefault(name, at)
 

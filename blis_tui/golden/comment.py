@@ -101,14 +101,14 @@ def comment(folder: Path, root: Path, names: Sequence[str], plugins: Registry | 
     told.sort(key=lambda one: not one.breaks)  # stable: keeps the order of names otherwise
     if broken := [_code(one.name) for one in told if one.breaks]:
         more = f" and {len(broken) - _NAMES:,} more" if len(broken) > _NAMES else ""
-        head += f"\n**Not as expected**: {', '.join(broken[:_NAMES])}{more}.\n"
+        head += f"\n**Expectations fail**: {', '.join(broken[:_NAMES])}{more}.\n"
     if any(one.waiting for one in told):
         review = Project(root, root, folder).review_command()
-        head += f"\nIf this is meant: run `pytest` and {_code(review)} in your checkout, and commit the goldens.\n"
+        head += f"\nIf this is intended: run `pytest` and {_code(review)} in your checkout, and commit the goldens.\n"
     return _cut(head, [one.text for one in told], style.most), False
 
 
-_UNEXPECTED: Final = "not as expected"
+_UNEXPECTED: Final = "failing"
 _STATES: Final = ("changed", "new", _UNEXPECTED, "obsolete", "broken")
 
 
@@ -163,7 +163,7 @@ def _about(entry: Entry, root: Path, plugins: Registry | None, style: Style) -> 
 
 
 def _unseen(new: Golden, case: Case) -> str:
-    return f"There is no golden of it yet.\n{_expectations(None, new, case)}"
+    return f"It has no golden yet.\n{_expectations(None, new, case)}"
 
 
 def _changed(entry: Entry, case: Case, golden: Golden, new: Golden, style: Style) -> str:
@@ -178,10 +178,10 @@ def _changed(entry: Entry, case: Case, golden: Golden, new: Golden, style: Style
     if answer := answer_lines(case, golden, new, difference):
         parts.append(_block("\n".join(answer)))
     figures = _figures(difference.report)
-    parts.append(_table("figure", figures, len(difference.report)))
+    parts.append(_table("metric", figures, len(difference.report)))
     parts.append(_expectations(golden, new, case))
     if difference.records and not difference.report:
-        parts.append("The report is the same, but the record stream is not.\n")
+        parts.append("The report is the same, but the event records differ.\n")
     if difference.text is not None:
         parts.append(f"The values are the same, but not the text of the {difference.text[0]}.\n")
     if case.is_run:
@@ -230,14 +230,14 @@ def _opening(verdict: Verdict, case: Case | None) -> str:
     """Return where an expectation of the course was first broken, and the debugger command for that event."""
     if verdict.event is None or case is None:
         return ""
-    where = f"{_code(_wish(verdict))} was broken at event {verdict.event:,}: {_code(verdict.why or '')}.\n"
+    where = f"{_code(_wish(verdict))} failed at event {verdict.event:,}: {_code(verdict.why or '')}.\n"
     command = debugger_command(case, verdict.event)
     return where + (f"\n{_block(command, 'sh')}" if command else "")
 
 
 def _held(verdict: Verdict, known: bool) -> str:
     """Return the verdict; for a known failure, only holding is news."""
-    holds, broken = ("**holds**", "broken, as known") if known else ("holds", "**broken**")
+    holds, broken = ("**holds**", "fails (xfail)") if known else ("holds", "**fails**")
     if not verdict.wish():  # an expectation of the course of the run
         return holds if verdict.ok else broken
     value = "nothing" if verdict.value is None else verdict.value
@@ -283,7 +283,7 @@ def _divergence(entry: Entry, case: Case, golden: Golden, new: Golden) -> str:
     if found is None:
         return ""
     opens = debugger_command(case, found.event)
-    return _block(found.text()) + (f"\nSee it in the debugger:\n\n{_block(opens, 'sh')}" if opens else "")
+    return _block(found.text()) + (f"\nOpen it in the debugger:\n\n{_block(opens, 'sh')}" if opens else "")
 
 
 def _code(text: str) -> str:

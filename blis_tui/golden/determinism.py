@@ -75,11 +75,11 @@ def find_nondeterminism(experiment: Experiment) -> str:
     if found := _compare(again, lines):
         return f"a second run differs at {found}"
     if _end(again) != end:
-        return "a second run ends in another state"
+        return "a second run ends in a different state"
     alone = Simulation(experiment)
     alone.run()
     if _end(alone) != end:
-        return "a run without observers ends in another state"
+        return "a run without observers ends in a different state"
     return (
         _continued(experiment, lines, end)
         or _elsewhere(experiment, lines, end)
@@ -151,10 +151,10 @@ def _continued(experiment: Experiment, lines: list[str], end: tuple[str, str]) -
     fresh = Simulation(experiment)
     fresh.restore(checkpoint)
     if fresh.digest() != before:
-        return f"what a checkpoint restores at event {middle} has another state"
+        return f"the state restored from a checkpoint at event {middle} is different"
     if found := _compare(fresh, lines[len(passed) :]):
-        return f"going on from a checkpoint at event {middle} differs at {found}"
-    return "" if _end(fresh) == end else f"going on from a checkpoint at event {middle} ends in another state"
+        return f"continuing from a checkpoint at event {middle} differs at {found}"
+    return "" if _end(fresh) == end else f"continuing from a checkpoint at event {middle} ends in a different state"
 
 
 def _elsewhere(experiment: Experiment, lines: list[str], end: tuple[str, str]) -> str:
@@ -167,7 +167,7 @@ def _elsewhere(experiment: Experiment, lines: list[str], end: tuple[str, str]) -
         listener.take(line)
     if difference := listener.finish():
         return f"a run in another process, with another hash seed, differs at {difference}"
-    return "" if digest == end[1] else "a run in another process, with another hash seed, ends in another state"
+    return "" if digest == end[1] else "a run in another process, with another hash seed, ends in a different state"
 
 
 def _forgotten(experiment: Experiment) -> str:

@@ -150,7 +150,7 @@ def _observers(experiment: Experiment, result: Golden) -> str:
     return (
         ""
         if simulation.report().to_json() == result.report
-        else "a second run, without observers, gives another report"
+        else "a second run, without observers, gives a different report"
     )
 
 
@@ -162,7 +162,7 @@ def _checkpoint(experiment: Experiment, result: Golden) -> str:
     fresh = Simulation(experiment)
     fresh.restore(middle)
     fresh.run()
-    return "" if fresh.report().to_json() == result.report else "continuing from a checkpoint gives another report"
+    return "" if fresh.report().to_json() == result.report else "continuing from a checkpoint gives a different report"
 
 
 _REPEATS: Final = {"observers": _observers, "checkpoint": _checkpoint}
@@ -175,4 +175,4 @@ def _hash_seed(other: OtherProcess, experiment: Experiment, result: Golden) -> s
     except SimulationError as error:
         return error.message
     same = found == [_digest(result.report), result.chain.sha256]
-    return "" if same else "another process, with another hash seed, gives another result"
+    return "" if same else "another process, with another hash seed, gives a different result"

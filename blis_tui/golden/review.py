@@ -113,7 +113,7 @@ def record_full(files: GoldenFiles, root: Path, plugins: Registry | None = None)
     experiment = case.load()
     _, chain = run_watched(experiment)
     if chain.sha256 != golden.chain.sha256:
-        return "differs, left alone:"
+        return "differs, left as it is:"
     files.write_records(record_lines(experiment))
     return "stored"
 

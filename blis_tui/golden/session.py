@@ -182,7 +182,7 @@ def _wait(files: GoldenFiles, result: Golden, decide: str) -> tuple[str, bool]:
         files.write(result, pending=True)
     except InputError as error:
         return "\n" + printable(f"the new result is not kept: {error}"), False
-    return f"\nthe new result waits; {decide}\n    {printable(accept_command(files))}", True
+    return f"\nthe new result is waiting; {decide}\n    {printable(accept_command(files))}", True
 
 
 def _changed(
@@ -202,7 +202,7 @@ def _changed(
     text = describe(case, files, golden, result, difference, experiment)
     waits = False
     if settings.mode in ("new", "unseen"):
-        told, waits = _wait(files, result, "look at it, then")
+        told, waits = _wait(files, result, "review it, then accept it with")
         text += told
     return Outcome(status="changed", text=text, pending=waits, report=result.report)
 
@@ -233,7 +233,7 @@ def describe(
         lines.append(f"report: {plural(len(difference.report), 'difference')}")
         lines += difference_lines(difference.report, _SHOWN_DIFFERENCES)
     elif difference.records:
-        lines.append("the report is the same, but the record stream is not")
+        lines.append("the report is the same, but the event records differ")
     if difference.text is not None:
         name, other = difference.text
         file = files.file(REPORT if name == "report" else HEADER).name
@@ -283,14 +283,14 @@ def engine_lines(golden: str, here: str, *, alone: bool = False) -> list[str]:
     if golden.isdecimal() and here.isdecimal() and int(golden) > int(here):
         return [
             *lines,
-            f"    the golden is of a newer engine: install a blis-tui of engine {golden}, do not accept this result",
+            f"    the golden was made by a newer engine: install a blis-tui with engine {golden}, do not accept this",
         ]
     if alone:
-        return [*lines, "    nothing else of the report has: accept it"]
+        return [*lines, "    nothing else in the report has: accept it"]
     lines.append(
-        "    so an equal spec may give another result: see CHANGELOG.md, look at the difference and accept it;"
+        "    so the same spec may give a different result: see CHANGELOG.md, review the difference and accept it;"
     )
-    return [*lines, f"    to tell it from a change of yours, compare with a blis-tui of engine {golden} first"]
+    return [*lines, f"    to rule out a change of your own, compare with a blis-tui with engine {golden} first"]
 
 
 def only_the_engine(difference: ResultDifference) -> bool:
@@ -326,13 +326,13 @@ def _with_expectations(outcome: Outcome, case: Case) -> Outcome:
     report = json.loads(outcome.report)
     verdicts = [Verdict(**found) for found in report["expectations"]]
     broken = [
-        f"golden.xfail: `{name}` is not expected by the experiment"
+        f"golden.xfail: `{name}` is not an expectation of the experiment"
         for name in case.known
         if name not in {one.metric for one in verdicts}
     ]
     for one in verdicts:
         if one.ok == (one.metric in case.known):
-            told = "it holds, so take it out of golden.xfail" if one.ok else "not as expected"
+            told = "it holds now: remove it from golden.xfail" if one.ok else "expectation failed"
             broken.append(f"{told}: {one.sentence()}")
             if one.event is not None and (command := debugger_command(case, one.event)):
                 broken.append(f"    open it in the debugger: {command}")

@@ -214,7 +214,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 def _damaged(path: Path, why: object) -> InputError:
     return InputError(
-        f"{path} is not a golden file of format {FORMAT}: {why}", help="write it again with --blis-update=always"
+        f"{path} is not a golden file of format {FORMAT}: {why}", help="regenerate it with --blis-update=always"
     )
 
 
@@ -223,8 +223,8 @@ def _require_as_written(path: Path, text: str, expected: str) -> None:
     other = first_other_line(text, expected)
     if other is not None:
         raise InputError(
-            f"{path} is not as it was written: {other}",
-            help="was it edited, laid out anew, or merged? restore it, or write it again with --blis-update=always",
+            f"{path} has been modified: {other}",
+            help="was it edited, reformatted or merged? restore it, or regenerate it with --blis-update=always",
         )
 
 

@@ -86,7 +86,7 @@ def produce_study(
     )
     outcome = Outcome(status="done", report=alone.report)
     if row_of(study, last.point, last.seed, experiment, outcome) != last:
-        return golden, "its last run gives other figures when it is made by itself"
+        return golden, "its last run gives different metrics when it is made alone"
     return golden, f"of its last run, {trouble}" if trouble else ""
 
 

@@ -104,7 +104,7 @@ def answer(golden: Golden, result: Golden, found: Sequence[Difference]) -> list[
         result: the new result.
         found: the differences beyond the tolerances.
     """
-    lines = [_moved({one.path for one in found}), "server and simulation part first"]
+    lines = [_moved({one.path for one in found}), "server and simulation first diverge"]
     for mark, one in (("-", golden), ("+", result)):
         parting = json.loads(one.report).get("parting")
         if not isinstance(parting, dict):
@@ -118,17 +118,19 @@ def answer(golden: Golden, result: Golden, found: Sequence[Difference]) -> list[
 def _moved(paths: Collection[str]) -> str:
     """Return what has changed on the server, in causal order; else that the simulation has."""
     if any(path.startswith(_ASKED) for path in paths):
-        return "other requests were sent: record the same workload with the same seed"
+        return "different requests were sent: record the same workload with the same seed"
     if any(path.startswith(_ANSWERED) for path in paths):
-        return "other requests have a whole answer than before"
+        return "different requests have a complete answer than before"
     if any("measured" in path.split("/") for path in paths):
         words = [word for word, names in _MOVES.items() if any(f"/engine/{name}/measured" in paths for name in names)]
         if not words:  # the front end is the remainder that all of these leave
             words = ["front end" if _FRONT_END in paths else "latencies, and nothing else that was recorded"]
-        return f"moved on the server: {', '.join(words)}"
+        return f"changed on the server: {', '.join(words)}"
     if any("simulated" in path.split("/") for path in paths):
-        return "the server is as it was: the simulation has moved"
-    return "each side is as it was: how far they are apart has moved" if paths else "both sides are as they were"
+        return "the server is unchanged: the simulation has changed"
+    return (
+        "each side is unchanged, but the difference between them has changed" if paths else "both sides are unchanged"
+    )
 
 
 def _report(recording: Recording, twin: Twin, name: str, steps: str) -> dict[str, object]:

@@ -50,7 +50,7 @@ class Verdict:
         """Return the verdict in words."""
         broken = "" if self.event is None else f" at event {self.event:,} ({time_text(self.time_us or 0)}): {self.why}"
         if not self.wish():
-            return f"{self.metric}: {'holds' if self.ok else 'broken'}{broken}"
+            return f"{self.metric}: {'holds' if self.ok else 'violated'}{broken}"
         if broken:
             broken = f"; exceeded{broken}"
         value = "nothing" if self.value is None else self.value

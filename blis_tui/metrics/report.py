@@ -233,7 +233,7 @@ class Report(Sections):
     warnings: tuple[Finding, ...]
     """Problems found in the run, defects of the simulator first; empty if there are none."""
     lifecycle: LifecycleReport | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """Instances that came and went; left out where none can."""
+    """Instances that were started and stopped; left out where none can be."""
     experiment: Experiment = field(repr=False, compare=False)
     """The simulated experiment; not part of the JSON document."""
     step_models: Mapping[str, StepTimeModel] = field(repr=False, compare=False)

@@ -99,7 +99,7 @@ def read_answer(
     """
     encoding = headers.get("content-encoding", "")
     if encoding.lower() not in ("", "identity"):
-        return Answer(error=f"the answer is compressed ({_brief(encoding)}), which was not asked for")
+        return Answer(error=f"the answer is compressed ({_brief(encoding)}), which was not requested")
     if not stream:
         return read_whole(b"".join(piece for _, piece in pieces), stamp_ns)
     answer = read_stream(pieces)
@@ -172,7 +172,7 @@ class _Reader:
         except (ValueError, RecursionError):
             event = None
         if not isinstance(event, dict):
-            answer.error = answer.error or f"an event is no JSON: {payload[:80].decode(errors='replace')}"
+            answer.error = answer.error or f"an event is not JSON: {payload[:80].decode(errors='replace')}"
             return 0
         if (error := event.get("error")) is not None:
             message = error.get("message") if isinstance(error, dict) else error

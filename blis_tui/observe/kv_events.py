@@ -38,7 +38,7 @@ class KvEvents:
         except zmq.ZMQError as error:
             self.close()
             raise InputError(
-                f"{endpoint!r} is no address to listen to: {error}", help="such as tcp://127.0.0.1:5557"
+                f"{endpoint!r} is not an address to listen to: {error}", help="such as tcp://127.0.0.1:5557"
             ) from error
 
     async def listen(self, clock: Clock, heard: Callable[[Mapping[str, object]], None]) -> None:

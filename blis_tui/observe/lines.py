@@ -52,7 +52,7 @@ def read_request(line: str) -> Observed:
     if outcome not in OUTCOMES:
         raise ValueError(f"`outcome` is {outcome!r}")
     if not isinstance(chunks, list) or not all(map(_is_chunk, chunks)):
-        raise ValueError("`chunks` is no list of times and numbers of tokens")
+        raise ValueError("`chunks` is not a list of times and token counts")
     return Observed(
         request_id=_text(found, "request_id"),
         index=_whole(found, "index"),
@@ -136,7 +136,7 @@ def server_document(server: Server) -> dict[str, object]:
 def read_server(document: object) -> Server:
     """Parse the result of :func:`server_document`. Raises ValueError if it is invalid."""
     if not isinstance(document, dict):
-        raise ValueError("`server` is no map")  # noqa: TRY004  (a file is wrong, not the caller)
+        raise ValueError("`server` is not a map")  # noqa: TRY004  (a file is wrong, not the caller)
     caching = document.get("prefix_caching")
     return Server(
         version=_text(document, "version", ""),
@@ -152,7 +152,7 @@ def read_server(document: object) -> Server:
 def _document(line: str) -> Mapping[str, object]:
     found = parse_json(line)
     if not isinstance(found, dict):
-        raise ValueError("the line is no JSON object")  # noqa: TRY004  (as above)
+        raise ValueError("the line is not a JSON object")  # noqa: TRY004  (as above)
     return found
 
 

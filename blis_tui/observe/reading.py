@@ -43,7 +43,9 @@ def read_recording(folder: Path) -> Recording:
         InputError: a file is missing, cannot be read, or is not as ``observe`` writes it.
     """
     if not is_recording(folder):
-        raise InputError(f"{folder} is no recording: it has no {ABOUT}", help="`blis-tui observe` makes such folders")
+        raise InputError(
+            f"{folder} is not a recording: it has no {ABOUT}", help="`blis-tui observe` creates recordings"
+        )
     about, server = _about(folder / ABOUT)
     requests = sorted(_lines(folder / REQUESTS, read_request), key=lambda row: (row.sent_us, row.index))
     steps = _lines(folder / STEPS, read_step, head=",".join(STEP_COLUMNS)) if (folder / STEPS).is_file() else []
@@ -62,7 +64,7 @@ def _about(path: Path) -> tuple[dict[str, object], Server]:
     try:
         found = parse_json(read_input(path, limit=_MAX_BYTES))
         if not isinstance(found, dict) or found.get("version") != VERSION:
-            raise ValueError("it is none that this version writes")  # noqa: TRY301
+            raise ValueError("its version is not supported by this version of blis-tui")  # noqa: TRY301
         return found, read_server(found.get("server", {}))
     except ValueError as error:
         raise InputError(f"{path}: {error}", help="`blis-tui observe` writes this file") from error
@@ -73,7 +75,7 @@ def _lines(path: Path, read: Callable[[str], T], head: str | None = None) -> lis
     try:
         text = read_input(path, limit=_MAX_BYTES).decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is no text in UTF-8") from error
+        raise InputError(f"{path} is not UTF-8 text") from error
     lines = text.split("\n")[:-1]
     if head is not None:
         if lines[:1] != [head]:

@@ -24,13 +24,13 @@ TIMED_OUT: Final = "timed-out"
 UNREADABLE: Final = "unreadable"
 INTERRUPTED: Final = "interrupted"
 OUTCOMES: Final[Mapping[str, str]] = {
-    COMPLETED: "the whole answer came",
+    COMPLETED: "the complete answer arrived",
     REJECTED: "the server answered with an error",
     REFUSED: "no connection could be opened",
-    BROKEN: "the connection broke, or the answer ended, before its end",
-    TIMED_OUT: "the time-out came before the end of the answer",
-    UNREADABLE: "what came is no answer",
-    INTERRUPTED: "observing was stopped before the end of the answer",
+    BROKEN: "the connection broke, or the answer ended early",
+    TIMED_OUT: "the timeout passed before the end of the answer",
+    UNREADABLE: "the response is not an answer",
+    INTERRUPTED: "observe was stopped before the end of the answer",
 }
 """Outcome of a request -> its meaning."""
 

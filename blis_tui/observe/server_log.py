@@ -57,7 +57,7 @@ class Tail:
         self._rest = b""
         try:
             if not stat.S_ISREG(path.stat().st_mode):
-                raise InputError(f"cannot read {path}: it is no ordinary file")
+                raise InputError(f"cannot read {path}: it is not a regular file")
             self._file: FileIO = path.open("rb", buffering=0)
             self._file.seek(0, os.SEEK_END)
         except OSError as error:

@@ -103,7 +103,7 @@ def status_text(status: Status) -> str:
     total = "" if status.total is None else f" of {count_text(status.total)}"
     parts = [
         f"{max(status.time_us, 0) / 1e6:,.1f} s",
-        f"{count_text(done)}{total} answered, {count_text(status.running)} under way",
+        f"{count_text(done)}{total} answered, {count_text(status.running)} in flight",
         f"{status.requests_per_s:,.1f} requests/s, {status.tokens_per_s:,.0f} tokens/s",
     ]
     if status.ttft_us is not None:

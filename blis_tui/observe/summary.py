@@ -140,12 +140,12 @@ def warnings(summary: Summary, recording: Recording) -> list[str]:
     found = []
     if summary.failed:
         parts = [f"{count_text(count)} {name}" for name, count in summary.outcomes.items() if name != COMPLETED]
-        found.append(f"{plural(summary.failed, 'request')} without a whole answer: {', '.join(parts)}")
+        found.append(f"{plural(summary.failed, 'request')} without a complete answer: {', '.join(parts)}")
     late, ttft = summary.late, summary.ttft
     if late is not None and ttft is not None and late.p99_us > max(_LATE_US, _LATE_SHARE * ttft.p50_us):
         found.append(
-            f"1 in 100 requests was sent {span_text(late.p99_us)} late or more, beside a median time to first token of"
-            f" {span_text(ttft.p50_us)}: this machine was busy, and the load was not quite the one that was wanted"
+            f"1 in 100 requests was sent at least {span_text(late.p99_us)} late, compared with a median time to first "
+            f"token of {span_text(ttft.p50_us)}: this machine was busy, and the load was not quite as intended"
         )
     if summary.chunks and summary.merged > _MERGED_SHARE * summary.chunks:
         found.append(
@@ -153,7 +153,9 @@ def warnings(summary: Summary, recording: Recording) -> list[str]:
             " gaps between tokens are less exact"
         )
     if summary.contradictions:
-        found.append(f"the server counted other tokens than it sent in {plural(summary.contradictions, 'answer')}")
+        found.append(
+            f"the server's token count differs from the tokens it sent in {plural(summary.contradictions, 'answer')}"
+        )
     found += _length_warnings(summary, recording)
     found += _server_warnings(summary, recording)
     found += _lost_warnings(recording)
@@ -165,22 +167,18 @@ def _length_warnings(summary: Summary, recording: Recording) -> list[str]:
     found = []
     if summary.guessed:
         found.append(
-            f"of {plural(summary.guessed, 'answer')} the server told neither token ids nor `usage`: each piece counts"
-            " as one token, and there may be more in it"
+            f"for {plural(summary.guessed, 'answer')}, the server sent neither token ids nor `usage`: each chunk "
+            f"counts as one token, but may contain more"
         )
     if summary.shorter:
-        found.append(
-            f"{plural(summary.shorter, 'answer')} ended before the length that was asked for: they replay as they were"
-        )
+        found.append(f"{plural(summary.shorter, 'answer')} ended before the requested length: they replay as they were")
     if summary.longer and recording.about.get("exact_lengths") is not False:
-        found.append(
-            f"{plural(summary.longer, 'answer')} went on beyond the length that was asked for: they replay as they were"
-        )
+        found.append(f"{plural(summary.longer, 'answer')} went beyond the requested length: they replay as they were")
     asked, counted = summary.asked_tokens, summary.counted_tokens
     if abs(counted - asked) > _OTHER_PROMPTS * asked:
         found.append(
-            f"prompts of {count_text(asked)} tokens were asked for, the server counted {count_text(counted)}: they"
-            " replay as it counted"
+            f"prompts of {count_text(asked)} tokens were requested, the server counted {count_text(counted)}: they "
+            f"replay as it counted"
         )
     return found
 
@@ -190,13 +188,18 @@ def _lost_warnings(recording: Recording) -> list[str]:
     about = recording.about
     found = []
     if about.get("log") is True and not recording.steps:
-        found.append("the log told no step: is it that of this server, and has it --enable-logging-iteration-details?")
+        found.append(
+            "the log has no steps: is it the log of this server, and was it started with "
+            "--enable-logging-iteration-details?"
+        )
     if about.get("kv_events") is True and not (recording.folder / KV_EVENTS).is_file():
-        found.append("no event of the KV cache came: does the server publish them (--kv-events-config), and there?")
+        found.append(
+            "no KV cache events arrived: does the server publish them (--kv-events-config), and at this address?"
+        )
     lost = about.get("lost_scrapes")
     if isinstance(lost, int) and lost:
         tries = plural(lost, "time")
-        found.append(f"the server's metrics could not be read {tries}: figures by the server are not complete")
+        found.append(f"the server's metrics could not be read {tries}: the server's own figures are incomplete")
     return found
 
 
@@ -208,7 +211,7 @@ def _server_warnings(summary: Summary, recording: Recording) -> list[str]:
     told = counters.get("vllm:generation_tokens_total")
     if not summary.failed and isinstance(told, int | float) and round(told) != summary.output_tokens:
         counts = f"{count_text(round(told))} tokens generated, {count_text(summary.output_tokens)} came"
-        return [f"the server's metrics count {counts}: it served others meanwhile, or its counts are wrong"]
+        return [f"the server's metrics count {counts}: it served other requests meanwhile, or its counts are wrong"]
     return []
 
 

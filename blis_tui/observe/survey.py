@@ -70,7 +70,7 @@ async def survey(exchanges: Exchanges, address: str) -> Found:
     except (OSError, TimeoutError) as error:
         why = "it does not answer" if isinstance(error, TimeoutError) else str(error)
         untrusted = isinstance(error, ssl.SSLCertVerificationError)
-        hint = _UNTRUSTED if untrusted else "is the server up, and the address right?"
+        hint = _UNTRUSTED if untrusted else "is the server running, and is the address right?"
         raise InputError(f"cannot reach {address}: {why}", help=hint) from error
     text = "" if metrics is None else metrics.body.decode(errors="replace")
     told = settings(text)
@@ -106,7 +106,7 @@ async def ask(exchanges: Exchanges, asking: Asking, body: bytes, timeout_s: floa
         )
     answer = read_answer(reply.pieces, reply.done_ns, reply.headers, stream=asking.stream)
     if answer.error or not answer.chunks:
-        raise InputError(f"the server's first answer has no tokens: {answer.error or 'there is nothing in it'}")
+        raise InputError(f"the server's first answer has no tokens: {answer.error or 'it is empty'}")
     return answer
 
 
@@ -122,7 +122,9 @@ async def scale_of(exchanges: Exchanges, prompts: Prompts, timeout_s: float) -> 
         counts.append(answer.usage.prompt_tokens)
     short, long = counts
     if short is None or long is None or long <= short:
-        raise InputError("the server does not say how many tokens a prompt has, so none can be made to measure")
+        raise InputError(
+            "the server does not report the number of prompt tokens, so prompts of a given length cannot be made"
+        )
     per_word = (long - short) / (_LONG - _SHORT)
     return TextScale(per_word, max(short - per_word * _SHORT, 0.0))
 

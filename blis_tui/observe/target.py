@@ -74,25 +74,25 @@ def target_of(url: str, headers: Mapping[str, str]) -> Target:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         port, host = parts.port, (parts.hostname or "").encode("idna").decode()
         if any(one.isspace() or not one.isprintable() for one in url):
-            raise ValueError("it has a space, or another character that no URL has")  # noqa: TRY301
+            raise ValueError("it has a space or another character that is not allowed in URLs")  # noqa: TRY301
         parts.path.encode("ascii")
     except ValueError as error:
-        raise InputError(f"{url!r} is no URL: {error}", help=hint) from error
+        raise InputError(f"{url!r} is not a URL: {error}", help=hint) from error
     if parts.scheme not in ("http", "https") or not host:
-        raise InputError(f"{url!r} is no URL of an HTTP server", help=hint)
+        raise InputError(f"{url!r} is not the URL of an HTTP server", help=hint)
     if parts.username or parts.query or parts.fragment:
-        raise InputError(f"{url!r}: only host, port and path are wanted", help=hint)
+        raise InputError(f"{url!r}: give only host, port and path", help=hint)
     for name, value in headers.items():
         if not (name + value).isascii() or any(one in name + value for one in "\r\n\0") or not name.strip():
             raise InputError(f"the header {name!r} cannot be sent")
         if name.strip().lower() in _OURS:
-            raise InputError(f"the header {name!r} is not to be given", help="it follows from what is sent")
+            raise InputError(f"the header {name!r} cannot be set", help="it is determined by what is sent")
     tls = ssl.create_default_context() if parts.scheme == "https" else None
     root = parts.path.rstrip("/")
     if root.endswith(_ENDPOINTS):
         raise InputError(
             f"{url!r} is one of the server's endpoints",
-            help="name the server alone; --api says which endpoint is asked",
+            help="give only the server's address; --api selects the endpoint",
         )
     root = root.removesuffix("/v1")
     return Target(host, (443 if tls else 80) if port is None else port, root, tls, headers)

@@ -120,7 +120,7 @@ def arrivals_picture(table: RequestTable, rows: Sequence[Row]) -> Picture:
 def _thinned(drawn: int, requests: int) -> str:
     """Return a note if not all requests are drawn."""
     told = (
-        f"{drawn:,} of {plural(requests, 'request')} are drawn: some at equal distances, and the slowest in between. "
+        f"{drawn:,} of {plural(requests, 'request')} are drawn: some at equal intervals, and the slowest in between. "
     )
     return told if drawn < requests else ""
 

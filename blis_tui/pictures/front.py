@@ -53,7 +53,7 @@ def front_picture(points: Points) -> Picture | None:
             rows=rows,
             words=(1,),
         ),
-        note=f"The front: by {_by(points, first)}, no other point{rivals} that keeps to all bounds is better in one of"
+        note=f"The front: by {_by(points, first)}, no other point{rivals} that meets all bounds is better in one of"
         " these and not worse in the others. It is a line where the two figures shown alone decide, for one load."
         " Means over seeds.",
     )

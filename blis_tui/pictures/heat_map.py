@@ -57,11 +57,11 @@ def heat_map_picture(points: Points) -> Picture | None:
     return Picture(
         name="heat-map",
         title="Two axes at a time",
-        description=f"A heat map of a figure over two of {len(points.varied)} axes; the selector has every pair.",
+        description=f"A heat map of a metric over two of {len(points.varied)} axes; the selector has every pair.",
         views=views,
         height=420,
         note=(
-            "Other axes are at their best: of the points of a cell the one shown keeps to all bounds, if one does. "
+            "Other axes are at their best: of the points of a cell the one shown meets all bounds, if one does. "
             if others
             else ""
         )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
 
-_NO_SCRIPT: Final = "The pictures need JavaScript; the tables below them do not."
+_NO_SCRIPT: Final = "The charts need JavaScript; the tables below them do not."
 
 
 def page(title: str, about: str, sections: Sequence[Section]) -> str:
@@ -80,6 +80,6 @@ def document(data: Mapping[str, object]) -> str:
 
 def provenance(facts: Mapping[str, str]) -> Table:
     """What identifies a page's figures, and what made it."""
-    made_by = {"Engine": ENGINE, "blis-tui": __version__, "plotly.js, which draws the pictures": plotly_version()}
+    made_by = {"Engine": ENGINE, "blis-tui": __version__, "plotly.js, which draws the charts": plotly_version()}
     rows = [*facts.items(), *made_by.items()]
     return Table(caption="Equal digests, seeds and engines give equal figures", head=("", ""), rows=rows, words=(1,))

@@ -56,7 +56,7 @@ class Picture:
             f" style='height:{self.height}px' data-height='{self.height}'></div>",
             f"<script type='application/json' id='{name}-plot-data'>{script_json(plain)}</script>",
             f"<figcaption>{escape(self.note)}</figcaption>" if self.note else "",
-            unfold("The figures behind it", self.table.html()) if self.table is not None else "",
+            unfold("The data behind it", self.table.html()) if self.table is not None else "",
             "</figure>",
         ]
         return "".join(parts)

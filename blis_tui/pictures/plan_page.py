@@ -48,7 +48,7 @@ def plan_page(plan: Plan, chosen: Sequence[Chosen] = ()) -> str:
         Section(name="provenance", title="Provenance", content=[_provenance(plan)]),
     ]
     bounds = ", ".join(bound_text(one) for one in study.constraints)
-    what = "The highest rate that holds" if plan.question.max_rate else "The cheapest configuration that holds"
+    what = "The highest rate that meets" if plan.question.max_rate else "The cheapest configuration that meets"
     return page(f"{study.experiment}: a plan", f"{what} {bounds}.", sections)
 
 
@@ -95,7 +95,7 @@ def _answer(plan: Plan) -> list[str | Picture | Table]:
         Card(
             name="Seeds that agree",
             value="all alike" if found.seedless else f"{found.holding} of {found.seeds}",
-            more=f"{plural(plan.runs, 'run')} in all",
+            more=f"{plural(plan.runs, 'run')} in total",
         ),
     ]
     if binding is not None:
@@ -118,7 +118,7 @@ def _rate(plan: Plan, best: Candidate) -> str:
 
 
 def _beyond(best: Candidate) -> str:
-    return "" if best.knee is None or best.knee.fails is None else f"no longer at {best.knee.fails:g}"
+    return "" if best.knee is None or best.knee.fails is None else f"not at {best.knee.fails:g}"
 
 
 # ---- what was tried ----
@@ -159,8 +159,9 @@ def _tried_picture(plan: Plan) -> Picture | None:
         f" tried. {answer_text(plan)}",
         views=views,
         height=440,
-        note="Crosses do not hold with every seed; the star is the answer. Points are of the seed that decides, bars"
-        " reach from the lowest to the highest seed; runs that were stopped early have no figures.",
+        note="Crosses do not meet all bounds with every seed; the star is the answer. Points show the deciding seed, "
+        "bars"
+        " reach from the lowest to the highest seed; runs that were stopped early have no values.",
     )
 
 
@@ -245,9 +246,9 @@ def _bars(title: str, bars: Sequence[tuple[str, float]]) -> View:
 
 def _tried_table(plan: Plan) -> Table:
     metrics = list(dict.fromkeys(one.metric for one in plan.question.study.constraints))
-    head = ("configuration", f"{plan.candidates[0].of}/s", "instances", *map(short, metrics), "seeds that hold")
+    head = ("configuration", f"{plan.candidates[0].of}/s", "instances", *map(short, metrics), "seeds ok")
     return Table(
-        caption="All that was run; figures of the seed that decides, of whole runs",
+        caption="All runs; values of the deciding seed, from complete runs",
         head=head,
         rows=list(_tried_rows(plan, metrics)),
         sortable=True,

@@ -21,7 +21,7 @@ LINES: Final = 14
 """Maximum number of lines."""
 
 _NOTE: Final = (
-    "Stars are knees: up to that rate every point keeps to all bounds, and none is overloaded. The true knee lies"
+    "Stars are knees: up to that rate every point meets all bounds, and none is overloaded. The true knee lies"
     " between a star and the next point, or, where the star is hollow, beyond the last one. Bars reach from the lowest"
     " to the highest seed."
 )

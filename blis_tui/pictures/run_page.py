@@ -93,7 +93,7 @@ def _overview(report: Report) -> list[str | Table]:
         Card(name="Preemptions", value=f"{kv.preemptions:,}", more=f"KV cache: {hits_text(kv)}"),
     ]
     if report.slo is not None and report.slo.attainment is not None:
-        met = f"{report.slo.good:,} of {report.slo.injected:,} keep to their targets"
+        met = f"{report.slo.good:,} of {report.slo.injected:,} met their targets"
         shown.append(Card(name="Goodput", value=share_text(report.slo.attainment), more=met))
     lines = main_lines(report)
     parts: list[str | Table] = [cards(shown), _verdict(report.expectations)]
@@ -241,7 +241,7 @@ def _groups(report: Report) -> list[str | Picture | Table]:
             for name, one in report.slo.classes.items()
         ]
         head = ("SLO class", "within all targets", "share", "good requests/s")
-        parts.append(Table(caption="Requests that keep to the targets of their class", head=head, rows=rows))
+        parts.append(Table(caption="Requests that met the targets of their class", head=head, rows=rows))
     return parts
 
 

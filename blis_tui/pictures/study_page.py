@@ -75,7 +75,7 @@ def _overview(result: StudyResult, points: Points) -> list[str | Table]:
     if study.constraints:
         held = [one for one in points.all if one.ok]
         wishes = ", ".join(map(bound_text, study.constraints))
-        found.append(Card(name="Points that keep to all bounds", value=f"{len(held):,}", more=wishes))
+        found.append(Card(name="Points that meet all bounds", value=f"{len(held):,}", more=wishes))
     if points.front:
         what = ", ".join(f"{one.goal} {one.metric}" for one in study.objectives)
         name = "Points on the front" if points.has_front else "Best points"
@@ -117,7 +117,7 @@ def _by_load(points: Points) -> list[str | Table]:
         parts += [paragraph(text) for text in ties_text(points.study, found)]
     without = [", ".join(map(value_text, one.values)) for one in found if one.best is None]
     if without:
-        text = f"No point keeps to all bounds where {names} is {' or '.join(without)}."
+        text = f"No point meets all bounds where {names} is {' or '.join(without)}."
         parts.append(f"<div class='finding'>{paragraph(text)}</div>")
     return parts
 

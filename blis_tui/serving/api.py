@@ -61,7 +61,7 @@ def understood(document: object, *, chat: bool) -> Wanted:
         RefusedError: the request is invalid or unsupported.
     """
     if not isinstance(document, dict):
-        raise RefusedError(400, "the body is no JSON object")
+        raise RefusedError(400, "the body is not a JSON object")
     if _integer(document, "n", 1) != 1 or _integer(document, "best_of", 1) != 1:
         raise RefusedError(400, "only one choice is generated here", "n")
     options = document.get("stream_options")

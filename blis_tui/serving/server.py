@@ -177,7 +177,7 @@ class Endpoint:
             RefusedError: it can never be served.
         """
         if self.failure is not None:
-            raise RefusedError(500, f"the simulation cannot go on: {self.failure}")
+            raise RefusedError(500, f"the simulation cannot continue: {self.failure}")
         if wanted.model and wanted.model not in self._models:
             raise RefusedError(404, f"The model `{wanted.model}` does not exist.", "model")
         count = self._answer_tokens(wanted)
@@ -238,7 +238,7 @@ class Endpoint:
         """
         while (news := client.latest()) is None:
             if self.failure is not None:
-                raise RefusedError(500, f"the simulation cannot go on: {self.failure}")
+                raise RefusedError(500, f"the simulation cannot continue: {self.failure}")
             await client.wait()
         if news.end not in ("", OVER):
             reason = news.reason or "the request ended without an answer"
@@ -347,7 +347,7 @@ async def _json(request: web.Request) -> object:
     try:
         document: object = json.loads(await request.read())
     except (ValueError, RecursionError) as error:
-        raise RefusedError(400, f"the body is no JSON: {error}") from error
+        raise RefusedError(400, f"the body is not JSON: {error}") from error
     return document
 
 

@@ -45,7 +45,7 @@ def expanded_cases(document: Document, problems: Problems) -> list[NamedCase]:
     """Return every case combined with every point of the matrix; without either, the unnamed experiment itself."""
     axes = tuple(crossed(document, ("matrix",), problems))
     if (count := how_many(axes)) > MAX_POINTS:
-        message = f"the matrix gives {count:,} cases, and at most {MAX_POINTS:,} are made"
+        message = f"the matrix expands to {count:,} cases; the limit is {MAX_POINTS:,}"
         problems.add(about(document, ("matrix",), "BLIS2061", message, key=True))
         return []
     cases = [

@@ -197,11 +197,11 @@ def _check_whole_prompts(stack: _Stack, longest: int | None) -> Iterator[Diagnos
     path = ("engine", "max_num_batched_tokens")
     budget = stack.document.whole(*stack.at(*path)) or 0
     if longest is None:
-        message = "without chunked prefill max_model_len must not be `none`"
+        message = "without chunked prefill, max_model_len must not be `none`"
         yield stack.about(("engine", "max_model_len"), "BLIS2019", message, "give a number or `auto`")
     elif budget < longest:
-        message = f"without chunked prefill a step of {budget} tokens cannot take a sequence of {longest}"
-        hint = "raise max_num_batched_tokens, lower max_model_len, or let prompts be chunked"
+        message = f"without chunked prefill, a step of {budget} tokens cannot take a sequence of {longest}"
+        hint = "raise max_num_batched_tokens, lower max_model_len, or enable chunked prefill"
         yield stack.about(path, "BLIS2019", message, hint)
 
 

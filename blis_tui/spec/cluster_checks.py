@@ -63,7 +63,7 @@ def _check_names(document: Document) -> Iterator[Diagnostic]:
         name = _name(document, pool)
         if name in seen:
             line = document.place((*seen[name], "name")).span.line
-            message = f"two pools are called `{name}`"
+            message = f"two pools are named `{name}`"
             yield about(document, (*pool, "name"), "BLIS2021", message, hint=f"the first is on line {line}")
         seen.setdefault(name, pool)
 
@@ -78,14 +78,14 @@ def _check_instances(document: Document) -> Iterator[Diagnostic]:
     total = _total(document, pools)
     if said != total:
         message = f"cluster.instances is {said}, but the instances of its pools add up to {total}"
-        hint = "leave `instances` out: it is their sum"
+        hint = "remove `instances`: it is their sum"
         yield about(document, ("cluster", "instances"), "BLIS2022", message, hint=hint)
     for role in _ROLES:
         path = (*_SPLIT, f"{role}_instances")
         given, there = document.get(*path), _total(document, _with_role(document, role))
         if given is not None and there and given != there:
             message = f"{path[-1]} is {given}, but the pools of role `{role}` have {there}"
-            yield about(document, path, "BLIS2022", message, hint="leave it out: the pools say it")
+            yield about(document, path, "BLIS2022", message, hint="remove it: the pools determine it")
 
 
 def _total(document: Document, pools: list[DataPath]) -> int:
@@ -102,8 +102,8 @@ def _check_division(document: Document, instances: int) -> Iterator[Diagnostic]:
         return
     missing = [f"`{role}_instances`" for role in _ROLES if f"{role}_instances" not in split]
     if missing:
-        message = f"disaggregation without pools lacks {' and '.join(missing)}"
-        hint = "say how many of the instances prefill and how many decode, or list pools with roles"
+        message = f"disaggregation without pools needs {' and '.join(missing)}"
+        hint = "set how many instances prefill and how many decode, or list pools with roles"
         yield about(document, _SPLIT, "BLIS2023", message, key=True, hint=hint)
         return
     prefill, decode = (_count(document, *_SPLIT, f"{role}_instances") for role in _ROLES)
@@ -121,7 +121,7 @@ def _check_roles(document: Document) -> Iterator[Diagnostic]:
             message = (
                 f"pool `{_name(document, pool)}` has the role `{document.get(*pool, 'role')}` without disaggregation"
             )
-            hint = "add `cluster.disaggregation`, or leave `role` out"
+            hint = "add `cluster.disaggregation`, or remove `role`"
             yield about(document, (*pool, "role"), "BLIS2023", message, hint=hint)
         return
     if not pools:
@@ -156,8 +156,8 @@ def _check_models(document: Document) -> Iterator[Diagnostic]:
         bodies = [document.get(*where(document, pool, "model", "config")) for pool in pools]
         different = next((pool for pool, body in zip(pools, bodies, strict=True) if body != bodies[0]), None)
         if different is not None:
-            message = f"pools serve two different models that are called `{name}`"
-            hint = "give each a name of its own, in its `metadata`: requests choose a model by its name"
+            message = f"pools serve two different models that are named `{name}`"
+            hint = "give each a unique name in its `metadata`: requests select a model by name"
             yield about(document, where(document, different, "model"), "BLIS2021", message, key=True, hint=hint)
     for at, client in enumerate(map(as_map, as_list(document.get("workload", "clients")))):
         wanted = client.get("model")
@@ -215,7 +215,7 @@ def _check_transfer(document: Document) -> Iterator[Diagnostic]:
     if transfer.get("overlap") == "layer-wise" and transfer.get("starts") == "step-start":
         message = "`overlap: layer-wise` has no effect: the transfer starts with the step that it would overlap"
         path = (*_SPLIT, "transfer", "overlap")
-        yield about(document, path, "BLIS2026", message, key=True, hint="leave `starts` out")
+        yield about(document, path, "BLIS2026", message, key=True, hint="remove `starts`")
 
 
 # ---- instances that come and go ----
@@ -231,8 +231,8 @@ def _check_lifecycle(document: Document) -> Iterator[Diagnostic]:
     if document.get(*path) == "step-start":
         message = f"`{used[0]}` cannot be combined with `starts: step-start`"
         hint = (
-            "the blocks of such a transfer leave before they are computed, so what is lost with an"
-            " instance is undefined: leave `starts` out; `overlap: layer-wise` sends them during the prefill"
+            "the blocks of such a transfer leave before they are computed, so what is lost with an instance is "
+            "undefined: remove `starts`; `overlap: layer-wise` sends them during the prefill"
         )
         yield about(document, path, _LIFE, message, hint=hint)
     yield from _check_failures(document, cluster)
@@ -271,10 +271,16 @@ def _check_failures(document: Document, cluster: Mapping[str, Json]) -> Iterator
         path: DataPath = ("cluster", "failures", at)
         if ("at_us" in failure) == ("mean_time_between_us" in failure):
             both = "both" if "at_us" in failure else "neither"
-            message = f"a failure gives {both} of `at_us` and `mean_time_between_us`"
-            yield about(document, path, _LIFE, message, hint="give one: `at_us` for once, the other for at random")
+            message = f"a failure has {both} of `at_us` and `mean_time_between_us`"
+            yield about(
+                document,
+                path,
+                _LIFE,
+                message,
+                hint="give one: `at_us` for a single failure, the other for random failures",
+            )
         if "instance" in failure and "pool" in failure:
-            message = "a failure gives both `instance` and `pool`"
+            message = "a failure names both `instance` and `pool`"
             yield about(document, (*path, "pool"), _LIFE, message, key=True, hint="give at most one of them")
         elif "pool" in failure and failure["pool"] not in names:
             message = f"there is no pool named `{failure['pool']}`"
@@ -291,7 +297,9 @@ def _check_nodes(document: Document, cluster: Mapping[str, Json]) -> Iterator[Di
     for at, node in enumerate(listed):
         low, first, high = (_whole(node.get(key), fill) for key, fill in (("min", 0), ("initial", 1), ("max", 10_000)))
         if not low <= first <= high:
-            message = f"node pool `{node.get('name')}`: min {low}, initial {first} and max {high} are not in this order"
+            message = (
+                f"node pool `{node.get('name')}`: min {low}, initial {first} and max {high} are not in ascending order"
+            )
             hint = "give min <= initial <= max"
             yield about(document, ("cluster", "nodes", at, "initial"), _LIFE, message, key=True, hint=hint)
     gpu = as_map(as_map(document.get("hardware")).get("metadata")).get("name")
@@ -331,7 +339,9 @@ def _check_bounds(document: Document, cluster: Mapping[str, Json]) -> Iterator[D
         if not low <= count <= high:
             path: DataPath = ("cluster", "pools", at) if "pools" in cluster else ("cluster", "autoscaler")
             message = f"pool `{name}` starts with {count} instances, the autoscaler's bounds are {low} to {high}"
-            yield about(document, path, _LIFE, message, key=True, hint="start within min_instances and max_instances")
+            yield about(
+                document, path, _LIFE, message, key=True, hint="start with a number from min_instances to max_instances"
+            )
 
 
 # ---- policies ----

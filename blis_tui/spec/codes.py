@@ -91,7 +91,7 @@ _TABLE: Final = {
     "BLIS1003": CodeInfo(
         "wrong type", "The value is of another type than the schema allows.", "Write it as the message says."
     ),
-    "BLIS1004": CodeInfo("value not allowed", "Only certain values are possible here.", "Use one of those listed."),
+    "BLIS1004": CodeInfo("value not allowed", "Only certain values are allowed here.", "Use one of those listed."),
     "BLIS1005": CodeInfo("out of range", "A number is below or above what is possible.", "Use a number in the range."),
     "BLIS1006": CodeInfo(
         "wrong length", "A list, map or text has too few or too many elements.", "Add or remove some."
@@ -100,13 +100,13 @@ _TABLE: Final = {
         "malformed text", "A text does not have the required form.", "Follow the pattern in the message."
     ),
     "BLIS1008": CodeInfo(
-        "another kind of document",
-        "The document's `kind` is not what this place takes.",
+        "wrong kind of document",
+        "The document's `kind` is not the one required here.",
         "Refer to a document of that kind.",
     ),
     "BLIS1009": CodeInfo(
-        "override leads nowhere",
-        "An argument such as `--set` or `--axis` is not of its form, or its path does not exist or passes through a "
+        "override without a target",
+        "An argument such as `--set` or `--axis` is malformed, or its path does not exist or passes through a "
         "value that has no keys.",
         "Use the dotted path of a key, such as `cluster.instances=8`.",
     ),
@@ -124,10 +124,10 @@ _TABLE: Final = {
     "BLIS2003": CodeInfo(
         "circular inheritance",
         "An experiment extends itself, or so many others in a chain (more than 32) that this must be a mistake.",
-        "Break the circle, or extend an experiment nearer to the beginning of the chain.",
+        "Break the cycle, or extend an experiment nearer to the beginning of the chain.",
     ),
     "BLIS2004": CodeInfo(
-        "heads do not divide",
+        "heads do not divide evenly",
         "Tensor parallelism splits attention heads evenly across accelerators.",
         "Choose a `tensor_parallel` that divides the number of heads.",
     ),
@@ -205,7 +205,7 @@ _TABLE: Final = {
     "BLIS2022": CodeInfo(
         "instances do not add up",
         "`cluster.instances`, the pools, and the prefill and decode instances of disaggregation disagree.",
-        "Say each number once: pools make `cluster.instances` and `disaggregation`'s numbers superfluous.",
+        "Give each number once: with pools, `cluster.instances` and the numbers in `disaggregation` are not needed.",
     ),
     "BLIS2023": CodeInfo(
         "roles do not fit disaggregation",
@@ -228,9 +228,9 @@ _TABLE: Final = {
         "Change the other one as the message says, or remove the setting.",
     ),
     "BLIS2027": CodeInfo(
-        "not with this batching rule",
-        "The rule that forms batches cannot do what this setting asks of it.",
-        "Change the setting as the message says, or take another batching rule.",
+        "not supported by this batching rule",
+        "The batching rule does not support this setting.",
+        "Change the setting as the message says, or use another batching rule.",
     ),
     "BLIS2028": CodeInfo(
         "calls that cannot follow one another",
@@ -239,8 +239,8 @@ _TABLE: Final = {
     ),
     "BLIS2029": CodeInfo(
         "adapters that contradict each other",
-        "LoRA adapters are not named, named twice, without a weight for each, or too large for their places.",
-        "Give `names` or a `count`, `weights` for each or `zipf`, and places that hold them.",
+        "LoRA adapters are not named, named twice, without a weight for each, or too large for their slots.",
+        "Give `names` or a `count`, `weights` for each or `zipf`, and slots that can hold them.",
     ),
     "BLIS2030": CodeInfo(
         "experts do not divide",
@@ -251,21 +251,21 @@ _TABLE: Final = {
         "ranks that cannot work together",
         "Ranks of `data_parallel` that share experts take their steps together; not everything is simulated beside "
         "that, and not every step-time model knows what it takes.",
-        "Change the setting as the message says; docs/wide.md tells what goes together.",
+        "Change the setting as the message says; docs/wide.md says what can be combined.",
     ),
     "BLIS2032": CodeInfo(
-        "no such drafts",
-        "How many drafted tokens are accepted is stated twice, not at all, or by rates that no drafts can have.",
+        "impossible draft acceptance",
+        "The acceptance of drafted tokens is given twice, not at all, or as rates that no drafts can have.",
         "Give `acceptance`, or one of `acceptance_rates` for each of `draft_tokens`, none above the one before it.",
     ),
     "BLIS2050": CodeInfo(
-        "instances cannot come and go like that",
-        "A failure, a node pool or the autoscaler's bounds contradict themselves or the instances there are.",
+        "inconsistent lifecycle of instances",
+        "A failure, a node pool or the autoscaler's bounds contradict themselves or the existing instances.",
         "Read the message; docs/lifecycle.md describes `cluster.failures`, `nodes` and `autoscaler`.",
     ),
     "BLIS2060": CodeInfo(
         "study without points",
-        "Its exclusions leave nothing of what its axes give.",
+        "Its exclusions remove every point of its axes.",
         "Exclude less, or add values.",
     ),
     "BLIS2061": CodeInfo(
@@ -282,21 +282,21 @@ _TABLE: Final = {
     "BLIS2063": CodeInfo(
         "axes that cannot change together",
         "The paths of an entry of `zip` have different numbers of values.",
-        "Give all of them equally many.",
+        "Give all of them the same number of values.",
     ),
     "BLIS2064": CodeInfo(
-        "unusable range",
+        "invalid range",
         "A range goes from a smaller to a larger number, with either `step` or `count`; a logarithmic one has `count` "
         "and starts above 0.",
         "Correct it, or list the values.",
     ),
     "BLIS2065": CodeInfo(
         "constraints that contradict each other",
-        "No value can keep to both bounds on a metric, so no point could ever hold.",
+        "No value can meet both bounds on a metric, so no point could ever hold.",
         "Correct the bounds.",
     ),
     "BLIS2066": CodeInfo(
-        "exclusion of nothing",
+        "exclusion without effect",
         "An entry of `exclude` names a path that no axis varies, or a value that it never has.",
         "Name a path and a value of an axis.",
     ),
@@ -309,19 +309,19 @@ _TABLE: Final = {
         "seed listed twice", "Runs of one point with the same seed are the same run.", "List each seed once."
     ),
     "BLIS2069": CodeInfo(
-        "figure that no run reports",
+        "metric that no run reports",
         "An objective or a constraint is about a section of the report that experiments like this do not have, or "
         "about a pool, an instance, a class or a tenant that is not there.",
-        "Name a figure of this experiment's report (`blis-tui run` prints one), or configure what it is about.",
+        "Name a metric of this experiment's report (`blis-tui run` prints one), or configure what it is about.",
     ),
     "BLIS2070": CodeInfo(
-        "unusable expectation of the course",
-        "An entry of `expect` with `always`, `never`, `eventually` or `count` is no breakpoint or condition, or has "
-        "keys that do not go together.",
+        "invalid expectation of the course of a run",
+        "An entry of `expect` with `always`, `never`, `eventually` or `count` is not a breakpoint or condition, or has "
+        "keys that cannot be combined.",
         "Write it as a breakpoint (docs/reference/terminal/conditions.md).",
     ),
     "BLIS2100": CodeInfo(
-        "unusable trace",
+        "invalid trace",
         "A recorded workload cannot be read: a column is missing, unknown or given twice, the unit of its times is not "
         "known, or cells hold invalid values.",
         "Correct the rows, or set `columns` and `time_unit` of the trace to say how to read them.",

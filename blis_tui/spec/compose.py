@@ -106,8 +106,8 @@ def open_reference(document: Document, path: DataPath, kind: str, problems: Prob
         return problems.read(target, DOCUMENT)
     except ForeignFileError:
         header = f"`apiVersion: blis/v1` and `kind: {kind}`"
-        message = f"{shown(target)} is no document of kind `{kind}`"
-        problems.add(about(document, path, "BLIS1008", message, hint=f"such a document says {header}"))
+        message = f"{shown(target)} is not a document of kind `{kind}`"
+        problems.add(about(document, path, "BLIS1008", message, hint=f"such a document has {header}"))
     except InputError as error:
         problems.add(no_file(document, path, error.message))
     except SpecError as error:
@@ -167,7 +167,7 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
     if len(chain) > MAX_PARENTS:
         message = f"more than {MAX_PARENTS} experiments extend one another, from {chain[0].name} to {where.name}"
         problems.add(
-            about(document, ("extends",), "BLIS2003", message, hint="extend an experiment nearer to the first")
+            about(document, ("extends",), "BLIS2003", message, hint="extend an experiment closer to the first")
         )
         return document
     if not _is_experiment(parent, problems):
@@ -296,7 +296,7 @@ def check_document(document: Document, kind: str, plugins: Registry | None) -> l
         found = data.get("kind")
         if isinstance(found, str) and found in KINDS and found != kind:
             message = f"expected kind `{kind}`, found kind `{found}`"
-            hint = "`blis-tui sweep` makes the runs of a study" if found == "Study" else None
+            hint = "use `blis-tui sweep` to run a study" if found == "Study" else None
             return [about(document, ("kind",), "BLIS1008", message, hint=hint)]
     return check_schema(document, kind, plugins)
 
@@ -334,7 +334,7 @@ def inline_config_file(document: Document, at: DataPath, problems: Problems) -> 
     try:
         config = problems.read(target, _MODEL_CONFIG)
     except ForeignFileError:
-        message = f"{shown(target)} is no Hugging Face configuration"
+        message = f"{shown(target)} is not a Hugging Face configuration"
         hint = "it should be a model's config.json, with `model_type` and `hidden_size`"
         problems.add(about(document, path, "BLIS1008", message, hint=hint))
         return

@@ -163,7 +163,7 @@ DEFINITIONS: Final[Mapping[str, Mapping[str, Definition]]] = MappingProxyType(
             "client": Definition(of=model.Client),
             "session-call": Definition(of=model.SessionCall),
             "lengths": Definition(
-                doc="A distribution of token counts; a number alone is always that many tokens.",
+                doc="A distribution of token counts; a plain number is a fixed count.",
                 point="workload.clients.lengths",
                 short="integer",
                 limits={
@@ -187,7 +187,7 @@ DEFINITIONS: Final[Mapping[str, Mapping[str, Definition]]] = MappingProxyType(
                 },
             ),
             "ratio": Definition(
-                doc="A distribution of shares between 0 and 1; a number alone is always that share.",
+                doc="A distribution of shares between 0 and 1; a plain number is a fixed share.",
                 point="workload.clients.reasoning.ratio",
                 short="number",
                 limits={"minimum": 0, "maximum": 1},

@@ -40,13 +40,13 @@ def check_memory(document: Document) -> Iterator[Diagnostic]:
         engine = where(document, owner, "engine")
         tiers = as_map(document.get(*engine, "kv_tiers"))
         if tiers and tiers.get("kind") != "none" and not document.get(*engine, "enable_prefix_caching"):
-            message = "tiers keep what the prefix cache would lose, and there is none"
-            hint = "set `enable_prefix_caching: true`, or leave `kv_tiers` out"
+            message = "KV tiers extend the prefix cache, but prefix caching is off"
+            hint = "set `enable_prefix_caching: true`, or remove `kv_tiers`"
             yield about(document, (*engine, "kv_tiers"), "BLIS2026", message, key=True, hint=hint)
     if preemption.get("recompute") == "prompt" and restore != "recompute":
-        message = f"`recompute: prompt` loses what is generated, `restore: {restore}` keeps it"
+        message = f"`recompute: prompt` discards generated tokens, but `restore: {restore}` keeps them"
         at = ("policy", "preemption", "recompute")
-        hint = "leave `recompute` out, or set `restore: recompute`"
+        hint = "remove `recompute`, or set `restore: recompute`"
         yield about(document, at, "BLIS2026", message, key=True, hint=hint)
 
 
@@ -59,15 +59,15 @@ def _check_tiers(document: Document, tiers: tuple[str | int, ...], kind: str, tr
     if which in (None, "none"):
         return
     if which == "hicache" and not traits.radix_tree:
-        message = f"`hicache` is SGLang's: `{kind}` batching has no radix tree to keep on the host"
-        hint = "take `kind: offload`, or `batching: sglang`" if traits.running_first else "remove it"
+        message = f"`hicache` is SGLang's: `{kind}` batching has no radix tree to store on the host"
+        hint = "use `kind: offload`, or `batching: sglang`" if traits.running_first else "remove it"
         yield about(document, tiers, "BLIS2026", message, hint=hint)
     elif which != "hicache" and traits.radix_tree:
-        message = f"`{kind}` batching has tiers as SGLang's HiCache alone"
-        yield about(document, tiers, "BLIS2026", message, hint="take `kind: hicache`")
+        message = f"`{kind}` batching supports KV tiers only as SGLang's HiCache"
+        yield about(document, tiers, "BLIS2026", message, hint="use `kind: hicache`")
     elif not traits.running_first and not traits.radix_tree:
-        hint = advised(kind, "kv_tiers", "remove kv_tiers, or take blis or vllm-v1 batching")
-        yield about(document, tiers, "BLIS2026", f"`{kind}` batching does not look into tiers", hint=hint)
+        hint = advised(kind, "kv_tiers", "remove kv_tiers, or use blis or vllm-v1 batching")
+        yield about(document, tiers, "BLIS2026", f"`{kind}` batching does not support KV tiers", hint=hint)
 
 
 def check_batching(document: Document, plugins: Registry | None) -> Iterator[Diagnostic]:
@@ -75,8 +75,8 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
     traits = batching_traits(as_map(document.data), plugins)
     kind = document.get("policy", "batching", "kind")
     if traits.in_order_of_arrival and document.get("policy", "scheduling", "kind") != "fcfs":
-        message = f"`{kind}` batching serves requests in order of arrival, whatever the scheduler says"
-        hint = "set `scheduling: fcfs`, or take another batching rule"
+        message = f"`{kind}` batching serves requests in order of arrival, whatever `scheduling` says"
+        hint = "set `scheduling: fcfs`, or use another batching rule"
         yield about(document, ("policy", "scheduling", "kind"), "BLIS2026", message, hint=hint)
     scheduling = document.get("policy", "scheduling", "kind")
     victim = document.get("policy", "preemption", "victim") or "tail"
@@ -91,8 +91,8 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
         tiers = (*engine, "kv_tiers", "kind")
         yield from _check_tiers(document, tiers, str(kind), traits)
         if document.get(*engine, "max_num_seqs") == 0 and not traits.unlimited_seqs:
-            message = f"max_num_seqs 0 means any number, and `{kind}` batching needs a limit"
-            yield about(document, (*engine, "max_num_seqs"), "BLIS2027", message, hint="give a number from 1 on")
+            message = f"max_num_seqs 0 means no limit, but `{kind}` batching needs one"
+            yield about(document, (*engine, "max_num_seqs"), "BLIS2027", message, hint="give a number of at least 1")
         drafter = document.get(*engine, "speculative", "method") or ""
         adapts = document.get(*engine, "lora") is not None
         stages = document.whole(*engine, "pipeline_parallel") or 1
@@ -102,8 +102,8 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
             yield about(document, path, "BLIS2027", message, key=key != "pipeline_parallel", hint=hint)
         chunked_by = traits.step_tokens_setting
         if document.get(*engine, "long_prefill_token_threshold") and (chunked_by or traits.prefills_apart):
-            how = f"splits prompts by `{chunked_by}` alone" if chunked_by else "never splits a prompt"
-            message = f"`{kind}` batching {how}, so that no threshold applies"
+            how = f"splits prompts only by `{chunked_by}`" if chunked_by else "never splits a prompt"
+            message = f"`{kind}` batching {how}, so no threshold applies"
             path = (*engine, "long_prefill_token_threshold")
             yield about(document, path, "BLIS2026", message, hint="remove it")
 
@@ -115,8 +115,8 @@ def _check_victims(document: Document, kind: object, traits: Traits) -> Iterator
         if traits.radix_tree and key == "victim":
             continue
         if (value := document.get(*path)) is not None and value not in known:
-            message = f"`{kind}` batching knows no {key} `{value}`"
-            yield about(document, path, "BLIS2026", message, hint=f"take {' or '.join(known)}, or other batching")
+            message = f"`{kind}` batching does not support {key} `{value}`"
+            yield about(document, path, "BLIS2026", message, hint=f"use {' or '.join(known)}, or another batching rule")
 
 
 # ---- drafts ----
@@ -131,7 +131,7 @@ def check_drafts(document: Document) -> Iterator[Diagnostic]:
             continue
         rates = as_list(drafts.get("acceptance_rates"))
         if ("acceptance" in drafts) == ("acceptance_rates" in drafts):
-            message = "drafts need `acceptance` or `acceptance_rates`, and not both"
+            message = "speculative decoding needs either `acceptance` or `acceptance_rates`"
             hint = "give `acceptance: 0.7`, or the rates that vLLM logs by position: `acceptance_rates: [0.8, 0.55]`"
             yield about(document, path, "BLIS2032", message, key=True, hint=hint)
         elif rates and len(rates) != drafts.get("draft_tokens"):
@@ -156,8 +156,10 @@ def check_lora(document: Document) -> Iterator[Diagnostic]:
     for path in (path for path in found.values() if document.get(*path) is not None):
         slots, places, most = (document.get(*path, key) for key in ("max_loras", "max_cpu_loras", "max_lora_rank"))
         if isinstance(slots, int) and isinstance(places, int) and places < slots:
-            message = f"max_cpu_loras {places} is less than max_loras {slots}: the host has all that the GPUs have"
-            hint = f"set it to {slots} or more, or leave it out"
+            message = (
+                f"max_cpu_loras {places} is less than max_loras {slots}: the host also holds every adapter on the GPUs"
+            )
+            hint = f"set it to {slots} or more, or remove it"
             yield about(document, (*path, "max_cpu_loras"), "BLIS2029", message, hint=hint)
         for name, rank in as_map(document.get(*path, "ranks")).items():
             if isinstance(rank, int) and isinstance(most, int) and rank > most:
@@ -167,7 +169,7 @@ def check_lora(document: Document) -> Iterator[Diagnostic]:
         return
     for at, client in enumerate(map(as_map, as_list(document.get("workload", "clients")))):
         if "adapters" in client:
-            message = f"client `{client.get('id')}` asks for LoRA adapters, and no instance has any"
+            message = f"client `{client.get('id')}` requests LoRA adapters, but no instance has any"
             hint = "add `engine.lora`, such as `lora: {max_loras: 4}`, or remove `adapters`"
             yield about(document, ("workload", "clients", at, "adapters"), "BLIS2026", message, key=True, hint=hint)
 
@@ -189,7 +191,7 @@ def check_operators(document: Document, owner: DataPath) -> Iterator[Diagnostic]
     except InputError as missing:
         wrong = missing
     if wrong is not None:
-        hint = wrong.help or "take another step-time model, such as trained-physics"
+        hint = wrong.help or "use another step-time model, such as trained-physics"
         yield about(document, where(document, owner, "latency"), "BLIS2011", wrong.message, hint=hint)
     apart = latency.get("expert_parallel")
     try:
@@ -211,12 +213,12 @@ def check_recorded(document: Document, owner: DataPath) -> Iterator[Diagnostic]:
     for at in places:
         count = document.get(*at)
         if isinstance(count, int) and count > 1:
-            hint = f"set `{'.'.join(map(str, at))}: 1`, or take another step-time model"
-            yield about(document, at, "BLIS2026", f"{_OF_ONE}, not of {count}", hint=hint)
+            hint = f"set `{'.'.join(map(str, at))}: 1`, or use another step-time model"
+            yield about(document, at, "BLIS2026", f"{_OF_ONE}, not to {count}", hint=hint)
     scaler = ("cluster", "autoscaler")
     if document.get(*scaler) is not None:
-        hint = "leave `autoscaler` out, or take another step-time model"
-        yield about(document, scaler, "BLIS2026", f"{_OF_ONE}, not of more", key=True, hint=hint)
+        hint = "remove `autoscaler`, or use another step-time model"
+        yield about(document, scaler, "BLIS2026", f"{_OF_ONE}, not to more", key=True, hint=hint)
 
 
-_OF_ONE: Final = "`recorded` step times are those of one instance without pipeline stages"
+_OF_ONE: Final = "`recorded` step times apply to one instance without pipeline stages"

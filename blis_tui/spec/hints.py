@@ -74,7 +74,7 @@ def _of_the_experiment(key: str, value: Json, meant: Collection[str]) -> str:
         path = f"{key}.{below}" if below else key
     else:
         path = next((one for one in meant if not one.startswith("study.")), "")
-    return f"it is the experiment's: assign to `{path}` under `set` or `axes`" if path else ""
+    return f"it belongs to the experiment: assign to `{path}` under `set` or `axes`" if path else ""
 
 
 def renamed(given: Collection[str], missing: str) -> str | None:
@@ -116,7 +116,7 @@ def document_hint(kind: str, name: str, known: Collection[str]) -> str:
 def metric_hint(metric: str, known: Collection[str]) -> str:
     """Return a hint for a metric that no report has, such as ``ttft_p99`` or ``mean_tpot_ms``."""
     group = {one for one in known if one.startswith(f"{metric.partition('.')[0]}.")}
-    return suggestion(metric, group or known, otherwise="metrics are, for example,", meant=_metrics(metric))
+    return suggestion(metric, group or known, otherwise="examples of metrics are", meant=_metrics(metric))
 
 
 def _metrics(metric: str) -> tuple[str, ...]:

@@ -125,9 +125,9 @@ def locate(source: str | Path) -> Path:
     if found is not None:
         return found
     if find("Study", source, Path.cwd()) is not None:
-        raise InputError(f"`{source}` is a study, not an experiment", help=f"`blis-tui sweep {source}` makes its runs")
+        raise InputError(f"`{source}` is a study, not an experiment", help=f"run it with `blis-tui sweep {source}`")
     if isfile(source):  # noqa: PTH113  (a name too long for a file is no error here)
-        known = f"the file of that name is no document by its ending (.yaml, .yml, .json): `./{source}` reads it as one"
+        known = f"the file of that name does not end in .yaml, .yml or .json: use `./{source}` to read it as a document"
     else:
         known = suggestion(source, names("Experiment", Path.cwd()), otherwise="known names are")
     raise InputError(f"no experiment is named `{source}`", help=known)

@@ -248,7 +248,7 @@ class _Reader:
     def _scalar(self, event: events.ScalarEvent) -> None:
         span = self._span(event)
         if not event.value.isascii() and _SURROGATE.search(event.value):  # libyaml refuses these escapes itself
-            self._stop("BLIS0014", "escape of half a character (a surrogate)", span, "write the character itself")
+            self._stop("BLIS0014", "escape of a lone surrogate (half a character)", span, "write the character itself")
         top = self.stack[-1] if self.stack else None
         if top is not None and top.key is None and isinstance(top.value, dict):
             self._key(event, top, span)

@@ -173,7 +173,7 @@ def _choice(document: Document, violation: Violation) -> Iterator[Diagnostic]:
         words = f"use {others}one of" if len(options) > 1 else f"use {others}".rstrip()
         near = word_hint(value, options, otherwise=words)
         if are_plugins(options) and near.startswith(words):
-            near += "; `--plugins` brings others"
+            near += "; `--plugins` adds others"
         yield about(document, path, "BLIS1004", f"unknown value {show(value)}", hint=near)
     else:
         listed = ", ".join(f"`{option}`" for option in options[:12])

@@ -222,7 +222,7 @@ def _coefficients(document: Document, owner: DataPath, latency: dict[str, Json],
     try:
         table = problems.read(path, DOCUMENT)
     except ForeignFileError:
-        problems.add(about(document, at, "BLIS1008", f"{shown(path)} is no document of kind `Latency`"))
+        problems.add(about(document, at, "BLIS1008", f"{shown(path)} is not a document of kind `Latency`"))
         return latency
     except SpecError as error:
         problems.take(error)

@@ -97,15 +97,15 @@ def _check_experts(found: _Ranks, plugins: Registry | None) -> Iterator[Diagnost
     kind = str(found.get("latency", "kind"))
     ours = plugins is None or (kind in plugins.names("latency") and plugins.find("latency", kind, "").origin is None)
     if ours and kind not in KINDS:
-        message = f"`{kind}` step times know nothing of experts on other GPUs"
-        hint = "take `latency: operators`, for GPUs with measured operators, or leave out `expert_parallel`"
+        message = f"`{kind}` step times do not cover experts on other GPUs"
+        hint = "use `latency: operators`, for GPUs with measured operators, or remove `expert_parallel`"
         yield found.wrong(("latency", "kind"), _RANKS, message, hint)
     if found.get("latency", "expert_parallel") not in (None, 1):
-        message = "`latency.expert_parallel` says again how experts are spread"
-        yield found.wrong(("latency", "expert_parallel"), _RANKS, message, "leave it out: the engine says it")
+        message = "`latency.expert_parallel` repeats how experts are spread"
+        yield found.wrong(("latency", "expert_parallel"), _RANKS, message, "remove it: the engine sets it")
     if found.ranks == 1 and found.get("engine", "all_to_all") is not None:
-        message = "`all_to_all` has no effect with one rank: its GPUs sum up what the experts say by all-reduces"
-        yield found.wrong(("engine", "all_to_all"), "BLIS2026", message, "set `data_parallel`, or leave it out")
+        message = "`all_to_all` has no effect with one rank: its GPUs combine the outputs of experts by all-reduce"
+        yield found.wrong(("engine", "all_to_all"), "BLIS2026", message, "set `data_parallel`, or remove it")
 
 
 def _check_ranks(found: _Ranks, traits: Traits) -> Iterator[Diagnostic]:
@@ -124,18 +124,18 @@ def _check_ranks(found: _Ranks, traits: Traits) -> Iterator[Diagnostic]:
         return
     kind = document.get("policy", "batching", "kind")
     if not traits.ranks:
-        message = f"`{kind}` batching knows no ranks that share experts and take their steps together"
-        yield found.wrong(path, _RANKS, message, advised(str(kind), "data_parallel", "take vllm-v1 or blis batching"))
+        message = f"`{kind}` batching does not support ranks that share experts and step together"
+        yield found.wrong(path, _RANKS, message, advised(str(kind), "data_parallel", "use vllm-v1 or blis batching"))
     if (document.whole(*found.at("engine", "pipeline_parallel")) or 1) > 1:
-        message = "data_parallel of a model with experts is not simulated beside pipeline_parallel"
+        message = "data_parallel of a model with experts is not simulated together with pipeline_parallel"
         yield found.wrong(path, _RANKS, message, "set `pipeline_parallel: 1`")
     for key in _BESIDE:
         value = found.get("engine", key)
         if value is not None and as_map(value).get("kind") != "none":
-            message = f"`{key}` is not simulated with ranks that take their steps together"
+            message = f"`{key}` is not simulated with ranks that step together"
             yield found.wrong(("engine", key), _RANKS, message, f"remove `{key}`")
     restore = document.get("policy", "preemption", "restore")
     if restore not in (None, "recompute"):
-        message = f"`restore: {restore}` is not simulated with ranks that take their steps together"
-        hint = "leave `restore` out: victims are computed again"
+        message = f"`restore: {restore}` is not simulated with ranks that step together"
+        hint = "remove `restore`: victims are recomputed"
         yield about(document, ("policy", "preemption", "restore"), _RANKS, message, hint=hint)

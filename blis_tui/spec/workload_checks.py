@@ -41,7 +41,7 @@ def check_workload(document: Document) -> Iterator[Diagnostic]:
     yield from _check_rate(document, workload, kinds)
     clients = list(map(as_map, as_list(workload.get("clients"))))
     if "sessions" in workload and not any("session" in client for client in clients):
-        message = "`sessions` limits those of clients with `session`, and there are none"
+        message = "`sessions` limits clients with `session`, but there are none"
         yield about(document, ("workload", "sessions"), "BLIS2026", message, key=True, hint="remove it")
     limited = "sessions" in workload and all("session" in client for client in clients)
     unending = ("stages" not in workload or CLOSED_LOOP in kinds) and not limited
@@ -56,11 +56,13 @@ def _check_rate(document: Document, workload: Mapping[str, Json], kinds: set[str
     given = [key for key in ("rate_per_s", "stages") if key in workload]
     if CLOSED_LOOP in kinds and len(kinds) == 1:
         for key in given:
-            message = f"`{key}` does not apply to a closed loop: its users send when they have their answers"
+            message = (
+                f"`{key}` does not apply to a closed loop: its users send the next prompt when they have the answer"
+            )
             yield about(document, ("workload", key), "BLIS2014", message, key=True, hint="remove it")
     elif not given:
         message = "the workload has `clients` but no `rate_per_s`"
-        yield _about_workload(document, "BLIS2014", message, "add it, in requests a second")
+        yield _about_workload(document, "BLIS2014", message, "add it, in requests per second")
     elif len(given) > 1:
         message = "the workload has both `rate_per_s` and `stages`"
         yield about(document, ("workload", "rate_per_s"), "BLIS2014", message, key=True, hint="give one of them")
@@ -70,7 +72,7 @@ def _check_rate(document: Document, workload: Mapping[str, Json], kinds: set[str
     if "stages" not in workload:
         yield about(document, path, "BLIS2014", "`exact_stage_counts` without `stages`", key=True, hint=hint)
     elif kinds - {CLOSED_LOOP, "poisson"}:
-        message = "`exact_stage_counts` is about Poisson arrivals; a client has others"
+        message = "`exact_stage_counts` applies only to Poisson arrivals; a client has others"
         yield about(document, path, "BLIS2014", message, key=True, hint=hint)
 
 
@@ -143,7 +145,7 @@ def _check_rate_curve(
     """Check that a rate curve has an effect and does not end; ``otherwise``: what already determines arrivals."""
     curve = (*path, "rate_curve")
     if otherwise:
-        message = f"`rate_curve` has no meaning with {otherwise}: when requests come is said there"
+        message = f"`rate_curve` has no effect with {otherwise}, which says when requests arrive"
         yield about(document, curve, "BLIS2026", message, key=True, hint="remove one of them")
     last: float | None = None
     factors = []
@@ -176,7 +178,7 @@ def _check_session(document: Document, path: DataPath, client: Mapping[str, Json
     if session.get("turns") == 1 or as_map(session.get("turns")) == {"kind": "constant", "value": 1}:
         for key in ("think_time_ms", "max_context_tokens"):
             if key in session:
-                message = f"`{key}` matters between turns, and the sessions have one"
+                message = f"`{key}` applies between turns, but the sessions have only one"
                 hint = "set `turns`, or remove it"
                 yield about(document, (*path, "session", key), "BLIS2026", message, key=True, hint=hint)
     known: dict[str, int] = {}
@@ -215,7 +217,7 @@ def _lengths_of(client: Mapping[str, Json]) -> Iterator[DataPath]:
 def _check_reasoning(document: Document, path: DataPath, client: Mapping[str, Json]) -> Iterator[Diagnostic]:
     """Check that a client with a ``history`` setting holds sessions."""
     if "history" in as_map(client.get("reasoning")) and "session" not in client:
-        message = "`history` matters in sessions, and the client holds none"
+        message = "`history` applies to sessions, but the client has none"
         where = (*path, "reasoning", "history")
         yield about(document, where, "BLIS2026", message, key=True, hint="remove it, or add `session`")
 
@@ -227,7 +229,7 @@ def check_answer_targets(document: Document) -> Iterator[Diagnostic]:
         return
     for name, target in as_map(document.get("slo_targets")).items():
         if "ttfat_ms" in as_map(target):
-            message = f"`ttfat_ms` of `{name}` is about answers behind reasoning, and no client reasons"
+            message = f"`ttfat_ms` of `{name}` needs answers with reasoning, but no client has `reasoning`"
             hint = "use `ttft_ms`, or give a client `reasoning`"
             yield about(document, ("slo_targets", name, "ttfat_ms"), "BLIS2026", message, key=True, hint=hint)
 
@@ -236,7 +238,7 @@ def _check_adapters(document: Document, path: DataPath, client: Mapping[str, Jso
     """Check that a client's adapters and their popularity are each given once."""
     at, mix = (*path, "adapters"), as_map(client.get("adapters"))
     if ("names" in mix) == ("count" in mix):
-        message = "adapters have both `names` and a `count`" if "names" in mix else "it is not said which adapters"
+        message = "adapters have both `names` and a `count`" if "names" in mix else "no adapters are given"
         hint = "give one of them" if "names" in mix else "give `names`, or a `count`"
         yield about(document, at, "BLIS2029", message, key=True, hint=hint)
         return
@@ -244,7 +246,7 @@ def _check_adapters(document: Document, path: DataPath, client: Mapping[str, Jso
         return
     weights, count = as_list(mix.get("weights")), mix.get("count", len(as_list(mix.get("names"))))
     if "zipf" in mix:
-        message = "both `weights` and `zipf` say how often adapters are asked for"
+        message = "both `weights` and `zipf` set how often adapters are requested"
         yield about(document, (*at, "zipf"), "BLIS2029", message, key=True, hint="give one of them")
     if len(weights) != count:
         message = f"{len(weights)} `weights` for {count} adapters"

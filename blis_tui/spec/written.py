@@ -32,7 +32,9 @@ class Metadata:
         maxLength=100,
         examples=["quickstart", "support-chats.v2"],
     )
-    description = said(str, "What it is for, in a sentence.", default="", examples=["Two H100s serve chat traffic."])
+    description = said(
+        str, "Purpose of the document, in one sentence.", default="", examples=["Two H100s serve chat traffic."]
+    )
 
 
 class Values:
@@ -280,7 +282,7 @@ class TraceColumns:
         "timestamp",
     )
     input_tokens = _column(
-        "input_tokens", "Tokens of the prompt, those of `prefix_length` not among them.", "prompt_tokens"
+        "input_tokens", "Tokens of the prompt, not including those of `prefix_length`.", "prompt_tokens"
     )
     output_tokens = _column("output_tokens", "Tokens that the model generates.", "completion_tokens")
     max_output_tokens = _column(
@@ -296,12 +298,12 @@ class TraceColumns:
         "ignore_eos",
     )
     request_id = _column("request_id", "Name of the request, unique in the file.", "id")
-    prefix_group = _column("prefix_group", "Requests of a group share the beginning of their prompts.", "system_prompt")
+    prefix_group = _column("prefix_group", "Requests of a group share a prompt prefix.", "system_prompt")
     prefix_length = _column(
-        "prefix_length", "Tokens of the shared beginning, which come before `input_tokens`.", "prefix_len"
+        "prefix_length", "Tokens of the shared prefix, in addition to `input_tokens`.", "prefix_len"
     )
     prefix_tokens = _column(
-        "prefix_tokens", "Tokens of the shared beginning, which are among `input_tokens`.", "shared_tokens"
+        "prefix_tokens", "Tokens of the shared prefix, included in `input_tokens`.", "shared_tokens"
     )
     prefix_segments = _column(
         "prefix_segments",
@@ -313,10 +315,8 @@ class TraceColumns:
         "What its answer is called in the `prefix_segments` of prompts that begin with it.",
         "answer_segment",
     )
-    slo_class = _column(
-        "slo_class", "Service class: critical, standard, sheddable, batch or background.", "priority_class"
-    )
-    tenant_id = _column("tenant_id", "Whose request it is.", "user")
+    slo_class = _column("slo_class", "SLO class: critical, standard, sheddable, batch or background.", "priority_class")
+    tenant_id = _column("tenant_id", "Tenant of the request.", "user")
     model = _column("model", "Name of the model that the request asks for; empty = any.", "target_model")
     adapter = _column("adapter", "Name of the LoRA adapter that the request asks for; empty = the base model.", "lora")
     deadline = _column(
@@ -380,7 +380,7 @@ class StudyDocument:
     )
     set = said(
         None,
-        "Values that all runs have instead of the experiment's, by dotted path, as `--set` takes them.",
+        "Overrides for all runs, by dotted path, as with `--set`.",
         default={},
         type="object",
         additionalProperties={"description": "The value, as it would stand in the experiment."},
@@ -411,7 +411,7 @@ class StudyDocument:
     )
     exclude = said(
         None,
-        "Points that are left out: those that fit all keys of one of these entries.",
+        "Points to leave out: those that match all keys of one of these entries.",
         default=[],
         type="array",
         items={
@@ -425,8 +425,7 @@ class StudyDocument:
     )
     seeds = said(
         None,
-        "How often each point runs, with the experiment's own seed and those after it; or, as a list, the seeds"
-        " themselves.",
+        "Number of seeds per point: the experiment's own and those after it; or, as a list, the seeds themselves.",
         default=1,
         type=["integer", "array"],
         minimum=1,
@@ -438,22 +437,22 @@ class StudyDocument:
     )
     objectives = said(
         (Objective,),
-        "Figures to make small or large. The Pareto front has the points that no other point beats in one of them"
+        "Metrics to minimise or maximise. The Pareto front has the points that no other point beats in one of them"
         " without being worse in another.",
         default=[],
         examples=[[{"metric": "cost.gpus"}, {"metric": "throughput.output_tokens_per_s", "goal": "max"}]],
     )
     constraints = said(
         (model.Expectation,),
-        "What must hold, such as SLOs: bounds on figures of the report or of `cost`, written as in `expect` of an"
-        " experiment.",
+        "Bounds that must hold, such as SLOs: on metrics of the report or of `cost`, written as in `expect` of an "
+        "experiment.",
         default=[],
         examples=[[{"metric": "latency.ttft_ms.p99", "max": 300}]],
     )
     prices = said(
         None,
-        "What an accelerator costs in US dollars an hour, by the name of its hardware; goes before `cost_per_hour_usd`"
-        " of the hardware document. No simulation depends on it, only the figures of `cost`.",
+        "Price of an accelerator in US dollars per hour, by the name of its hardware; takes precedence over "
+        "`cost_per_hour_usd` of the hardware document. It affects no simulation, only the metrics of `cost`.",
         type="object",
         additionalProperties={"type": "number", "minimum": 0},
         examples=[{"h100": 2.5, "l40s": 0.9}],

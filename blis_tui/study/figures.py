@@ -128,7 +128,7 @@ def _instead(steps: list[str], experiment: Experiment, report: Json) -> str | No
             if at == len(steps) - 1 and zero_where_left_out(".".join(steps)) is not None:
                 return None
             if at == 0:
-                return f"reports have `{step}` {_SECTIONS[step]}" if step in _SECTIONS else ""
+                return f"reports contain `{step}` only {_SECTIONS[step]}" if step in _SECTIONS else ""
             return suggestion(step, parts, otherwise=f"`{'.'.join(steps[:at])}` has")
         here = parts[step]
     return None

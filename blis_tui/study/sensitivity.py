@@ -281,17 +281,17 @@ def sensitivity_text(found: Sensitivity) -> str:
         f" all bounds hold with {found.holds} of {plural(count, 'seed')})."
     )
     counting = [one for one in found.effects if one.counts]
-    rows = [("key", "now", "tried", "figure", "change", "seeds that hold")]
+    rows = [("key", "now", "tried", "value", "change", "seeds ok")]
     for one in counting:
         change = f"{'+' if (one.change or 0.0) > 0 else ''}{number_text(one.change)} ± {number_text(one.interval)}"
         share = f" ({share_change_text((one.change or 0.0) / found.figure, 0)})" if found.figure else ""
         holds = f"{one.holds} of {count}"
         rows.append((one.path, _value(one.now), _value(one.value), number_text(one.figure), f"{change}{share}", holds))
     lines = [head, ""]
-    lines += [*aligned(rows, (1, 2, 3))] if counting else ["Nothing changes it."]
+    lines += [*aligned(rows, (1, 2, 3))] if counting else ["No change has an effect on it."]
     idle = [one for one in found.effects if one.figure is not None and not one.counts]
     if idle:
-        lines += ["", f"No change beyond what {plural(count, 'seed')} do:"]
+        lines += ["", f"No effect beyond the variation between {plural(count, 'seed')}:"]
         lines += [f"  {path}: {_value(now)} to {values}" for path, now, values in _by_path(idle)]
     lost = [one for one in found.effects if one.figure is None]
     if lost:
@@ -299,7 +299,7 @@ def sensitivity_text(found: Sensitivity) -> str:
         lines += [f"  {one.path}: {_value(one.value)}: {one.why}" for one in lost]
     lines += [
         "",
-        f"{plural(found.runs, 'run')}; ± is half of a 95 % interval over the seeds, of equal requests with each.",
+        f"{plural(found.runs, 'run')}; ± is half of a 95 % interval over the seeds; each seed has the same requests.",
     ]
     return "\n".join(lines) + "\n"
 

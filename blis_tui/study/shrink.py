@@ -191,8 +191,8 @@ def shrink(
         )
         if not trials.broken(rows):
             raise InputError(
-                "its requests, replayed at the times of their arrival, do not break it",
-                help="what breaks it depends on clients that wait for answers: a trace cannot hold that",
+                "no expectation fails when its requests are replayed at their arrival times",
+                help="the failure depends on clients that wait for answers, which a trace cannot express",
             )
         best, minimal = _smallest(columns, rows, trials)
         broken = trials.broken(best)
@@ -213,12 +213,12 @@ def _require_broken(report: Report) -> None:
     """Raise InputError unless an expectation is broken."""
     if not report.expectations:
         raise InputError(
-            "nothing is expected", help="say what should hold, such as --expect 'latency.ttft_ms.p99<=200'"
+            "the experiment has no expectations", help="add one, such as --expect 'latency.ttft_ms.p99<=200'"
         )
     if report.ok:
         raise InputError(
-            "what is expected holds: there is nothing to look for",
-            help="say what does not hold, such as --expect 'latency.ttft_ms.p99<=200'",
+            "all expectations hold: there is nothing to shrink",
+            help="give one that fails, such as --expect 'latency.ttft_ms.p99<=200'",
         )
 
 
@@ -271,7 +271,7 @@ def experiment_text(
         own = [f"expect={json.dumps(list(found.expect))}", f"metadata.name={name}", replayed(str(written))]
         composed = compose(source, overrides=[*overrides, *own], seed=seed, plugins=plugins, trace_name=trace)
         broken = flow([one.metric for one in found.broken])
-        note = "# What is expected is broken, which is what this is for: its golden test passes as long as it is."
+        note = "# An expectation fails here on purpose: the golden test passes as long as it does."
         return f"{composed.to_yaml()}{note}\ngolden:\n  xfail: {broken}\n"
 
 

@@ -177,7 +177,7 @@ def progress_text(now: Progress, elapsed_s: float) -> str:
     made = now.done - now.known
     left = (now.total - now.done) * elapsed_s / made if made else 0.0
     rest = f", about {_duration(left)} left" if made and now.done < now.total else ""
-    known = f" ({now.known:,} known before)" if now.known else ""
+    known = f" ({now.known:,} cached)" if now.known else ""
     return f"{now.done:,} of {plural(now.total, 'run')}{known}{rest}"
 
 

@@ -60,7 +60,7 @@ def study_text(result: StudyResult, width: int = WIDTH) -> str:
     if study.constraints:
         holding = len([one for one in points if one.ok])
         wishes = ", ".join(map(bound_text, study.constraints))
-        lines.append(f"{holding:,} of {plural(len(points), 'point')} hold: {wishes}")
+        lines.append(f"{holding:,} of {plural(len(points), 'point')} meet all bounds: {wishes}")
     lines += (part for line in _not_known(study, points) for part in sentence_lines(line, width))
     lines += _scenarios(study, points)
     if expected := list(step_times_lines(study, shown)):
@@ -76,7 +76,7 @@ def _not_known(study: Study, points: Sequence[PointSummary]) -> Iterator[str]:
         priceless = metric.startswith("cost.usd") and all(not one.values(_PRICE) for one in lacking)
         why = f": their GPUs have no price ({PRICES})" if priceless else ""
         if lacking:
-            yield f"{metric} is not known of {plural(len(lacking), 'point')}{why}"
+            yield f"{metric} is not known for {plural(len(lacking), 'point')}{why}"
 
 
 def sentence_lines(text: str, width: int, indent: str = "  ") -> list[str]:
@@ -94,7 +94,7 @@ def same_load(study: Study) -> str:
 def best_words(study: Study, points: Sequence[PointSummary]) -> str:
     """Return which point is chosen for each load."""
     by = ", then ".join(f"{goal} {metric}" for metric, goal in ranked_by(study, points))
-    holding = " that keeps to all bounds" if study.constraints else ""
+    holding = " that meets all bounds" if study.constraints else ""
     return f"the best point{holding}, by {by}"
 
 
@@ -167,7 +167,7 @@ def _headline(result: StudyResult, points: Sequence[PointSummary]) -> str:
     parts = [f"{study.name}: {plural(len(points), 'point')} of {study.experiment}"]
     if len(study.seeds) > 1:
         parts.append(f"each with {plural(len(study.seeds), 'seed')} (means are shown)")
-    for status, words in (("stopped", "stopped early"), ("invalid", "no experiments"), ("failed", "failed")):
+    for status, words in (("stopped", "stopped early"), ("invalid", "invalid"), ("failed", "failed")):
         if count := len([one for one in points if one.status == status]):
             parts.append(f"{count:,} {words}")
     if not result.complete:
@@ -189,7 +189,7 @@ def _rank(one: PointSummary, study: Study, front: set[int]) -> tuple[float, ...]
 def _legend(study: Study) -> str:
     """Return what the bars show, and where the columns are explained."""
     drawn = _latency(_drawn(study, wanted(study)))
-    return f"Bars are of {drawn}; `blis-tui explain {drawn}` says what a column is."
+    return f"Bars show {drawn}; `blis-tui explain {drawn}` explains a column."
 
 
 def _drawn(study: Study, metrics: Sequence[str]) -> str:

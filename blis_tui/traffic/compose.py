@@ -127,7 +127,7 @@ def composed(parts: Sequence[Traffic], name: str, plugins: Registry | None = Non
         body = {"requests": total, **body}
         notes.append(f"requests: {total:,} of all clients together, each at its own rate")
     else:
-        notes.append("requests: not all say how many, so nothing ends this workload but the experiment's `horizon_us`")
+        notes.append("requests: not all workloads limit them, so only the experiment's `horizon_us` ends this one")
     names = ", ".join(part.name for part in parts)
     data: dict[str, Json] = {
         "apiVersion": "blis/v1",
@@ -150,7 +150,7 @@ def _clients(part: Traffic, ids: _Unique, groups: _Unique, notes: list[str]) -> 
     new_ids = ids.renamed([client.id for client in workload.clients])
     new_groups = groups.renamed([client.prefix.group for client in workload.clients if client.prefix is not None])
     for what, names in (("client", new_ids), ("prefix group", new_groups)):
-        notes += [f"{part.name}: the {what} `{old}` is called `{new}`" for old, new in names.items() if old != new]
+        notes += [f"{part.name}: the {what} `{old}` was renamed to `{new}`" for old, new in names.items() if old != new]
     for given, client in zip(as_list(part.given.get("clients")), workload.clients, strict=True):
         data = copy.deepcopy(as_map(given))
         data["id"] = new_ids[client.id]

@@ -122,10 +122,10 @@ def fit(
     arrivals = ledger.arrival_us
     span_us = arrivals[-1] - arrivals[0]
     if len(ledger) < 2 or not span_us:
-        raise PolicyError("the requests have no rate: all arrive at once", help="take a trace with times of arrival")
+        raise PolicyError("the requests have no rate: all arrive at once", help="use a trace with arrival times")
     talks = talks_of(ledger)
     if talks and stage_s:
-        raise PolicyError("sessions are fitted at one rate", help="leave --stage out")
+        raise PolicyError("sessions are fitted at one rate", help="remove --stage")
     in_sessions = {row for one in talks for row in one.rows()}
     known = kinds_of(ledger, in_sessions)
     clock = _Stages(arrivals, stage_s) if stage_s else None
@@ -345,7 +345,7 @@ def _warnings(clients: Sequence[FittedClient], agreement: dict[str, Agreement], 
     if by_minute.trace is not None and by_minute.trace > _UNEVEN * max(by_minute.fitted or 0.0, 1.0):
         found.append(
             f"the rate changes over time (index of dispersion by minute {by_minute.trace:.1f}, fitted"
-            f" {by_minute.fitted or 0.0:.1f}); " + ("take shorter stages" if staged else "try --stage 60")
+            f" {by_minute.fitted or 0.0:.1f}); " + ("use shorter stages" if staged else "try --stage 60")
         )
     distances = {name: agreement[name].ks or 0.0 for name in ("CV of gaps", "prompt tokens", "output tokens")}
     named = {"CV of gaps": "gaps between the arrivals of all clients"}

@@ -53,7 +53,7 @@ def facts(found: Description) -> dict[str, str]:
     """Return the figures of all requests, by name."""
     rate, burst, reuse = found.rate, found.burstiness, found.prefix_reuse
     seed = "" if found.seed is None else f", seed {found.seed}"
-    cut = "" if found.cut is None else ", the first of a workload that nothing ends"
+    cut = "" if found.cut is None else ", the first of an endless workload"
     told = {
         "workload": f"{found.name} ({_SOURCES[found.source]}{seed})",
         "requests": f"{found.requests:,} in {found.duration_s:,.1f} s{cut}",

@@ -312,7 +312,7 @@ def _by_requests(recording: Recording, run: Simulated) -> Parting | None:
 def alike_text(*, logged: bool) -> str:
     """Return what is known if no difference was found; ``logged``: whether the recording has steps."""
     if logged:
-        return "nowhere, batch by batch the same"
+        return "none, all batches are the same"
     far = f"{share_text(_LATER, 0)} and {span_text(_LATER_US)}"
     return f"not known without the log (observe --log); no first token is off by {far}"
 

@@ -69,11 +69,11 @@ def replaying(experiment: Experiment, recording: Recording) -> Experiment:
     """
     pools = experiment.pools
     if len(pools) != 1 or pools[0].instances != 1:
-        raise PolicyError("a recording is compared with one instance", help="set cluster.instances=1")
+        raise PolicyError("a recording can only be compared with one instance", help="set cluster.instances=1")
     path = _table_of(recording)
     trace = Trace(path=str(path), format="requests", sha256=input_digest(path, limit=MAX_TRACE_BYTES))
     if not any(row.chunks for row in recording.requests):
-        raise InputError(f"{recording.folder} holds no answer: there is nothing to compare with")
+        raise InputError(f"{recording.folder} contains no answers: there is nothing to compare")
     return replace(experiment, workload=Workload(name=recording.folder.name, trace=trace), horizon_us=None, expect=())
 
 

@@ -113,7 +113,7 @@ def _figure(name: str, value: float | None) -> str:
 def _parting(twin: Twin) -> list[str]:
     if not twin.simulated:
         return []
-    lines = _told("they part first at", twin)
+    lines = _told("first divergence at", twin)
     best = twin.rungs[-1].parting
     if len(twin.rungs) > 1 and best != twin.parting:
         lines += _told("with measured steps at", twin, measured=True)

@@ -313,7 +313,7 @@ def _broken_off(recording: Recording) -> list[str]:
     """Return what an aborted recording lacks."""
     if recording.about.get("complete") is not False:
         return []
-    return [f"{recording.folder} was broken off: what was under way or was to come is not part of it, or not whole"]
+    return [f"{recording.folder} was interrupted: requests in progress or still to come are missing or incomplete"]
 
 
 def _limit(recording: Recording) -> int | None:

@@ -202,7 +202,7 @@ def resolve_columns(
         if names["arrival"] in header and not (time_unit or _unit(names["arrival"])):
             guess = likely_unit(first[header.index(names["arrival"])])
             lines += f" and `time_unit: {guess}`" if guess else ""
-        problems.add(1, "", "; ".join(complaints), f"write below `trace:` {lines}; other columns are then ignored")
+        problems.add(1, "", "; ".join(complaints), f"add under `trace:` {lines}; other columns are then ignored")
     arrival = names["arrival"]
     native = _key(arrival) in [_key(one) for one in _NATIVE]
     by_name = _unit(arrival)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from blis_tui.workload.trace_text import Problems
 
 
-_QUOTES: Final = 'text with commas or quotes stands in double quotes, and its quotes are doubled: "a ""b"", c"'
-_MISSING: Final = "cells that say nothing are empty, but their commas are there"
+_QUOTES: Final = 'put text with commas or quotes in double quotes, and double its own quotes: "a ""b"", c"'
+_MISSING: Final = "leave cells without a value empty, but keep their commas"
 
 
 def read_columns(text: str, width: int, most: int) -> tuple[Sequence[Sequence[str]], int]:
@@ -105,7 +105,7 @@ def read_rows(text: str, first_line: int, width: int, problems: Problems) -> Ite
             if len(row) == width:
                 yield line, row
             else:
-                advice = "cells that contain commas stand in double quotes" if len(row) > width else _MISSING
+                advice = "put cells that contain commas in double quotes" if len(row) > width else _MISSING
                 problems.add(line, "", f"the line has {len(row)} fields, the header {width}", advice)
         line = first_line + rows.line_num
 

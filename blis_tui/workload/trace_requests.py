@@ -442,7 +442,7 @@ class _Inspector:
             try:
                 _ratio(cell)
             except Suspicious:
-                self._note(line, "reason_ratio", f"{shown(cell)} is no share", "write a number from 0 to 1")
+                self._note(line, "reason_ratio", f"{shown(cell)} is not a share", "write a number from 0 to 1")
                 plain["reason_ratio"] = "0"
         self._budget(line, plain, answer)
         media = [int(plain.get(name, 0)) for name in _MEDIA]
@@ -461,13 +461,13 @@ class _Inspector:
             plain["ignore_eos"] = "0"
         budget = int(plain.get("max_output_tokens", 0))
         if endless and 0 < budget < answer:
-            message = f"an answer of {answer} tokens cannot have come under a budget of {budget}"
-            self._note(line, "max_output_tokens", message, "with ignore_eos the budget alone ends an answer")
+            message = f"an answer of {answer} tokens cannot exceed its budget of {budget}"
+            self._note(line, "max_output_tokens", message, "with ignore_eos, only the budget ends an answer")
             plain["max_output_tokens"] = "0"
 
     def _slo_class(self, line: int, name: str) -> str:
         if not name or name in SLO_CLASSES:
             return name
-        advice = nearest(name, SLO_CLASSES) or f"the service classes are {', '.join(SLO_CLASSES)}"
-        self._note(line, "slo_class", f"there is no service class {name!r}", advice)
+        advice = nearest(name, SLO_CLASSES) or f"the SLO classes are {', '.join(SLO_CLASSES)}"
+        self._note(line, "slo_class", f"there is no SLO class {name!r}", advice)
         return ""

@@ -148,7 +148,7 @@ def clock_of(column: str, unit: str, first: str, line: int, problems: Problems, 
             line,
             column,
             f"it is not known whether {shown(first.strip())} is in seconds, milliseconds or another unit",
-            f"write below `trace:` `time_unit: {guess}` (or {others})",
+            f"add under `trace:` `time_unit: {guess}` (or {others})",
         )
     return Clock(column, unit, native)
 

@@ -92,7 +92,7 @@ def _table(columns: TraceColumns, trace: Trace, problems: Problems) -> TraceTabl
     if columns.arrival_us is None:
         if trace.rate_per_s is None:
             message = f"a file of the format `{trace.format}` does not say when requests arrive"
-            problems.fail(1, "", message, "write below `trace:` how many arrive in a second: `rate_per_s: 2`")
+            problems.fail(1, "", message, "add under `trace:` how many arrive in a second: `rate_per_s: 2`")
         gap_us = _US_PER_S / trace.rate_per_s
         places: Iterable[int] = range(rows)
         if columns.session_id is not None:  # the sessions arrive at that rate

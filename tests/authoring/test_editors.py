@@ -122,7 +122,10 @@ def test_an_editor_completes(text: str, offered: set[str], editor: Editor, folde
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("engine: {|max_num_seqs: 64}", ["Requests that may run at the same time;", "default `256`; 0 to 1,000,000"]),
+        (
+            "engine: {|max_num_seqs: 64}",
+            ["Maximum number of requests running at the same time;", "default `256`; 0 to 1,000,000"],
+        ),
         ("latency: {kind: |roofline}", ["peak figures", "`trained-physics`: A roofline with trained corrections"]),
         ("policy: {batching: {kind: vllm-v1, |watermark: 0.1}}", ["KV blocks kept free", "0 to 1"]),
         ("|horizon_us: none", ["Simulated time in microseconds", "`none` = until all requests have left"]),

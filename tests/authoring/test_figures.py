@@ -93,7 +93,7 @@ def test_every_figure_of_a_report_is_explained(name: str) -> None:
             continue
         (found,) = figures_at(leaf)
         assert found.field.meaning
-        assert figure_text(found).startswith(f"{found.path}: a figure of reports\n\n")
+        assert figure_text(found).startswith(f"{found.path}: a metric of reports\n\n")
 
 
 def test_figures_near_one_are_other_figures() -> None:

@@ -78,7 +78,7 @@ def test_known_coefficients_are_found_again() -> None:
 )
 def test_steps_that_tell_nothing_are_refused(steps: tuple[Step, ...]) -> None:
     one = served("llama-3.1-8b-instruct", 2.0, 1500)
-    with pytest.raises(InputError, match="tell no coefficient"):
+    with pytest.raises(InputError, match="determine no coefficient"):
         calibrated([Data(StepLog(Path("steps.csv"), "steps", "0" * 64, steps), one)])
 
 

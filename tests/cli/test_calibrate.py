@@ -143,7 +143,7 @@ def test_what_is_compared_is_one_instance() -> None:
     measured()
     result = run("calibrate", "measured.csv", "--spec", "disaggregation", "--compare")
     assert result.exit_code == ExitCode.USAGE
-    assert result.stderr.startswith("error: measurements are compared with one instance")
+    assert result.stderr.startswith("error: measurements can only be compared with one instance")
 
 
 @pytest.mark.parametrize("tool", ["vllm", "guidellm", "inference-perf", "trace-v2"])

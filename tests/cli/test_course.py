@@ -35,12 +35,12 @@ def test_its_golden_test_and_its_comment_open_the_debugger_there(tmp_path: Path)
     assert blis_in(folder, "golden", "accept").returncode == 0
     run = pytest_in(folder)
     assert run.returncode == 1
-    told = re.search(r"not as expected: never completed: broken at event (\d+) ", run.stdout)
+    told = re.search(r"expectation failed: never completed: violated at event (\d+) ", run.stdout)
     assert told is not None
     opens = f"blis-tui tui demo.blis.yaml --at {told[1]}\n"
     assert f"open it in the debugger: {opens}" in run.stdout
     comment = blis_in(folder, "golden", "report")
     assert comment.returncode == 1
-    assert "| `never completed` |  | **broken** |" in comment.stdout
-    assert f"`never completed` was broken at event {told[1]}: " in comment.stdout
+    assert "| `never completed` |  | **fails** |" in comment.stdout
+    assert f"`never completed` failed at event {told[1]}: " in comment.stdout
     assert f"```sh\n{opens}```" in comment.stdout

@@ -144,7 +144,7 @@ def test_a_kept_report_is_compared_as_its_run_is() -> None:
     same = diff("two.json", "small.blis.yaml", "--set-b", "cluster.instances=2", "--exit-code")
     assert (same.exit_code, "specification: the same" in same.stdout) == (ExitCode.OK, True)
     other = diff("two.json", "small.blis.yaml", "--exit-code")
-    assert (other.exit_code, "specification: not the same" in other.stdout) == (ExitCode.CHECK_FAILED, True)
+    assert (other.exit_code, "specification: different" in other.stdout) == (ExitCode.CHECK_FAILED, True)
 
 
 def test_an_experiment_takes_the_seed_of_the_report_that_it_is_compared_with() -> None:
@@ -172,8 +172,8 @@ def with_figure(figure: str) -> str:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{}", "wrong.json is no report"),
-        ("[1]", "wrong.json is no report"),
+        ("{}", "wrong.json is not a report"),
+        ("[1]", "wrong.json is not a report"),
         ("{", "wrong.json is not JSON"),
         ('{"meta": {"experiment": 1}, "requests": {}}', "does not say which experiment it reports"),
         (with_figure("1" + 400 * "0"), "`latency.mean` is more than 64 bits"),
@@ -203,7 +203,7 @@ def test_a_figure_that_is_no_number_is_told_of_with_its_place(before: str, after
     for sides in (("wrong.json", "kept.json"), ("kept.json", "wrong.json")):
         result = diff(*sides)
         assert result.exit_code == ExitCode.IO
-        assert f"error: wrong.json is no report: {said}" in result.stderr
+        assert f"error: wrong.json is not a report: {said}" in result.stderr
 
 
 def test_reports_whose_figures_are_texts_where_they_should_be_are_read() -> None:
@@ -214,9 +214,9 @@ def test_reports_whose_figures_are_texts_where_they_should_be_are_read() -> None
 def test_other_rules_of_simulation_are_told_of() -> None:
     run("small.blis.yaml", "-o", "kept.json")
     Path("later.json").write_text(Path("kept.json").read_text().replace('"engine": "1"', '"engine": "2"'))
-    assert 'note: A is of engine "1", B of engine "2"' in diff("kept.json", "later.json").stdout
+    assert 'note: A was made by engine "1", B by engine "2"' in diff("kept.json", "later.json").stdout
     (note,) = json.loads(diff("later.json", "kept.json", "--format", "json").stdout)["notes"]
-    assert note.startswith('A is of engine "2", B of engine "1"')
+    assert note.startswith('A was made by engine "2", B by engine "1"')
     assert "note:" not in diff("kept.json", "kept.json").stdout
 
 

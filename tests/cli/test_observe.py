@@ -196,7 +196,7 @@ def test_requests_without_an_answer_are_said_and_counted(tmp_path: Path) -> None
     document = json.loads(result.stdout)
     assert document["requests"] == {"total": 8, "completed": 6, "rejected": 2}
     assert document["errors"] == {"rejected": "HTTP 503: queue is full"}
-    assert "2 requests without a whole answer: 2 rejected" in result.stderr
+    assert "2 requests without a complete answer: 2 rejected" in result.stderr
     assert len(recorded(tmp_path).requests) == 8
 
 
@@ -209,9 +209,9 @@ def test_requests_without_an_answer_are_said_and_counted(tmp_path: Path) -> None
         (["--workload", "prefix-heavy", "--set", "requests=null"], ExitCode.USAGE, "`prefix-heavy` is endless"),
         (["--trace", "trace.csv", "--log", "missing.log"], ExitCode.IO, "cannot read missing.log"),
         (["--trace", "trace.csv", "--header", "X"], ExitCode.USAGE, "not of the form NAME=VALUE"),
-        (["--trace", "trace.csv", "--kv-events", "nowhere"], ExitCode.IO, "no address to listen to"),
+        (["--trace", "trace.csv", "--kv-events", "nowhere"], ExitCode.IO, "not an address to listen to"),
         (["--trace", "trace.csv", "--vocabulary", "1"], ExitCode.USAGE, "--vocabulary"),
-        (["--trace", "trace.csv", "--header", "content-length=5"], ExitCode.IO, "'content-length' is not to be given"),
+        (["--trace", "trace.csv", "--header", "content-length=5"], ExitCode.IO, "'content-length' cannot be set"),
         (["--trace", "trace.csv", "-o", ""], ExitCode.IO, "the folder name is empty"),
     ],
 )
@@ -239,7 +239,7 @@ def test_what_is_no_address_is_refused(url: str) -> None:
 def test_an_endpoint_is_not_taken_for_the_server(path: str) -> None:
     result = observe(f"http://127.0.0.1:1/{path}", "--trace", "trace.csv", "-o", "r")
     assert result.exit_code == ExitCode.IO
-    assert "--api says which endpoint is asked" in result.stderr
+    assert "--api selects the endpoint" in result.stderr
 
 
 def test_what_was_to_be_recorded_and_did_not_come_is_said(tmp_path: Path) -> None:
@@ -248,8 +248,8 @@ def test_what_was_to_be_recorded_and_did_not_come_is_said(tmp_path: Path) -> Non
     with served() as server:
         result = observe(server.url, "--trace", "trace.csv", "-o", "r", *beside)
     assert result.exit_code == ExitCode.OK, result.stderr
-    assert "warning: the log told no step: " in result.stderr
-    assert "warning: no event of the KV cache came: " in result.stderr
+    assert "warning: the log has no steps: " in result.stderr
+    assert "warning: no KV cache events arrived: " in result.stderr
 
 
 def test_a_header_takes_the_place_of_the_one_that_is_sent_else(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_the_answer_is_a_sentence_with_the_runs_that_it_rests_on(store: Path, tm
     (one,) = said["configurations"]
     size = one["size"]
     assert table.output.startswith(
-        f"{size} instances of qwen3-14b on h100 ({size} GPUs, {2.5 * size:.2f} USD/h) hold 120 requests/s"
+        f"{size} instances of qwen3-14b on h100 ({size} GPUs, {2.5 * size:.2f} USD/h) sustain 120 requests/s"
         " with latency.ttft_ms.p90 <= 120."
     )
     # Of the runs that were made, those at the answer and beside it are there whole.
@@ -54,7 +54,7 @@ def test_the_answer_is_a_sentence_with_the_runs_that_it_rests_on(store: Path, tm
 def test_nothing_that_holds_is_a_failed_check() -> None:
     found = plan(*SHORT, "--slo", "latency.ttft_ms.p90<=1", "--max-rate", "--store", "none")
     assert found.exit_code == 1
-    assert "no rate holds: even on an idle cluster latency.ttft_ms.p90" in found.output
+    assert "no rate holds: even on an idle cluster, latency.ttft_ms.p90" in found.output
 
 
 @pytest.mark.parametrize(

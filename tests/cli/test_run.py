@@ -38,7 +38,7 @@ def blis(*args: str, text: str = "", cwd: Path | None = None) -> subprocess.Comp
 
 FEW = (
     "warning[few-requests]: Only 20 requests completed: p99 is practically the slowest of them.\n"
-    "  = help: Simulate at least 100 requests before reading p99, better 1,000 (workload.requests).\n"
+    "  = help: Simulate at least 100 requests, better 1,000, before relying on p99 (workload.requests).\n"
 )
 """What a run of the small experiment is warned about."""
 
@@ -55,7 +55,7 @@ def test_warnings_stand_on_standard_error_and_in_the_table(small: Path) -> None:
     crowded = ["run", "quickstart", "--set", "cluster.instances=1", "--set", "workload.rate_per_s=80"]
     run = blis(*crowded)
     assert [one["id"] for one in json.loads(run.stdout)["warnings"]] == ["overload", "max-num-seqs"]
-    told = "More requests arrived than were served: in the second half of the arrivals"
+    told = "More requests arrived than were served: in the second half of the arrivals,"
     assert run.stderr.startswith(f"warning[overload]: {told} 72.5 requests/s\n  arrived and")
     assert "  = help: " in run.stderr
     table = blis(*crowded, "--format", "table")
@@ -142,7 +142,7 @@ def test_a_file_that_is_no_document_by_its_ending_is_told_from_a_name(
     monkeypatch.chdir(tmp_path)
     Path("mine.txt").write_text(small.read_text())
     wrong = CliRunner().invoke(cli, ["run", "mine.txt"])
-    assert (wrong.exit_code, "`./mine.txt` reads it as one" in wrong.stderr) == (ExitCode.IO, True)
+    assert (wrong.exit_code, "use `./mine.txt` to read it as a document" in wrong.stderr) == (ExitCode.IO, True)
     assert CliRunner().invoke(cli, ["run", "./mine.txt"]).exit_code == ExitCode.OK
 
 

@@ -189,7 +189,7 @@ def test_resolve_says_what_is_wrong() -> None:
 
 def test_explain_a_key() -> None:
     done = blis("explain", "engine.max_num_seqs")
-    assert "Requests that may run at the same time;" in done.stdout
+    assert "Maximum number of requests running at the same time;" in done.stdout
     data = json.loads(blis("explain", "engine.max_num_seqs", "--format", "json").stdout)
     assert (data["default"], data["type"]) == (256, "whole number")
     assert json.loads(blis("explain", "mfu", "--kind", "hardware", "--format", "json").stdout)["required"]
@@ -223,7 +223,7 @@ def test_values_of_keys_are_explained_with_the_keys_beside_them() -> None:
     assert of == ["policy.routing", *(f"cluster.disaggregation.{one}_routing" for one in ("prefill", "decode"))]
     assert len({one.text for one in subjects("auto")}) > 3  # it means something else for each
     assert blis("explain", "0.32").stdout.startswith("0.32: a value of `policy.batching.version`\n")
-    assert "nothing is called `7.5`" in blis("explain", "7.5").stderr
+    assert "nothing is named `7.5`" in blis("explain", "7.5").stderr
 
 
 def test_every_plug_in_is_explained_where_documents_name_it() -> None:
@@ -288,10 +288,10 @@ def test_figures_of_reports_are_explained() -> None:
         assert f"latency.{name}" in figures.text
         for statistic in statistics:
             (one,) = subjects(f"latency.{name}.{statistic}")
-            assert one.text.startswith(f"latency.{name}.{statistic}: a figure of reports")
+            assert one.text.startswith(f"latency.{name}.{statistic}: a metric of reports")
             assert "milliseconds" in one.text
     shown = blis("explain", "kv.hit_rate").stdout
-    assert shown.startswith("kv.hit_rate: a figure of reports\n\nHits per block, from 0 to 1")
+    assert shown.startswith("kv.hit_rate: a metric of reports\n\nHits per block, from 0 to 1")
     assert "`expect`, `plan --slo`" in shown
     found = json.loads(blis("explain", "slo_classes.batch.ttft_ms.p99", "--format", "json").stdout)
     assert (found["figure"], found["unit"], found["expect"]) == ("slo_classes.NAME.ttft_ms.p99", "milliseconds", True)

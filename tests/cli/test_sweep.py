@@ -86,7 +86,7 @@ def test_several_processes_give_the_bytes_of_one() -> None:
 def test_progress_counts_and_goes_away() -> None:
     sweep()
     ended = sweep("--progress")
-    assert ended.stderr == "\r1 of 2 runs (1 known before)\r"  # but for the codes that clear a terminal's line
+    assert ended.stderr == "\r1 of 2 runs (1 cached)\r"  # but for the codes that clear a terminal's line
 
 
 @pytest.mark.parametrize(
@@ -250,4 +250,4 @@ def test_a_sweep_that_is_killed_again_and_again_gives_the_bytes_of_one_that_is_n
     resumed = CliRunner().invoke(cli, [*command, "-j", "1", "--progress"])
     assert resumed.stdout == whole.stdout
     assert Path("rows.jsonl").read_bytes() == lines
-    assert "known before" in resumed.stderr
+    assert "cached" in resumed.stderr

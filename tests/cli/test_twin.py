@@ -76,7 +76,7 @@ def test_a_server_that_has_become_slower_fails_against_its_old_recording(tmp_pat
 @pytest.mark.parametrize(
     ("args", "code", "says"),
     [
-        (["missing", "server.blis.yaml"], ExitCode.IO, "missing is no recording: it has no recording.json"),
+        (["missing", "server.blis.yaml"], ExitCode.IO, "missing is not a recording: it has no recording.json"),
         (["june", "missing.blis.yaml"], ExitCode.IO, "missing.blis.yaml"),
         (["june", "june", "--steps", "measured"], ExitCode.USAGE, "apply to an experiment, not to a recording"),
         (["june", "server.blis.yaml", "--set", "cluster.instances=2"], ExitCode.USAGE, "compared with one instance"),

@@ -246,7 +246,7 @@ def test_many_tenants_are_folded(small: Path) -> None:
     told = replace(found, a=replace(found.a, report=report), metrics=(*found.metrics, *tenants))
     text = comparison_text(told)
     assert [f"tenants.t{n}." in text for n in range(9)] == [n > 5 for n in range(9)]
-    assert "figures more that differ" in text
+    assert "more metrics that differ" in text
     everything = comparison_text(told, everything=True)
     assert all(f"tenants.t{n}." in everything for n in range(9))
 

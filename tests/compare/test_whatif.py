@@ -163,9 +163,9 @@ def test_an_event_without_such_a_decision_is_one_clear_error() -> None:
     with pytest.raises(blis_tui.RouteError) as error:
         blis_tui.whatif(made, first.request_id, 1, event=second.event)
     assert str(error.value) == (
-        f"instance 1 is no candidate for {first.request_id} at event {second.event:,}\n  = help: the router chose"
-        f" {second.instance}; who else may be is up to cluster.pools and cluster.disaggregation, and to which instances"
-        " are up then"
+        f"instance 1 is not a candidate for {first.request_id} at event {second.event:,}\n  = help: the router chose"
+        f" {second.instance}; candidates depend on cluster.pools and cluster.disaggregation, and on which instances "
+        f"are up then"
     )
 
 
@@ -214,8 +214,8 @@ TEXTS = {
     "rejected": "request_20 is never routed: it was rejected\n  = help: only a request that is routed can go elsewhere",
     "cut": "request_110 is never routed: the run ended before that\n"
     "  = help: only a request that is routed can go elsewhere",
-    "no-candidate": "instance 0 is no candidate for request_20\n"
-    "  = help: the router chose 2; who else may be is up to cluster.pools and cluster.disaggregation",
+    "no-candidate": "instance 0 is not a candidate for request_20\n"
+    "  = help: the router chose 2; candidates depend on cluster.pools and cluster.disaggregation",
 }
 
 
@@ -241,7 +241,7 @@ def test_an_instance_of_another_model_is_no_candidate(tmp_path: Path) -> None:
     spec.write_text(TWO_MODELS, encoding="utf-8")
     made = blis_tui.load(spec)
     assert blis_tui.whatif(made, "request_3", 1).chosen in {0, 1}
-    with pytest.raises(blis_tui.BlisError, match="instance 2 is no candidate for request_3"):
+    with pytest.raises(blis_tui.BlisError, match="instance 2 is not a candidate for request_3"):
         blis_tui.whatif(made, "request_3", 2)
 
 

@@ -466,15 +466,15 @@ def test_conditions_may_start_with_the_same_words(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "column", "message", "help_"),
     [
-        ("", 0, "there is no breakpoint", "`first timeout`"),
-        ("  ", 2, "there is no breakpoint", "`first timeout`"),
+        ("", 0, "no breakpoint is given", "`first timeout`"),
+        ("  ", 2, "no breakpoint is given", "`first timeout`"),
         ("premted", 0, "unknown word `premted`", "did you mean `preempted`?"),
         ("slomiss", 0, "unknown word `slomiss`", "did you mean `slo-miss`?"),
         ("frist preemption", 0, "unknown word `frist`", "did you mean `first`?"),
         ("preempted request_5", 10, "unexpected `request_5`", "`request NAME preempted`"),
         ("preempted and running > 3", 10, "unexpected `and`", '`kind == "preempted" and ...`'),
         ("first", 5, "what to wait for is missing", "`first preemption`"),
-        ("first preemptions", 6, "`first` knows no `preemptions`", "did you mean `preemption`?"),
+        ("first preemptions", 6, "`first` does not support `preemptions`", "did you mean `preemption`?"),
         ("first drop now", 11, "unexpected `now`", "nothing more"),
         ("request", 7, "the name of a request is missing", "`request request_12`"),
         ("request r cmpleted", 10, "there is no record kind `cmpleted`", "did you mean `completed`?"),

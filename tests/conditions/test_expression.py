@@ -258,8 +258,8 @@ def test_canonical_text(text: str, canonical: str) -> None:
 @pytest.mark.parametrize(
     ("text", "column", "message", "help_"),
     [
-        ("", 0, "there is no condition", "such as"),
-        ("   ", 3, "there is no condition", "such as"),
+        ("", 0, "no condition is given", "such as"),
+        ("   ", 3, "no condition is given", "such as"),
         ("kv.usd > 0.9", 0, "unknown name `kv.usd`", "did you mean `kv.used`?"),
         ("kv > 1", 0, "unknown name `kv`", "`kv.utilization`"),
         ("Running > 1", 0, "unknown name `Running`", "`running`"),
@@ -307,10 +307,10 @@ def test_canonical_text(text: str, canonical: str) -> None:
         ("instance[running] > 1", 9, "the number of an instance is expected here", "such as"),
         ("instance[0.running > 1", 9, "the number of an instance is expected here", "such as"),
         ("instance[0 > 1", 11, "the `[` is never closed", ""),
-        ("instance[0] > 1", 12, "a figure must follow", "such as"),
-        ("instance[0].arrived > 1", 12, "`arrived` is a figure of the whole cluster", "leave out"),
-        ("instance[0].ttft_ms > 1", 12, "an instance has no figure `ttft_ms`", ""),
-        ("instance[0].wating > 1", 12, "an instance has no figure `wating`", "did you mean `waiting`?"),
+        ("instance[0] > 1", 12, "a metric must follow", "such as"),
+        ("instance[0].arrived > 1", 12, "`arrived` is a metric of the whole cluster", "leave out"),
+        ("instance[0].ttft_ms > 1", 12, "an instance has no metric `ttft_ms`", ""),
+        ("instance[0].wating > 1", 12, "an instance has no metric `wating`", "did you mean `waiting`?"),
         ("(" * 21 + "1 > 0" + ")" * 21, 20, "more than 20 nested conditions", ""),
         ("not " * 21 + "1 > 0", 80, "more than 20 nested conditions", ""),
         ("-" * 21 + "1 > 0", 20, "more than 20 nested conditions", ""),
@@ -380,7 +380,7 @@ def test_a_number_can_be_asked_for_on_its_own(text: str, value: float, dimension
 @pytest.mark.parametrize(
     ("text", "column", "message"),
     [
-        ("", 0, "there is no figure"),
+        ("", 0, "no metric is given"),
         ("kind", 0, "`kind` is a text, not a number"),
         ("running waiting", 8, "unexpected `waiting`"),
         ("running > 3 waiting", 12, "unexpected `waiting`"),

@@ -128,7 +128,7 @@ def test_adapters_take_memory_from_the_kv_cache() -> None:
 def test_rules_without_adapters_refuse_them() -> None:
     made = experiment(batching="nano")
     pool = replace(made.pools[0], engine=replace(made.pools[0].engine, lora=LORA))
-    with pytest.raises(PolicyError, match="knows no LoRA adapters"):
+    with pytest.raises(PolicyError, match="does not support LoRA adapters"):
         Outcome(replace(made, pools=(pool,)), [])
 
 

@@ -111,9 +111,9 @@ def test_the_bubble_is_what_stages_idle_while_any_batch_is_under_way(ahead: bool
 @pytest.mark.parametrize(
     ("ahead", "method", "refusal"),
     [
-        (False, "eagle", "with asynchronous scheduling alone"),
-        (False, "ngram", "with asynchronous scheduling alone"),
-        (True, "ngram", "does not schedule asynchronously beside the drafter `ngram`"),
+        (False, "eagle", "only with asynchronous scheduling"),
+        (False, "ngram", "only with asynchronous scheduling"),
+        (True, "ngram", "does not support asynchronous scheduling with the drafter `ngram`"),
     ],
 )
 def test_what_vllm_refuses_beside_pipelines(ahead: bool, method: str, refusal: str) -> None:

@@ -193,7 +193,7 @@ def test_images_of_a_few_kinds_come_again() -> None:
 
 @pytest.mark.parametrize("kind", ["blis", "nano", "sglang"])
 def test_other_engines_do_not_schedule_it(kind: str) -> None:
-    with pytest.raises(SpecError, match="does not schedule the encoder"):
+    with pytest.raises(SpecError, match="does not support the encoder"):
         blis_tui.load(
             "quickstart", set={"policy.batching": kind, "engine.encoder": {"token_us": 1, "encoder_cache_size": 9}}
         )

@@ -349,9 +349,9 @@ def test_the_queue_is_looked_into_every_so_many_decodes() -> None:
 
 
 def test_what_it_has_no_use_for_is_refused() -> None:
-    with pytest.raises(PolicyError, match="has no radix tree, which `lpm` looks into"):
+    with pytest.raises(PolicyError, match="has no radix tree, which `lpm` needs"):
         Outcome(experiment(scheduling="lpm"), [])
-    with pytest.raises(PolicyError, match="chooses whom it retracts by itself"):
+    with pytest.raises(PolicyError, match="chooses by itself which requests to retract"):
         Outcome(experiment(batching="sglang", victim="priority"), [])
     with pytest.raises(PolicyError, match="orders queues that are `fcfs` or `lof`, not `lpm`"):
         Outcome(experiment(batching="sglang", settings={"enable_priority_scheduling": True}, scheduling="lpm"), [])
@@ -378,7 +378,7 @@ def test_a_refusal_says_whether_the_engine_would_have_refused(kind: str, says: b
     ):
         with pytest.raises(SpecError) as refused:
             blis_tui.load("quickstart", set={"policy.batching": kind, setting: value})
-        assert ("but it is not simulated beside its batching" in str(refused.value)) == says, setting
+        assert ("but it is not simulated with its batching rule" in str(refused.value)) == says, setting
 
 
 def test_a_request_without_a_place_for_its_adapter_is_passed_over_and_the_base_model_takes_one() -> None:

@@ -155,8 +155,8 @@ def test_luck_by_position_is_that_of_each_position() -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ({"draft_tokens": 2}, "need `acceptance` or `acceptance_rates`"),
-        ({"draft_tokens": 1, "acceptance": 0.5, "acceptance_rates": [0.5]}, "and not both"),
+        ({"draft_tokens": 2}, "needs either `acceptance` or `acceptance_rates`"),
+        ({"draft_tokens": 1, "acceptance": 0.5, "acceptance_rates": [0.5]}, "speculative decoding needs either"),
         ({"draft_tokens": 2, "acceptance_rates": [0.5]}, "1 `acceptance_rates` for 2 `draft_tokens`"),
         ({"draft_tokens": 2, "acceptance_rates": [0.5, 0.6]}, "0.6 is more than 0.5"),
     ],
@@ -194,7 +194,7 @@ def test_a_step_explains_what_was_accepted() -> None:
 @pytest.mark.parametrize("batching", ["vllm-v1", "nano", "llm-serving-sim"])
 def test_rules_that_cannot_speculate_say_so(batching: str) -> None:
     settings: dict[str, object] = {"async_scheduling": True} if batching == "vllm-v1" else {}
-    with pytest.raises(PolicyError, match=r"knows no speculative decoding|does not schedule asynchronously"):
+    with pytest.raises(PolicyError, match=r"does not support (speculative decoding|asynchronous scheduling)"):
         Outcome(speculating(3, 0.5, batching=batching, settings=settings), [request(0, 0, 8, 4)])
 
 

@@ -87,7 +87,7 @@ def test_figures_are_those_of_the_stored_reports(
     text, holds = told(changed)
     assert not holds
     old, new = (dict(leaves(report)) for report in reports)
-    table = rows(text, "figure")
+    table = rows(text, "metric")
     assert len(table) == 12
     for path, before, after, change in table:
         was, now = old[path], new[path]
@@ -122,7 +122,7 @@ def test_expectations_stand_before_and_now(changed: Path, reports: tuple[dict[st
     assert p99[0] <= 500 < p99[1]
     text, _ = told(changed)
     (line,) = [line for line in text.splitlines() if "`latency.ttft_ms.p99 at most 500" in line]
-    assert f"| holds (`{p99[0]:,.6g}`) | **broken** (`{p99[1]:,.6g}`) |" in line
+    assert f"| holds (`{p99[0]:,.6g}`) | **fails** (`{p99[1]:,.6g}`) |" in line
 
 
 def test_the_event_is_the_first_that_differs_and_the_command_opens_there(changed: Path, tmp_path: Path) -> None:
@@ -161,8 +161,8 @@ def test_a_golden_that_breaks_what_it_expects_is_told_although_nothing_waits(tmp
     run(tmp_path, EXPECTING.replace("max: 500", "max: 1"), "unseen")
     text, holds = told(tmp_path)
     assert not holds
-    assert text.startswith("### Golden tests: 1 not as expected, of 1 golden\n")
-    assert "**broken**" in text
+    assert text.startswith("### Golden tests: 1 failing, of 1 golden\n")
+    assert "**fails**" in text
 
 
 def test_obsolete_and_broken_goldens_are_told(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_what_is_not_as_expected_comes_first_and_by_name(tmp_path: Path) -> None
         run(tmp_path, text, "unseen", f"{name}.blis.yaml")
         run(tmp_path, text.replace("kv_blocks: 60", "kv_blocks: 40"), "new", f"{name}.blis.yaml")
     text, _ = told(tmp_path)
-    assert "\n**Not as expected**: `b`.\n" in text
+    assert "\n**Expectations fail**: `b`.\n" in text
     assert re.findall(r"^#### `(.)`", text, re.MULTILINE) == ["b", "a"]
 
 
@@ -215,7 +215,7 @@ def test_it_says_how_to_accept_what_is_meant(changed: Path) -> None:
     elsewhere = ("--golden-dir", f"{changed.name}/golden", "--root", changed.name)
     for folder, options in ((changed, ()), (changed.parent, elsewhere)):
         shown = blis_in(folder, "golden", "report", *options)
-        said = re.search(r"^If this is meant: run `pytest` and `blis-tui (.*?)`", shown.stdout, re.MULTILINE)
+        said = re.search(r"^If this is intended: run `pytest` and `blis-tui (.*?)`", shown.stdout, re.MULTILINE)
         assert said is not None, shown.stderr
         listed = blis_in(folder, *said[1].split())
         assert listed.stdout.splitlines()[0] == "demo", listed.stderr

@@ -36,19 +36,19 @@ def told(folder: Path, engine: str, spec: str = SPEC) -> str:
 
 
 def test_where_nothing_else_changed_it_is_said_as_the_page_shows(tmp_path: Path) -> None:
-    assert told(tmp_path, "0") == block("text", "nothing else of the report", PAGE).rstrip()
+    assert told(tmp_path, "0") == block("text", "nothing else in the report", PAGE).rstrip()
 
 
 def test_where_figures_changed_too_both_are_told(tmp_path: Path) -> None:
     text = told(tmp_path, "0", SPEC.replace("kv_blocks: 60", "kv_blocks: 90"))
     assert "nothing else" not in text
-    assert "CHANGELOG.md, look at the difference and accept it" in text
+    assert "CHANGELOG.md, review the difference and accept it" in text
     assert re.search(r"- engine\.kv_blocks +60\b", text)
 
 
 def test_a_golden_of_a_newer_engine_is_not_to_be_replaced(tmp_path: Path) -> None:
     text = told(tmp_path, str(int(ENGINE) + 1))
-    assert "the golden is of a newer engine: install a blis-tui of engine" in text
+    assert "the golden was made by a newer engine: install a blis-tui with engine" in text
     assert "accept it" not in text
 
 
@@ -73,4 +73,4 @@ def test_the_page_gives_the_advice_of_the_message(lines: list[str], advice: str)
 
 
 def test_an_engine_without_a_number_is_only_another_one() -> None:
-    assert engine_lines("mine", "1")[-1].endswith("compare with a blis-tui of engine mine first")
+    assert engine_lines("mine", "1")[-1].endswith("compare with a blis-tui with engine mine first")

@@ -251,7 +251,7 @@ def test_failed_expectations_fail_although_the_bytes_are_golden(tmp_path: Path) 
     pytest_in(folder, "--blis-update=always")
     run = pytest_in(folder)
     assert run.returncode == 1
-    assert "not as expected: requests.completed is 25, expected" in run.stdout
+    assert "expectation failed: requests.completed is 25, expected" in run.stdout
 
 
 @pytest.mark.parametrize(("action", "code"), [("ignore", 0), ("warn", 0), ("fail", 1), ("delete", 0)])
@@ -291,7 +291,7 @@ def test_a_folder_of_a_project_has_its_goldens(accepted: Path) -> None:
     shutil.copy(accepted / "demo.blis.yaml", part / "other.blis.yaml")
     ran = pytest_in(part)
     assert "    blis-tui golden review --accept part/other\n" in ran.stdout
-    assert "look at them and decide: blis-tui golden review\n" in ran.stdout
+    assert "review them with: blis-tui golden review\n" in ran.stdout
     for folder in (part, accepted):
         listed = blis_in(folder, "golden", "status").stdout.splitlines()
         assert listed[-1] == "2 goldens, 1 waiting, 0 obsolete, 0 broken"

@@ -51,13 +51,13 @@ def trouble(folder: Path, choose: str, saved: str = "self.turn") -> str:
     ("choose", "saved", "message"),
     [
         ("self.turn % 4", "self.turn", ""),
-        ("CALLS[0] // 3 % 4", "self.turn", "a second run, without observers, gives another report"),
-        ("self.turn % 4", "self.turn + 1", "continuing from a checkpoint gives another report"),
+        ("CALLS[0] // 3 % 4", "self.turn", "a second run, without observers, gives a different report"),
+        ("self.turn % 4", "self.turn + 1", "continuing from a checkpoint gives a different report"),
         (
             # Another order each turn, so that two seeds never agree on all of them.
             "int(next(iter({f'{self.turn} {one}' for one in range(4)}))[-1])",
             "self.turn",
-            "another process, with another hash seed, gives another result",
+            "another process, with another hash seed, gives a different result",
         ),
     ],
 )

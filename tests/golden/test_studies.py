@@ -85,7 +85,7 @@ def test_a_study_has_a_line_for_each_run_and_says_what_has_become_of_its_answer(
     ("choose", "trouble"),
     [
         # What an earlier run has left behind; and what a run keeps for itself.
-        ("SEEN[0] += 1; return SEEN[0] // 3 % 2, ''", "its last run gives other figures when it is made by itself"),
+        ("SEEN[0] += 1; return SEEN[0] // 3 % 2, ''", "its last run gives different metrics when it is made alone"),
         ("self.own = getattr(self, 'own', 0) + 1; return self.own % 2, ''", ""),
     ],
 )

@@ -112,14 +112,14 @@ def test_a_slower_server_is_no_longer_as_in_june(kept: Path) -> None:
     outcome, stored = run(kept, "new")
     assert outcome.status == "changed"
     assert "`twin+june` differs from its golden" in outcome.text
-    assert "moved on the server: step time" in outcome.text
-    assert "server and simulation part first\n  - never\n  + step " in outcome.text
+    assert "changed on the server: step time" in outcome.text
+    assert "server and simulation first diverge\n  - never\n  + step " in outcome.text
     assert "  - /engine/step_ms/measured" in outcome.text
     assert difference_text(stored, kept.parent) in outcome.text
     assert look(stored, kept.parent).state == "changed"
     text, holds = comment(kept.parent / "golden", kept.parent, (), None, STYLES["github"])
     assert not holds
-    assert "moved on the server: step time" in text
+    assert "changed on the server: step time" in text
     assert "| `engine.step_ms.measured` |" in text
     accept(stored)
     assert run(kept, "no")[0].status == "equal"
@@ -128,12 +128,12 @@ def test_a_slower_server_is_no_longer_as_in_june(kept: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"front_us": 3 * FRONT_US}, "moved on the server: front end\n"),
-        ({"engine__max_num_seqs": 3}, "moved on the server: step time, batch\n"),
-        ({"workload__requests": REQUESTS - 1}, "other requests were sent"),
+        ({"front_us": 3 * FRONT_US}, "changed on the server: front end\n"),
+        ({"engine__max_num_seqs": 3}, "changed on the server: step time, batch\n"),
+        ({"workload__requests": REQUESTS - 1}, "different requests were sent"),
         (
             {"change": lambda row: replace(row, outcome="broken") if row.request_id == "request_3" else row},
-            "other requests have a whole answer",
+            "different requests have a complete answer",
         ),
     ],
 )
@@ -148,7 +148,7 @@ def test_a_simulation_that_has_moved_is_told_from_the_server(kept: Path) -> None
     server_in(kept.parent, engine={**BASE["engine"], "max_num_seqs": 2})  # type: ignore[dict-item]
     outcome, _ = run(kept, "no")
     assert outcome.status == "changed"
-    assert "the server is as it was: the simulation has moved" in outcome.text
+    assert "the server is unchanged: the simulation has changed" in outcome.text
     assert "- engine.max_num_seqs  32\n  + engine.max_num_seqs   2" in outcome.text
 
 
@@ -159,14 +159,14 @@ def test_what_says_nothing_of_the_server_may_change(kept: Path) -> None:
 
 def test_it_is_not_one_run(kept: Path) -> None:
     _, case = cases_of(kept)
-    with pytest.raises(InputError, match="is a recording beside its simulation"):
+    with pytest.raises(InputError, match="is a recording with its simulation"):
         case.load()
     assert "no records" in record_full(run(kept, "no")[1], kept.parent)
 
 
 def test_two_recordings_have_two_names(tmp_path: Path) -> None:
     spec = server_in(tmp_path, twins=[{"name": "june", "recording": one} for one in ("a", "b")])
-    with pytest.raises(SpecError, match="two recordings are called `june`"):
+    with pytest.raises(SpecError, match="two recordings are named `june`"):
         cases_of(spec)
     result = CliRunner().invoke(cli, ["check", str(spec)])
     assert result.exit_code == ExitCode.USAGE
@@ -178,10 +178,10 @@ def test_pytest_collects_twins(tmp_path: Path) -> None:
     spec = server_in(tmp_path, tags=["server"])
     (tmp_path / "pytest.ini").write_text("[pytest]\nblis_checks = observers\n", encoding="utf-8")
     missing = pytest_in(tmp_path, "--blis-update=unseen", "-m", "server").stdout
-    assert "recordings/server is no recording: it has no recording.json" in missing
+    assert "recordings/server is not a recording: it has no recording.json" in missing
     record(spec)
     assert "2 passed" in pytest_in(tmp_path, "--blis-update=unseen", "--blis-report=report.html").stdout
     record(spec, latency__beta=slower(1.5))
     again = pytest_in(tmp_path, "server.blis.yaml::twin+june")
-    assert "moved on the server: step time" in again.stdout
+    assert "changed on the server: step time" in again.stdout
     assert blis_in(tmp_path, "golden", "accept", "server@twin*").stdout == "accepted server@twin+june\n"

@@ -126,6 +126,6 @@ def test_what_came_in_another_way_than_was_asked_is_said() -> None:
     assert (failed.chunks, failed.error) == ([], "no memory")
     for stream in (True, False):
         packed = read_answer([(5, b"\x1f\x8b")], 5, {"content-encoding": "gzip"}, stream=stream)
-        assert (packed.chunks, packed.error) == ([], "the answer is compressed (gzip), which was not asked for")
+        assert (packed.chunks, packed.error) == ([], "the answer is compressed (gzip), which was not requested")
     event = [(5, b'data: {"choices": [{"text": "a", "finish_reason": "stop"}]}\n\n')]
     assert read_answer(event, 5, plain, stream=True).chunks == [(5, 1)]  # whatever it calls that

@@ -169,7 +169,7 @@ def a_page(asked: Asked, reply: Replying) -> None:
         (ends_without_end, "broken", 2, "without saying that it is complete"),
         (error_in_the_stream, "broken", 1, "EngineCore encountered an issue"),
         (no_http, "unreadable", 0, "not HTTP"),
-        (no_json, "unreadable", 0, "no JSON"),
+        (no_json, "unreadable", 0, "not JSON"),
         (empty, "unreadable", 0, "no tokens"),
         (out_of_capacity, "rejected", 0, "HTTP 503: queue is full"),
         (a_page, "rejected", 0, "HTTP 502: <html>bad gateway"),
@@ -212,7 +212,7 @@ async def test_tokens_that_are_only_pieces_are_said_to_be(tmp_path: Path) -> Non
         recording = await observed(server, tmp_path / "r")
     found = warnings(summed_up(recording.requests), recording)
     assert [row.tokens for row in recording.requests] == [TOKENS // 2] * 6
-    assert any("of 6 answers the server told neither token ids nor `usage`" in one for one in found)
+    assert any("for 6 answers, the server sent neither token ids nor `usage`" in one for one in found)
     assert not any("ended before" in one for one in found)  # nobody knows
 
 
@@ -226,8 +226,8 @@ async def test_lengths_that_are_others_than_were_asked_for_are_said(tmp_path: Pa
     async with serving(otherwise) as server:
         recording = await observed(server, tmp_path / "r")
     found = warnings(summed_up(recording.requests), recording)
-    assert any("6 answers went on beyond the length" in one for one in found)
-    assert any("prompts of 48 tokens were asked for, the server counted 30:" in one for one in found)
+    assert any("6 answers went beyond the requested length" in one for one in found)
+    assert any("prompts of 48 tokens were requested, the server counted 30:" in one for one in found)
 
 
 async def test_metrics_that_cannot_be_read_are_no_counts_and_said(tmp_path: Path) -> None:
@@ -338,7 +338,9 @@ async def test_a_server_that_lies_about_its_tokens_is_counted_again(tmp_path: Pa
     assert all(row.contradicts and row.completion_tokens == 1_000_000 for row in recording.requests)
     summary = summed_up(recording.requests)
     assert summary.output_tokens == 6 * TOKENS
-    assert any("counted other tokens than it sent in 6 answers" in one for one in warnings(summary, recording))
+    assert any(
+        "token count differs from the tokens it sent in 6 answers" in one for one in warnings(summary, recording)
+    )
 
 
 async def test_a_connection_closed_after_an_answer_is_not_held_against_the_next(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_and_a_step(end_us: int | None, numbers: list[int], share: int | None) -
     ("change", "says"),
     [
         ("", "Expecting value"),
-        ("[]", "no JSON object"),
+        ("[]", "not a JSON object"),
         ("{}", "`outcome` is None"),
         ('{"outcome": "completed", "chunks": [[1]]}', "`chunks`"),
         ('{"outcome": "completed", "chunks": [], "request_id": 3}', "`request_id` is 3"),
@@ -239,7 +239,7 @@ def test_a_folder_that_holds_something_is_not_written_into(tmp_path: Path) -> No
     (tmp_path / "there").write_text("precious")
     with pytest.raises(InputError, match="not empty"):
         Folder(tmp_path)
-    with pytest.raises(InputError, match="no recording"):
+    with pytest.raises(InputError, match="not a recording"):
         read_recording(tmp_path)
 
 

@@ -76,5 +76,5 @@ def test_a_line_has_the_time_at_which_it_was_written_not_that_at_which_it_is_rea
 def test_a_log_that_cannot_be_read_is_said_before_anything_is_sent(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         Tail(tmp_path / "missing.log")
-    with pytest.raises(InputError, match="no ordinary file"):
+    with pytest.raises(InputError, match="not a regular file"):
         Tail(tmp_path)

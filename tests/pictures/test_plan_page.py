@@ -92,7 +92,7 @@ def test_the_answer_and_how_sure_it_is_stand_there(sized: Planned, rated: Planne
         assert "expected error of mean latencies" in one.page.text
         for configuration in one.data["configurations"]:
             assert configuration["why_not"] in one.page.text
-        assert f"{one.data['runs']:,} runs in all" in one.page.text
+        assert f"{one.data['runs']:,} runs in total" in one.page.text
 
 
 def test_a_bounded_figure_is_the_same_wherever_it_stands(sized: Planned) -> None:
@@ -106,7 +106,7 @@ def test_a_bounded_figure_is_the_same_wherever_it_stands(sized: Planned) -> None
     assert plan.binding.value == max(ran[best["size"]])
     said, told = plan_text(plan), " ".join(plan_text(plan).split())
     assert f"The tightest bound is {METRIC}: {here} of 120" in told
-    assert f"One instance more would bring {METRIC} from {here} to {more}." in told
+    assert f"One more instance would change {METRIC} from {here} to {more}." in told
     line = next(line for line in said.splitlines() if line.startswith("→"))
     assert f" to {here}" in line
     (view,) = page.figures["tries"]

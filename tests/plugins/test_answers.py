@@ -228,6 +228,6 @@ class Own({base}):
     {method}
 """
     weighted = {"kind": "weighted", "scorers": [{"kind": "own"}]}
-    with pytest.raises(SimulationError, match="ValueError at event 3: a score is no number") as caught:
+    with pytest.raises(SimulationError, match="ValueError at event 3: a score is not a number") as caught:
         run(tmp_path, text, "quickstart", {"workload.requests": 5, "policy.routing": weighted})
     assert "the plug-ins `own`" in str(caught.value.help)

@@ -205,7 +205,7 @@ def test_one_that_forgets_when_it_is_saved(tmp_path: Path) -> None:
     text = POLICY.format(choose="self.turn += 1; return self.turn % 4, ''", state="self.turn,", init="")
     path.write_text(text + "    def __getstate__(self): return {'turn': 0}\n", encoding="utf-8")
     text = find_nondeterminism(blis_tui.load("quickstart", set=SIZE, plugins=[path]))
-    assert text.startswith("what a checkpoint restores at event")
+    assert text.startswith("the state restored from a checkpoint at event")
 
 
 def test_the_command_tries_every_policy_of_a_script(script: str, tmp_path: Path) -> None:

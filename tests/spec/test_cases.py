@@ -57,7 +57,7 @@ matrix:
     ("matrix", "told"),
     [
         ("{a: {from: 2, to: 1, step: 1}}", "the range goes from 2 down to 1"),
-        ("{a: {from: 1, to: 1000, step: 1}, b: {from: 1, to: 1000, step: 1}}", "the matrix gives 1,000,000 cases"),
+        ("{a: {from: 1, to: 1000, step: 1}, b: {from: 1, to: 1000, step: 1}}", "the matrix expands to 1,000,000 cases"),
         ("{a..b: [1]}", "is not a path of keys"),
     ],
 )

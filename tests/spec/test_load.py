@@ -186,11 +186,11 @@ def test_the_experiment_to_extend_can_be_overridden(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("parent", "code", "message"),
     [
-        ("some text\n", "BLIS1008", "base.yaml is no document of kind `Experiment`"),
-        ("- a\n- list\n", "BLIS1008", "base.yaml is no document of kind `Experiment`"),
-        ("5\n", "BLIS1008", "base.yaml is no document of kind `Experiment`"),
-        ("", "BLIS1008", "base.yaml is no document of kind `Experiment`"),
-        ("seed: 1\n", "BLIS1008", "base.yaml is no document of kind `Experiment`"),
+        ("some text\n", "BLIS1008", "base.yaml is not a document of kind `Experiment`"),
+        ("- a\n- list\n", "BLIS1008", "base.yaml is not a document of kind `Experiment`"),
+        ("5\n", "BLIS1008", "base.yaml is not a document of kind `Experiment`"),
+        ("", "BLIS1008", "base.yaml is not a document of kind `Experiment`"),
+        ("seed: 1\n", "BLIS1008", "base.yaml is not a document of kind `Experiment`"),
         ("[{kind: Experiment}]\n", "BLIS1003", "expected a map, found a list"),
         (BASE.replace("Experiment", "Policy"), "BLIS1008", "expected kind `Experiment`, found kind `Policy`"),
         (BASE.replace("kind: Experiment\n", ""), "BLIS1002", "the document lacks the key `kind`"),
@@ -210,7 +210,7 @@ def test_only_experiments_are_extended(parent: str, code: str, message: str, *, 
     with pytest.raises(SpecError) as caught:
         load(tmp_path / "top.yaml")
     first = caught.value.diagnostics[0]
-    where = ("middle.yaml" if through else "top.yaml") if "no document" in first.message else "base.yaml"
+    where = ("middle.yaml" if through else "top.yaml") if "not a document" in first.message else "base.yaml"
     assert (first.code, Path(first.file).name) == (code, where)
     assert first.message.endswith(message)
 

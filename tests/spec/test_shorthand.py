@@ -84,7 +84,7 @@ def test_origins_are_where_the_short_form_is(tmp_path: Path, monkeypatch: pytest
             "input_tokens: 30",
             "input_tokens: 0",
             "`input_tokens` must be at least 1, found `0`",
-            "a distribution of token counts; a number alone is always that many tokens",
+            "a distribution of token counts; a plain number is a fixed count",
         ),
     ],
 )

@@ -14,10 +14,10 @@ ROW = Row(point=Point(0, ()), seed=1, status="done", ok=None)
 @pytest.mark.parametrize(
     ("done", "known", "elapsed_s", "said"),
     [
-        (3, 3, 5.0, "3 of 1,200 runs (3 known before)"),
+        (3, 3, 5.0, "3 of 1,200 runs (3 cached)"),
         (30, 0, 1.0, "30 of 1,200 runs, about 39 s left"),
-        (300, 200, 60.0, "300 of 1,200 runs (200 known before), about 9 min left"),
-        (2, 1, 10.0, "2 of 1,200 runs (1 known before), about 3.3 h left"),
+        (300, 200, 60.0, "300 of 1,200 runs (200 cached), about 9 min left"),
+        (2, 1, 10.0, "2 of 1,200 runs (1 cached), about 3.3 h left"),
         (1200, 0, 60.0, "1,200 of 1,200 runs"),
     ],
 )

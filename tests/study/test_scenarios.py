@@ -78,14 +78,14 @@ def test_points_compete_with_those_under_the_same_load() -> None:
 
 def test_table_and_page_say_the_same_for_each_rate() -> None:
     text, page = study_text(swept()), study_page(swept())
-    assert "For each rate_per_s, the best point that keeps to all bounds, by min cost.gpus, then min" in text
+    assert "For each rate_per_s, the best point that meets all bounds, by min cost.gpus, then min" in text
     assert "no other point with the same rate_per_s" in text
     lines = text.split("For each rate_per_s")[1].splitlines()[2:]
     for one, line in zip(scenarios(swept().study, summaries(swept())), lines, strict=False):
         assert line.split()[0] == str(one.values[0])
         assert line.split()[1:] == ["-"] if one.best is None else f"point {one.best.point.number} " in line
-    assert "For each rate_per_s: the best point that keeps to all bounds" in page
-    assert "No point keeps to all bounds where rate_per_s is 400." in page
+    assert "For each rate_per_s: the best point that meets all bounds" in page
+    assert "No point meets all bounds where rate_per_s is 400." in page
     front = {one.point.number for one in study_front(swept().study, summaries(swept()))}
     assert f"beats {len(front)} of 9" in page  # the picture's front is the same
 

@@ -50,8 +50,8 @@ def test_why_a_point_has_no_figures_stays_in_its_line() -> None:
 @pytest.mark.parametrize(
     ("prices", "said"),
     [
-        ((), "cost.usd_per_hour is not known of 2 points: their GPUs have no price (--price"),
-        ((2.0,), "cost.usd_per_hour is not known of 1 point: their GPUs have no price (--price"),
+        ((), "cost.usd_per_hour is not known for 2 points: their GPUs have no price (--price"),
+        ((2.0,), "cost.usd_per_hour is not known for 1 point: their GPUs have no price (--price"),
         ((2.0, 4.0), ""),
     ],
 )

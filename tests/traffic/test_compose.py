@@ -49,10 +49,10 @@ def test_rates_are_kept_and_names_are_unique(tmp_path: Path) -> None:
     for name, group in found.clients.items():
         assert group.rate_per_s == pytest.approx(shares[name], rel=4 / group.requests**0.5)
     assert result.notes == (
-        "mixed-slo: the client `chat` is called `chat-2`",
-        "prefix-heavy: the client `assistant` is called `assistant-2`",
-        "prefix-heavy: the client `others` is called `others-2`",
-        "prefix-heavy: the prefix group `system-prompt` is called `system-prompt-2`",
+        "mixed-slo: the client `chat` was renamed to `chat-2`",
+        "prefix-heavy: the client `assistant` was renamed to `assistant-2`",
+        "prefix-heavy: the client `others` was renamed to `others-2`",
+        "prefix-heavy: the prefix group `system-prompt` was renamed to `system-prompt-2`",
         "requests: 2,000 of all clients together, each at its own rate",
     )
 
@@ -65,7 +65,7 @@ def test_a_new_name_is_not_one_that_follows(tmp_path: Path) -> None:
         (tmp_path / f"{name}.yaml").write_text(text.format(clients))
     result = composed(parts(tmp_path / "a.yaml", tmp_path / "b.yaml"), "w")
     assert [client["id"] for client in yaml.safe_load(result.text)["clients"]] == ["x", "x-3", "x-2"]
-    assert result.notes[-1].startswith("requests: not all say how many")
+    assert result.notes[-1].startswith("requests: not all workloads limit them")
 
 
 def test_users_of_a_closed_loop_keep_no_rate(tmp_path: Path) -> None:

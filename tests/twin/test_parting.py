@@ -128,7 +128,7 @@ def test_without_a_log_no_cause_is_named(change: Mapping[str, object], tmp_path:
     if change:
         assert twin.parting is not None
         assert twin.parting.cause == "not known"
-        assert "they part first at" in said
+        assert "first divergence at" in said
     else:  # which is not to say that the batches are the same
         assert twin.parting is None
-        assert "they part first: not known without the log (observe --log); no first token is off by 20 %" in said
+        assert "first divergence: not known without the log (observe --log); no first token is off by 20 %" in said

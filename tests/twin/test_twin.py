@@ -79,7 +79,7 @@ def test_the_metrics_tell_how_many_requests_the_server_runs(
 def test_a_recording_that_was_broken_off_is_told(tmp_path: Path) -> None:
     recording = recorded(experiment(), tmp_path / "r")
     broken = replace(recording, about={**recording.about, "complete": False})
-    told = f"{broken.folder} was broken off: what was under way or was to come is not part of it, or not whole"
+    told = f"{broken.folder} was interrupted: requests in progress or still to come are missing or incomplete"
     assert of_simulated(broken, experiment(), "s").notes == (told,)
     assert of_two(recording, broken).notes == (told,)
 
@@ -288,7 +288,7 @@ def test_a_recording_is_of_one_instance(tmp_path: Path) -> None:
     recording = recorded(experiment(), tmp_path / "r")
     with pytest.raises(PolicyError, match="one instance"):
         of_simulated(recording, experiment(cluster__instances=2), "two")
-    with pytest.raises(InputError, match="holds no answer"):
+    with pytest.raises(InputError, match="contains no answers"):
         of_simulated(
             replace(recording, requests=tuple(replace(row, chunks=()) for row in recording.requests)), experiment(), "x"
         )

@@ -66,7 +66,7 @@ def test_extremely_bursty_gamma_arrivals_become_poisson() -> None:
 def test_unknown_processes_name_the_known_ones() -> None:
     with pytest.raises(PolicyError, match="no arrival process `fractal`") as caught:
         create_gaps(builtin(), PluginConfig(kind="fractal"), 1.0)
-    assert caught.value.help == "known: poisson, constant, gamma, weibull, closed-loop; `--plugins` brings others"
+    assert caught.value.help == "known: poisson, constant, gamma, weibull, closed-loop; `--plugins` adds others"
 
 
 @pytest.mark.parametrize(("rate", "cv"), [(0.0, 1.0), (-1.0, 1.0), (math.inf, 1.0), (1.0, 0.0), (1.0, math.nan)])

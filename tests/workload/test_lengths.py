@@ -138,7 +138,7 @@ def test_unknown_distributions_name_the_known_ones() -> None:
         create_lengths(lengths_of("normal"))
     assert (
         caught.value.help
-        == f"known: {', '.join(one.name for one in builtin().of(LENGTHS.path))}; `--plugins` brings others"
+        == f"known: {', '.join(one.name for one in builtin().of(LENGTHS.path))}; `--plugins` adds others"
     )
 
 

@@ -101,7 +101,7 @@ def test_a_unit_that_nothing_tells_is_asked_for(tmp_path: Path, first: str, unit
     message, advice = told(f"{NAMES}\n{first},1,1\n", tmp_path)
     assert message == f"it is not known whether '{first}' is in seconds, milliseconds or another unit"
     others = [one for one in ("s", "ms", "us", "ns") if one != unit]
-    assert advice == f"write below `trace:` `time_unit: {unit}` (or {', '.join(others)})"
+    assert advice == f"add under `trace:` `time_unit: {unit}` (or {', '.join(others)})"
     assert read(f"{NAMES}\n{first},1,1\n", tmp_path, unit=unit)
 
 
@@ -186,7 +186,7 @@ def test_what_is_unknown_is_told_with_the_lines_that_would_do(
     tmp_path: Path, header: str, row: str, message: str, advice: str
 ) -> None:
     found, lines = told(f"{header}\n{row}\n", tmp_path)
-    assert (found, lines) == (message, f"write below `trace:` {advice}; other columns are then ignored")
+    assert (found, lines) == (message, f"add under `trace:` {advice}; other columns are then ignored")
 
 
 def test_the_lines_of_advice_do(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_a_file_gives_one_error_with_the_first_places(tmp_path: Path) -> None:
         "line 2 (input_tokens): 'x' is not a whole number (write a whole number); also in lines 3, 4, 7 and 8 more",
         "line 4 (output_tokens): '-3' is negative (write a whole number)",
         "line 5 (input_tokens): the cell is empty (write a whole number)",
-        "line 6: the line has 2 fields, the header 3 (cells that say nothing are empty, but their commas are there)",
+        "line 6: the line has 2 fields, the header 3 (leave cells without a value empty, but keep their commas)",
     )
     with pytest.raises(TraceError) as caught:
         read("arrival_time_us,input_tokens,output_tokens\n" + "0,x,1\n" * 100, tmp_path)

@@ -114,20 +114,20 @@ d,99999999999999999999,1,,,,,,,,
         (3, "output_tokens", "'x' is not a whole number", WHOLE),
         (3, "request_id", "'a' is also the id on line 2", "give every request an id of its own, or drop the column"),
         (4, "input_tokens", "the prompt has no tokens", "a prompt has at least 1"),
-        (4, "slo_class", "there is no service class 'critcal'", "did you mean 'critical'?"),
+        (4, "slo_class", "there is no SLO class 'critcal'", "did you mean 'critical'?"),
         (4, "deadline_us", "the deadline 50 is before the arrival 100", "deadlines are absolute; 0 = none"),
         (
             5,
             "",
             "the line has 3 fields, the header 11",
-            "cells that say nothing are empty, but their commas are there",
+            "leave cells without a value empty, but keep their commas",
         ),
         (6, "prefix_group", "prefix_length is 64 but there is no group", "name a prefix_group"),
         (
             6,
             "slo_class",
-            "there is no service class 'urgent'",
-            "the service classes are critical, standard, sheddable, batch, background",
+            "there is no SLO class 'urgent'",
+            "the SLO classes are critical, standard, sheddable, batch, background",
         ),
         (6, "request_id", "the cell is empty", "give every request an id or drop the column"),
         (7, "arrival_time_us", "'99999999999999999999' is larger than 9007199254740992", WHOLE),
@@ -205,7 +205,7 @@ def test_a_missing_file_and_an_unknown_format(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="no trace format `har`") as caught:
         read_trace(Trace(path="x", format="har", sha256=""), builtin())
     assert caught.value.help == (
-        "known: azure, burstgpt, mooncake, otel, requests, sharegpt, tracev2, vllm-bench; `--plugins` brings others"
+        "known: azure, burstgpt, mooncake, otel, requests, sharegpt, tracev2, vllm-bench; `--plugins` adds others"
     )
 
 
@@ -315,7 +315,7 @@ def test_wrong_azure_rows_are_named(tmp_path: Path) -> None:
         (3, "ContextTokens", "the prompt has no tokens", "a prompt has at least 1"),
         (4, "GeneratedTokens", "'-1' is negative", WHOLE),
         (5, "TIMESTAMP", "'2023-11-16 24:00:00.0000000' is not a timestamp", advice),
-        (6, "", "the line has 4 fields, the header 3", "cells that contain commas stand in double quotes"),
+        (6, "", "the line has 4 fields, the header 3", "put cells that contain commas in double quotes"),
     ]
     header_only = problems_of("TIMESTAMP,ContextTokens,GeneratedTokens\n", tmp_path, "azure")
     assert header_only == [(1, "", "there are no requests below the header", "each line below it is one request")]

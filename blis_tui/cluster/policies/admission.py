@@ -39,10 +39,13 @@ class GaieLegacySettings:
     """Settings: what counts as saturated."""
 
     queue_depth_threshold: float = setting(
-        "Queue of an instance that counts as saturated.", default=5.0, exclusiveMinimum=0, maximum=1e9
+        "Queue length at which an instance counts as saturated.", default=5.0, exclusiveMinimum=0, maximum=1e9
     )
     kv_utilization_threshold: float = setting(
-        "Share of its KV blocks in use that counts as saturated.", default=0.8, exclusiveMinimum=0, maximum=1
+        "Share of KV blocks in use at which an instance counts as saturated.",
+        default=0.8,
+        exclusiveMinimum=0,
+        maximum=1,
     )
 
 
@@ -107,7 +110,7 @@ class TierShedSettings:
         maximum=10**9,
     )
     min_priority: int = setting(
-        "Priority (see `slo_priorities`) from which on a class is never shed.", default=3, minimum=-100, maximum=101
+        "Minimum priority (see `slo_priorities`) of classes that are never shed.", default=3, minimum=-100, maximum=101
     )
 
 
@@ -140,7 +143,7 @@ class TokenBucketSettings:
     """Settings of a token bucket."""
 
     capacity_tokens: float = setting(
-        "Tokens the bucket holds at most; it starts full.", default=10000.0, exclusiveMinimum=0, maximum=10**12
+        "Maximum number of tokens in the bucket; it starts full.", default=10000.0, exclusiveMinimum=0, maximum=10**12
     )
     refill_tokens_per_s: float = setting("Tokens added per second.", default=1000.0, exclusiveMinimum=0, maximum=10**12)
 

@@ -40,11 +40,11 @@ class DirectToDecodeSettings:
     """Settings: the length from which prompts are split."""
 
     threshold_tokens: int = setting(
-        "Prompts of so many tokens and more are split.", default=256, minimum=0, maximum=10**9
+        "Prompts of at least this many tokens are split.", default=256, minimum=0, maximum=10**9
     )
 
 
-@DECIDER.plugin("direct-to-decode", "Short prompts go straight to an instance that decodes.", DirectToDecodeSettings)
+@DECIDER.plugin("direct-to-decode", "Short prompts go straight to a decode instance.", DirectToDecodeSettings)
 class DirectToDecode:
     """Sends short prompts straight to a decode instance."""
 

@@ -40,16 +40,18 @@ def refusals(
     """
     if not traits.encoder:
         for key in budgets:
-            advice = "remove it, or take vllm-v1 batching"
-            yield Refusal(f"encoder.{key}", f"`{kind}` batching does not schedule the encoder of media", advice)
+            advice = "remove it, or use vllm-v1 batching"
+            yield Refusal(
+                f"encoder.{key}", f"`{kind}` batching does not support the encoder of multimodal prompts", advice
+            )
     if stages > 1 and not traits.pipelines:
-        advice = advised(kind, "pipeline_parallel", "remove it, or take batching that does (vllm-v1, llm-serving-sim)")
-        yield Refusal("pipeline_parallel", f"`{kind}` batching knows no pipeline_parallel", advice)
+        advice = advised(kind, "pipeline_parallel", "remove it, or use batching that does (vllm-v1, llm-serving-sim)")
+        yield Refusal("pipeline_parallel", f"`{kind}` batching does not support pipeline_parallel", advice)
     if drafter:
         yield from _undrafted(kind, traits, stages, drafter)
     if adapts and not traits.adapters:
-        advice = advised(kind, "lora", "remove it, or take blis, vllm-v1 or sglang batching")
-        yield Refusal("lora", f"`{kind}` batching knows no LoRA adapters", advice)
+        advice = advised(kind, "lora", "remove it, or use blis, vllm-v1 or sglang batching")
+        yield Refusal("lora", f"`{kind}` batching does not support LoRA adapters", advice)
 
 
 def beside(kind: str, traits: Traits, scheduling: str, victim: str, *, splits: bool) -> Iterator[Refusal]:
@@ -63,20 +65,20 @@ def beside(kind: str, traits: Traits, scheduling: str, victim: str, *, splits: b
         splits: whether prompts are computed on one instance and answers generated on another.
     """
     if scheduling == "lpm" and not traits.radix_tree:
-        advice = "take `scheduling: fcfs`, or `batching: sglang`"
-        yield Refusal("policy.scheduling.kind", f"`{kind}` batching has no radix tree, which `lpm` looks into", advice)
+        advice = "use `scheduling: fcfs`, or `batching: sglang`"
+        yield Refusal("policy.scheduling.kind", f"`{kind}` batching has no radix tree, which `lpm` needs", advice)
     if traits.priorities and scheduling not in _BY_PRIORITY:
         message = f"priority scheduling of `{kind}` batching orders queues that are `fcfs` or `lof`, not `{scheduling}`"
-        advice = "take `scheduling: fcfs`; the most urgent request goes first in any case"
+        advice = "use `scheduling: fcfs`; the most urgent request goes first in any case"
         yield Refusal("policy.scheduling.kind", message, advice)
     if not traits.radix_tree:
         return
     if victim != "tail":
-        message = f"`{kind}` batching chooses whom it retracts by itself: a victim `{victim}` means nothing to it"
+        message = f"`{kind}` batching chooses by itself which requests to retract: the victim `{victim}` has no effect"
         yield Refusal("policy.preemption.victim", message, "leave it out")
     if splits:
-        message = f"`{kind}` batching does not compute prompts for other instances"
-        advice = "remove `cluster.disaggregation`, or take blis or vllm-v1 batching"
+        message = f"`{kind}` batching does not support computing prompts for other instances"
+        advice = "remove `cluster.disaggregation`, or use blis or vllm-v1 batching"
         advice = advised(kind, "disaggregation", advice)
         yield Refusal("cluster.disaggregation", message, advice)
 
@@ -85,19 +87,19 @@ def _undrafted(kind: str, traits: Traits, stages: int, drafter: str) -> Iterator
     """Yield drafters that a rule does not support at all or with its other settings."""
     drafters = ", ".join(traits.drafters)
     if not traits.drafters:
-        advice = advised(kind, "speculative", "remove it, or take blis or vllm-v1 batching")
-        yield Refusal("speculative", f"`{kind}` batching knows no speculative decoding", advice)
+        advice = advised(kind, "speculative", "remove it, or use blis or vllm-v1 batching")
+        yield Refusal("speculative", f"`{kind}` batching does not support speculative decoding", advice)
     elif drafter not in traits.drafters and traits.plans_ahead:
         advice = (
             "set `policy.batching.async_scheduling` to false, as vLLM does with drafters that are not on the GPU, or"
             f" `engine.speculative.method` to one that is: {drafters}"
         )
-        message = f"`{kind}` batching does not schedule asynchronously beside the drafter `{drafter}`"
+        message = f"`{kind}` batching does not support asynchronous scheduling with the drafter `{drafter}`"
         yield Refusal("speculative", message, advice)
     elif drafter not in traits.drafters:
-        yield Refusal("speculative", f"`{kind}` batching knows no drafter `{drafter}`", f"take {drafters}")
+        yield Refusal("speculative", f"`{kind}` batching does not support the drafter `{drafter}`", f"use {drafters}")
     elif stages > 1 and traits.pipelines and not traits.plans_ahead:
         # Without it, vLLM 0.32.0 plans the drafts of a batch whose tokens it has not read yet (core.py line 693).
-        message = "in a pipeline, vLLM verifies drafts with asynchronous scheduling alone"
+        message = "with pipeline parallelism, vLLM verifies drafts only with asynchronous scheduling"
         advice = "set `async_scheduling: true` in policy.batching, or `pipeline_parallel: 1`"
         yield Refusal("pipeline_parallel", message, advice)

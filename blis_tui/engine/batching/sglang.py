@@ -54,16 +54,16 @@ _PREFILL_WEIGHT: Final = 1000
 class Settings:
     """Settings under SGLang's names."""
 
-    version: str = setting("The SGLang whose scheduler it is.", default=SGLANG[0], enum=list(SGLANG))
+    version: str = setting("The SGLang version whose scheduler is simulated.", default=SGLANG[0], enum=list(SGLANG))
     chunked_prefill_size: int | None = setting_or(
-        "Tokens that prompts may take of a step; one that exceeds it is split. none = prompts are never split.",
+        "Maximum number of prompt tokens in a step; a prompt that exceeds it is split. none = prompts are never split.",
         ["none"],
         default=8192,
         minimum=1,
         maximum=10**15,
     )
     max_prefill_tokens: int = setting(
-        "Tokens of prompts after which a step takes no further request.", default=16384, minimum=1
+        "Number of prompt tokens after which a step takes no further request.", default=16384, minimum=1
     )
     schedule_conservativeness: float = setting(
         "Factor of the share of their declared answers that running requests are expected to generate, which is 0.7 at"
@@ -75,7 +75,7 @@ class Settings:
         "Let running requests generate in steps that compute prompts; off = they wait.", default=False
     )
     overlap_schedule: bool = setting(
-        "Plan a step while the one before it runs (off is SGLang's --disable-overlap-schedule).", default=True
+        "Plan a step while the previous one runs (off is SGLang's --disable-overlap-schedule).", default=True
     )
     scheduler_recv_interval: int = setting(
         "Decode steps after which the scheduler looks for new requests.", default=1, minimum=1
@@ -111,7 +111,7 @@ class Formed(NamedTuple):
     decodes: bool
 
 
-@BATCHING.plugin("sglang", "As SGLang forms batches: prompts first, and a radix tree of what was computed.", Settings)
+@BATCHING.plugin("sglang", "SGLang's scheduler: prompts first, with a radix tree of cached prefixes.", Settings)
 class SglangBatching(Plain):
     """Forms steps that either compute prompts or decode. Retracted requests wait again at the end of the queue.
 

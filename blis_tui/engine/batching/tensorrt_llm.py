@@ -40,7 +40,7 @@ class Settings:
         "Split a prompt that exceeds the step's token budget; off = it waits for a step it fits in.", default=False
     )
     disable_overlap_scheduler: bool = setting(
-        "Plan a step when the one before it is over; off = while that runs.", default=False
+        "Plan a step when the previous one is over; off = while the previous one runs.", default=False
     )
     batch_wait_timeout_iters: int = setting(
         "While others generate, prompts wait for up to so many steps for more prompts to come; 0 = they do not.",
@@ -55,7 +55,7 @@ class Settings:
     )
 
 
-@BATCHING.plugin("tensorrt-llm", "As TensorRT-LLM admits requests: it need never evict one.", Settings)
+@BATCHING.plugin("tensorrt-llm", "TensorRT-LLM's scheduler: by default it never has to evict a request.", Settings)
 class TensorRtLlmBatching(RunningFirst):
     """Serves running requests first; prompts are computed whole, and may wait to be batched with others."""
 

@@ -64,7 +64,7 @@ def advised(kind: str, key: str, advice: str) -> str:
     """Return the advice for a refusal, stating whether the engine itself has the feature."""
     if key not in HAVE.get(kind, ()):
         return advice
-    return f"{SIMULATED[kind][0]} has that, but it is not simulated beside its batching: {advice}"
+    return f"{SIMULATED[kind][0]} supports it, but it is not simulated with its batching rule: {advice}"
 
 
 def foreign(kind: object, version: object, setting: Callable[[str], object]) -> Iterator[tuple[str, str, str]]:
@@ -73,4 +73,4 @@ def foreign(kind: object, version: object, setting: Callable[[str], object]) -> 
     for name, usual in _OF_KINDS.get(str(kind), {}).items():
         only = _ONLY_IN[name]
         if setting(name) not in usual and version not in only:
-            yield name, f"{engine} {version} has no `{name}`", f"leave it out, or set `version: '{only[0]}'`"
+            yield name, f"{engine} {version} has no `{name}`", f"remove it, or set `version: '{only[0]}'`"

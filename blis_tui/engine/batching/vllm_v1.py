@@ -31,17 +31,18 @@ class Settings:
     """Settings under vLLM's names."""
 
     version: str = setting(
-        "The vLLM whose scheduler it is, where versions differ: 0.10 applies long_prefill_token_threshold to a lone "
-        "request, too, and knows max_num_partial_prefills; later ones know max_num_active_seqs and the adaptive "
-        "threshold; in 0.33 a request that is its own victim does not keep those behind it from running, and the "
+        "The vLLM version whose scheduler is simulated, where versions differ: 0.10 also applies "
+        "long_prefill_token_threshold to a lone request, and has max_num_partial_prefills; later ones have "
+        "max_num_active_seqs and the adaptive threshold; in 0.33 a request that is its own victim does not keep those "
+        "behind it from running, and the "
         "adapters of requests whose last token is being computed count, and a waiting request whose next image the "
         "encoder has no room for is passed over.",
         default=DEFAULT,
         enum=list(VERSIONS),
     )
     async_scheduling: bool = setting(
-        "Plan a step while the one before it runs: the engine never waits for the scheduler, and who arrives during a "
-        "step is seen one step later.",
+        "Plan a step while the previous one runs: the engine never waits for the scheduler, and requests that arrive "
+        "during a step are seen one step later.",
         default=True,
     )
     watermark: float = setting(
@@ -57,21 +58,21 @@ class Settings:
         "Split a prompt that exceeds the step's token budget; off = it waits for a step it fits in.", default=True
     )
     max_num_active_seqs: int | None = setting(
-        "Requests that may run at the same time, where that is less than max_num_seqs.", default=None, minimum=1
+        "Maximum number of requests running at the same time, if less than max_num_seqs.", default=None, minimum=1
     )
     long_prefill_token_threshold_adaptive: bool = setting(
         "Never let long_prefill_token_threshold be less than max_num_batched_tokens / requests waiting or running.",
         default=False,
     )
     max_num_partial_prefills: int | None = setting(
-        "Prompts that may be partly processed at the same time (version 0.10 only).",
+        "Maximum number of partly processed prompts at the same time (version 0.10 only).",
         default=None,
         minimum=1,
         maximum=10**6,
     )
 
 
-@BATCHING.plugin("vllm-v1", "As vLLM's V1 scheduler admits requests.", Settings)
+@BATCHING.plugin("vllm-v1", "vLLM's V1 scheduler.", Settings)
 class VllmV1Batching(RunningFirst):
     """Lets computed tokens catch up with known tokens (prompt + generated); there is no prefill or decode phase.
 

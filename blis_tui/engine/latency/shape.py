@@ -119,7 +119,7 @@ def check_expert_parallel(model: Model, split: int, apart: int) -> None:
     experts = model.num_experts
     if experts <= 1:
         raise PolicyError(
-            f"{model.name} has no experts to spread over {apart} accelerators", help="leave out `expert_parallel`"
+            f"{model.name} has no experts to spread over {apart} accelerators", help="remove `expert_parallel`"
         )
     if split % apart or experts % apart:
         whole = f"{split} accelerators of an instance" if split % apart else f"{experts} experts of {model.name}"

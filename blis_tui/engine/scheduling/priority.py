@@ -87,7 +87,7 @@ class ConstantPriority(_Stateless):
         return 0
 
 
-@PRIORITY.plugin("slo-based", "Priority grows with age, whatever the class.")
+@PRIORITY.plugin("slo-based", "Priority grows with age, regardless of the class.")
 class AgePriority(_Stateless):
     """``slo-based`` as in BLIS (Go): older requests are more urgent. It ignores the SLO class."""
 
@@ -105,7 +105,7 @@ class InvertedAgePriority(_Stateless):
         return -request.arrival_us
 
 
-@PRIORITY.plugin("slo-class", "Priority follows the request's service class.")
+@PRIORITY.plugin("slo-class", "Priority follows the request's SLO class.")
 class SloClassPriority(_Stateless):
     """``slo-class``: by SLO class, critical first."""
 

@@ -24,7 +24,7 @@ class Signals:
     """How fresh the figures are that admission, gateway and router see."""
 
     results: str = choice(
-        "When the results of a step (who has left the batch, what is in the cache) are seen.",
+        "When the results of a step (which requests have left the batch, what is in the cache) become visible.",
         {
             "step-end": "At its end.",
             "step-start": "From its start, as in the BLIS simulator: the step's outcome is known before it has run.",
@@ -32,14 +32,14 @@ class Signals:
         default="step-end",
     )
     refresh_interval_us: int = key(
-        "Age in microseconds at which queue, batch and KV figures are renewed; 0 = always fresh. What is in flight is"
-        " always known.",
+        "Age in microseconds at which queue, batch and KV signals are refreshed; 0 = always fresh. Requests in flight "
+        "are always known.",
         default=0,
         minimum=0,
         maximum=_LONGEST_US,
     )
     cache_signal_delay_us: int = key(
-        "Age in microseconds at which the view of the prefix caches is renewed; 0 = always fresh.",
+        "Age in microseconds at which the view of the prefix caches is refreshed; 0 = always fresh.",
         default=0,
         minimum=0,
         maximum=_LONGEST_US,
@@ -71,21 +71,20 @@ class Transfer:
         default="step-end",
     )
     contention: str = choice(
-        "How transfers under way at the same time share the bandwidth.",
+        "How concurrent transfers share the bandwidth.",
         {
-            "none": "Each has all of it.",
-            "fair-share": "Equal shares at any time.",
-            "fixed-at-start": "The equal share when it starts, for its whole time, as in the BLIS simulator.",
+            "none": "Each has the full bandwidth.",
+            "fair-share": "All active transfers have equal shares at any time.",
+            "fixed-at-start": "Each keeps the equal share that it has when it starts, as in the BLIS simulator.",
         },
         default="none",
     )
     overlap: str = choice(
-        "Whether a prompt's KV blocks start on their way while the last step of its prefill computes; `none` where it"
-        " is left out.",
+        "Whether the transfer of a prompt's KV blocks overlaps with the last step of its prefill. Default: `none`.",
         {
-            "none": "They go when it is over.",
-            "layer-wise": "Those of a layer go while later layers are computed: only what that does not cover is left"
-            " after the step.",
+            "none": "The transfer starts when the step is over.",
+            "layer-wise": "The blocks of a layer are sent while later layers are computed; only the rest is left after "
+            "the step.",
         },
         absent="none",
     )
@@ -102,13 +101,13 @@ class Disaggregation:
 
     prefill_instances: ClassVar[Said] = said(
         int,
-        "Instances that only prefill: the first ones. Where pools have roles, it may be left out.",
+        "Number of instances that only prefill: the first ones. Not needed if pools have roles.",
         minimum=1,
         maximum=_MOST_INSTANCES,
     )
     decode_instances: ClassVar[Said] = said(
         int,
-        "Instances that decode: those after them. Where pools have roles, it may be left out.",
+        "Number of instances that decode: those after them. Not needed if pools have roles.",
         minimum=1,
         maximum=_MOST_INSTANCES,
     )
@@ -118,29 +117,29 @@ class Disaggregation:
     order: str = choice(
         "When the decode instance is chosen.",
         {
-            "prefill-first": "When the transfer ends; its KV blocks are taken then.",
+            "prefill-first": "When the transfer ends; its KV blocks are allocated then.",
             "decode-first": "Before the prefill; its KV blocks are reserved when the transfer starts.",
         },
         default="prefill-first",
     )
     undisaggregated: str = choice(
-        "Where requests go that are not split.",
-        {"decode-pool": "To an instance that decodes.", "all": "To any instance."},
+        "Where requests that are not split go.",
+        {"decode-pool": "To a decode instance.", "all": "To any instance."},
         default="decode-pool",
     )
     prefill_routing: PluginConfig = plug_in(
         "policy.routing",
-        "How the prefill instance is chosen; as `policy.routing` says where it is left out.",
+        "How the prefill instance is chosen. Default: by `policy.routing`.",
         ref=_ROUTING,
         optional=True,
     )
     decode_routing: PluginConfig = plug_in(
         "policy.routing",
-        "How the decode instance is chosen; as `policy.routing` says where it is left out.",
+        "How the decode instance is chosen. Default: by `policy.routing`.",
         ref=_ROUTING,
         optional=True,
     )
-    transfer: Transfer = part("The link between them.", Transfer, default={})
+    transfer: Transfer = part("The link between prefill and decode instances.", Transfer, default={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,24 +147,24 @@ class Lifecycle:
     """How an instance comes, and how it goes."""
 
     loading_delay_us: int = key(
-        "Time in microseconds that an instance loads its weights before it gets requests.",
+        "Time in microseconds for which an instance loads its weights before it receives requests.",
         default=0,
         minimum=0,
         maximum=_LONGEST_US,
         examples=[60_000_000],
     )
     warm_up_requests: int = key(
-        "So many requests leave an instance before it is warm.", default=0, minimum=0, maximum=10**9
+        "Number of requests that leave an instance before it is warm.", default=0, minimum=0, maximum=10**9
     )
     warm_up_factor: float = key(
-        "How many times as long its steps take until then.", default=1.0, minimum=1, maximum=1000
+        "Factor by which its steps take longer until then.", default=1.0, minimum=1, maximum=1000
     )
     drain: str = choice(
-        "What becomes of the requests of an instance that the autoscaler takes away.",
+        "What happens to the requests of an instance that the autoscaler removes.",
         {
-            "wait": "It serves them to the end.",
-            "redirect": "It serves those that run; those that wait are routed again.",
-            "immediate": "It stops after its step; they are lost.",
+            "wait": "It serves them to completion.",
+            "redirect": "It serves running requests to completion; waiting ones are routed again.",
+            "immediate": "It stops after its current step; its requests are lost.",
         },
         default="wait",
     )
@@ -176,37 +175,39 @@ class Failure:
     """When which instances die. Give `at_us` or `mean_time_between_us`."""
 
     instance: int | None = key(
-        "The number of the one that dies, from 0; where it is left out, all (or those of `pool`).",
+        "Index of the instance that fails, from 0. Default: all (or those of `pool`).",
         absent=None,
         minimum=0,
         maximum=10**6,
     )
-    pool: str | None = key("The pool whose instances die.", absent=None, minLength=1)
-    at_us: int | None = key("When, in microseconds.", absent=None, minimum=0, maximum=10**15, examples=[5_000_000])
+    pool: str | None = key("The pool whose instances fail.", absent=None, minLength=1)
+    at_us: int | None = key(
+        "Time of the failure, in microseconds.", absent=None, minimum=0, maximum=10**15, examples=[5_000_000]
+    )
     mean_time_between_us: int | None = key(
-        "Mean time in microseconds from an instance's start to its death, which is random (exponential).",
+        "Mean time in microseconds from an instance's start to its failure, which is random (exponential).",
         absent=None,
         minimum=1,
         maximum=10**15,
         examples=[3_600_000_000],
     )
     repair_us: int | None = amount(
-        "Time in microseconds from its death until it loads again; `none` = it never comes back.",
+        "Time in microseconds from its failure until it loads again; `none` = it never comes back.",
         ["none"],
         default="none",
         minimum=0,
         maximum=_LONGEST_US,
     )
     requests: str = choice(
-        "What becomes of its requests.",
+        "What happens to its requests.",
         {
-            "retry": "They are routed again and start from the beginning; their arrival stays.",
+            "retry": "They are routed again and start from the beginning; their arrival time stays.",
             "lose": "They are lost.",
         },
         default="retry",
     )
     max_retries: int = key(
-        "A request under which more instances have died is lost.", default=3, minimum=0, maximum=10**6
+        "A request whose instances have failed more often than this is lost.", default=3, minimum=0, maximum=10**6
     )
 
 
@@ -228,16 +229,14 @@ class Delay:
 class NodePool:
     """A pool of equal machines."""
 
-    name: str = key("What records and reports call its nodes, with a number.", pattern=NAME)
-    gpu: str = key("The hardware of the instances that they can host, by its name.", minLength=1, examples=["h100"])
-    gpus_per_node: int = key("Accelerators of a node.", minimum=1, maximum=1024, examples=[8])
-    initial: int = key("Nodes that are there from the start.", default=1, minimum=0, maximum=10_000)
-    min: int = key(
-        "Empty nodes are given back as long as more than these are left.", default=0, minimum=0, maximum=10_000
-    )
-    max: int = key("Nodes there can be.", default=10_000, minimum=1, maximum=10_000)
+    name: str = key("Name of its nodes in records and reports, followed by a number.", pattern=NAME)
+    gpu: str = key("Name of the hardware of the instances that they can host.", minLength=1, examples=["h100"])
+    gpus_per_node: int = key("Accelerators per node.", minimum=1, maximum=1024, examples=[8])
+    initial: int = key("Nodes that are ready from the start.", default=1, minimum=0, maximum=10_000)
+    min: int = key("Minimum number of nodes; empty nodes above it are released.", default=0, minimum=0, maximum=10_000)
+    max: int = key("Maximum number of nodes.", default=10_000, minimum=1, maximum=10_000)
     provisioning_delay: Delay = part(
-        "From the order of a node to its being there.", Delay, name="provisioning_delay_us", default={}
+        "Time from requesting a node until it is ready.", Delay, name="provisioning_delay_us", default={}
     )
     cost_per_hour: float | None = key(
         "What a node costs per hour, in any currency.", absent=None, minimum=0, maximum=1e9, examples=[98.32]
@@ -249,18 +248,18 @@ class Autoscaler:
     """Adds and removes instances by what they hold and what waits."""
 
     interval_us: int = key(
-        "Time in microseconds between two looks at the cluster.", default=15_000_000, minimum=1000, maximum=_LONGEST_US
+        "Time in microseconds between two evaluations.", default=15_000_000, minimum=1000, maximum=_LONGEST_US
     )
     min_instances: ClassVar[Said] = said(
         int,
-        "The least instances of each pool that does not say otherwise; 0 = scale to zero.",
+        "Minimum instances of each pool that does not set its own; 0 = scale to zero.",
         default=1,
         minimum=0,
         maximum=_MOST_INSTANCES,
     )
     max_instances: ClassVar[Said] = said(
         int,
-        "The most instances of each pool that does not say otherwise.",
+        "Maximum instances of each pool that does not set its own.",
         required=True,
         minimum=1,
         maximum=_MOST_INSTANCES,
@@ -283,22 +282,22 @@ class Autoscaler:
         exclusiveMinimum=0,
         maximum=1,
     )
-    avg_input_tokens: int = key("KV tokens that a waiting request counts for.", default=512, minimum=1, maximum=10**9)
+    avg_input_tokens: int = key("KV tokens that each waiting request counts as.", default=512, minimum=1, maximum=10**9)
     scale_up_window_us: int = key(
-        "Time in microseconds that more must be needed before instances are added.",
+        "Time in microseconds for which more instances must be needed before any are added.",
         name="scale_up_stabilization_window_us",
         default=0,
         minimum=0,
         maximum=_LONGEST_US,
     )
     scale_down_window_us: int = key(
-        "Time in microseconds that fewer must be enough before instances are removed.",
+        "Time in microseconds for which fewer instances must be enough before any are removed.",
         name="scale_down_stabilization_window_us",
         default=300_000_000,
         minimum=0,
         maximum=_LONGEST_US,
     )
-    scrape_delay: Delay = part("From a decision to its effect.", Delay, name="scrape_delay_us", default={})
+    scrape_delay: Delay = part("Delay from a decision to its effect.", Delay, name="scrape_delay_us", default={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +313,7 @@ class Cluster:
         maximum=_MOST_INSTANCES,
     )
     tensor_parallel: ClassVar[Said] = said(
-        int, "Accelerators that share one instance's layers.", default=1, minimum=1, maximum=1024
+        int, "Accelerators that each layer of an instance is split over.", default=1, minimum=1, maximum=1024
     )
     admission_latency_us: int = key(
         "Time between a request's arrival and its admission, in microseconds.",
@@ -329,37 +328,36 @@ class Cluster:
         maximum=_LONGEST_US,
     )
     signals: Signals = part(
-        "How fresh the figures are that admission, gateway and router see. Where it is left out, they are always"
-        " fresh.",
+        "How fresh the signals are that admission, gateway and router see. Default: always fresh.",
         Signals,
         filled=True,
     )
     disaggregation: Disaggregation | None = part(
-        "Prefill on some instances, decode on others, with a transfer of KV blocks between. Off where it is left out.",
+        "Prefill on some instances and decode on others, with a transfer of KV blocks between them. Off by default.",
         Disaggregation,
         absent=None,
     )
     pools: ClassVar[Said] = said(
         ("#/$defs/pool",),
-        "Groups of equal instances. `cluster.instances` is their sum and may be left out; what a pool does not say is"
-        " as in the experiment.",
+        "Groups of identical instances. `cluster.instances` is their sum and may be omitted; a pool inherits what it "
+        "does not set from the experiment.",
         minItems=1,
         maxItems=100,
     )
     lifecycle: Lifecycle | None = part(
-        "How instances come and go. Those of the start are there and warm.", Lifecycle, absent=None
+        "How instances are started and stopped. Those present at the start are loaded and warm.", Lifecycle, absent=None
     )
     nodes: tuple[NodePool, ...] = part(
-        "The machines that instances are placed on: each on the first node with enough free accelerators of its"
-        " hardware. Where it is left out, there is always room.",
+        "The nodes that instances are placed on: each on the first node with enough free accelerators of its hardware. "
+        "Default: there is always room.",
         (NodePool,),
         absent=(),
         minItems=1,
         maxItems=100,
     )
-    failures: tuple[Failure, ...] = part("Instances that die.", (Failure,), absent=(), minItems=1, maxItems=1000)
+    failures: tuple[Failure, ...] = part("Failures of instances.", (Failure,), absent=(), minItems=1, maxItems=1000)
     autoscaler: Autoscaler | None = part(
-        "Adds and removes instances by demand. Off where it is left out.", Autoscaler, absent=None
+        "Adds and removes instances by demand. Off by default.", Autoscaler, absent=None
     )
 
     @property

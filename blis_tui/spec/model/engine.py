@@ -19,7 +19,7 @@ GPU_MEMORY_UTILIZATION: Final = 0.9
 MAX_NUM_BATCHED_TOKENS: Final = 2048
 """vLLM's default."""
 _OVERLAP: Final = (
-    "Steps compute while transfers run, and last as long as the longer of the two; off = transfers come first."
+    "Overlap steps with transfers, so that a step takes as long as the longer of the two; off = transfers come first."
 )
 _CPU_BLOCKS: Final = "KV blocks that fit into the host's memory."
 _THRESHOLD: Final = (
@@ -33,8 +33,8 @@ _HICACHE: Final = (
     "SGLang's HiCache (`batching: sglang` only): what the radix tree has is written to host memory beside steps, and"
     " loaded for requests that go on from it."
 )
-_BANDWIDTH: Final = "Tokens whose KV cache moves in a microsecond, either way."
-_LATENCY: Final = "What each transfer takes in addition, in microseconds."
+_BANDWIDTH: Final = "Tokens whose KV cache is moved per microsecond, in either direction."
+_LATENCY: Final = "Additional time of each transfer, in microseconds."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,21 +42,21 @@ class HostLink:
     """Host memory of one instance that victims are swapped to, and the way there."""
 
     bandwidth_gb_per_s: float | None = key(
-        "Of one accelerator, in one direction; left out = the hardware's `host_link`, or 32.",
+        "Of one accelerator, in one direction. Default: the hardware's `host_link`, or 32.",
         absent=None,
         exclusiveMinimum=0,
         maximum=10**6,
     )
     base_latency_us: int = key(_LATENCY, default=10, minimum=0, maximum=10**9)
     blocks: int | None = key(
-        "KV blocks that fit into the host memory of one instance; left out = as many as it has itself.",
+        "KV blocks that fit into the host memory of one instance. Default: as many as the instance itself has.",
         absent=None,
         minimum=0,
         maximum=_MOST_BLOCKS,
     )
     overlap: bool = key(
-        "Steps compute while their transfers run, and last as long as the longer of the two; off = transfers come"
-        " first.",
+        "Overlap steps with their transfers, so that a step takes as long as the longer of the two; off = transfers "
+        "come first.",
         default=False,
     )
 
@@ -146,13 +146,12 @@ class Speculative:
     """How many tokens are drafted, and how good they are."""
 
     draft_tokens: int = key(
-        "Tokens that are drafted at a time, `num_speculative_tokens` of vLLM: a decode computes one token more than"
-        " that.",
+        "Tokens per draft (vLLM's `num_speculative_tokens`); a decode computes one token more than that.",
         minimum=1,
         maximum=64,
     )
     acceptance: float | None = key(
-        "Probability that a drafted token is accepted, if all before it are; the same for each. Either this or"
+        "Probability that a drafted token is accepted if all before it are, the same for each position. Either this or"
         " `acceptance_rates`.",
         absent=None,
         minimum=0,
@@ -169,8 +168,8 @@ class Speculative:
         examples=[[0.8, 0.55, 0.36]],
     )
     draft_token_us: int = key(
-        "Drafting one token for all decodes of a step, in microseconds: steps that verify drafts take `draft_tokens`"
-        " times as long more.",
+        "Drafting one token for all decodes of a step, in microseconds: steps that verify drafts take `draft_tokens` "
+        "times this longer.",
         default=0,
         minimum=0,
         maximum=10**7,
@@ -280,14 +279,16 @@ class ApiServer:
         maximum=10**6,
     )
     varying: float = key(
-        "Which share of a request's time varies from request to request, exponentially distributed; the rest is always"
-        " the same.",
+        "Share of a request's time that varies between requests (exponentially distributed); the rest is constant.",
         default=0.5,
         minimum=0,
         maximum=1,
     )
     processes: int = key(
-        "Processes that take requests in, in turn (vLLM's `--api-server-count`).", default=1, minimum=1, maximum=1024
+        "API server processes, which accept requests in turn (vLLM's `--api-server-count`).",
+        default=1,
+        minimum=1,
+        maximum=1024,
     )
 
 
@@ -296,7 +297,8 @@ class Lora:
     """How many LoRA adapters an instance holds, and what they cost. The first three are vLLM's."""
 
     max_loras: int = key(
-        "Different adapters in one batch, and places for adapters on the accelerators. `kv_blocks: auto` leaves room"
+        "Maximum number of different adapters in one batch, and of adapter slots on the accelerators. `kv_blocks: "
+        "auto` leaves room"
         " for them, each of `max_lora_rank`.",
         default=1,
         minimum=1,
@@ -335,8 +337,8 @@ class Lora:
         maximum=10**9,
     )
     bandwidth_gb_per_s: float | None = key(
-        "From the host's memory to one accelerator, each of which loads its share; left out = the hardware's"
-        " `host_link`, or 32.",
+        "From the host's memory to one accelerator, each of which loads its share. Default: the hardware's "
+        "`host_link`, or 32.",
         absent=None,
         exclusiveMinimum=0,
         maximum=10**6,
@@ -422,13 +424,13 @@ class Engine:
     """One instance's limits."""
 
     max_num_seqs: int = key(
-        "Requests that may run at the same time; 0 = any number (llm-serving-sim batching only).",
+        "Maximum number of requests running at the same time; 0 = no limit (llm-serving-sim batching only).",
         default=256,
         minimum=0,
         maximum=10**6,
     )
     max_num_batched_tokens: int = key(
-        "Tokens one step may process, prefill and decode together.",
+        "Maximum number of tokens that one step processes, prefill and decode together.",
         default=MAX_NUM_BATCHED_TOKENS,
         minimum=1,
         maximum=10**9,
@@ -447,7 +449,7 @@ class Engine:
         minimum=1,
         maximum=10**15,
     )
-    block_size_tokens: int = key("Tokens that one KV-cache block holds.", default=16, minimum=1, maximum=4096)
+    block_size_tokens: int = key("Tokens per KV cache block.", default=16, minimum=1, maximum=4096)
     kv_blocks: int = amount(
         "KV-cache blocks of one instance: `auto` = what fits into the accelerator's memory, or a number.",
         ["auto"],
@@ -495,13 +497,13 @@ class Engine:
         default=True,
     )
     host_link: HostLink | None = part(
-        "Host memory that preempted requests are swapped to (`policy.preemption.restore`), and the way there; left"
-        " out = the defaults below.",
+        "Host memory that preempted requests are swapped to (`policy.preemption.restore`), and the way there. Default: "
+        "the values below.",
         HostLink,
         absent=None,
     )
     kv_tiers: KvTiers | None = variants(
-        "Places below the GPU's KV cache for content that would be lost; left out = none.",
+        "KV tiers below the GPU's KV cache, for blocks that would otherwise be lost. Default: none.",
         {
             "none": ("No tiers: what is overwritten is lost.", None),
             "mirror": (
@@ -514,7 +516,7 @@ class Engine:
         },
         absent=None,
         prefix="tiers",
-        which="Which; decides the other keys.",
+        which="The kind; it determines the other keys.",
     )
     speculative: Speculative | None = part(
         "Speculative decoding: each step of a decode verifies drafted tokens, too (blis and vllm-v1 batching); left out"
@@ -537,15 +539,16 @@ class Engine:
         examples=[{"request_us": 7500}, {"processes": 4}],
     )
     lora: Lora | None = part(
-        "LoRA adapters on each instance, under vLLM's names (`--enable-lora`; blis, vllm-v1 or sglang batching); left"
-        " out = there are none.",
+        "LoRA adapters on each instance, under vLLM's names (`--enable-lora`; blis, vllm-v1 or sglang batching). "
+        "Default: none.",
         Lora,
         absent=None,
         examples=[{"max_loras": 4, "max_cpu_loras": 32}],
     )
     pipeline_parallel: int = key(
-        "Stages over which the layers of an instance are spread, each on tensor_parallel GPUs: as many batches are"
-        " under way at most, one more with async_scheduling (vllm-v1 and llm-serving-sim batching only). Default: 1.",
+        "Stages over which the layers of an instance are spread, each on tensor_parallel GPUs; at most that many "
+        "batches are in progress, one more with async_scheduling (vllm-v1 and llm-serving-sim batching only). Default: "
+        "1.",
         absent=1,
         minimum=1,
         maximum=64,
@@ -553,8 +556,8 @@ class Engine:
 
     data_parallel: int = key(
         "Attention ranks of a model replica (vLLM's `--data-parallel-size`; SGLang's `--dp-size` with DP attention),"
-        " each on tensor_parallel GPUs with its own scheduler, queue and KV cache. Each rank is an instance; those of a"
-        " model with experts take their steps together. Default: 1.",
+        " each on tensor_parallel GPUs with its own scheduler, queue and KV cache. Each rank is an instance; those of "
+        "a model with experts step together. Default: 1.",
         absent=1,
         minimum=1,
         maximum=1024,
@@ -573,7 +576,7 @@ class Engine:
         examples=[1.2],
     )
     all_to_all: AllToAll | None = part(
-        "With expert_parallel across ranks: the way of tokens to experts on other GPUs; left out = the defaults below.",
+        "With expert_parallel across ranks: the way of tokens to experts on other GPUs. Default: the values below.",
         AllToAll,
         absent=None,
         examples=[{"gpus_per_node": 8, "inter_node_gb_per_s": 43.5}],

@@ -166,7 +166,7 @@ def _target(doc: str, example: float) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SloTarget:
-    """What a request must keep to."""
+    """The targets of a request."""
 
     ttft_ms: float | None = _target("Longest time to first token in milliseconds.", 200)
     tpot_ms: float | None = _target(
@@ -315,7 +315,7 @@ class Experiment:
         examples=[60_000_000],
     )
     expect: tuple[Expectation, ...] = part(
-        "What the report must show, and what must hold in the course of the run; each entry becomes a check.",
+        "Expectations about the report and about the course of the run; each entry becomes a check.",
         ("#/$defs/expected",),
         default=[],
         examples=[[{"metric": "latency.ttft_ms.p99", "max": 250}, {"never": "preempted"}]],
@@ -323,15 +323,15 @@ class Experiment:
     course: tuple[CourseExpectation, ...] = ()
     """The entries of `expect` about the course of the run."""
     slo_targets: Mapping[str, SloTarget] = part(
-        "What a request of each SLO class must keep to to count as good; the report says how many did, and"
-        " `goodput_rps`.",
+        "Latency targets per SLO class. A request that meets them counts as good; the report says how many did, and "
+        "`goodput_rps`.",
         {name: entry(SloTarget, f"Of `{name}`.") for name in SLO_CLASSES},
         absent={},
         minProperties=1,
         examples=[{"critical": {"ttft_ms": 200, "tpot_ms": 30}, "batch": {"e2e_ms": 60_000}}],
     )
     fitness_map: ClassVar[Said] = group_of(
-        "One figure for how good the run is, as in BLIS: the sum of weight * component. Off where it is left out.",
+        "A single score for the run, as in BLIS: the sum of weight * component. Off by default.",
         name="fitness",
         examples=[{"weights": {"throughput": 1, "p99_ttft": 2}}],
     )
@@ -344,7 +344,7 @@ class Experiment:
         group="fitness",
     )
     report: str = choice(
-        "Which sections the report has beside those of every run.",
+        "Which sections the report has besides those that every run has.",
         {
             "auto": "Those of what the experiment has (pools, a gateway, disaggregation, targets); rejections by"
             " reason, fairness, anomalies and saturation where its cluster is more than one pool behind two policies.",
@@ -354,9 +354,9 @@ class Experiment:
         examples=["full"],
     )
     counterfactual: int = key(
-        "Weigh every routing decision against its alternatives: the report says what there is to regret"
-        " (`routing.regret`), and `run --decisions` tells of so many alternatives, those with the best scores. Absent ="
-        " nothing is weighed, which takes less time.",
+        "Compare every routing decision with its alternatives: the report has the regret (`routing.regret`), and `run "
+        "--decisions` lists this many alternatives, those with the best scores. Absent = no comparison, which takes "
+        "less time.",
         absent=0,
         minimum=1,
         maximum=10_000,
@@ -410,8 +410,8 @@ class Experiment:
     )
     twins: ClassVar[Said] = said(
         (TwinTest,),
-        "Recordings of the server that this experiment describes: each is one more golden test. Kept are figures of the"
-        " server and of its simulation; a new recording of the same workload is compared with them.",
+        "Recordings of the server that this experiment describes: each is one more golden test. The golden stores "
+        "metrics of the server and of its simulation; a new recording of the same workload is compared with them.",
         minItems=1,
         examples=[[{"name": "june", "recording": "recordings/server", "tolerance": {"latency": 0.05}}]],
     )

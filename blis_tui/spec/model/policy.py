@@ -44,7 +44,7 @@ class TenantBudgets:
         default="before-admission",
     )
     shed_below_priority: int = key(
-        "Over its budget, a tenant's requests of classes below this priority are turned away.",
+        "Over its budget, a tenant's requests of classes below this priority are rejected.",
         default=0,
         minimum=-101,
         maximum=101,
@@ -62,7 +62,7 @@ class Gateway:
     """A queue in front of the router that holds requests back while the instances are saturated."""
 
     order: str = choice(
-        "Who is dispatched first.",
+        "Which request is dispatched first.",
         {
             "fifo": "The request that has waited longest.",
             "priority": "The most urgent SLO class; within it, the request that has waited longest.",
@@ -76,20 +76,20 @@ class Gateway:
         default={"kind": "never"},
     )
     dispatch: str = variants(
-        "What makes it dispatch.",
+        "What triggers a dispatch.",
         {
-            "on-completion": ("One request when one comes, and one for each request that ends.", None),
-            "tick": ("One request when one comes, and one at every tick while any wait.", Tick),
+            "on-completion": ("One request when one arrives, and one for each request that ends.", None),
+            "tick": ("One request when one arrives, and one at every tick while any are waiting.", Tick),
         },
         default={"kind": "on-completion"},
     )
     tick_us: int
     """Time between two dispatches by tick."""
-    max_depth: int = key("Requests it holds at most; 0 = unlimited.", default=0, minimum=0, maximum=10**9)
+    max_depth: int = key("Maximum number of requests it holds; 0 = unlimited.", default=0, minimum=0, maximum=10**9)
     when_full: str = choice(
         "What happens when it is full.",
         {
-            "reject": "The newcomer is turned away.",
+            "reject": "The new request is rejected.",
             "shed-least-urgent": "The least urgent request goes, of equals the latest; the newcomer, unless it is more "
             "urgent.",
             "shed-sheddable": "Likewise, but only requests of classes below priority 0 may be displaced.",
@@ -101,7 +101,7 @@ class Gateway:
         default=False,
     )
     per_band_capacity: int = key(
-        "Requests of one priority it holds at most; 0 = unlimited.", default=0, minimum=0, maximum=10**9
+        "Maximum number of requests of one priority it holds; 0 = unlimited.", default=0, minimum=0, maximum=10**9
     )
     fairness: str = choice(
         "Whose turn it is among the tenants of a band.",
@@ -146,16 +146,16 @@ class Policy:
 
     name: str
     admission: PluginConfig = plug_in(
-        "policy.admission", "Whether a request is admitted to the cluster.", default={"kind": "always-admit"}
+        "policy.admission", "Which requests are admitted to the cluster.", default={"kind": "always-admit"}
     )
     routing: PluginConfig = plug_in(
         "policy.routing", "Which instance a request goes to.", default={"kind": "round-robin"}
     )
     scheduling: PluginConfig = plug_in(
-        "policy.scheduling", "In which order an instance's queue is served.", default={"kind": "fcfs"}
+        "policy.scheduling", "The order in which an instance's queue is served.", default={"kind": "fcfs"}
     )
     priority: PluginConfig = plug_in("policy.priority", "How urgent a request is.", default={"kind": "constant"})
-    batching: PluginConfig = plug_in("policy.batching", "How an engine composes a step.", default={"kind": "vllm-v1"})
+    batching: PluginConfig = plug_in("policy.batching", "How an engine forms batches.", default={"kind": "vllm-v1"})
     preemption: ClassVar[Said] = group_of("What happens when the KV cache is full.", default={})
     preemption_victim: str = plug_in(
         "policy.preemption.victim",
@@ -181,7 +181,7 @@ class Policy:
         group="preemption",
     )
     slo_priorities: Mapping[str, int] = part(
-        "What each SLO class is worth to admission control and the gateway; classes below 0 may be shed.",
+        "Priority of each SLO class for admission control and the gateway; classes below 0 may be shed.",
         {
             name: entry(
                 int,
@@ -206,8 +206,7 @@ class Policy:
         absent="none",
     )
     gateway: Gateway | None = part(
-        "A queue in front of the router that holds requests back while the instances are saturated. Off where it is"
-        " left out.",
+        "A queue in front of the router that holds requests back while the instances are saturated. Off by default.",
         Gateway,
         absent=None,
     )

@@ -36,11 +36,11 @@ _BUDGET: Final[dict[str, object]] = {
 _MOST_TOKENS: Final = 10**9
 _MOST_ADAPTERS: Final = 10**5
 _SLO_CLASSES: Final = (
-    "Most urgent: a user reads along as tokens arrive.",
+    "Most urgent: a user reads the tokens as they arrive.",
     "Ordinary interactive traffic.",
     "May be rejected under load.",
-    "Work that must be done, at any time of the day.",
-    "Least urgent: whatever is left over.",
+    "Work that must be done, but at any time.",
+    "Least urgent: runs on leftover capacity.",
 )
 _RATE: Final = "Mean rate of all clients together, in requests per second."
 
@@ -59,7 +59,7 @@ class Network:
 
     rtt_ms: float = key("Round-trip time in milliseconds.", default=0.0, minimum=0, maximum=10**6, examples=[40])
     bandwidth_mbps: float | None = key(
-        "Bandwidth in 10^6 bits per second; a token is four bytes. Unlimited where it is left out.",
+        "Bandwidth in 10^6 bits per second; a token is four bytes. Unlimited by default.",
         absent=None,
         exclusiveMinimum=0,
         maximum=10**9,
@@ -71,9 +71,9 @@ class Network:
 class RatePoint:
     """The rate at one time."""
 
-    at_s: float = key("When, in seconds from the start.", minimum=0, maximum=10**9, examples=[3600])
+    at_s: float = key("Time in seconds from the start.", minimum=0, maximum=10**9, examples=[3600])
     factor: float = key(
-        "What the client's share of `rate_per_s` is multiplied by; 0 = no requests.",
+        "Factor for the client's share of `rate_per_s`; 0 = no requests.",
         minimum=0,
         maximum=10**6,
         examples=[1.5],
@@ -92,7 +92,7 @@ class RateCurve:
         examples=[[{"at_s": 0, "factor": 0.2}, {"at_s": 43200, "factor": 1.0}, {"at_s": 86400, "factor": 0.2}]],
     )
     repeat: bool = key(
-        "Whether the course begins again after the last point, as every day; else the rate stays what it is there.",
+        "Whether the curve repeats after the last point, as every day; otherwise the rate stays at the last point's.",
         default=False,
     )
 
@@ -103,8 +103,8 @@ class SessionCall:
 
     id: str = key("Name of the call, unique in the turn.", minLength=1, maxLength=200, examples=["plan"])
     after: tuple[str, ...] = key(
-        "Calls of the turn that must be answered before, each listed above this one. Left out, the call starts the"
-        " turn. Its prompt begins with the prompt and the answer of the first of them; the answers of the others follow"
+        "Calls of the turn that must be answered first, each listed above this one. Default: none, the call starts the "
+        "turn. Its prompt begins with the prompt and the answer of the first of them; the answers of the others follow"
         " as new text.",
         absent=(),
         items={"type": "string", "minLength": 1},
@@ -114,30 +114,30 @@ class SessionCall:
     )
     input_tokens: PluginConfig | None = plug_in(
         _LENGTHS,
-        "New text of its prompt, in tokens: an instruction, the result of a tool. Left out, the client's.",
+        "New text of its prompt, in tokens: an instruction, the result of a tool. Default: the client's.",
         absent=None,
         ref=_LENGTHS_HERE,
         examples=[300],
     )
     output_tokens: PluginConfig | None = plug_in(
-        _LENGTHS, "Tokens it generates. Left out, the client's.", absent=None, ref=_LENGTHS_HERE, examples=[200]
+        _LENGTHS, "Tokens it generates. Default: the client's.", absent=None, ref=_LENGTHS_HERE, examples=[200]
     )
     wait_ms: PluginConfig | None = plug_in(
         _LENGTHS,
-        "Milliseconds from the answers that it waits for until it is sent, as while a tool works.",
+        "Milliseconds between the answers that it waits for and sending it, such as the time that a tool takes.",
         absent=None,
         ref=_LENGTHS_HERE,
         examples=[{"kind": "exponential", "mean": 1500}],
     )
     parallel: int = key(
-        "It is sent so many times at once, each with lengths of its own.",
+        "Number of times it is sent at once, each with its own lengths.",
         default=1,
         minimum=1,
         maximum=1000,
         examples=[3],
     )
     history: bool = key(
-        "Whether its prompt begins with what was said before; `false` = a context of its own, as of a sub-agent.",
+        "Whether its prompt begins with the conversation so far; `false` = a context of its own, as for a sub-agent.",
         default=True,
     )
 
@@ -148,15 +148,15 @@ class Session:
 
     turns: PluginConfig = plug_in(
         _LENGTHS,
-        "Turns of a session; a number alone is always that many.",
+        "Turns of a session; a plain number is a fixed count.",
         default=1,
         ref=_LENGTHS_HERE,
         examples=[5, {"kind": "uniform", "min": 2, "max": 10}],
     )
     think_time_ms: PluginConfig | None = plug_in(
         _LENGTHS,
-        "Milliseconds from the end of a turn to the next one: what the user reads and types, or how long a tool of the"
-        " agent works. Left out, the next turn follows at once.",
+        "Milliseconds from the end of a turn to the next one: the time a user takes to read and type, or a tool of the "
+        "agent to run. Default: the next turn follows at once.",
         absent=None,
         ref=_LENGTHS_HERE,
         examples=[{"kind": "lognormal", "mu": 9.0, "sigma": 0.8, "max": 120_000}],
@@ -164,9 +164,8 @@ class Session:
     history: str = choice(
         "What a prompt begins with.",
         {
-            "full": "All that was said before in the session: prompts grow, and their beginnings are found in the"
-            " prefix cache.",
-            "none": "Only the client's shared prefix: every prompt stands for itself.",
+            "full": "The whole conversation so far: prompts grow, and their beginnings are found in the prefix cache.",
+            "none": "Only the client's shared prefix: prompts are independent.",
         },
         default="full",
     )
@@ -175,13 +174,13 @@ class Session:
         {
             "answers": "The answers to the prompts before it; a prompt without an answer cancels the rest of the"
             " session.",
-            "clock": "The time since the prompts before it were sent, whatever becomes of them.",
+            "clock": "The time since the prompts before it were sent, whatever happens to them.",
         },
         default="answers",
     )
     max_context_tokens: int | None = key(
-        "A session ends before the turn in which a prompt and its answer together would be longer than that. Left out,"
-        " prompts grow until `turns` are over, or the model's context is.",
+        "A session ends before the turn in which a prompt and its answer together would exceed this length. Default: "
+        "prompts grow until `turns` are over or the model's context is full.",
         absent=None,
         minimum=1,
         maximum=_MOST_TOKENS,
@@ -233,7 +232,7 @@ class AdapterChoice:
     )
     weights = said(
         None,
-        "How often each is asked for, relative to the others; left out = all alike, or as `zipf` says.",
+        "How often each is requested, relative to the others. Default: all equally, or by `zipf`.",
         type="array",
         minItems=1,
         maxItems=_MOST_ADAPTERS,
@@ -242,7 +241,7 @@ class AdapterChoice:
     )
     zipf = said(
         float,
-        "The k-th is asked for 1 / k^zipf times as often as the first: 0 = all alike, about 1 in many catalogues.",
+        "The k-th is requested 1 / k^zipf times as often as the first: 0 = all equally, about 1 in many catalogues.",
         minimum=0,
         maximum=10,
         examples=[1.0],
@@ -262,8 +261,8 @@ class AdapterMix:
 class Budget:
     """What a request declares of the length of its answer, which is cut there; neither = nothing."""
 
-    ratio: float | None = key("Times as many tokens as the answer will have.", absent=None)
-    tokens: PluginConfig | None = plug_in(_LENGTHS, "So many tokens, whatever the answer will have.", absent=None)
+    ratio: float | None = key("Multiple of the tokens that the answer will have.", absent=None)
+    tokens: PluginConfig | None = plug_in(_LENGTHS, "A number of tokens, independent of the answer.", absent=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,17 +271,17 @@ class Reasoning:
 
     ratio: PluginConfig = plug_in(
         "workload.clients.reasoning.ratio",
-        "Share of a request's output tokens that is reasoning; a number alone is always that share. Tokens are rounded"
+        "Share of a request's output tokens that is reasoning; a plain number is a fixed share. Tokens are rounded"
         " to whole ones.",
         ref="#/$defs/ratio",
         examples=[0.7, {"kind": "gaussian", "mean": 0.6, "std_dev": 0.2, "max": 0.95}],
     )
     history: str = choice(
-        "What later prompts of a session begin with, of answers. Left out, `dropped`, as chat templates of reasoning"
-        " models do it.",
+        "Which part of answers later prompts of a session include. Default: `dropped`, as in chat templates of "
+        "reasoning models.",
         {
-            "dropped": "The answers without their reasoning; an engine has to compute those again, for they follow"
-            " something else now.",
+            "dropped": "The answers without their reasoning; an engine has to recompute them, because the tokens "
+            "before them have changed.",
             "kept": "The answers with their reasoning, which are found in the prefix cache.",
         },
         absent="dropped",
@@ -294,7 +293,7 @@ class Modality:
     """Items of one kind in prompts."""
 
     probability: float = key(
-        "That a prompt has any of them. Left out, each has.",
+        "Probability that a prompt has any of them. Default: 1.",
         absent=1.0,
         exclusiveMinimum=0,
         maximum=1,
@@ -302,17 +301,17 @@ class Modality:
     )
     count: PluginConfig = plug_in(
         _LENGTHS,
-        "How many a prompt has then; a number alone is always that many.",
+        "How many such a prompt has; a plain number is a fixed count.",
         default={"kind": "constant", "value": 1},
         ref=_LENGTHS_HERE,
         examples=[2],
     )
     tokens: PluginConfig = plug_in(
-        _LENGTHS, "Tokens of each item; a number alone is always that many.", ref=_LENGTHS_HERE, examples=[1120]
+        _LENGTHS, "Tokens of each item; a plain number is a fixed count.", ref=_LENGTHS_HERE, examples=[1120]
     )
     distinct: int = key(
-        "Each item is one of so many different ones, any as likely as another, which an encoder's cache may have"
-        " (`engine.encoder`). Left out, every item is new.",
+        "Number of different items, all equally likely, which an encoder's cache may have (`engine.encoder`). Default: "
+        "every item is new.",
         absent=0,
         minimum=1,
         maximum=10**6,
@@ -325,7 +324,7 @@ _SOME: Final = [{"probability": 0.3, "count": {"kind": "uniform", "min": 1, "max
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multimodal:
-    """What prompts have beside text."""
+    """What prompts contain besides text."""
 
     images: Modality | None = part("Images.", Modality, absent=None, examples=_SOME)
     audio: Modality | None = part("Pieces of audio.", Modality, absent=None, examples=_SOME)
@@ -338,7 +337,7 @@ class Client:
 
     id: str = key("Name of the stream, unique in the workload.", minLength=1, maxLength=200, examples=["chat"])
     share: float = key(
-        "Share of rate_per_s; shares need not add up to 1, they are normalised. Without meaning in a closed loop.",
+        "Share of rate_per_s; shares need not add up to 1, they are normalised. No effect in a closed loop.",
         default=1.0,
         exclusiveMinimum=0,
         maximum=10**9,
@@ -347,8 +346,8 @@ class Client:
         "workload.clients.arrivals", "How the gaps between requests are drawn.", default={"kind": "poisson"}
     )
     rate_curve: RateCurve | None = part(
-        "How the client's rate changes over time: a day's course, a spike, a slow start or end. Linear between the"
-        " points. Left out, it does not change.",
+        "How the client's rate changes over time: a day's course, a spike, a slow start or end. Linear between the "
+        "points. Default: constant.",
         RateCurve,
         absent=None,
         examples=[
@@ -365,21 +364,21 @@ class Client:
     )
     input_tokens: PluginConfig = plug_in(
         _LENGTHS,
-        "Length of a prompt in tokens, without the shared prefix; a number alone is always that many.",
+        "Length of a prompt in tokens, without the shared prefix; a plain number is a fixed count.",
         ref=_LENGTHS_HERE,
         examples=[{"kind": "gaussian", "mean": 256, "std_dev": 100, "min": 2, "max": 800}],
     )
     output_tokens: PluginConfig = plug_in(
         _LENGTHS,
-        "Tokens a request generates; a number alone is always that many.",
+        "Tokens a request generates; a plain number is a fixed count.",
         ref=_LENGTHS_HERE,
         examples=[{"kind": "exponential", "mean": 128, "max": 1024}],
     )
     max_output_tokens: Budget | None = part(
         "The budget that a request declares for its answer (`max_tokens` of an API), which is cut there: a number or a"
-        " distribution of tokens; `{ratio: 2.0}` = so many times the tokens that it will have; `none` = no budget but"
-        " what the engine's limits leave. Admission, reservations and routing know the budget, never the answer. Left"
-        " out, a request declares just what it will generate, as benchmark clients do, or the `max` of answers of kind"
+        " distribution of tokens; `{ratio: 2.0}` = this multiple of the tokens that it will have; `none` = no budget "
+        "beyond the engine's limits. Admission, reservations and routing know the budget, never the answer. Default: a "
+        "request declares exactly what it will generate, as benchmark clients do, or the `max` of answers of kind"
         " `until-eos`. With vLLM's asynchronous scheduling an answer that ends before its budget computes one more"
         " token.",
         None,
@@ -393,8 +392,8 @@ class Client:
         examples=[{"group": "system-prompt", "tokens": 512}],
     )
     repeated_prompts: int = key(
-        "The client sends so many prompts again and again, in turn; in a closed loop each user sends one (as"
-        " inference-perf does). They are found in the prefix cache from the second time on. Absent = every prompt is"
+        "The client cycles through this many prompts; in a closed loop, each user repeats one (as inference-perf "
+        "does). They are found in the prefix cache from the second time on. Absent = every prompt is"
         " new.",
         absent=0,
         minimum=1,
@@ -402,16 +401,16 @@ class Client:
         examples=[45],
     )
     adapters: AdapterMix | None = part(
-        "LoRA adapters, of which each request asks for one (of a session, all requests for the same). `engine.lora`"
-        " says what they cost. Left out = the base model.",
+        "LoRA adapters; each request uses one of them (all requests of a session use the same). `engine.lora` sets "
+        "their cost. Default: the base model.",
         AdapterChoice,
         absent=None,
         examples=[{"names": ["sql", "chat"], "weights": [3, 1]}, {"count": 50, "zipf": 1.0}],
     )
     session: Session | None = part(
-        "Its requests belong together: conversations, or runs of an agent. Its arrivals are then those of sessions, and"
-        " `rate_per_s` counts those; the users of a closed loop hold one session after the other. Left out, every"
-        " request stands for itself.",
+        "Groups its requests into sessions: conversations, or runs of an agent. Arrivals are then arrivals of "
+        "sessions, and `rate_per_s` counts sessions; the users of a closed loop hold one session after the other. "
+        "Default: independent requests.",
         Session,
         absent=None,
         examples=[
@@ -421,14 +420,15 @@ class Client:
     reasoning: Reasoning | None = part(
         "Its requests reason before they answer: of the output tokens, the first ones are reasoning. They cost what"
         " other tokens cost; the report (`reasoning`) has them, and the time to the first token of the answer itself."
-        " Left out, reasoning is not told apart from the rest of an answer.",
+        " Default: reasoning is not distinguished from the rest of an answer.",
         Reasoning,
         absent=None,
         examples=[{"ratio": 0.7}, {"ratio": {"kind": "beta", "alpha": 6, "beta": 2}}],
     )
     multimodal: Multimodal | None = part(
-        "Images, audio and video of its prompts beside the text of `input_tokens`, in tokens, as the model's encoder"
-        " makes them. A prompt is as long as all of it together; encoders take no time unless the experiment has"
+        "Images, audio and video of its prompts, in addition to the text of `input_tokens`, in tokens as the model's "
+        "encoder produces them. The length of a prompt is the sum of all; encoders take no time unless the experiment "
+        "has"
         " `engine.encoder`. In sessions every call has its own, and those of earlier calls are part of what was said.",
         Multimodal,
         absent=None,
@@ -439,16 +439,16 @@ class Client:
         ],
     )
     slo_class: str = choice(
-        "Service class, from the most to the least urgent.",
+        "SLO class, from the most to the least urgent.",
         dict(zip(SLO_CLASSES, _SLO_CLASSES, strict=True)),
         default="standard",
     )
     tenant: str = key(
-        "Whose requests they are, for reports by tenant; empty = no tenant.", default="", examples=["acme"]
+        "Tenant of the requests, for reports by tenant; empty = no tenant.", default="", examples=["acme"]
     )
     model: str = key(
-        "Name of the model that its requests ask for: only instances that serve it are chosen. Where it is left out,"
-        " any instance may answer.",
+        "Name of the model that its requests ask for: only instances that serve it are chosen. Default: any instance "
+        "may answer.",
         absent="",
         minLength=1,
         examples=["llama-3.1-8b-instruct"],
@@ -462,8 +462,7 @@ class Client:
         examples=[30_000_000],
     )
     network: Network | None = part(
-        "The client's connection: what its times to first token and to the last token take on the way. Off where it is"
-        " left out.",
+        "The client's network connection, which adds to its times to the first and the last token. Off by default.",
         Network,
         absent=None,
         minProperties=1,
@@ -475,7 +474,7 @@ class Stage:
     """A rate for some time."""
 
     rate_per_s: float = key(_RATE, exclusiveMinimum=0, maximum=10**6, examples=[8.0])
-    duration_s: float = key("How long, in seconds.", exclusiveMinimum=0, maximum=10**8, examples=[600.0])
+    duration_s: float = key("Duration in seconds.", exclusiveMinimum=0, maximum=10**8, examples=[600.0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -484,15 +483,15 @@ class Workload:
 
     name: str
     requests: int | None = key(
-        "Requests of all clients together; null = until the horizon (or all of the trace).",
+        "Total number of requests of all clients; null = until the horizon (or the whole trace).",
         default=None,
         minimum=1,
         maximum=10**8,
         examples=[500],
     )
     sessions: int | None = key(
-        "Sessions of all clients together, after which no further ones begin; requests of clients without `session` do"
-        " not count. Left out = no such limit.",
+        "Total number of sessions of all clients, after which no further ones begin; requests of clients without "
+        "`session` do not count. Default: no such limit.",
         absent=None,
         minimum=1,
         maximum=10**8,
@@ -509,8 +508,8 @@ class Workload:
         examples=[[{"rate_per_s": 8.0, "duration_s": 600.0}, {"rate_per_s": 20.0, "duration_s": 600.0}]],
     )
     exact_stage_counts: bool = key(
-        "Whether each stage gets exactly rate x duration requests (as inference-perf sends them), not a number drawn by"
-        " chance; for Poisson arrivals. Absent = drawn.",
+        "Whether each stage gets exactly rate x duration requests (as in inference-perf) instead of a random number; "
+        "for Poisson arrivals. Absent = drawn.",
         absent=False,
         examples=[True],
     )
@@ -530,7 +529,7 @@ class Workload:
         ],
     )
     trace: Trace | None = part(
-        "A recorded workload instead of clients.",
+        "A recorded workload, instead of `clients`.",
         Trace,
         absent=None,
         examples=[{"file": "requests.csv", "format": "requests"}],

@@ -283,7 +283,7 @@ def plan(
     if not study.constraints:
         raise InputError(
             "there is nothing to plan for",
-            help="say what must hold: --slo 'latency.ttft_ms.p99<=300', slos=[…] from Python",
+            help="add a bound: --slo 'latency.ttft_ms.p99<=300', slos=[…] from Python",
         )
     driver = Driver(study, MemoryStore() if store is None else store, on_run, warn)
     searches = [_Configuration(question, point).search() for point in study.points]
@@ -432,7 +432,7 @@ class _Configuration:
         knee = yield from self._ask(search, lambda probe: (None, probe.value), load)
         why = ""
         if knee.fails == 0:
-            why = "no rate holds: even on an idle cluster " + self._reason(None, knee.fails)
+            why = "no rate holds: even on an idle cluster, " + self._reason(None, knee.fails)
         elif knee.holds is None:
             why = "no rate holds, however low: " + self._reason(None, knee.fails)
         return self._candidate(own, knee=knee, why_not=why)
@@ -449,17 +449,19 @@ class _Configuration:
             if trouble(idle):  # bursts stay bursts at any rate, but more instances may spread them
                 (idle,) = self._judged((yield [self._run(question.most, 0.0, self._study.seeds[0], load)]))
             if wrong := trouble(idle):
-                return self._candidate(None, why_not=f"no number of instances holds: even on an idle cluster {wrong}")
+                return self._candidate(
+                    None, why_not=f"no number of instances is enough: even on an idle cluster, {wrong}"
+                )
             capacity = capacity_of(flooded, load.of)
             guess = own if capacity is None else ceil(wanted * own / capacity)
         search = search_size(guess, least=question.least, most=question.most, seeds=len(self._study.seeds))
         least = yield from self._ask(search, lambda probe: (int(probe.value), rate), load)
         if least.holds is None:
             reason = self._reason(least.fails, rate)
-            many = f"{question.size_path} {least.fails} does"
+            many = f"{question.size_path} {least.fails} is"
             if question.size_path == _INSTANCES:
-                many = "1 instance does" if least.fails == 1 else f"{least.fails} instances do"
-            return self._candidate(None, why_not=f"{many} not hold ({reason}), and more were not tried")
+                many = "1 instance is" if least.fails == 1 else f"{least.fails} instances are"
+            return self._candidate(None, why_not=f"{many} not enough ({reason}), and more were not tried")
         beside = [size for size in (least.fails, least.holds + 1) if size is not None and size <= question.most]
         wanted_runs = [(size, seed) for size in (*beside, least.holds) for seed in self._study.seeds]
         rows = self._judged((yield [self._run(size, rate, seed, load) for size, seed in wanted_runs]))
@@ -650,9 +652,9 @@ def drawn_beside_requests(experiment: Experiment) -> tuple[str, ...]:
     simulation.run()
     cluster = simulation.cluster
     counts = {
-        "how long the front end takes to take a request in": _drawn([one.front_end for one in cluster.instances]),
+        "how long the front end takes per request": _drawn([one.front_end for one in cluster.instances]),
         "which instance the router chooses": _of_routers(cluster),
-        "which requests are let in": _started(cluster.pipeline.admission.control.state()[-1]),
+        "which requests are admitted": _started(cluster.pipeline.admission.control.state()[-1]),
     }
     rest = _drawn(cluster) - _drawn(cluster.source)
     for count in counts.values():

@@ -58,24 +58,24 @@ def answer_text(plan: Plan) -> str:
     if best is not None:
         return f"{_holds_text(plan, best, bounds)}."
     if expected is None:
-        return f"Nothing that was tried holds {bounds}."
+        return f"Nothing that was tried meets {bounds}."
     confidence = f"a confidence of {plan.question.confidence:g}"
     unknown = next((one.why_not for one in plan.candidates if one.not_known), "")
     known = f"With step times as expected, {_holds_text(plan, expected, bounds)}."
     if not unknown:
-        return f"Nothing that was tried holds {bounds} on servers as slow as {confidence} asks for. {known}"
+        return f"Nothing that was tried meets {bounds} on servers as slow as {confidence} requires. {known}"
     return f"{known} Whether it does with {confidence} is not known: {unknown}."
 
 
 def _holds_text(plan: Plan, one: Candidate, bounds: str) -> str:
     """Return what a configuration sustains, as a sentence without its full stop."""
     what, knee = _cluster(plan, one), one.knee
-    verb = "holds" if one.size == 1 else "hold"
+    verb = "sustains" if one.size == 1 else "sustain"
     if knee is None:
         rate = plan.question.rate_per_s
         load = "the load" if rate is None else f"{rate:g} {one.of}/s"
         return f"{what} {verb} {load} with {bounds}"
-    over = "" if knee.fails is None else f", and no longer {knee.fails:g}"
+    over = "" if knee.fails is None else f", but not {knee.fails:g}"
     return f"{what} {verb} {knee.holds:g} {one.of}/s with {bounds}{over}"
 
 
@@ -102,7 +102,7 @@ def _around(plan: Plan, best: Candidate, width: int) -> Iterator[str]:
     metrics += tuple(name for name in _WHERE_KNOWN if best.found is not None and best.found.mean(name) is not None)
     head = ["", f"{best.of}/s" if by_rate else "instances", *([] if by_rate else ["GPUs"])]
     titles = {**_USUAL, **_WHERE_KNOWN}
-    head += [*(titles.get(metric, metric.removeprefix("latency.")) for metric in metrics), "seeds hold"]
+    head += [*(titles.get(metric, metric.removeprefix("latency.")) for metric in metrics), "seeds ok"]
     shown = best.tried
     first = metrics[0]
     # A figure far beyond its bound would shrink all other bars to nothing.
@@ -150,9 +150,9 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     agree = "one seed" if found.seeds == 1 else f"{found.holding} of {plural(found.seeds, 'seed')} agree"
     if found.seedless:
         agree = "no seed changes it"
-    yield f"Each run has {number_text(requests)} requests{span}; {agree}; {plural(plan.runs, 'run')} in all."
+    yield f"Each run has {number_text(requests)} requests{span}; {agree}; {plural(plan.runs, 'run')} in total."
     if plan.drawn:
-        yield f"The requests are recorded, the same with every seed; a seed decides {in_words(plan.drawn)}."
+        yield f"The requests are recorded, the same with every seed; a seed only determines {in_words(plan.drawn)}."
     if plan.binding is not None:
         one = plan.binding
         used = f"{number_text(one.value)} of {one.bound:g} ({100 * one.of_bound:.0f} %)"
@@ -162,7 +162,8 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     if best.interval is not None and best.accuracy:
         low, high = best.interval
         yield (
-            f"So many {best.of} tell rates apart to {100 * best.accuracy:.1f} %: the knee lies between {low:.3g} and"
+            f"This many {best.of} distinguish rates to within {100 * best.accuracy:.1f} %: the knee lies between "
+            f"{low:.3g} and"
             f" {high:.3g} {best.of}/s."
         )
     yield from _rate(plan, best)
@@ -170,7 +171,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     yield from _slower(plan)
     for other in plan.opinions:
         if other.apart:
-            so = "all bounds would hold" if other.holds else "the answer would be another one"
+            so = "all bounds would hold" if other.holds else "the answer would be different"
             yield (
                 f"The step-time models disagree by more than {100 * DISAGREEMENT - 100:.0f} %: with {other.kind},"
                 f" {other.metric} is {number_text(other.value)} here, not {number_text(other.own)}, and {so}."
@@ -182,7 +183,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
         yield (f"Configurations are compared by the number of GPUs: not all have a price ({PRICES}).")
     if question.study.prices and plan.cost != "cost.gpus":
         given = ", ".join(f"{name} {price:g}" for name, price in question.study.prices.items())
-        yield f"Prices as given, in USD for a GPU and hour: {given}."
+        yield f"Prices as given, in USD per GPU-hour: {given}."
 
 
 def _next(plan: Plan, best: Candidate, metric: str) -> Iterator[str]:
@@ -193,7 +194,7 @@ def _next(plan: Plan, best: Candidate, metric: str) -> Iterator[str]:
     bounds = plan.question.study.constraints
     before, after = best.found.figure(metric, bounds), None if more is None else more.figure(metric, bounds)
     if more is not None and before is not None and after is not None:
-        yield f"One instance more would bring {metric} from {number_text(before)} to {number_text(after)}."
+        yield f"One more instance would change {metric} from {number_text(before)} to {number_text(after)}."
 
 
 def _rate(plan: Plan, best: Candidate) -> Iterator[str]:
@@ -206,13 +207,13 @@ def _rate(plan: Plan, best: Candidate) -> Iterator[str]:
     if came and rate is not None and best.of == "requests" and number_text(min(came)) != number_text(max(came)):
         yield (
             f"{rate:g} requests/s is the mean of random arrivals: in these runs {number_text(min(came))} to"
-            f" {number_text(max(came))} requests/s came (`steady` is of their second halves)."
+            f" {number_text(max(came))} requests/s arrived (`steady` covers their second halves)."
         )
 
 
 def slower_text(known: Slower) -> str:
     """A slower server in words."""
-    later = f", and first tokens {known.later:.3g} times as late beside that" if known.later > 1.0 else ""
+    later = f", and TTFT {known.later:.3g} times as long beyond that" if known.later > 1.0 else ""
     return f"step times {100 * known.times - 100:.3g} % longer{later}"
 
 
@@ -229,12 +230,12 @@ def _slower(plan: Plan) -> Iterator[str]:
     if asked is not None:
         other = plan.as_expected
         so = "nothing holds" if other is None else f"the answer is {_found_text(plan, other)}"
-        yield f"That holds with {slower_text(known)}: {many} were slower still. With step times as expected {so}."
+        yield f"That holds with {slower_text(known)}: {many} were slower still. With step times as expected, {so}."
     elif plan.if_slower is not None:
         one, other = plan.if_slower, plan.on_slower
         so = "it holds"
         if not one.holds:
-            so = "nothing that was tried holds" if other is None or other.why_not else _found_text(plan, other)
+            so = "nothing that was tried does" if other is None or other.why_not else _found_text(plan, other)
             so = f"it does not hold: {so if so.startswith('nothing') else f'then the answer is {so}'}"
         yield (
             f"With {slower_text(known)} ({many} were slower), {one.metric} is {number_text(one.value)} here, not"

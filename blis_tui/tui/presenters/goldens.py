@@ -167,7 +167,7 @@ _LINES: Final = (
     (re.compile(r"(---|  -) .*"), "$error"),
     (re.compile(r"(\+\+\+|  \+) .*"), "$success"),
     (re.compile(r" +event .*"), "$text-muted"),
-    (re.compile(r"(see it in the debugger|the new result waits|the result waits).*"), "$text-muted"),
+    (re.compile(r"(open it in the debugger|the new result is waiting|the result waits).*"), "$text-muted"),
     (re.compile(r" +blis-tui golden .*"), "$text-muted"),
 )
 """Patterns of lines, and their colours."""

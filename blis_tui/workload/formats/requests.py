@@ -36,8 +36,6 @@ def requests(settings: NoSettings, text: TraceText, trace: Trace, problems: Prob
     head = text.head()
     if head[:1] in ("{", "["):
         found = next((name for mark, name in _OTHERS.items() if mark in head), None)
-        known = (
-            "no format that is known has such a file" if found is None else f"write below `trace:` `format: {found}`"
-        )
+        known = "no known format has such a file" if found is None else f"add under `trace:` `format: {found}`"
         problems.fail(1, "", "the file is JSON, not CSV", known)
     return read(text, trace.columns, trace.time_unit, limit=trace.limit)

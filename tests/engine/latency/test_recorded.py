@@ -80,7 +80,7 @@ def test_the_way_to_the_queue_and_back_is_added() -> None:
     ],
 )
 def test_they_belong_to_one_instance(wrong: dict[str, object], at: str) -> None:
-    with pytest.raises(SpecError, match="those of one instance") as caught:
+    with pytest.raises(SpecError, match="apply to one instance") as caught:
         loaded({"kind": "vllm-v1"}, [9000], **wrong)
     assert [f"`{at}" in (one.help or "") for one in caught.value.diagnostics] == [True]
 

@@ -15,7 +15,7 @@ from tests.cluster.fleets import fleet
 if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
-FRONT_END = "how long the front end takes to take a request in"
+FRONT_END = "how long the front end takes per request"
 ROUTER = "which instance the router chooses"
 DRAFTS = "which drafts are accepted"
 COMING = "when instances come and go"

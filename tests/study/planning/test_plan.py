@@ -156,8 +156,8 @@ def test_the_sentence_has_the_rates_that_are_known(store: MemoryStore) -> None:
     assert found.best is not None
     knee = found.best.knee
     assert knee is not None
-    said = f"1 instance of qwen3-14b on h100 (1 GPU) holds {knee.holds:g} requests/s with {TTFT} <= 120"
-    assert answer_text(found) == f"{said}, and no longer {knee.fails:g}."
+    said = f"1 instance of qwen3-14b on h100 (1 GPU) sustains {knee.holds:g} requests/s with {TTFT} <= 120"
+    assert answer_text(found) == f"{said}, but not {knee.fails:g}."
     endless = replace(found, best=replace(found.best, knee=replace(knee, fails=None)))
     assert answer_text(endless) == f"{said}."
 
@@ -263,8 +263,8 @@ def test_seeds_that_share_their_requests_say_what_else_they_decide(store: Memory
     assert [one.figures[name] for name in OF_REQUESTS] == [other.figures[name] for name in OF_REQUESTS]
     text = said(found)
     assert "2 of 2 seeds agree" in text
-    assert "the same with every seed; a seed decides how long the front end takes to take a request in." in text
-    assert plan_data(found)["seeds_decide"] == ["how long the front end takes to take a request in"]
+    assert "the same with every seed; a seed only determines how long the front end takes per request." in text
+    assert plan_data(found)["seeds_decide"] == ["how long the front end takes per request"]
 
 
 def test_rates_of_recorded_requests_are_known_as_they_are() -> None:
@@ -276,7 +276,7 @@ def test_rates_of_recorded_requests_are_known_as_they_are() -> None:
     assert found.best is not None
     assert found.best.knee is not None
     assert found.best.interval == (found.best.knee.holds, found.best.knee.fails)
-    assert "tell rates apart" not in said(found)
+    assert "distinguish rates" not in said(found)
 
 
 def test_the_rate_beside_the_answer_is_the_steady_one(sized: Plan) -> None:
@@ -335,8 +335,8 @@ def test_with_a_confidence_the_answer_holds_on_servers_as_slow_as_some_were(stor
     ((_, known),) = found.expected.values()
     assert set(known.bands) == {"ttft", "itl", "e2e"}, "of step times as they are expected"
     text = said(found)
-    assert f"With step times as expected the answer is {expected} instance" in text
-    assert f"first tokens {slow.first_tokens:.3g} times as late beside that: 1 in 10 measured servers were" in text
+    assert f"With step times as expected, the answer is {expected} instance" in text
+    assert f"TTFT {slow.first_tokens:.3g} times as long beyond that: 1 in 10 measured servers were" in text
     assert f"with first tokens {slow.first_tokens:.3g} times as late, {TTFT} is {later[holds - 2]:,.4g}" in text
 
     plain = plan(measured(bound), HereRunner(), store)
@@ -402,9 +402,9 @@ def test_errors_are_quoted_for_the_run_that_decides(store: MemoryStore) -> None:
 def test_a_bound_that_an_idle_cluster_breaks_has_no_answer(store: MemoryStore) -> None:
     found = plan(question(rate_per_s=5.0, bound=1.0), HereRunner(), store)
     assert found.best is None
-    assert found.candidates[0].why_not.startswith("no number of instances holds: even on an idle cluster latency")
+    assert found.candidates[0].why_not.startswith("no number of instances is enough: even on an idle cluster, latency")
     assert found.runs == 3
-    assert plan_text(found).startswith(f"Nothing that was tried holds {TTFT} <= 1.")
+    assert plan_text(found).startswith(f"Nothing that was tried meets {TTFT} <= 1.")
 
 
 def test_requests_that_meet_at_any_rate_are_parted_by_more_instances(store: MemoryStore) -> None:
