@@ -364,6 +364,7 @@ _NEEDS: Final[tuple[tuple[str, tuple[Json, ...], Callable[[dict[str, Json]], boo
     ("usage_limit", (1.0,), lambda gateway: gateway.get("bands") is True),
     ("weights", ({},), lambda gateway: gateway.get("fairness") == "weighted"),
     ("slo_targets_us", ({},), lambda gateway: gateway.get("order") == "slo-deadline"),
+    ("order", (), lambda gateway: gateway["order"] != "slo-deadline" or bool(gateway.get("slo_targets_us"))),
 )
 """A key of the gateway, the values with which it does nothing, and what it needs to do something."""
 _WHY: Final = {
@@ -371,10 +372,12 @@ _WHY: Final = {
     "usage_limit": "without bands: it is the limit of the least urgent band",
     "weights": "unless `fairness` is `weighted`",
     "slo_targets_us": "unless `order` is `slo-deadline`",
+    "order": "without `slo_targets_us`: no class has a deadline",
 }
 _REMEDY: Final = {
     "per_band_capacity": "add `bands: true`, or limit the whole queue with `max_depth`",
     "usage_limit": "add `bands: true`",
     "weights": "add `fairness: weighted`",
     "slo_targets_us": "add `order: slo-deadline`",
+    "order": "add `slo_targets_us`, such as `{critical: 500000}`",
 }

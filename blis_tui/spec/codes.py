@@ -127,9 +127,9 @@ _TABLE: Final = {
         "Break the circle, or extend an experiment nearer to the beginning of the chain.",
     ),
     "BLIS2004": CodeInfo(
-        "heads do not divide",
-        "Tensor parallelism splits attention heads evenly across accelerators.",
-        "Choose a `tensor_parallel` that divides the number of heads.",
+        "heads or layers cannot be split so",
+        "Tensor parallelism splits attention heads evenly across accelerators; pipeline stages have a layer at least.",
+        "Choose a `tensor_parallel` that divides the number of heads, and no more stages than layers.",
     ),
     "BLIS2005": CodeInfo(
         "model does not fit",
