@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 WITHOUT_PRIORITIES: Final = ("fcfs", "sjf", "lof", "lpm")
 """Orders of the queue that do not ask how urgent a request is."""
+BY_PRIORITY: Final = ("priority-fcfs", "reverse-priority")
+"""Orders that ask for nothing else."""
 WITHOUT_CLASSES: Final = ("always-admit", "token-bucket", "reject-all")
 """Admission policies that do not ask what its class is worth."""
 
@@ -25,14 +27,15 @@ WITHOUT_CLASSES: Final = ("always-admit", "token-bucket", "reject-all")
 def unread_keys(seen: Seen) -> Finding | str:
     """Keys are set that nothing reads.
 
-    Of the policy: priorities, what classes are worth, a gateway that holds nothing. Of the engine: the share of memory
+    Of the policy: priorities, orders and victims by priority where all requests have the same, what classes are worth,
+    a gateway that holds nothing, shares of tenants that no request is of. Of the engine: the share of memory
     (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a number, and the token budget
     of steps where the batching rule has one of its own. Keys at their default are not told: the normal form of an
     experiment has them all. Experiments with plug-ins are not looked at: these may read anything.
     """
     if seen.experiment.plugins.origins:
         return ""
-    found = {**dict(_unread(seen)), **dict(_unread_of_engines(seen))}
+    found = dict([*_unread(seen), *_alike(seen), *_nobodys(seen), *_unread_of_engines(seen)])
     if not found:
         return ""
     return Finding(
@@ -61,6 +64,36 @@ def _unread(seen: Seen) -> Iterator[tuple[str, str]]:
     gateway = policy.gateway
     if gateway is not None and gateway.saturation.kind == "never" and gateway.dispatch == "on-completion":
         yield "policy.gateway", "with `saturation: never` it dispatches every request at once"
+
+
+def _alike(seen: Seen) -> Iterator[tuple[str, str]]:
+    """What goes by priority where there is but one."""
+    policy = seen.experiment.policy
+    order, victim = policy.scheduling.kind, policy.preemption_victim
+    if policy.priority.kind != "constant":
+        return
+    if order in BY_PRIORITY and victim in (
+        "tail",
+        "priority",
+    ):  # beside other victims it is not first come first served
+        yield "policy.scheduling", f"`priority: constant` makes all requests alike, and `{order}` goes by nothing else"
+    if victim == "priority":
+        yield "policy.preemption.victim", "`priority: constant` makes all requests alike, and the youngest goes"
+
+
+def _nobodys(seen: Seen) -> Iterator[tuple[str, str]]:
+    """Shares of tenants that no request of the whole run is of: names that are misspelt, say."""
+    policy = seen.experiment.policy
+    if not seen.done:
+        return
+    tenants = {tenant for _, tenant in seen.table.group_names()}
+    shares = {} if policy.tenant_budgets is None else {"tenant_budgets.fractions": policy.tenant_budgets.fractions}
+    if policy.gateway is not None:
+        shares["gateway.weights"] = policy.gateway.weights
+    for key, of in shares.items():
+        for name in of:
+            if name not in tenants:
+                yield f"policy.{key}.{name}", "no request is of that tenant"
 
 
 def _unread_of_engines(seen: Seen) -> Iterator[tuple[str, str]]:
