@@ -52,6 +52,10 @@ class _Stateful(Protocol):
     def state(self) -> tuple[object, ...]: ...
 
 
+_SAVING: Final = ("checkpoint", "mark")
+"""Methods that need what plug-ins remember as bytes."""
+
+
 def _says_who_failed(
     method: Callable[Concatenate[Simulation, _P], _T],
 ) -> Callable[Concatenate[Simulation, _P], _T]:
@@ -67,7 +71,7 @@ def _says_who_failed(
             raise
         except BaseException as error:
             moment = f"after event {self.events}" if self.sound else f"at event {self.events + 1}"
-            failed = _failed_plugin(self.experiment, error, moment)
+            failed = _failed_plugin(self.experiment, error, moment, saving=method.__name__ in _SAVING)
             if failed is None:
                 raise
             raise failed from error
@@ -75,14 +79,21 @@ def _says_who_failed(
     return called
 
 
-def _failed_plugin(experiment: Experiment, error: BaseException, moment: str) -> SimulationError | None:
-    """Create the error for a failure in or because of users' plug-ins; None = the experiment has none."""
+def _failed_plugin(
+    experiment: Experiment, error: BaseException, moment: str, *, saving: bool = False
+) -> SimulationError | None:
+    """Create the error for a failure in or because of users' plug-ins; None = the experiment has none.
+
+    ``saving``: the failure was in pickling what they remember, not in an answer.
+    """
     used = experiment.plugins_used()
     place = place_in_plugin(error, [plugin.module for plugin in used]) if used else ""
     if not used or (not place and not isinstance(error, Exception)):
         return None
     names = ", ".join(f"`{plugin.name}`" for plugin in used)
-    advice = place or f"the engine cannot use what one of the plug-ins {names} has answered"
+    unusable = f"the engine cannot use what one of the plug-ins {names} has answered"
+    unsaved = f"one of the plug-ins {names} remembers what does not pickle: keep plain values"
+    advice = place or (unsaved if saving else unusable)
     return SimulationError(in_words(error, moment), help=advice)
 
 

@@ -244,10 +244,11 @@ class WarmUp(Kept):
         until_us: when the period ends; 0 = there is none.
     """
 
-    __slots__ = ("_counted", "_roster")
+    __slots__ = ("_counted", "_over", "_roster")
 
     def __init__(self, pipeline: Pipeline, until_us: int) -> None:
         self._roster = pipeline.roster
+        self._over = not until_us
         self._counted: tuple[dict[int, int], ...] = ()
         if until_us:
             pipeline.queue.push(until_us, LIFECYCLE, Background("warm-up-over", pipeline, None, self._end))
@@ -255,10 +256,13 @@ class WarmUp(Kept):
     def _end(self, event: Background, now: int) -> bool:
         del event, now
         self._counted = tuple(dict(instance.tallies.itl_us) for instance in self._roster.instances)
+        self._over = True
         return True
 
     def gaps_since(self, instance: Instance) -> dict[int, int]:
-        """Inter-token gaps of an instance (microseconds -> count) since the period's end; before that, all of them."""
+        """Inter-token gaps of an instance (microseconds -> count) since the period's end; before that, none."""
+        if not self._over:
+            return {}
         gaps = instance.tallies.itl_us
         if instance.index >= len(self._counted):
             return gaps

@@ -63,7 +63,7 @@ def check(document: Document, plugins: Registry | None = None) -> list[Diagnosti
     problems += _course_problems(document)
     if sound:
         used = [_Stack(document, owner) for owner in owners]
-        problems += [problem for stack in used for problem in _check_heads(stack)]
+        problems += [problem for stack in used for problem in (*_check_heads(stack), *_check_stages(stack))]
         problems += [problem for owner in owners for problem in check_operators(document, owner)]
         problems += [problem for owner in owners for problem in check_recorded(document, owner)]
         problems += _check_wide(document, plugins)
@@ -147,6 +147,15 @@ def _check_heads(stack: _Stack) -> Iterator[Diagnostic]:
         return
     usable = [str(n) for n in range(1, 65) if heads % n == 0 and (kv_heads % n == 0 or n % kv_heads == 0)]
     yield stack.about(("tensor_parallel",), "BLIS2004", message, f"possible values are {', '.join(usable[:12])}")
+
+
+def _check_stages(stack: _Stack) -> Iterator[Diagnostic]:
+    """Has every stage of a pipeline a layer?"""
+    path, layers = ("engine", "pipeline_parallel"), stack.model.num_hidden_layers
+    stages = stack.document.whole(*stack.at(*path)) or 1
+    if stages > layers:
+        message = f"pipeline_parallel {stages} is more than the {layers} layers of {stack.model.name}"
+        yield stack.about(path, "BLIS2004", message, "a stage has one layer at least")
 
 
 def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.spec.diagnostics import about, suggestion
 from blis_tui.spec.pools import pool_paths, where
 from blis_tui.spec.source import as_list, as_map
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from blis_tui.spec.diagnostics import Diagnostic
     from blis_tui.spec.source import DataPath, Document, Json
@@ -290,12 +291,17 @@ def _check_failures(document: Document, cluster: Mapping[str, Json]) -> Iterator
             yield about(document, (*path, "instance"), _LIFE, message, hint=f"they are numbered 0 to {count - 1}")
 
 
+_MOST_NODES: Final = 10_000
+
+
 def _check_nodes(document: Document, cluster: Mapping[str, Json]) -> Iterator[Diagnostic]:
     if "nodes" not in cluster:
         return
     listed = [as_map(node) for node in as_list(cluster["nodes"])]
     for at, node in enumerate(listed):
-        low, first, high = (_whole(node.get(key), fill) for key, fill in (("min", 0), ("initial", 1), ("max", 10_000)))
+        low, first, high = (
+            _whole(node.get(key), fill) for key, fill in (("min", 0), ("initial", 1), ("max", _MOST_NODES))
+        )
         if not low <= first <= high:
             message = (
                 f"node pool `{node.get('name')}`: min {low}, initial {first} and max {high} are not in ascending order"
@@ -303,7 +309,8 @@ def _check_nodes(document: Document, cluster: Mapping[str, Json]) -> Iterator[Di
             hint = "give min <= initial <= max"
             yield about(document, ("cluster", "nodes", at, "initial"), _LIFE, message, key=True, hint=hint)
     gpu = as_map(as_map(document.get("hardware")).get("metadata")).get("name")
-    sizes = [_whole(node.get("gpus_per_node"), 0) for node in listed if node.get("gpu") == gpu]
+    fitting = [node for node in listed if node.get("gpu") == gpu]
+    sizes = [_whole(node.get("gpus_per_node"), 0) for node in fitting]
     if not sizes:
         message = f"no node pool has the instances' hardware, {gpu}"
         yield about(document, ("cluster", "nodes"), _LIFE, message, key=True, hint=f"set `gpu: {gpu}`")
@@ -321,6 +328,18 @@ def _check_nodes(document: Document, cluster: Mapping[str, Json]) -> Iterator[Di
                 f"an instance of pool `{name}` needs {need} accelerators on one node, the largest has {max(sizes)}"
             )
             yield about(document, ("cluster", "nodes"), _LIFE, message, key=True, hint="raise gpus_per_node")
+        elif not any("hardware" in pool for pool in _pools_by_name(cluster).values()):
+            yield from _check_room(document, fitting, need, _instances_of(cluster).get(name, 0))
+
+
+def _check_room(document: Document, nodes: Sequence[Mapping[str, Json]], need: int, count: int) -> Iterator[Diagnostic]:
+    """Could all instances of a pool be placed, each with so many accelerators, once all nodes are there?"""
+    room = 0
+    for node in nodes:
+        room += _whole(node.get("max"), _MOST_NODES) * (_whole(node.get("gpus_per_node"), 0) // need)
+    if count > room:
+        message = f"all nodes together have room for {plural(room, 'instance')}, and {count} start"
+        yield about(document, ("cluster", "nodes"), _LIFE, message, key=True, hint="raise `max`, or start fewer")
 
 
 def _check_bounds(document: Document, cluster: Mapping[str, Json]) -> Iterator[Diagnostic]:
@@ -374,6 +393,7 @@ _NEEDS: Final[tuple[tuple[str, tuple[Json, ...], Callable[[dict[str, Json]], boo
     ("usage_limit", (1.0,), lambda gateway: gateway.get("bands") is True),
     ("weights", ({},), lambda gateway: gateway.get("fairness") == "weighted"),
     ("slo_targets_us", ({},), lambda gateway: gateway.get("order") == "slo-deadline"),
+    ("order", (), lambda gateway: gateway["order"] != "slo-deadline" or bool(gateway.get("slo_targets_us"))),
 )
 """A key of the gateway, the values with which it has no effect, and the condition under which it has one."""
 _WHY: Final = {
@@ -381,10 +401,12 @@ _WHY: Final = {
     "usage_limit": "without bands: it is the limit of the least urgent band",
     "weights": "unless `fairness` is `weighted`",
     "slo_targets_us": "unless `order` is `slo-deadline`",
+    "order": "without `slo_targets_us`: no class has a deadline",
 }
 _REMEDY: Final = {
     "per_band_capacity": "add `bands: true`, or limit the whole queue with `max_depth`",
     "usage_limit": "add `bands: true`",
     "weights": "add `fairness: weighted`",
     "slo_targets_us": "add `order: slo-deadline`",
+    "order": "add `slo_targets_us`, such as `{critical: 500000}`",
 }

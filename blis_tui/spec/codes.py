@@ -127,9 +127,9 @@ _TABLE: Final = {
         "Break the cycle, or extend an experiment nearer to the beginning of the chain.",
     ),
     "BLIS2004": CodeInfo(
-        "heads do not divide evenly",
-        "Tensor parallelism splits attention heads evenly across accelerators.",
-        "Choose a `tensor_parallel` that divides the number of heads.",
+        "heads or layers cannot be divided",
+        "Tensor parallelism splits attention heads evenly across accelerators; each pipeline stage needs a layer.",
+        "Choose a `tensor_parallel` that divides the number of heads, and no more stages than layers.",
     ),
     "BLIS2005": CodeInfo(
         "model does not fit",

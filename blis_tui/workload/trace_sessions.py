@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.request import under_adapter
+from blis_tui.engine.request import declared_segments, under_adapter
 from blis_tui.workload.arrivals import PoissonGaps
 from blis_tui.workload.interactive import InteractiveSource
 from blis_tui.workload.sessions import Call, SessionRun
@@ -224,7 +224,7 @@ class _Conversing:
         del user
         session = self._recorded.sessions[self._begun]
         self._begun += 1
-        prompts = [self._recorded.table.request(row).segments for row in session.rows]
+        prompts = [declared_segments(self._recorded.table.request(row)) for row in session.rows]
         return TracedRun(session, () if session.declared else prompts[0], prompts)
 
     def request(self, index: int, arrival_us: int, user: int) -> Request:

@@ -276,6 +276,19 @@ def test_few_requests() -> None:
     assert "few-requests" not in ids(chat(5, workload__requests=100))
 
 
+def test_few_requests_behind_the_warm_up() -> None:
+    """And none: then no latency is left, those between tokens included."""
+    whole = chat(5, workload__requests=150)
+    arrivals = sorted(row.arrival_us for row in whole.rows)
+    found = finding(chat(5, workload__requests=150, warm_up_us=arrivals[110]), "few-requests")
+    assert found.figures["completed"] == 40
+    assert found.message.startswith("Only 40 requests that arrived after the warm-up (warm_up_us) completed: ")
+    none = chat(5, workload__requests=150, warm_up_us=arrivals[-1] + 10**9)
+    assert finding(none, "few-requests").message.startswith("No request that arrived after the warm-up")
+    assert (none.latency.ttft_ms.p50, none.latency.itl_ms.p50) == (None, None)
+    assert none.instances[0].itl_ms.p50 is None
+
+
 def test_a_run_is_made_longer_by_the_key_that_ends_it() -> None:
     cut = chat(80, horizon_us=1_000_000)
     assert finding(cut, "few-requests").keys == finding(cut, "start-and-drain").keys == ("horizon_us",)

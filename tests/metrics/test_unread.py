@@ -56,6 +56,24 @@ def test_priorities_are_read_by_some_orders_and_victims() -> None:
     assert read == {("priority-fcfs", "tail"), ("reverse-priority", "tail"), ("fcfs", "priority")}
 
 
+def test_what_goes_by_priority_reads_nothing_where_there_is_but_one() -> None:
+    for priority in ("constant", "slo-class"):
+        rules: dict[str, object] = {"policy.priority": priority, "policy.batching": "vllm-v1"}
+        for order in ("priority-fcfs", "reverse-priority"):
+            assert is_read("policy.scheduling", order, rules, {}) is (priority == "slo-class")
+        assert is_read("policy.preemption.victim", "priority", rules, {}) is (priority == "slo-class")
+
+
+@pytest.mark.parametrize("key", ["policy.tenant_budgets.fractions", "policy.gateway.weights"])
+def test_shares_of_tenants_that_nobody_is(key: str) -> None:
+    """A name that is misspelt leaves its tenant without the limit that was meant for it."""
+    mine = {"policy.gateway": {"fairness": "weighted", "saturation": {"kind": "concurrency", "max_concurrency": 2}}}
+    few: dict[str, object] = {**BASE, **(mine if "gateway" in key else {}), "workload.clients.0.tenant": "acme"}
+    for names, told in ((["acme"], []), (["acme", "acne"], [f"{key}.acne"])):
+        run = blis_tui.run(blis_tui.load("quickstart", set={**few, key: dict.fromkeys(names, 0.5)}))
+        assert [one for found in run.warnings if found.id == "unread-keys" for one in found.keys] == told
+
+
 def test_sglang_reads_priorities_where_it_is_told_to() -> None:
     for told in (True, False):
         rules = {
@@ -87,7 +105,7 @@ def test_what_classes_are_worth_is_read_by_some_admission_policies() -> None:
 def test_what_classes_are_worth_is_read_elsewhere_too(rule: str) -> None:
     rules = {
         "gateway": {"saturation": {"kind": "concurrency", "max_concurrency": 4}, "bands": True},
-        "tenant_budgets": {"fractions": {"acme": 0.1}},
+        "tenant_budgets": {"fractions": {"": 0.1}},
     }
     found = blis_tui.run(
         blis_tui.load("quickstart", set={**BASE, "policy.slo_priorities": VALUED, f"policy.{rule}": rules[rule]})

@@ -114,6 +114,13 @@ def test_times(step: str, queueing: str, message: str, wanted: str, tmp_path: Pa
     assert caught.value.help == f"it returns whole microseconds, {wanted}"
 
 
+@pytest.mark.parametrize("step", ["load.chunks.clear() or 1500", "setattr(load, 'decode_requests', 1) or 1500"])
+def test_a_step_is_not_changed_by_the_question_how_long_it_takes(step: str, tmp_path: Path) -> None:
+    text = TIMES.format(step=step, queueing=0, overhead=0)
+    with pytest.raises(SimulationError, match="changes the step that it is asked about"):
+        run(tmp_path, text, "quickstart", {"workload.requests": 20, "latency": "own"})
+
+
 def test_overheads(tmp_path: Path) -> None:
     text = TIMES.format(step=1000, queueing=0, overhead=1.5)
     with pytest.raises(PolicyError, match=r"`output_token_overhead_us` of the step-time model `own` is 1\.5"):

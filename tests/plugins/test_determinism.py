@@ -181,6 +181,7 @@ def test_a_policy_that_cannot_be_saved(tmp_path: Path) -> None:
         found(tmp_path, "return 0, ''", init="self.key = lambda: 0")
     later = found(tmp_path, "self.key = lambda: 0; return 0, ''")
     assert later.startswith("no checkpoint can be taken at event")
+    assert "remembers what does not pickle: keep plain values" in later
 
 
 @pytest.mark.parametrize(

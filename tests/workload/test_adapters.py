@@ -83,3 +83,19 @@ def test_what_a_run_writes_replays_alike(form: str, tmp_path: Path) -> None:
     assert [row.adapter for row in replayed.rows] == [row.adapter for row in rows]
     assert [row.e2e_us for row in replayed.rows] == [row.e2e_us for row in rows]
     assert [row.cached_tokens for row in replayed.rows] == [row.cached_tokens for row in rows]
+
+
+def test_sessions_under_an_adapter_replay_byte_for_byte(tmp_path: Path) -> None:
+    """What names the adapter in a prompt is no shared prefix of the file's."""
+    client = {**CLIENT, "adapters": {"count": 4}, "session": {"turns": 3, "think_time_ms": 500}}
+    workload: dict[str, object] = {"sessions": 20, "rate_per_s": 4, "clients": [client]}
+    texts, file = [], tmp_path / "trace.csv"
+    for _ in range(2):
+        report = blis_tui.run(
+            blis_tui.load("quickstart", set={"workload": workload, "engine.lora": LORA, "expect": []})
+        )
+        texts.append("".join(requests_csv(report.rows, report.rows.columns)))
+        file.write_text(texts[0])
+        workload = {"trace": {"file": str(file), "format": "requests", "pacing": "answers"}}
+    assert texts[1] == texts[0]
+    assert "lora/" not in texts[1]

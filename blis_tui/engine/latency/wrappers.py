@@ -41,9 +41,13 @@ class Answering(Around):
         """Return the plug-in's answer.
 
         Raises:
-            SimulationError: it is not a whole number of at least 1.
+            SimulationError: it is not a whole number of at least 1, or the model has changed the step.
         """
+        before = [*load.chunks], load.decode_requests, load.decode_context_tokens
         answer = self.model.step_time_us(load)
+        if before != (load.chunks, load.decode_requests, load.decode_context_tokens):
+            message = f"`step_time_us` of the step-time model `{self._kind}` changes the step that it is asked about"
+            raise SimulationError(message, help="copy what is to be changed: `list(load.chunks)`")
         return answer if type(answer) is int and answer > 0 else self._looked_at("step_time_us", answer, 1)
 
     def queueing_time_us(self, request: Request) -> int:

@@ -92,16 +92,26 @@ def _left_alone(seen: Seen) -> str:
 
 
 def few_requests(seen: Seen) -> Finding | str:
-    """Fewer than 100 requests completed, so the p99 comes from the slowest one or two."""
+    """Fewer than 100 requests completed, so the p99 comes from the slowest one or two.
+
+    Requests that arrived in the warm-up (``warm_up_us``) do not count, as latencies leave them out.
+    """
     if not seen.done:
         return "the run has not ended yet"
-    completed = seen.flow.states[RequestState.COMPLETED]
-    if not 0 < completed < _P99:
+    completed, behind = seen.flow.states[RequestState.COMPLETED], ""
+    if (warm_up_us := seen.experiment.warm_up_us) and completed:
+        ends = ((row.state, row.arrival_us) for row in seen.table.plain())
+        completed = len([1 for state, at in ends if state == RequestState.COMPLETED and at >= warm_up_us])
+        behind = " that arrived after the warm-up (warm_up_us)"
+    if completed >= _P99 or not (completed or behind):
         return ""
     longer = longer_keys(seen)
+    told = f"Only {plural(completed, 'request')}{behind} completed: p99 is practically the slowest of them."
+    if not completed:
+        told = f"No request{behind} completed: there are no latencies."
     return Finding(
         id="few-requests",
-        message=f"Only {plural(completed, 'request')} completed: p99 is practically the slowest of them.",
+        message=told,
         figures={"completed": completed, "needed": _P99},
         advice=f"Simulate at least {_P99} requests, better {10 * _P99:,}, before relying on p99 ({longer[0]}).",
         keys=longer,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 WITHOUT_PRIORITIES: Final = ("fcfs", "sjf", "lof", "lpm")
 """Scheduling orders that ignore priorities."""
+BY_PRIORITY: Final = ("priority-fcfs", "reverse-priority")
+"""Scheduling orders that use nothing but priorities."""
 WITHOUT_CLASSES: Final = ("always-admit", "token-bucket", "reject-all")
 """Admission policies that ignore SLO classes."""
 
@@ -25,14 +27,15 @@ WITHOUT_CLASSES: Final = ("always-admit", "token-bucket", "reject-all")
 def unread_keys(seen: Seen) -> Finding | str:
     """Keys are set, but nothing uses them.
 
-    In the policy: priorities, the values of SLO classes, a gateway that holds nothing. In the engine: the share of
-    memory (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a number, and the token
-    budget of steps where the batching rule has one of its own. Keys at their default are not reported: the normal form
-    of an experiment has them all. Experiments with plug-ins are not checked: these may use any key.
+    In the policy: priorities, orders and victims by priority when all requests have the same one, the values of SLO
+    classes, a gateway that holds nothing, shares of tenants that have no requests. In the engine: the share of memory
+    (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a number, and the token budget
+    of steps where the batching rule has one of its own. Keys at their default are not reported: the normal form of an
+    experiment has them all. Experiments with plug-ins are not checked: these may use any key.
     """
     if seen.experiment.plugins.origins:
         return ""
-    found = {**dict(_unread(seen)), **dict(_unread_of_engines(seen))}
+    found = dict([*_unread(seen), *_alike(seen), *_nobodys(seen), *_unread_of_engines(seen)])
     if not found:
         return ""
     return Finding(
@@ -61,6 +64,34 @@ def _unread(seen: Seen) -> Iterator[tuple[str, str]]:
     gateway = policy.gateway
     if gateway is not None and gateway.saturation.kind == "never" and gateway.dispatch == "on-completion":
         yield "policy.gateway", "with `saturation: never`, it dispatches every request immediately"
+
+
+def _alike(seen: Seen) -> Iterator[tuple[str, str]]:
+    """Yield keys that order by priority although all requests have the same one."""
+    policy = seen.experiment.policy
+    order, victim = policy.scheduling.kind, policy.preemption_victim
+    if policy.priority.kind != "constant":
+        return
+    # With other victims, the order decides where a preempted request goes.
+    if order in BY_PRIORITY and victim in {"tail", "priority"}:
+        yield "policy.scheduling", f"`priority: constant` makes all priorities equal, and `{order}` uses nothing else"
+    if victim == "priority":
+        yield "policy.preemption.victim", "`priority: constant` makes all priorities equal; the youngest is preempted"
+
+
+def _nobodys(seen: Seen) -> Iterator[tuple[str, str]]:
+    """Yield shares of tenants that no request of the whole run has, such as misspelt names."""
+    policy = seen.experiment.policy
+    if not seen.done:
+        return
+    tenants = {tenant for _, tenant in seen.table.group_names()}
+    shares = {} if policy.tenant_budgets is None else {"tenant_budgets.fractions": policy.tenant_budgets.fractions}
+    if policy.gateway is not None:
+        shares["gateway.weights"] = policy.gateway.weights
+    for key, of in shares.items():
+        for name in of:
+            if name not in tenants:
+                yield f"policy.{key}.{name}", "no request has that tenant"
 
 
 def _unread_of_engines(seen: Seen) -> Iterator[tuple[str, str]]:
