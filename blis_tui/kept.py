@@ -65,8 +65,8 @@ def is_ours(kind: type) -> bool:
 
 def is_of_ours(one: object) -> bool:
     """Whether a function is one of this package, or an object of a class of it."""
-    module: str = getattr(one, "__module__", "")
-    return module.startswith(_OURS)
+    module: str | None = getattr(one, "__module__", None)  # None of methods of built-in objects
+    return module is not None and module.startswith(_OURS)
 
 
 def remembering(*parts: object) -> tuple[Remembers, ...]:

@@ -156,10 +156,13 @@ def _run(simulation: Simulation, outputs: Outputs, signals: Signals, line: Progr
     try:
         with signals.stopping(simulation.stop):
             complete = outputs.run(simulation, go_on) or simulation.done
-    except OverdueError:
+    except OverdueError as error:
         if not simulation.sound:
+            from blis_tui.registry import place_in_plugin  # noqa: PLC0415  (few runs need it)
+
             left = f", and these files were not written: {written}" if (written := outputs.listed()) else ""
-            tell(f"interrupted in the middle of a long event: no report{left}")
+            place = f"; {found}" if (found := place_in_plugin(error)) else ""
+            tell(f"interrupted in the middle of a long event: no report{left}{place}")
             sys.exit(ExitCode.INTERRUPTED)
         complete = False
     finally:

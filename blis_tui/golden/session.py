@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import nullcontext
 from importlib.util import find_spec
 from shlex import quote
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,7 @@ from blis_tui.golden.divergence import find_divergence, record_lines
 from blis_tui.golden.produce import is_up_to_date, produce_checked
 from blis_tui.golden.project import accept_command, from_here
 from blis_tui.golden.store import HEADER, REPORT, Baseline
+from blis_tui.golden.unreturned import Returning
 from blis_tui.metrics.expectations import Verdict
 from blis_tui.printable import printable
 from blis_tui.units import plural
@@ -127,9 +129,16 @@ def run_case(
             study, spec=spec, case=case.name, checks=settings.checks, other=other, is_known=is_known
         )
     else:
-        result, trouble = produce_checked(
-            experiment, spec=spec, case=case.name, checks=settings.checks, go_on=go_on, other=other, is_known=is_known
-        )
+        with Returning() if experiment.plugins_used() else nullcontext():
+            result, trouble = produce_checked(
+                experiment,
+                spec=spec,
+                case=case.name,
+                checks=settings.checks,
+                go_on=go_on,
+                other=other,
+                is_known=is_known,
+            )
     if trouble:
         return Outcome(
             status="nondeterministic", text=f"the result is not deterministic: {trouble}", report=result.report

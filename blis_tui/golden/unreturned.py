@@ -25,7 +25,8 @@ _PACKAGE: Final = str(Path(__file__).resolve().parents[1])
 class Returning:
     """Within its context, a call of foreign code that takes ``limit_s`` raises ``TimeoutError`` at its current line.
 
-    Nothing is watched outside of the main thread, or on systems without interval timers (Windows).
+    Nothing is watched outside of the main thread, on systems without interval timers (Windows), or when another timer
+    is running already, such as that of pytest-timeout.
     """
 
     def __init__(self, limit_s: float = LIMIT_S) -> None:
@@ -35,7 +36,8 @@ class Returning:
         self._seen = 0
 
     def __enter__(self) -> Self:
-        if hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread():
+        free = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+        if free and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0):
             here = inspect.currentframe()
             self._owner = here and here.f_back
             self._before = signal.signal(signal.SIGALRM, self._look)

@@ -90,6 +90,26 @@ Simulation.verify = verify
     assert json.loads(out)["requests"]["total"] > 0
 
 
+def test_a_call_of_a_plug_in_that_takes_long_is_broken_off_with_its_place(tmp_path: Path) -> None:
+    script = tmp_path / "own.py"
+    script.write_text(f"""\
+from blis_tui.plugins import ROUTING
+@ROUTING.plugin("own", "For tests.")
+class Own:
+    rule = ""
+    def __init__(self, settings): pass
+    def choose(self, request, fleet, context):
+        {SAY}
+        while True: pass
+    def state(self): return ()
+""")
+    given = ("run", "quickstart", "--plugins", str(script), "--set", "policy.routing=own")
+    code, out, err = Child(*given).end(signal.SIGTERM)
+    assert (code, out) == (ExitCode.INTERRUPTED, "")
+    told = "interrupted in the middle of a long event: there is no report"
+    assert err == f"{told}; it happens at {script}:8 in `Own.choose`\n"
+
+
 def test_an_event_that_takes_long_is_broken_off_without_a_report(tmp_path: Path) -> None:
     slow = f"""
 from blis_tui.engine.flow import Ahead

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import signal
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,10 @@ from click.testing import CliRunner
 import blis_tui
 from blis_tui.cli.main import cli
 from blis_tui.errors import PolicyError, SimulationError
+from blis_tui.golden import session
+from blis_tui.golden.case import cases_of
 from blis_tui.golden.determinism import find_nondeterminism
+from blis_tui.golden.store import files_of
 from blis_tui.golden.unreturned import Returning
 from blis_tui.user_plugins import load_plugins
 
@@ -236,6 +240,27 @@ def test_a_policy_that_never_returns_is_broken_off_in_its_line(tmp_path: Path) -
     assert "own.py:13" in str(caught.value)
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
+
+
+@needs_a_timer
+def test_so_it_is_in_a_golden_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a timer of another's, such as that of pytest-timeout, it is left to that one."""
+    script, spec = tmp_path / "own.py", tmp_path / "own.blis.yaml"
+    endless = "self.turn += 1\n        while self.turn > 3: len(CALLS)\n        return 0, ''"
+    script.write_text(POLICY.format(choose=endless, state="self.turn,", init=""), encoding="utf-8")
+    spec.write_text(
+        "apiVersion: blis/v1\nkind: Experiment\nmetadata: {name: own}\nextends: quickstart\npolicy: {routing: own}\n"
+    )
+    [case] = cases_of(spec, load_plugins([script]))
+    files = files_of(spec, case.name, folder=tmp_path / "golden", root=tmp_path)
+    monkeypatch.setattr(session, "Returning", partial(Returning, 0.3))
+    with pytest.raises(SimulationError, match=r"`choose` has not returned for 0\.3 s"):
+        session.run_case(case, files, spec.name, session.Settings(mode="no", checks=()))
+    signal.setitimer(signal.ITIMER_REAL, 60)
+    with Returning(0.3):
+        assert 59 < signal.getitimer(signal.ITIMER_REAL)[0] <= 60
+    assert signal.getitimer(signal.ITIMER_REAL)[0] > 59
+    signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 @needs_a_timer
