@@ -106,7 +106,7 @@ class Own:
     given = ("run", "quickstart", "--plugins", str(script), "--set", "policy.routing=own")
     code, out, err = Child(*given).end(signal.SIGTERM)
     assert (code, out) == (ExitCode.INTERRUPTED, "")
-    told = "interrupted in the middle of a long event: there is no report"
+    told = "interrupted in the middle of a long event: no report"
     assert err == f"{told}; it happens at {script}:8 in `Own.choose`\n"
 
 
