@@ -1,6 +1,6 @@
-"""A new document of any kind: a short one, or with every key explained, optional ones commented out.
+"""A new document of any kind: a short one, or one that explains every key, with optional keys commented out.
 
-``##`` begins an explanation, ``# `` a key that is switched off, so that an editor's "toggle comment" switches keys on.
+``##`` begins an explanation and ``# `` a key that is off, so that an editor's "toggle comment" turns keys on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WIDTH: Final = 100
 _LIVE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"Model": ("config",), "Study": ("axes", "constraints"), "Workload": ("requests", "rate_per_s", "clients")}
 )
-"""Keys without which a document says nothing, although its schema (which allows alternatives) can do without."""
+"""Keys that a document needs in practice, although its schema does not require them (it allows alternatives)."""
 
 _COMMON: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -35,16 +35,16 @@ _COMMON: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "Workload": ("trace",),
     }
 )
-"""Optional keys that one wants to know of first."""
+"""The optional keys that authors need most often."""
 
 _INTRODUCTION: Final = (
-    "Lines with `##` explain. Lines with a single `#` are keys that are switched off: remove the `# ` to use one. "
-    "`blis-tui explain PATH` says more."
+    "Lines with `##` explain the keys. Lines with a single `#` are optional keys that are off: remove the `# ` "
+    "to set one. `blis-tui explain KEY` says more about a key."
 )
 
 
 def template(kind: str, name: str, schema: str) -> str:
-    """A valid document of that kind; ``schema`` is what its modeline says."""
+    """A valid document of that kind with all keys; ``schema`` is the path or address in its modeline."""
     tree = root(kind)
     lines = [f"# yaml-language-server: $schema={schema}"]
     lines += [f"# {line}" for line in textwrap.wrap(f"{kind}: {tree.description}", _WIDTH - 2)]
@@ -61,9 +61,9 @@ def template(kind: str, name: str, schema: str) -> str:
 
 
 def short(kind: str, name: str, schema: str) -> str:
-    """A valid document with what it needs, and the optional keys that one wants to know of first, switched off."""
+    """A valid document with the required keys, and the most common optional ones commented out."""
     tree = root(kind)
-    more = f"Every key: `blis-tui spec new {kind.lower()} --all`; what one means: `blis-tui explain KEY`."
+    more = f"`blis-tui spec new {kind.lower()} --all` shows every key; `blis-tui explain KEY` says what one means."
     lines = [f"# yaml-language-server: $schema={schema}", f"# {more}", "apiVersion: blis/v1", f"kind: {kind}"]
     lines += ["metadata:", f"  name: {name}", '  description: ""']
     for child in tree.children.values():
@@ -73,7 +73,8 @@ def short(kind: str, name: str, schema: str) -> str:
         value = sample(child)
         inline = f"{child.name}: {flow(value)}"
         body = [line for line in _body(child, value) if not line.lstrip().startswith("#")]
-        lines += ["", f"# {child.description.partition('. ')[0].rstrip('.')}."]
+        said = child.description.partition(". ")[0].rstrip(".") + "."
+        lines += ["", *(f"# {line}" for line in textwrap.wrap(said, _WIDTH - 2))]
         lines += body if live else [f"# {inline}"] if len(inline) <= _WIDTH else [f"# {line}" for line in body]
     return "\n".join(lines) + "\n"
 
@@ -114,7 +115,7 @@ def _explained(key: Key) -> list[str]:
 
 
 def _body(key: Key, value: Json) -> list[str]:
-    """``key: value``, a map with keys of its own as a block with all of them."""
+    """``key: value``; a map with known keys becomes a block with all of them."""
     if isinstance(value, dict) and key.children and not key.variants:
         return [f"{key.name}:", *_indented(_children(key, value))]
     if key.is_list and key.children and isinstance(value, list) and value and isinstance(value[0], dict):
@@ -169,12 +170,12 @@ def _all_defaults(key: Key) -> dict[str, Json]:
 
 
 def file_name(kind: str, name: str) -> str:
-    """How a file with that document is called."""
+    """The name of the file with that document."""
     return name + suffix(kind)
 
 
 def schema_reference(kind: str, folder: Path) -> tuple[str, bool]:
-    """What the modeline of a document in ``folder`` says, and whether that is the author's own copy.
+    """The schema that the modeline of a document in ``folder`` names, and whether it is the author's own copy.
 
     The schema is looked for in ``schemas/`` of the folder and those enclosing it. Without one, the file this package
     ships is named: right on this machine, but not elsewhere.
