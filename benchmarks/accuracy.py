@@ -1,18 +1,19 @@
 """Compare simulated with measured servers, and write the tables of docs/accuracy.md.
 
-    python benchmarks/accuracy.py --data DIR                       all runs, the step-time models of the table
-    python benchmarks/accuracy.py --data DIR --kinds fitted        some of them
-    python benchmarks/accuracy.py --data DIR --rows rows.csv       and every run's figures, a line each
+    python benchmarks/accuracy.py --data DIR                       all runs, with the step-time models of the table
+    python benchmarks/accuracy.py --data DIR --kinds fitted        only these step-time models
+    python benchmarks/accuracy.py --data DIR --rows rows.csv       and a line for every run, model and metric
     python benchmarks/accuracy.py --data DIR --write docs/accuracy.md
-    python benchmarks/accuracy.py --data DIR --errors              what reports quote: all runs, each server left out
-    python benchmarks/accuracy.py --calibration                    how often that holds
+    python benchmarks/accuracy.py --data DIR --errors              what reports quote: each server left out of the fit
+    python benchmarks/accuracy.py --calibration                    how often those errors hold
     python benchmarks/accuracy.py --calibration --write docs/accuracy.md
 
-DIR holds the measurements: ``training-steps/`` and ``serving-measurements/``. They are no part of this repository;
-where they are missing, nothing is done. Each run is simulated as it was loaded: stages of Poisson arrivals with exact
-counts and repeated prompts, or users in a closed loop. For ``fitted`` each model is judged with coefficients that were
-fitted without it (``benchmarks/leave_one_out.json``); what reports quote of ``operators`` are the errors on each server
-with coefficients that were fitted without that server (``benchmarks/left_out.json``, from ``benchmarks/leave_out.py``).
+DIR holds the measurements: ``training-steps/`` and ``serving-measurements/``. They are not part of this repository;
+without them the script does nothing. Each run is simulated under the load it was measured with: stages of Poisson
+arrivals with exact counts and repeated prompts, or users in a closed loop. ``fitted`` is judged on each model with
+coefficients fitted without that model (``benchmarks/leave_one_out.json``). For ``operators``, reports quote the error
+on each server with coefficients fitted without that server (``benchmarks/left_out.json``, from
+``benchmarks/leave_out.py``).
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 KINDS = ("trained-physics", "roofline", "fitted", "fitted-seen", "operators")
 SEEN = "fitted-seen"
-"""``fitted`` as it ships, with coefficients that have seen all models."""
+"""``fitted`` as it ships, with coefficients fitted to all models."""
 METRICS = ("e2e", "ttft", "itl")
 LEFT_OUT = HERE / "left_out.json"
-"""Server -> engine -> coefficient of ``operators`` -> how many times as large it is, fitted without that server."""
+"""Server -> engine -> coefficient of ``operators`` -> its factor on the shipped value, fitted without that server."""
 COEFFICIENTS = (
     "products_fp8",
     "products_fp8_long",
@@ -66,20 +67,20 @@ COEFFICIENTS = (
     "stream_us",
     "queue_us",
 )
-"""Those of ``operators`` that are fitted; each of an engine is one of its own."""
+"""The fitted coefficients of ``operators``; each engine has its own values."""
 CONTRADICTORY = ("vllm, 4 x h100, gpt-oss-120b", 512)
-"""Two runs whose measured times contradict each other (see the page): nothing is derived from them."""
+"""Two runs whose measured times contradict each other (see the page); nothing is derived from them."""
 MEASURED = HERE.parent / "blis_tui/metrics/measured_errors.json"
-"""What reports derive their expected errors from."""
+"""The file from which reports derive their expected errors."""
 CALIBRATION_BEGIN, CALIBRATION_END = "<!-- begin of the calibration -->", "<!-- end of the calibration -->"
 SUMMARY_BEGIN, SUMMARY_END = "<!-- begin of the summary -->", "<!-- end of the summary -->"
 BEGIN, END = "<!-- begin of the tables -->", "<!-- end of the tables -->"
 SORTED_SAMPLING = ("llama-3.1-70b-instruct", "qwen2.5-7b-instruct", "llama-4-scout-17b-16e-instruct-fp8-dynamic")
-"""Models whose generation_config.json asks for top-p or top-k, which clients left as it is."""
+"""Models whose generation_config.json asks for top-p or top-k, and whose clients did not override it."""
 WARM_UP_US = 60_000_000
 DISTINCT_PROMPTS = 100
-"""What inference-perf sent in turn, whatever the number of users: in all training runs, the lengths that the server
-counted repeat after exactly so many requests."""
+"""The number of prompts that inference-perf cycled through, whatever the number of users: in all training runs, the
+lengths that the server counted repeat after exactly this many requests."""
 
 _LLAMA_2_70B = {
     "hidden_size": 8192,
@@ -101,7 +102,7 @@ CONFIGS: dict[str, dict[str, object]] = {
         "quantization_config": {"quant_method": "fp8"},
     },
 }
-"""Models that do not ship with the package."""
+"""Measured models that do not ship with the package."""
 
 
 LAUNCHED = ("llama-3.3-70b-fp8", "b200", "vllm")
@@ -116,11 +117,11 @@ POLICY = {
     "metadata": {"name": "vllm"},
     "batching": {"kind": "vllm-v1", "async_scheduling": True},
 }
-"""As the servers ran."""
+"""The engine settings of the measured servers."""
 
 
 def tensorrt_llm(row: dict[str, str]) -> dict[str, object]:
-    """As TensorRT-LLM's servers ran.
+    """The settings of the measured TensorRT-LLM servers.
 
     The scripts that started Llama 3.3 70B (InferenceMAX, ``70b_fp8_*_trt_slurm.sh``, October 2025) let prompts wait for
     each other where prompts and answers have 1,024 tokens and fewer than eight GPUs take part.
@@ -133,12 +134,12 @@ def tensorrt_llm(row: dict[str, str]) -> dict[str, object]:
 
 
 class Expected(TypedDict):
-    """What reports quote of a step-time model."""
+    """What reports say about the accuracy of a step-time model."""
 
     settings: dict[str, object]
-    """Those that were judged: with others, nothing is known."""
+    """The settings that the errors were measured with; nothing is known about others."""
     varied: list[str]
-    """Names of those that differed from run to run."""
+    """Names of the settings that differed from run to run."""
     gpus: dict[str, dict[str, float]]
 
 
@@ -153,22 +154,22 @@ class Run:
     engine: str
     spec: dict[str, object]
     measured: dict[str, float]
-    """Metric -> mean of all requests that count."""
+    """Metric -> its mean over the requests after the warm-up."""
     warm_up_us: int = 0
-    """Requests that arrive before do not count."""
+    """Requests that arrive earlier are not counted."""
     precision: str = "bf16"
-    """Of the weights."""
+    """Type of the weights."""
     prompt_tokens: int = 0
     """The longest prompt, prefix included."""
     expert_parallel: int = 1
     users: int = 0
-    """Of a closed loop; 0 = requests come whatever becomes of others."""
+    """Users of a closed loop; 0 = an open loop."""
     answer_tokens: float = 0.0
-    """Of an answer, in the mean."""
+    """Mean length of an answer."""
 
     @property
     def at_a_time(self) -> float:
-        """Requests that the server had in the mean: users, or by Little's law."""
+        """Mean number of requests on the server: the users, or by Little's law."""
         if self.users:
             return float(self.users)
         stages: list[dict[str, float]] = self.spec["workload"]["stages"]  # type: ignore[index]
@@ -183,12 +184,12 @@ class Run:
 
     @property
     def family(self) -> str:
-        """Models of one make: their names up to the first digit."""
+        """The model's family: its name up to the first digit."""
         return re.split(r"[-.]?\d", self.model, maxsplit=1)[0]
 
 
 def spec_of(name: str, model: str, hardware: str, tensor_parallel: int, **more: object) -> dict[str, object]:
-    """The parts that all runs have in common."""
+    """The part of the document that all runs have in common."""
     described = {"apiVersion": "blis/v1", "kind": "Model", "metadata": {"name": model}, "config": CONFIGS.get(model)}
     return {
         "apiVersion": "blis/v1",
@@ -203,7 +204,7 @@ def spec_of(name: str, model: str, hardware: str, tensor_parallel: int, **more: 
 
 
 def staged(stages: list[tuple[float, float]], shared: int, question: int, output: int) -> dict[str, object]:
-    """inference-perf's load: the same prompts, again and again."""
+    """inference-perf's load: it repeats the same prompts."""
     return {
         "stages": [{"rate_per_s": rate, "duration_s": seconds} for rate, seconds in stages],
         "exact_stage_counts": True,
@@ -248,7 +249,7 @@ def development_runs(data: Path) -> Iterator[Run]:
 
 
 def training_runs(data: Path) -> Iterator[Run]:
-    """The sound runs of ``runs.csv``; means over their requests after the warm-up."""
+    """The valid runs of ``runs.csv``, with means over the requests after the warm-up."""
     rows: dict[str, list[tuple[int, int, float, float]]] = {}
     with gzip.open(data / "training-steps/requests.csv.gz", "rt") as file:
         for row in csv.DictReader(file):
@@ -295,7 +296,7 @@ def training_runs(data: Path) -> Iterator[Run]:
 
 
 def serving_runs(data: Path) -> Iterator[Run]:
-    """Users in a closed loop with fresh prompts; what its authors trust least is left out."""
+    """Users in a closed loop with fresh prompts, without the measurements that their authors trust least."""
     with (data / "serving-measurements/closed-loop.csv").open() as file:
         rows = list(csv.DictReader(file))
     for number, row in enumerate(rows):
@@ -348,7 +349,7 @@ def serving_runs(data: Path) -> Iterator[Run]:
 
 
 def latency_of(kind: str, run: Run, left_out: dict[str, dict[str, dict[str, float]]]) -> dict[str, object]:
-    """The step-time model for a run: ``fitted`` with coefficients that have not seen the run's model.
+    """The step-time model for a run; for ``fitted``, with coefficients fitted without the run's model.
 
     The one development run of Llama 2 7B was not in the fit at all; the training runs of that model were.
     """
@@ -382,7 +383,7 @@ def simulate(run: Run, latency: dict[str, object]) -> dict[str, float]:
 
 
 def errors_of(run: Run, kind: str, left_out: dict[str, dict[str, dict[str, float]]]) -> dict[str, float] | None:
-    """Metric -> relative error; None where the step-time model cannot say anything."""
+    """Metric -> relative error; None if the step-time model does not support the run."""
     try:
         found = simulate(run, latency_of(kind, run, left_out))
     except BlisError as error:
@@ -392,7 +393,7 @@ def errors_of(run: Run, kind: str, left_out: dict[str, dict[str, dict[str, float
 
 
 def table(runs: list[Run], errors: dict[str, list[dict[str, float] | None]]) -> str:
-    """Mean / median of the absolute errors in percent, by group, model, accelerator and engine."""
+    """Mean / median absolute error in percent, by group, model, accelerator and engine."""
     keys = [(one.group, one.model, one.hardware, one.engine) for one in runs]
     columns = ("runs", "model", "GPU", "engine", "number", "step time", "E2E", "TTFT", "ITL")
     lines = [f"| {' | '.join(columns)} |", "|---|---|---|---|--:|---|--:|--:|--:|"]
@@ -415,19 +416,19 @@ def table(runs: list[Run], errors: dict[str, list[dict[str, float] | None]]) -> 
 
 
 BY = ("hardware", "family", "precision", "engine", "tensor_parallel", "prompt_tokens", "users")
-"""Properties of runs by which errors are told apart."""
+"""Properties by which the tables group runs."""
 LONG_TOKENS = 2048
-"""Prompts are told apart by whether they are longer: the measured ones are far from it on either side."""
+"""Longer prompts count as long; no measured prompt length is near the limit."""
 
 
 def shown(run: Run, name: str) -> str:
-    """A property of a run in the tables: lengths of prompts as short or long."""
+    """A property of a run as the tables show it: prompts are short or long."""
     value = getattr(run, name)
     return str(value) if name != "prompt_tokens" else f"{'>' if value > LONG_TOKENS else '<='} {LONG_TOKENS}"
 
 
 def breakdown(runs: list[Run], errors: dict[str, list[dict[str, float] | None]]) -> str:
-    """Mean / median of the absolute errors in percent, and the mean error, by one property of the runs at a time."""
+    """Mean / median absolute error in percent, and mean error, by one property of the runs at a time."""
     lines = ["| by | value | runs | step time | TTFT | bias | ITL | bias |", "|---|---|--:|---|--:|--:|--:|--:|"]
     for name in BY:
         of = [shown(run, name) for run in runs]
@@ -458,7 +459,7 @@ def write_rows(file: Path, runs: list[Run], errors: dict[str, list[dict[str, flo
 
 
 def expected(runs: list[Run], errors: dict[str, list[dict[str, float] | None]]) -> dict[str, Expected]:
-    """Step-time model -> what was judged, and GPU -> median absolute errors on vLLM servers in percent."""
+    """Step-time model -> the settings it was judged with, and GPU -> median absolute errors on vLLM in percent."""
     judged = [run for run in runs if run.engine == "vllm"]
     found: dict[str, Expected] = {}
     for kind, all_errors in errors.items():
@@ -481,7 +482,7 @@ def expected(runs: list[Run], errors: dict[str, list[dict[str, float] | None]]) 
 
 
 def shipped_settings(kind: str, runs: list[Run]) -> tuple[dict[str, object], list[str]]:
-    """The settings of a step-time model, as it ships, that all runs have in common; and the names of the others."""
+    """The settings that all runs share for a step-time model as it ships, and the names of those that differ."""
     values: dict[str, list[object]] = {}
     for run in runs:
         try:
@@ -505,7 +506,7 @@ def summary(found: dict[str, Expected]) -> str:
 
 
 def values_of(run: Run) -> dict[str, float]:
-    """What the fitted coefficients of ``operators`` are for a run."""
+    """The fitted coefficients of ``operators`` for a run."""
     (pool,) = blis_tui.load({**run.spec, "latency": latency_of("operators", run, {})}).pools
     assert pool.operators is not None  # noqa: S101  (it is the kind)
     settings = {key: value for key, value in pool.latency.settings.items() if value is not None}
@@ -514,11 +515,11 @@ def values_of(run: Run) -> dict[str, float]:
 
 
 def measured_row(run: Run, without: dict[str, dict[str, float]]) -> list[object]:
-    """A run of what reports derive errors from: its server, what matters of it, its errors, how much they have grown.
+    """One run as the error file has it: its server, the relevant properties, the errors, and their amplification.
 
     Args:
         run: what was measured.
-        without: engine -> coefficient -> how many times as large, fitted without the server.
+        without: engine -> coefficient -> its factor on the shipped value, fitted without the server.
     """
     latency = latency_of("operators", run, {})
     factors = without.get(run.engine, {})
@@ -536,7 +537,7 @@ def measured_row(run: Run, without: dict[str, dict[str, float]]) -> list[object]
     if not clients_wait(experiment.workload):
         amplified = amplified_in(load, simulation.cluster.instances[0].latency)
         if strained(pool, load, amplified):
-            del errors["ttft"]  # it is of waits, which any error of steps changes a lot
+            del errors["ttft"]  # mostly waiting time, which any error of the steps changes a lot
     traits = traits_of(
         experiment,
         pool,
@@ -550,7 +551,7 @@ def measured_row(run: Run, without: dict[str, dict[str, float]]) -> list[object]
 
 
 def measured_text(runs: list[Run], rows: list[list[object]]) -> str:
-    """What ``blis_tui.metrics.measured`` reads."""
+    """The content of the file that ``blis_tui.metrics.measured`` reads."""
     kind, kept = "operators", [one for one in runs if (one.server, one.users) != CONTRADICTORY]
     settings, varied = shipped_settings(kind, kept)
     experiments = [blis_tui.load({**one.spec, "latency": latency_of(kind, one, {})}) for one in kept]
@@ -592,7 +593,7 @@ FIGURES = (
     "memory_bandwidth_tb_per_s",
     "interconnect_gb_per_s",
 )
-"""Of the hardware, what decides step times of ``operators`` and KV blocks."""
+"""The hardware properties that decide step times of ``operators`` and the number of KV blocks."""
 
 
 GROUPS: dict[str, Callable[[Measured], bool]] = {
@@ -610,7 +611,7 @@ JUDGED = ("ttft", "itl", "e2e")
 
 @dataclass(frozen=True)
 class Judged:
-    """A run's error, and what the other servers let expect of it."""
+    """A run's error, and the error expected from the other servers."""
 
     run: Measured
     metric: str
@@ -620,22 +621,22 @@ class Judged:
 
     @property
     def within_median(self) -> bool:
-        """Whether it is in the smaller half."""
+        """Whether the error is within the expected median."""
         return abs(self.error) <= self.band.median
 
     @property
     def within_band(self) -> bool:
-        """Whether it is one of the nine in ten."""
+        """Whether the error is within the expected 90 % interval."""
         return self.band.low <= self.error <= self.band.high
 
 
 def judged(known: Known, apart: Callable[[Measured, Measured], bool] | None = None) -> list[Judged]:
-    """Every run and metric, with what is expected of it from the servers that are apart from it.
+    """Every run and metric, with the error expected from independent servers.
 
     Args:
         known: all runs.
-        apart: whether a run may say something of another one; by default, where they are of different servers. Of the
-            same server it never may.
+        apart: whether the first run may inform the expectation for the second; by default if their servers differ.
+            Runs of the same server never inform each other.
     """
     found = []
     for one in known.runs:
@@ -652,7 +653,7 @@ def judged(known: Known, apart: Callable[[Measured, Measured], bool] | None = No
 
 @dataclass(frozen=True)
 class Held:
-    """How often what is quoted of a metric holds in a group of runs."""
+    """How often the quoted errors of a metric hold in a group of runs."""
 
     group: str
     metric: str
@@ -661,12 +662,12 @@ class Held:
     """Share of the errors."""
     within_band: float
     median: float
-    """That was quoted, in the mean, in percent."""
+    """Mean of the quoted errors in percent."""
 
 
 @cache
 def held(kind: str = "operators") -> tuple[Held, ...]:
-    """Of all groups, how many errors of servers that are left out lie within what the others let expect."""
+    """For each group, how many errors of left-out servers lie within what the other servers let expect."""
     known = measured(kind)
     assert known is not None  # noqa: S101  (it ships)
     every, rows = judged(known), list[Held]()
@@ -696,13 +697,13 @@ def calibration(kind: str = "operators") -> str:
 
 
 def between(page: str, begin: str, text: str, end: str) -> str:
-    """The page with other text between two markers."""
+    """The page with the text between two markers replaced."""
     head, _, rest = page.partition(begin)
     return f"{head}{begin}\n\n{text}\n{end}{rest.partition(end)[2]}"
 
 
 def write_errors(runs: list[Run], jobs: int | None) -> int:
-    """Simulate all runs with coefficients that have not seen their servers."""
+    """Simulate every run with coefficients fitted without its server."""
     without = json.loads(LEFT_OUT.read_text())
     with ProcessPoolExecutor(jobs) as pool:
         rows = list(pool.map(measured_row, runs, [without.get(run.server, {}) for run in runs]))

@@ -1,9 +1,10 @@
-"""By how much errors of step times grow in TTFT, ITL and E2E as a load comes near what can be served.
+"""How much errors of step times are amplified in TTFT, ITL and E2E as the load approaches capacity.
 
     python -m benchmarks.amplified
 
-Each load is simulated with steps that take 5 % less and 5 % more than they are expected to: d ln(mean) / d ln(steps).
-Beside that stands what reports take for it (``blis_tui.metrics.pool_load``), and whether they quote errors of TTFT.
+Each load is simulated with steps 5 % shorter and 5 % longer than predicted, which gives d ln(mean) / d ln(steps). The
+table compares that with the estimate in reports (``blis_tui.metrics.pool_load``), and says whether they quote errors of
+TTFT.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ SERVERS = (
     ("gpt-oss-120b", "b200", 1),
 )
 LOADS = {"chatbot": 1500, "summarization": 500, "contentgen": 600, "bursty": 1000}
-"""Workload -> requests."""
+"""Workload -> number of requests."""
 SHARES = (0.15, 0.35, 0.5, 0.7, 0.8, 0.9, 0.97, 1.05, 1.3)
-"""Of what is served when all requests come at once."""
+"""Loads, as shares of the throughput when all requests arrive at once."""
 STEPS = (0.95, 1.05)
 METRICS = ("ttft", "itl", "e2e")
 
 
 @dataclass(frozen=True)
 class Server:
-    """What serves which requests."""
+    """A server, and the workload it serves."""
 
     model: str
     hardware: str
@@ -49,7 +50,7 @@ class Server:
     requests: int
 
     def simulated(self, rate_per_s: float, steps: float = 1.0) -> Report:
-        """A run."""
+        """Run it at a rate, with all steps longer by a factor."""
         changes = {
             "model": self.model,
             "hardware": self.hardware,
@@ -68,7 +69,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Grown:
-    """What one load does to errors."""
+    """The amplification at one load."""
 
     server: Server
     share: float
@@ -85,7 +86,7 @@ def means(report: Report) -> dict[str, float]:
 
 
 def capacity(server: Server) -> float:
-    """Requests that are served in a second when all come at once: of the middle half."""
+    """Throughput in requests per second when all arrive at once, measured over the middle half."""
     ends = sorted(row.arrival_us + row.e2e_us for row in server.simulated(1e5).rows if row.e2e_us is not None)
     first, last = len(ends) // 4, 3 * len(ends) // 4
     return (last - first) / ((ends[last] - ends[first]) / 1e6)
@@ -106,7 +107,7 @@ def grown(server: Server) -> list[Grown]:
 
 
 def lines(found: list[Grown]) -> Iterator[str]:
-    """A table, and what it comes to."""
+    """The table and its summary."""
     yield "| server | load | of capacity | TTFT | ITL | E2E | taken for | TTFT quoted |"
     yield "|---|---|--:|--:|--:|--:|--:|---|"
     for one in found:
@@ -123,7 +124,7 @@ def lines(found: list[Grown]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Simulate and tell."""
+    """Run all simulations and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=None, help="processes (default: one a core)")
     options = parser.parse_args()

@@ -3,13 +3,13 @@
     python benchmarks/bench.py                              a saturated instance: 10,000 requests, 5 M tokens
     python benchmarks/bench.py --spec my.blis.yaml          any experiment
     python benchmarks/bench.py --scale 10000 100000 1000000 how time and memory grow with the number of requests
-    python benchmarks/bench.py --clusters 32 512            how the time of a request depends on the number of instances
-    python benchmarks/bench.py --sessions 5 20              what requests of conversations cost, beside single ones
+    python benchmarks/bench.py --clusters 32 512            how the time per request depends on instances
+    python benchmarks/bench.py --sessions 5 20              what requests of conversations cost, compared with single ones
     python benchmarks/bench.py --mooncake FILE.jsonl.gz     long prompts that share prefixes, on eight instances
-    python benchmarks/bench.py ... --before FOLDER          each also with the blis_tui in another folder, in turn
-    python benchmarks/bench.py --versus 'other command'     in turn with another program, ratio pair by pair
+    python benchmarks/bench.py ... --before FOLDER          alternate with the blis_tui in another folder
+    python benchmarks/bench.py --versus 'other command'     alternate with another program; a ratio for each pair
 
-Figures depend on the machine and on what else it does: quote medians, and rather ratios than seconds.
+Figures depend on the machine and its other load: quote medians, and prefer ratios to seconds.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ _SESSION_REQUESTS = 10_000
 _RATE_PER_INSTANCE = 12.5
 _REQUESTS = 20_000
 _REQUESTS_PER_INSTANCE = 156
-"""At least: 12.5 seconds of arrivals, several times what it takes to fill the batches."""
+"""At least: 12.5 seconds of arrivals, several times as long as the batches take to fill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Sample:
 
 
 def measure(command: list[str], package: Path | None = None) -> Sample:
-    """Run ``command`` once, its output thrown away; with the ``blis_tui`` in a folder, if one is named."""
+    """Run ``command`` once and discard its output, with the ``blis_tui`` of a folder if one is given."""
     environment = {**os.environ, "PYTHONPATH": str(package)} if package else None
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
@@ -140,7 +140,7 @@ def blis(spec: Path, *options: str) -> list[str]:
 
 
 def simulation_alone(spec: Path) -> tuple[float, int, int]:
-    """Seconds, steps and output tokens of the simulation without start-up, loading and report (best of three)."""
+    """Seconds, steps and output tokens of the simulation, without start-up, loading and report (best of three)."""
     experiment = blis_tui.load(spec)
     best = float("inf")
     for _ in range(3):
@@ -160,7 +160,7 @@ def show(name: str, samples: list[Sample]) -> None:
 
 
 def one_experiment(spec: Path, runs: int, versus: str | None) -> None:
-    """Whole process and simulation alone, in turn with another command if there is one."""
+    """Measure the whole process and the simulation alone, alternating with another command if there is one."""
     measure(blis(spec))
     ours: list[Sample] = []
     theirs: list[Sample] = []
@@ -193,7 +193,7 @@ def scale(counts: list[int], folder: Path) -> None:
 
 
 def clusters(sizes: list[int], runs: int, folder: Path) -> None:
-    """Clusters of different sizes at the same load per instance, beside one saturated instance."""
+    """Clusters of different sizes at the same load per instance, compared with one saturated instance."""
     saturated, spec = folder / "saturated.blis.yaml", folder / "cluster.blis.yaml"
     saturated.write_text(SATURATED, encoding="utf-8")
     spec.write_text(CLUSTER, encoding="utf-8")
@@ -216,7 +216,7 @@ def clusters(sizes: list[int], runs: int, folder: Path) -> None:
 
 
 def requests_alone(name: str, spec: Path, options: list[str], requests: int, runs: int, before: Path | None) -> None:
-    """Processor time of a whole process for each request; the ratio to another ``blis_tui``, pair by pair."""
+    """CPU time of a whole process per request; with another ``blis_tui``, the ratio for each pair."""
     command = blis(spec, *(f"--set={option}" for option in options))
     pairs = [(measure(command), measure(command, before)) for _ in range(runs)] if before else []
     samples = [pair[0] for pair in pairs] or [measure(command) for _ in range(runs)]
@@ -230,7 +230,7 @@ def requests_alone(name: str, spec: Path, options: list[str], requests: int, run
 
 
 def sessions(turns: list[int], runs: int, before: Path | None, folder: Path) -> None:
-    """Conversations of different lengths with short answers, beside as many single prompts of the same lengths."""
+    """Conversations of different lengths with short answers, compared with as many single prompts of these lengths."""
     spec = folder / "sessions.blis.yaml"
     spec.write_text(SESSIONS, encoding="utf-8")
     count = _SESSION_REQUESTS

@@ -1,8 +1,8 @@
-"""Round trips of ``calibrate``: whether its intervals hold what they say, and what its coefficients are worth.
+"""Round trips of ``calibrate``: whether its intervals hold, and how well its coefficients predict.
 
-Each trip plants coefficients, simulates a server with them under some load, adds the errors that measurements have, and
-calibrates from the usual base. Counted is how often the planted coefficients lie within the intervals that are printed,
-and how far the fitted server is from the true one under *another* load: mean TTFT, TPOT and E2E.
+Each trip plants coefficients, simulates a server with them under some load, adds measurement errors, and calibrates
+from the usual base. The script counts how often the planted coefficients lie within the printed intervals, and how far
+the fitted server is from the true one under *another* load: mean TTFT, TPOT and E2E.
 
     python benchmarks/calibration.py --trips 60
 """
@@ -60,9 +60,9 @@ SERVERS: Final = (
     ("llama-3.1-8b-instruct", "a100-80", 1),
 )
 ERRORS: Final = ("none", "steps", "stamps", "ratio", "all")
-"""Of measurements: none; steps vary; clients see tokens late; times are off by a share; steps vary and tokens late."""
+"""Measurement errors: none; varying steps; tokens seen late; times off by a share; varying steps and late tokens."""
 PLANTED: Final = 0.3
-"""How far coefficients are from their base: the standard deviation of their logarithm."""
+"""Standard deviation of the logarithm of the planted coefficients around their base."""
 BLACKBOX: Final = (8000.0, 20.0, 150.0, 9000.0, 1.0)
 USERS: Final = (2, 8, 16, 32, 64)
 
@@ -87,7 +87,7 @@ class _Varying:
 
 @dataclass(frozen=True)
 class Trip:
-    """What came of a round trip."""
+    """The result of a round trip."""
 
     seed: int
     server: str
@@ -95,22 +95,22 @@ class Trip:
     users: int
     error: str
     found: tuple[tuple[Coefficient, float], ...]
-    """Coefficients, and what was planted."""
+    """The fitted coefficients, each with its planted value."""
     statements: tuple[str, ...]
     elsewhere: tuple[float, ...]
     """Mean TTFT, TPOT and E2E under another load: fitted / true - 1."""
     expected: tuple[float, ...]
-    """By how much at most these should be off in nine of ten trips."""
+    """The error that these should not exceed in nine of ten trips."""
     cpu_s: float
 
     @property
     def held(self) -> int:
-        """How many intervals hold what was planted."""
+        """How many intervals contain the planted value."""
         return sum(inside(one, truth) for one, truth in self.found)
 
 
 def inside(one: Coefficient, truth: float) -> bool:
-    """Whether an interval holds what was planted."""
+    """Whether an interval contains the planted value."""
     return one.low - 1e-9 <= truth <= one.high + 1e-9
 
 
@@ -140,7 +140,7 @@ def _lengths(stream: random.Random, mean: int) -> dict[str, object]:
 
 
 def _workload(stream: random.Random, model: StepTimeModel, users: int) -> dict[str, object]:
-    """Users in a closed loop, or as many at a time on average who come at random."""
+    """Users in a closed loop, or random arrivals with the same mean concurrency."""
     prompt, answer = stream.choice((120, 256, 600, 1500, 3000)), stream.choice((60, 128, 256))
     client: dict[str, object] = {
         "id": "c",
@@ -198,7 +198,7 @@ def _means(experiment: Experiment) -> np.ndarray:
 
 
 def trip(seed: int, requests: int = 120) -> Trip:
-    """There and back."""
+    """One round trip."""
     stream = _stream(seed)
     server, error = SERVERS[seed % len(SERVERS)], ERRORS[(seed // 2) % len(ERRORS)]
     kind = "blackbox" if seed % 4 == 3 else "fitted"
@@ -237,7 +237,7 @@ def _line(one: Trip) -> str:
 
 
 def table(trips: Sequence[Trip]) -> str:
-    """How often intervals and expected errors hold what they should, and how far off means are elsewhere."""
+    """How often intervals and expected errors hold, and how far off the means are under another load."""
     inside_, all_ = Counter[str](), Counter[str]()
     for one in trips:
         for it, truth in one.found:
@@ -261,7 +261,7 @@ def table(trips: Sequence[Trip]) -> str:
 
 
 def main() -> int:
-    """Run the trips and count."""
+    """Run the trips and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trips", type=int, default=60)
     parser.add_argument("--first", type=int, default=0)

@@ -1,11 +1,11 @@
-"""Is the highest rate that `blis-tui plan --max-rate` finds the true one? Random clusters, against brute force.
+"""Check the highest rate that `blis-tui plan --max-rate` finds against brute force, on random clusters.
 
     python benchmarks/knees.py [STUDIES] [--from NUMBER] [--others]
 
-Each number is another study; `--others` bounds other figures than the usual ones, SLO attainment among them.
+Each number seeds another study; `--others` sets bounds on less common metrics, such as SLO attainment.
 
-For each study every rate of a fine grid around the found interval runs with every seed. The true knee lies between the
-largest rate up to which every seed holds and the smallest from which on none does.
+For each study, every rate of a fine grid around the found interval runs with every seed. The true knee lies between the
+largest rate up to which all seeds meet the bound and the smallest from which on none does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from blis_tui.study.rows import Row
 
 GRID = 1.03
-"""From one rate to the next."""
+"""Factor from one rate of the grid to the next."""
 BEYOND = 1.25
 """How far the grid reaches beyond the interval, as a factor."""
 BOUNDS = {
@@ -50,7 +50,7 @@ OTHERS = {
     "slo.attainment": (0.8, 0.97),
 }
 LOWER = {"slo.attainment"}
-"""Figures with a lower bound."""
+"""Metrics with a lower bound."""
 
 
 def random_question(number: int, bounds: dict[str, tuple[float, float]]) -> Question:
@@ -86,7 +86,7 @@ def random_question(number: int, bounds: dict[str, tuple[float, float]]) -> Ques
 
 
 def shares(question: Question, rates: list[float]) -> dict[float, int]:
-    """How many seeds hold at each rate."""
+    """How many seeds meet the bound at each rate."""
     study = question.study
     point, store = study.points[0], MemoryStore()
     resolved = as_map(resolve_point(study, point).document.data)
@@ -102,7 +102,7 @@ def shares(question: Question, rates: list[float]) -> dict[float, int]:
 
 
 def main(numbers: range, bounds: dict[str, tuple[float, float]]) -> int:
-    """Print a line a study; the number of those whose knee is elsewhere."""
+    """Print a line for each study; return how many have their knee elsewhere."""
     wrong = runs = 0
     widths = []
     for number in numbers:

@@ -1,14 +1,15 @@
-"""How well ``operators`` forecasts servers, and families of models, that its coefficients were not fitted on.
+"""How well ``operators`` predicts servers, and model families, that its coefficients were not fitted to.
 
-    python -m benchmarks.leave_out --data DIR              the errors of each server, and of each family, left out
-    python -m benchmarks.leave_out --data DIR --write      and benchmarks/left_out.json
+    python -m benchmarks.leave_out --data DIR              the errors of each left-out server and family
+    python -m benchmarks.leave_out --data DIR --write      also write benchmarks/left_out.json
 
-DIR as for ``accuracy.py``. What each coefficient does to each run is taken from a second simulation with a fifth more
-of it. All are then fitted to the errors of the runs but those of one server (a model on so many GPUs of a kind, with an
-engine), or of one family, by bounded least squares in logarithms, with a normal prior of ``PRIOR`` around what ships;
-what remains of the errors of those left out is told. Tables stay as they are: they were measured without any server.
-``left_out.json`` has the coefficients without each server; ``accuracy.py --errors`` simulates the servers with them,
-and reports quote what comes of that. It needs scipy (the extra ``calibrate``).
+DIR is the folder of measurements described in ``accuracy.py``. A second simulation with each coefficient a fifth larger
+gives its effect on each run. The coefficients are then fitted to the errors of all runs but those of one server (a
+model on a number of GPUs of one kind, with an engine) or of one family, by bounded least squares in logarithms, with a
+normal prior of width ``PRIOR`` around the shipped values. The script prints the remaining errors of those left out. The
+tables of operators do not change: they were measured without any server. ``left_out.json`` has the coefficients without
+each server; ``accuracy.py --errors`` simulates the servers with them, and reports quote the result. Needs scipy (the
+extra ``calibrate``).
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ PRIOR = 0.5
 SOFT = 0.12
 METRICS = ("ttft", "itl")
 LEAST = {"moved": -float(np.log(1.8))}
-"""Logarithms of how many times as large coefficients are at least: nothing is moved faster than memory is."""
+"""Lower bounds of the coefficients' log factors: no data moves faster than the memory allows."""
 LARGEST = 1.0
-"""Runs that are off by more are out of reach: a server taken for overloaded, or not."""
+"""Runs with larger errors are out of reach: overload is simulated where there was none, or the reverse."""
 
 
 def idle_of(run: Run) -> set[str]:
-    """Coefficients that no step of a run depends on: nothing is simulated with more of them."""
+    """Coefficients that no step of the run depends on, and which therefore need no second simulation."""
     (pool,) = blis_tui.load(run.spec).pools
     idle = set() if pool.model.num_experts else {name for name in COEFFICIENTS if name.startswith("experts_")}
     if pool.tensor_parallel == 1:
@@ -63,7 +64,7 @@ def idle_of(run: Run) -> set[str]:
 
 
 def responses(run: Run) -> dict[str, list[float]] | None:
-    """Metric -> its error, and what a fifth more of each coefficient adds to its logarithm; None = out of reach."""
+    """Metric -> its error, and what a fifth more of each coefficient adds to its log; None = out of reach."""
     try:
         latency, values = latency_of("operators", run, {}), values_of(run)
         base = simulate(run, latency)
@@ -86,8 +87,8 @@ class Fits:
     """Fits to the errors of some runs.
 
     Args:
-        runs: all that are in reach.
-        found: what coefficients do to each.
+        runs: all runs in reach.
+        found: the effect of the coefficients on each.
     """
 
     def __init__(self, runs: list[Run], found: list[dict[str, list[float]]]) -> None:
@@ -102,7 +103,7 @@ class Fits:
         self.matrix, self.errors = np.array(rows), np.array(errors)
 
     def moves(self, among: np.ndarray) -> np.ndarray:
-        """Logarithms of how many times as large coefficients are, fitted to these errors."""
+        """Log factors of the coefficients, fitted to these errors."""
 
         def residuals(moves: np.ndarray) -> np.ndarray:
             return np.concatenate([(self.errors + self.matrix @ moves)[among], SOFT / PRIOR * moves])
@@ -115,10 +116,10 @@ class Fits:
 def left_out(
     runs: list[Run], found: list[dict[str, list[float]]], group_of: Callable[[Run], str]
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Tell what remains of the errors of each group, fitted to the others; returns the coefficients without each.
+    """Print the remaining errors of each group, fitted to the others; return the coefficients without each.
 
     Returns:
-        Group -> engine -> coefficient -> how many times as large as it ships.
+        Group -> engine -> coefficient -> its factor on the shipped value.
     """
     fits = Fits(runs, found)
     metrics = [metric for _ in runs for metric in METRICS]
@@ -148,7 +149,7 @@ def left_out(
 
 
 def main() -> int:
-    """Simulate, fit without, tell."""
+    """Simulate, fit with each group left out, and print the errors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of the measurements")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="take every N-th of the serving runs")

@@ -1,34 +1,33 @@
 """Compare simulated with measured rates of MLPerf Inference: language models on GPUs that no fit has seen.
 
     python -m benchmarks.mlperf --data DIR              by GPU, model and scenario
-    python -m benchmarks.mlperf --data DIR --steps 1.2  the same with AMD's steps a fifth longer
+    python -m benchmarks.mlperf --data DIR --steps 1.2  the same with AMD's steps 20 % longer
 
-DIR holds ``results.csv`` and ``amd-settings.json`` of MLPerf Inference v5.1, closed division. They are no part of this
-repository; where they are missing, nothing is done. Each platform is one engine for each of its GPUs beside others
-(TP 1). Prompts are as long as those of MLPerf's data sets (``KINDS``): of OpenOrca for Llama 2 70B, of GSM8K with its
-worked examples, OpenOrca and MBXP for Mixtral, of CNN/DailyMail for Llama 3.1 8B. Answers have the mean that was
-measured: of Mixtral's kinds in proportion to the reference's, of Llama 2 70B exponentially distributed, of Llama 3.1 8B
-all 128 tokens (tokens a second / requests a second).
+DIR holds ``results.csv`` and ``amd-settings.json`` of MLPerf Inference v5.1, closed division. They are not part of this
+repository; without them the script does nothing. Each platform runs one engine per GPU (TP 1). Prompt lengths are those
+of MLPerf's data sets (``KINDS``): OpenOrca for Llama 2 70B; GSM8K with its worked examples, OpenOrca and MBXP for
+Mixtral; CNN/DailyMail for Llama 3.1 8B. Answers have the measured mean (tokens per second / requests per second):
+Mixtral's kinds in proportion to the reference's, Llama 2 70B's exponentially distributed, Llama 3.1 8B's all of 128
+tokens.
 
 Loads are LoadGen's. Offline: all requests at once, as many as the platform answers in eleven minutes (a tenth more than
-the ten that are the least), and tokens a second over the whole run, its end included; one engine has its share. Server
-and interactive: Poisson arrivals at the rate that was sent, for ten minutes, to four of AMD's eight engines, a request
-to the one with the fewest.
+the ten that are the least), measured in tokens per second over the whole run, its end included; one engine gets its
+share. Server and interactive: Poisson arrivals at the submitted rate, for ten minutes, to four of AMD's eight engines,
+each request to the one with the fewest.
 
-AMD (`fitted`, whose coefficients are NVIDIA's, with the shares of bandwidth and peak that its hardware documents have):
-whole prompts first, for which all decodes wait, where chunked prefill is off; no more requests than its target batch;
-new requests are looked for after as many steps as it runs at a time. What its scheduler does to reach a target batch
-besides is not known. Its KV cache has 8 bits, the default of its harness (its 1,536 requests fit into memory with that
-alone).
-L40S (vLLM 0.10.0) and RTX PRO 6000 (TensorRT-LLM, an engine that TensorRT built), with `operators`: as Red Hat and HPE
-published their settings (``closed/RedHat/code/llama3.1-8b/README.md``, ``closed/HPE/configs/
+AMD (`fitted` with NVIDIA's coefficients, and the shares of bandwidth and peak in AMD's hardware documents): where
+chunked prefill is off, whole prompts go first and all decodes wait; the batch never exceeds the target batch; the
+engine looks for new requests after every group of steps that it runs at a time. What else its scheduler does to reach a
+target batch is not known. Its KV cache has 8 bits, the default of its harness (without that, 1,536 requests do not fit
+into memory). L40S (vLLM 0.10.0) and RTX PRO 6000 (TensorRT-LLM, an engine that TensorRT built), with `operators`: the
+settings that Red Hat and HPE published (``closed/RedHat/code/llama3.1-8b/README.md``, ``closed/HPE/configs/
 HPE_PROLIANT_DL380A_RTX_PRO_6000_PCIE_96GBx8_TRT`` of mlcommons/inference_results_v5.1). HPE's Mixtral has 8.75 bits a
-weight (``effective_bits``): NVIDIA's script leaves what loses most in FP8 in 16 bits, until the mean is that
-(fp8+fp16, TensorRT Model Optimizer's ``auto_quantize``), here 9.4 %. Rows with weights of 4 bits are left out: there
-are no tables of NVFP4.
+weight (``effective_bits``): NVIDIA's script keeps the weights that lose most in FP8 in 16 bits, up to that mean
+(fp8+fp16, TensorRT Model Optimizer's ``auto_quantize``), here 9.4 % of them. Rows with 4-bit weights are left out,
+because there are no tables of NVFP4.
 
-The last column is how many times an error of steps is in the time per token, by the formula that reports go by
-(``blis_tui/metrics/pool_load.py``): above 3 they quote no error of TTFT.
+The last column is the factor by which an error of the steps grows in the time per token, by the formula of the reports
+(``blis_tui/metrics/pool_load.py``); above 3 they quote no error of TTFT.
 """
 
 from __future__ import annotations
@@ -61,9 +60,9 @@ GPUS = {
     "RTX PRO 6000": "rtx-pro-6000",
 }
 ENGINES = {"l40s": "vllm", "rtx-pro-6000": "tensorrt-llm"}
-"""Of those that are simulated with ``operators``."""
+"""The engines of GPUs that are simulated with ``operators``."""
 _HPE: dict[str, object] = {"max_num_seqs": 2048, "gpu_memory_utilization": 0.94, "kv_cache_dtype": "fp8"}
-"""98 % of what weights of 8.75 bits leave is as much as 94 % of the whole with weights of 8."""
+"""98 % of the memory left by 8.75-bit weights is as much as 94 % of all memory leaves with 8-bit weights."""
 PUBLISHED: dict[tuple[str, str], dict[str, object]] = {
     ("l40s", "Offline"): {
         "max_num_seqs": 512,
@@ -81,12 +80,12 @@ PUBLISHED: dict[tuple[str, str], dict[str, object]] = {
     ("rtx-pro-6000", "Offline"): {**_HPE, "max_num_batched_tokens": 9216, "enable_chunked_prefill": True},
     ("rtx-pro-6000", "Server"): {**_HPE, "max_num_batched_tokens": 8192, "enable_chunked_prefill": False},
 }
-"""What was said of the L40S's server is its KV cache and memory; the rest are vLLM's defaults for a GPU of its size."""
+"""The submission states the L40S server's KV cache and memory; the rest are vLLM's defaults for a GPU of that size."""
 STEPS: dict[str, dict[str, object]] = {"l40s": {"attention_16_bit": True, "host_us": 2600, "host_request_us": 11}}
-"""Red Hat's vLLM attended with FlashInfer 0.2.8 (``VLLM_ATTENTION_BACKEND``), whose decodes gained nothing by a cache
-of 8 bits (flashinfer issue 1024, vLLM pull request 7798), and had no asynchronous scheduling: see ``host_us``."""
+"""Red Hat's vLLM used FlashInfer 0.2.8 for attention (``VLLM_ATTENTION_BACKEND``), whose decodes gained nothing from an
+8-bit cache (flashinfer issue 1024, vLLM pull request 7798), and had no asynchronous scheduling: see ``host_us``."""
 WEIGHT_BITS = {"rtx-pro-6000": 8.75}
-"""Of a weight, in the mean of those that have 8 bits and those that have 16; elsewhere all have 8."""
+"""Mean bits of a weight where some have 8 bits and others 16; elsewhere all have 8."""
 KINDS: dict[str, dict[str, tuple[int, float, float, tuple[float, float] | None]]] = {
     "llama2-70b": {
         "a": (3, 4.77, 0.24, None),
@@ -119,17 +118,17 @@ FP8 = {"quantization_config": {"quant_method": "fp8"}}
 MIXTRAL = "mixtral-8x7b-v0.1"
 TARGET = "VLLM_LLAMA2_MLPERF_MAX_TARGET_DECODE_BATCH"
 AT_ONCE = 1e6
-"""Requests a second where all come at once, in any order."""
+"""Arrival rate at which all requests come at once, in any order."""
 OFFLINE_S = 660
 SERVER_S = 600
 AT_A_TIME = 1024
 BESIDE = 4
-"""Engines that share the arrivals, where it is known how requests go to them."""
+"""Number of engines that share the arrivals, where the routing between them is known."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured, median over those who submitted it; of one GPU."""
+    """The measured rate of one GPU, median over the submitters."""
 
     gpu: str
     model: str
@@ -143,7 +142,7 @@ class Row:
 
 
 def rows_of(data: Path) -> list[Row]:
-    """Those of one kind of GPU whose engines' settings are known."""
+    """The results on one kind of GPU whose engine settings are known."""
     found: dict[tuple[str, str, str], list[dict[str, str]]] = defaultdict(list)
     with (data / "results.csv").open() as file:
         for row in csv.DictReader(file):
@@ -184,7 +183,7 @@ def policy_of(row: Row, settings: dict[str, object]) -> dict[str, object]:
     """How its engine schedules."""
     batching: dict[str, object] = {"kind": "vllm-v1", "async_scheduling": True}
     if row.gpu == "l40s":
-        # vLLM 0.10.0 schedules asynchronously only where it is asked to.
+        # vLLM 0.10.0 schedules asynchronously only on request.
         batching = {"kind": "vllm-v1", "version": "0.10", "async_scheduling": False}
     if row.gpu == "rtx-pro-6000":
         batching = {
@@ -212,7 +211,7 @@ def policy_of(row: Row, settings: dict[str, object]) -> dict[str, object]:
 
 
 def latency_of(row: Row, kind: str, steps: float) -> dict[str, object]:
-    """The step-time model; with ``fitted`` so many times as long."""
+    """The step-time model; ``fitted`` with steps longer by a factor."""
     if row.gpu in ENGINES:
         own = {"kind": "operators", "engine": ENGINES[row.gpu], "sampling": "plain", **STEPS.get(row.gpu, {})}
         return {**own, "steps": with_16_bits(row, own)} if row.gpu in WEIGHT_BITS else own
@@ -223,15 +222,15 @@ def latency_of(row: Row, kind: str, steps: float) -> dict[str, object]:
 
 
 def with_16_bits(row: Row, latency: dict[str, object]) -> float:
-    """How many times as long a step takes as if all weights had 8 bits, where some have 16.
+    """The factor by which 16-bit weights lengthen a step, compared with 8 bits for all.
 
-    Of 1,024 requests and their share of prompts, of which half a thousand or two thousand have the same.
+    For 1,024 requests and their share of prompts; with 500 or 2,000 the factor is the same.
     """
     (pool,) = blis_tui.load(spec_of(row, PUBLISHED[row.gpu, row.scenario], latency)).pools
     kinds = KINDS[row.model].values()
     prompt = sum(share * math.exp(mu + sigma**2 / 2.0) for share, mu, sigma, _ in kinds) / sum(one[0] for one in kinds)
     prompts = round(AT_A_TIME / row.answer)
-    # What a chunk is of does not matter to step times.
+    # Step times do not depend on the request that a chunk belongs to.
     chunk = Chunk(None, 0, round(prompt), round(prompt))  # type: ignore[arg-type]
     load = StepLoad([chunk] * prompts, AT_A_TIME, round(AT_A_TIME * (prompt + row.answer / 2.0)))
     times = [
@@ -242,7 +241,7 @@ def with_16_bits(row: Row, latency: dict[str, object]) -> float:
 
 
 def exponential(average: float, least: int, longest: int) -> dict[str, object]:
-    """Lengths with that average, although none is longer: their distribution's mean lies above it."""
+    """Lengths with that mean although they are capped: the mean of their distribution lies above it."""
     low, high = average, 2.0 * average
     for _ in range(50):
         middle = (low + high) / 2.0
@@ -251,12 +250,12 @@ def exponential(average: float, least: int, longest: int) -> dict[str, object]:
 
 
 def engines_of(row: Row) -> int:
-    """Engines that are simulated beside each other."""
+    """Number of engines that are simulated side by side."""
     return 1 if row.scenario == "Offline" or row.gpu in ENGINES else BESIDE
 
 
 def clients_of(row: Row) -> list[dict[str, object]]:
-    """One for each kind of prompt; answers have the measured mean together."""
+    """One client for each kind of prompt; all answers together have the measured mean."""
     kinds = KINDS[row.model].items()
     means = [(share, math.exp(answer[0] + answer[1] ** 2 / 2.0)) for _, (share, _, _, answer) in kinds if answer]
     scale = math.log(row.answer * sum(share for share, _ in means) / sum(a * b for a, b in means)) if means else 0.0
@@ -275,7 +274,7 @@ def clients_of(row: Row) -> list[dict[str, object]]:
 
 
 def spec_of(row: Row, settings: dict[str, object], latency: dict[str, object]) -> dict[str, object]:
-    """Its engines with their share."""
+    """The platform's engines with their share of the load."""
     name = {"llama3.1-8b": "llama-3.1-8b-instruct"}.get(row.model, MIXTRAL)
     shipped = blis_tui.load("steady-chat", set={"model": name, "hardware": "b200", "expect": []}).document["model"]
     config = CONFIGS["llama-2-70b-hf"] if row.model == "llama2-70b" else shipped["config"]  # type: ignore[index]
@@ -313,7 +312,7 @@ def spec_of(row: Row, settings: dict[str, object], latency: dict[str, object]) -
 
 
 def simulated(row: Row, settings: dict[str, object], latency: dict[str, object]) -> tuple[float, float, float, float]:
-    """Tokens a second of one engine, means of TTFT and TPOT in milliseconds, how often an error of steps is in TPOT."""
+    """Tokens per second of one engine, mean TTFT and TPOT in milliseconds, amplification of step errors in TPOT."""
     experiment = blis_tui.load(spec_of(row, settings, latency))
     simulation = blis_tui.Simulation(experiment, check="off")
     simulation.run()
@@ -321,7 +320,7 @@ def simulated(row: Row, settings: dict[str, object], latency: dict[str, object])
     means = report.latency.ttft_ms.mean or 0.0, report.latency.tpot_ms.mean or 0.0
     if row.scenario == "Offline":
         return report.throughput.output_tokens_per_s or 0.0, *means, 1.0
-    # While the batch fills, and while the last ones end, it is not full: the half between counts.
+    # The batch is not full at the start and at the end, so only the half between counts.
     ends = sorted((one.completed_us, one.output_tokens) for one in report.rows if one.completed_us is not None)
     half = ends[len(ends) // 4 : 3 * len(ends) // 4]
     rate = 1e6 * mean(tokens for _, tokens in half) * len(half) / (half[-1][0] - half[0][0])
@@ -330,14 +329,14 @@ def simulated(row: Row, settings: dict[str, object], latency: dict[str, object])
 
 
 def compared(measured: float | None, found: float, unit: str = "") -> str:
-    """Two cells: what was measured, and what was simulated."""
+    """Two cells: the measured and the simulated figure."""
     if not measured:
         return " | "
     return f"{measured:.0f}{unit} | {found:.0f}{unit} ({100 * (found / measured - 1):+.0f} %)"
 
 
 def main() -> int:
-    """Simulate, compare."""
+    """Simulate all results and print the comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of the measurements")
     parser.add_argument("--kind", default="fitted", help="step-time model of AMD's GPUs")

@@ -1,14 +1,14 @@
-"""Plants faults in the code, one at a time, and says which of them the tests notice.
+"""Plant faults in the code, one at a time, and report which of them the tests notice.
 
-    python benchmarks/mutants.py                        ten in each place; a table in Markdown
-    python benchmarks/mutants.py engine metrics         only in these
-    python benchmarks/mutants.py --each 30 --seed 2     more of them, others
+    python benchmarks/mutants.py                        ten faults in each package; prints a Markdown table
+    python benchmarks/mutants.py engine metrics         only in these packages
+    python benchmarks/mutants.py --each 30 --seed 2     more faults, and different ones
 
-A fault is one changed expression: a comparison that includes its bound or no longer does, a sum that becomes a
-difference, ``and`` for ``or``, a number that is one more, a statement that is left out. Which ones are planted follows
-from the seed and the sources. Each is planted in a copy of the repository; the fast tests of its place run first, those
-that name its module before the others, and, where they notice nothing, the goldens and the oracle. A fault that lives
-through both is a test that is missing, or a change that changes nothing. What was found stands in ``mutants.md``.
+A fault is one changed expression or statement: a comparison that gains or loses its bound, a sum that becomes a
+difference, ``and`` for ``or``, a number that is one larger, a statement that is left out. The seed and the sources
+decide which faults are planted. Each is planted in a copy of the repository. The fast tests of its package run first,
+those that name its module before the others; if they all pass, the goldens and the oracle run. A fault that survives
+both means a missing test, or a change without effect. ``mutants.md`` has the findings.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ PLACES: Final = {
 }
 """The package in which faults are planted, and the tests that should notice."""
 LAST: Final = ("specs/experiments", "tests/oracle")
-"""The tests of everything."""
+"""Tests that cover everything, run last."""
 PATIENCE: Final = 4
-"""Tests that take this many times as long as without a fault find no end; what else the machine does does not count."""
+"""Tests that take this many times their usual CPU time are taken to loop for ever."""
 MEMORY_BYTES: Final = 6 << 30
-"""What tests may take: a loop without an end may fill a list."""
+"""Memory limit of the tests: an endless loop may fill a list."""
 
 _COMPARED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.LtE,
@@ -79,7 +79,7 @@ class Fault(NamedTuple):
 
 
 def changed(node: ast.AST) -> ast.AST | None:
-    """The same with a fault, or None where there is none to plant."""
+    """The node with a fault, or None if none can be planted there."""
     other = deepcopy(node)
     if isinstance(other, ast.Compare) and type(other.ops[0]) in _COMPARED:
         other.ops[0] = _COMPARED[type(other.ops[0])]()
@@ -99,7 +99,7 @@ def changed(node: ast.AST) -> ast.AST | None:
 
 
 class _Planter(ast.NodeTransformer):
-    """Puts a changed node in the place of one."""
+    """Replaces one node by a changed one."""
 
     def __init__(self, target: ast.AST, put: ast.AST) -> None:
         self._target = target
@@ -113,7 +113,7 @@ class _Planter(ast.NodeTransformer):
 
 
 def _inside(tree: ast.Module) -> Iterator[ast.AST]:
-    """Everything in the bodies of functions: what stands outside is mostly data."""
+    """All nodes in the bodies of functions; code outside them is mostly data."""
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef):
             for statement in function.body[1 if ast.get_docstring(function) is not None else 0 :]:
@@ -121,7 +121,7 @@ def _inside(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def faults(package: str, count: int, seed: int) -> list[Fault]:
-    """The first ones, in an order that follows from the seed alone."""
+    """The first faults in an order that depends on the seed alone."""
     found: list[tuple[str, Path, int]] = []
     for path in sorted((ROOT / "blis_tui" / package).rglob("*.py")):
         nodes = list(_inside(ast.parse(path.read_text(encoding="utf-8"))))
@@ -144,7 +144,7 @@ def _planted(path: Path, number: int) -> Fault:
 
 
 def notice(folder: Path, tests: tuple[str, ...], longest_s: float | None = None) -> bool:
-    """Whether tests fail there, or find no end: in so many seconds of a processor, or in ten times as many at all."""
+    """Whether tests fail there or run out of time: a limit of CPU seconds, or ten times as many seconds in all."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", *tests]
     waiting_s = None
     if longest_s is not None:
@@ -158,7 +158,7 @@ def notice(folder: Path, tests: tuple[str, ...], longest_s: float | None = None)
 
 
 def patience(folder: Path, package: str, tests: tuple[str, ...]) -> float:
-    """How many seconds of a processor tests may take. Their modules lose their comments, as they will with a fault.
+    """How many CPU seconds the tests may take. Their modules lose their comments, as they will with a fault.
 
     Raises:
         SystemExit: they fail.
@@ -172,7 +172,7 @@ def patience(folder: Path, package: str, tests: tuple[str, ...]) -> float:
 
 
 def in_turn(folder: Path, fault: Fault, room: str) -> tuple[str, ...]:
-    """The files of a room's tests; those that name the module of a fault come first."""
+    """The test files of a package; those that name the module of the fault come first."""
     module = ".".join(fault.path.with_suffix("").parts)
 
     def strange(file: Path) -> bool:

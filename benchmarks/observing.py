@@ -1,14 +1,15 @@
-"""How much of a latency that `observe` measures is its own: against a server that answers on a stated schedule.
+"""Measure the error that `observe` itself adds to latencies, with a server that answers on a given schedule.
 
-    python benchmarks/observing.py                       200 streams at once, spread over 2 s and all in one moment
-    python benchmarks/observing.py --client httpx        the same with another client, if it is installed (or aiohttp)
+    python benchmarks/observing.py                       200 concurrent streams, spread over 2 s and all at once
+    python benchmarks/observing.py --client httpx        the same with another client (or aiohttp), if installed
     python benchmarks/observing.py --streams 400 --gap-ms 20
-    python benchmarks/observing.py --many 10000          so many at 500/s: are any lost, how much memory it takes
+    python benchmarks/observing.py --many 10000          that many at 500/s: lost requests and memory use
 
-The server is a process of its own. It is told with each request when to write each token, counted from when it has
-read the request, and writes into each token when it did. Errors are the client's times less the server's, in
-milliseconds: `first token` and `gaps` of what the server wrote and what the client says, `sent late` of the client's
-own schedule. `server late` is the server's own deviation from what was stated: what the machine does to any program.
+The server is a separate process. Each request tells it when to write each token, counted from when it has read the
+request, and it records in each token when it wrote it. Errors are the client's times minus the server's, in
+milliseconds: `first token` and `gaps` compare what the server wrote with what the client reports, `sent late` is
+relative to the client's own schedule. `server late` is the server's own deviation from its schedule, which the machine
+would cause in any program.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 Piece = tuple[float, bytes]
 Seen = tuple[float, float, list[Piece]]
-"""When a request was due and was sent, and the pieces of its answer with their times, in seconds."""
+"""When a request was due, when it was sent, and the pieces of its answer with their times, in seconds."""
 
 SERVER = """
 import asyncio, json, socket, sys, time
@@ -70,7 +71,7 @@ asyncio.run(main())
 
 
 async def ours(port: int, bodies: Sequence[bytes], due_s: Sequence[float]) -> list[Seen]:
-    """With the client that `observe` has."""
+    """Send with the client of `observe`."""
     exchanges = Exchanges(target_of(f"http://127.0.0.1:{port}", {}))
 
     async def one(body: bytes, at_s: float) -> Seen:
@@ -81,7 +82,7 @@ async def ours(port: int, bodies: Sequence[bytes], due_s: Sequence[float]) -> li
         return at_s, reply.sent_ns / 1e9, [(stamp_ns / 1e9, data) for stamp_ns, data in reply.pieces]
 
     under_way = []
-    for body, at_s in zip(bodies, due_s, strict=True):  # as `observe` does: no request is there long before it is due
+    for body, at_s in zip(bodies, due_s, strict=True):  # as `observe` does: no request exists long before it is due
         await asyncio.sleep(max(at_s - 0.5 - time.monotonic(), 0))
         under_way.append(asyncio.create_task(one(body, at_s)))
     found = await asyncio.gather(*under_way)
@@ -90,7 +91,7 @@ async def ours(port: int, bodies: Sequence[bytes], due_s: Sequence[float]) -> li
 
 
 async def with_httpx(port: int, bodies: Sequence[bytes], due_s: Sequence[float]) -> list[Seen]:
-    """With httpx."""
+    """Send with httpx."""
     import httpx  # noqa: PLC0415  (only to compare with)
 
     limits = httpx.Limits(max_connections=None)
@@ -106,7 +107,7 @@ async def with_httpx(port: int, bodies: Sequence[bytes], due_s: Sequence[float])
 
 
 async def with_aiohttp(port: int, bodies: Sequence[bytes], due_s: Sequence[float]) -> list[Seen]:
-    """With aiohttp."""
+    """Send with aiohttp."""
     import aiohttp  # noqa: PLC0415  (only to compare with)
 
     connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=600)
@@ -125,7 +126,7 @@ CLIENTS = {"observe": ours, "httpx": with_httpx, "aiohttp": with_aiohttp}
 
 
 def load(streams: int, tokens: int, gap_ms: float, spread_s: float) -> tuple[list[bytes], list[float]]:
-    """Bodies with schedules, and when they are sent, in seconds from the start."""
+    """Request bodies with their schedules, and when to send them, in seconds from the start."""
     dice = random.Random(1)  # noqa: S311  (no secret)
     bodies, due_s = [], []
     for _ in range(streams):
@@ -183,7 +184,7 @@ def report(seen: Sequence[Seen], cpu_s: float) -> None:
 
 
 def main() -> None:
-    """Measure what was asked for."""
+    """Parse the command line and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--client", choices=CLIENTS, default="observe")
     parser.add_argument("--streams", type=int, default=200)

@@ -1,16 +1,17 @@
-"""Fit the coefficients of ``fitted`` to measured servers again, and once more without each model.
+"""Refit the coefficients of ``fitted`` to measured servers, and once more without each model.
 
-    python -m benchmarks.refit --data DIR                 what comes out, beside what ships
-    python -m benchmarks.refit --data DIR --write         and write benchmarks/leave_one_out.json
+    python -m benchmarks.refit --data DIR                 the fitted values beside the shipped ones
+    python -m benchmarks.refit --data DIR --write         also write benchmarks/leave_one_out.json
 
-DIR as for ``accuracy.py``, whose runs these are, loaded as they were; the development run of Llama 2 7B is left out, to
-judge by. Each run gives two equations, its mean time to first token and its mean ITL, each the sum of what the
-coefficients stand for in the simulated run. All are solved together: relative errors, large ones counting less, every
-coefficient at or above its physical limit and near what the operators' tables say of it (``TABLES``), or, by a weak
-prior, what ships. Then the runs are simulated with what came out, for other step times make other batches, and so on.
-TensorRT-LLM has some of its own (``OWN``). Without a model, the last equations are solved again.
+DIR is the folder of measurements described in ``accuracy.py``, and the runs are the same, under the measured loads. The
+development run of Llama 2 7B is held out for judging. Each run gives two equations, for its mean TTFT and its mean ITL;
+each is the sum of the coefficients' contributions in the simulated run. All are solved together: for relative errors,
+of which large ones count less, with every coefficient at or above its physical limit, and near the value in the
+operators' tables (``TABLES``) or else, by a weak prior, near the shipped one. The runs are then simulated with the
+result, because other step times form other batches, and so on. TensorRT-LLM has some coefficients of its own (``OWN``).
+For each left-out model, the last equations are solved again.
 
-``all: vllm`` are the defaults in ``blis_tui/engine/latency/fitted.py``, which are entered there by hand. It needs scipy
+``all: vllm`` has the defaults of ``blis_tui/engine/latency/fitted.py``, which are entered there by hand. Needs scipy
 (the extra ``calibrate``).
 """
 
@@ -44,12 +45,12 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
 
 OWN = ("layer_us", "fp8_uneven", "first_token_us")
-"""Coefficients that TensorRT-LLM has of its own."""
+"""Coefficients with separate values for TensorRT-LLM."""
 NAMES = (*TERMS, *(f"trtllm {name}" for name in OWN))
 SOFT = 0.12
-"""Relative errors beyond this count less and less."""
+"""Relative errors beyond this are down-weighted."""
 PRIOR = 1.0
-"""How far from what ships a coefficient may be, as a share of it, for the price of an error of ``SOFT``."""
+"""The relative deviation from the shipped value that costs as much as an error of ``SOFT``."""
 TABLES = {
     "weights": 1.08,
     "flops": 1.27,
@@ -64,18 +65,18 @@ TABLES = {
     "all_reduce": 1.75,
     "moved": 1.8,
 }
-"""What the operators' tables say, without any server: medians over all shapes and GPUs."""
+"""Values from the operators' tables, without any server: medians over all shapes and GPUs."""
 TABLES_PRIOR = 0.2
-"""How far from these a coefficient may be for that price."""
+"""The deviation from these values that costs as much."""
 
 
 NOTHING = 1e-6
-"""Smaller coefficients are none."""
+"""Smaller coefficients count as zero."""
 
 
 @dataclass(frozen=True)
 class Equation:
-    """A measured mean, and what each of ``NAMES`` stands for in it, as a share of it."""
+    """A measured mean, and the contribution of each of ``NAMES`` as a share of it."""
 
     run: str
     model: str
@@ -108,7 +109,7 @@ def equations(run: Run, values: dict[str, float]) -> list[Equation]:
 
 
 def taken_apart(experiment: Experiment, settings: Settings, warm_up_us: float) -> tuple[Array, Array]:
-    """What each of ``TERMS`` stands for in times to first token and in gaps between tokens: a row each."""
+    """The contributions of ``TERMS`` to TTFT and to gaps between tokens, one row each."""
     (pool,) = experiment.pools
     law = FittedLaw(settings)
     steps: list[StepFinished] = []
@@ -143,7 +144,7 @@ def taken_apart(experiment: Experiment, settings: Settings, warm_up_us: float) -
 
 
 def solved(found: list[Equation], at: dict[str, float], ships: dict[str, float]) -> dict[str, float]:
-    """The coefficients that make the equations true as far as can be."""
+    """The coefficients that fit the equations best."""
     matrix = np.array([one.shares for one in found])
     limits = {one.name: one.metadata.get("limits", {}).get("minimum", 0.0) for one in fields(Settings)}
     now = np.array([at[name] for name in NAMES])
@@ -165,7 +166,7 @@ def solved(found: list[Equation], at: dict[str, float], ships: dict[str, float])
 
 
 def fits(run: Run, most_users: int) -> bool:
-    """Whether to fit on a run: not on the development run to judge by, nor on an engine that was never released."""
+    """Whether to fit a run: not the held-out development run, nor an engine that was never released."""
     if (run.group, run.model) == ("development", "llama-2-7b-hf"):
         return False
     if (run.engine, run.model, run.hardware) == ("trtllm", "gpt-oss-120b", "h200"):
@@ -175,13 +176,13 @@ def fits(run: Run, most_users: int) -> bool:
 
 
 def document(values: dict[str, float]) -> dict[str, dict[str, float]]:
-    """As ``leave_one_out.json`` has them."""
+    """The coefficients in the format of ``leave_one_out.json``."""
     vllm = {name: values[name] for name in sorted(TERMS)} | {"flops_growth": Settings().flops_growth}
     return {"trtllm": {**vllm, **{name: values[f"trtllm {name}"] for name in OWN}}, "vllm": vllm}
 
 
 def main() -> int:
-    """Fit, tell, write."""
+    """Fit, print and, if asked, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of the measurements")
     parser.add_argument("--every", type=int, default=3, metavar="N", help="take every N-th of the serving runs")

@@ -1,18 +1,18 @@
-"""What a step costs that runs out of KV blocks, beside a plain one of as many requests, for each rule of victims.
+"""Cost of a step that runs out of KV blocks, compared with a plain step of as many requests, for each victim rule.
 
     python benchmarks/starved.py                            256, 1,024 and 4,096 running requests
-    python benchmarks/starved.py --running 4096 --runs 5    other numbers, more runs of each
-    python benchmarks/starved.py --before FOLDER            each also with the blis_tui in another folder, in turn
+    python benchmarks/starved.py --running 4096 --runs 5    other batch sizes, more runs of each
+    python benchmarks/starved.py --before FOLDER            alternate with the blis_tui in another folder
     python benchmarks/starved.py --whole                    whole runs, arrivals and completions included
 
-Medians in microseconds. `plain`: all requests decode and the queue is empty. `blocked`: there are no preemptions, but
-the queue's head does not fit (0: there was none). `starved`: victims are preempted; the share of each is what that
-takes beyond a plain step. Arrivals and completions are left out of all of them.
+Medians in microseconds. `plain`: all requests decode and the queue is empty. `blocked`: nothing is preempted, but the
+head of the queue does not fit (0: there was no such step). `starved`: victims are preempted; the cost of each is the
+time beyond a plain step, divided by their number. All three exclude arrivals and completions.
 
-`sglang` is SGLang's batching, which retracts by a rule of its own; its `plain` steps are decodes, too.
+`sglang` is SGLang's batching, which retracts by its own rule; its `plain` steps are decodes, too.
 
-With `--whole`: what a step takes on average of a run that always has a full batch and a long queue, with blocks for
-everybody and with six tenths of them.
+With `--whole`: mean time per step of a run that always has a full batch and a long queue, with enough blocks for all
+requests and with 60 % of them.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 SGLANG = "sglang"
 VICTIMS = ("tail", "priority", "cheapest-recompute", SGLANG)
 BLOCKS_EACH = 40
-"""640 tokens, as soon as prompts of 512 have 128 tokens of their answers."""
+"""Blocks for 640 tokens: a prompt of 512 and 128 tokens of its answer."""
 STEPS = 100
-"""That are timed."""
+"""Number of timed steps."""
 
 
 class Watch:
     """Times every step of an instance.
 
     Attributes:
-        plain: microseconds of steps in which nothing was to be decided.
-        blocked: of those in which the head of the queue did not fit.
-        starved: of those that preempted, and how many.
-        running: the requests in the batch, step by step.
+        plain: microseconds of steps without any decision.
+        blocked: those of steps in which the head of the queue did not fit.
+        starved: those of steps that preempted, with the number of victims.
+        running: requests in the batch at each step.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Watch:
 
 
 def spec(victim: str, running: int, *, starved: bool) -> dict[str, object]:
-    """So many requests, with room for their answers or not; none of these ends while steps are timed."""
+    """That many requests, with or without room for their answers; none ends while steps are timed."""
     clients = [
         {
             "id": name,
@@ -140,7 +140,7 @@ def measure(victim: str, running: int) -> dict[str, float]:
 
 
 def measure_whole(victim: str, running: int) -> dict[str, float]:
-    """Microseconds a step of two whole runs, and the victims a step of the second."""
+    """Microseconds per step of two whole runs, and victims per step of the second."""
     figures: dict[str, float] = {}
     for name, share in (("enough", 1.2), ("short", 0.6)):
         document = spec(victim, running, starved=True)
@@ -162,7 +162,7 @@ def measure_whole(victim: str, running: int) -> dict[str, float]:
 
 
 def in_process(victim: str, running: int, folder: str | None, *, whole: bool = False) -> dict[str, float]:
-    """The same in a process of its own, with the ``blis_tui`` in a folder, if one is named."""
+    """The same in a separate process, with the ``blis_tui`` of a folder if one is given."""
     environment = {**os.environ, "PYTHONPATH": folder} if folder else None
     command = [sys.executable, __file__, "--one", victim, "--running", str(running), *(["--whole"] if whole else [])]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)

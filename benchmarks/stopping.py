@@ -1,13 +1,12 @@
-"""What ends when a bound can no longer hold: calls and CPU time of sweeps with and without stopping early.
+"""Savings of early stopping: calls and CPU time of sweeps with and without it.
 
     python -m benchmarks.stopping [WORD...]
 
-With words, only the questions that have them all in their line.
+With words, only the questions whose line contains all of them.
 
-Every question is asked twice, in this process and with nothing kept between: once as `sweep --early-stop` does it,
-once with every run to its end. The answers must be the same. A line has the calls that the runs took (of Python and of
-C functions: the same on every machine), the seconds of CPU time while they were counted, the ratios of both, and how
-many of the runs were stopped.
+Every question is answered twice in this process, without any cache: once like `sweep --early-stop`, and once with every
+run to its end. The answers must be the same. Each line has the number of calls (of Python and C functions, the same on
+every machine), the CPU seconds while they were counted, the ratios of both, and how many runs were stopped.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ _SWEEPS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("quickstart", ("cluster.instances=1..4", "workload.rate_per_s=10..60..10"), ("throughput.requests_per_s>=20",)),
     ("kv-pressure", ("engine.max_num_seqs=16,64,256", "workload.rate_per_s=2..20..3"), ("kv.preemptions<=10",)),
 )
-"""Experiment, axes, bounds."""
+"""Questions: experiment, axes, bounds."""
 
 
 class _Timed(HereRunner):
-    """Makes runs here, and adds up what they cost."""
+    """Runs tasks in this process, and sums up their cost."""
 
     def __init__(self, *, stops: bool) -> None:
         super().__init__()
@@ -57,13 +56,13 @@ class _Timed(HereRunner):
         self._asked: dict[str, Task] = {}
 
     def start(self, task: Task) -> None:
-        """Take a task; where runs are not to be stopped, without what would stop it."""
+        """Take a task; without early stopping, remove the bounds that would stop it."""
         made = task if self._stops else replace(task, stop_at=())
         self._asked[task.key] = task
         super().start(made)
 
     def collect(self, *, block: bool) -> list[tuple[Task, Outcome]]:
-        """What has ended, under the task that was asked for."""
+        """The finished runs, under the tasks that were submitted."""
         before, profile = process_time(), cProfile.Profile()
         found = profile.runcall(super().collect, block=block)
         self.cpu_s += process_time() - before
@@ -100,7 +99,7 @@ def _tell(name: str, ask: Callable[[_Timed], object]) -> None:
 
 
 def main() -> None:
-    """Ask everything twice."""
+    """Answer every question twice and print the comparison."""
     print(f"{'':<78} {'whole':>10} {'stopped':>10}  ratio {'whole':>9} {'stopped':>9}  ratio")
     for source, axes, slos in _SWEEPS:
         _tell(f"sweep {source} {' '.join((*axes, *slos))}", partial(_sweep, source=source, axes=axes, slos=slos))

@@ -1,9 +1,9 @@
-"""What a sweep costs, and that killing it costs no byte.
+"""Measure what a sweep costs, and check that killing it loses nothing.
 
     python benchmarks/sweep.py [--points 1000] [--requests 500] [--kills 5] [--seed 1]
 
-Makes the same sweep with ``--jobs 1`` and ``--jobs 2`` (how much faster is the second?), then once more while all of
-its processes are killed at random moments, and goes on each time. All results must be the same bytes.
+Runs the same sweep with ``--jobs 1`` and ``--jobs 2`` to compare their speed, then a third time while killing all of
+its processes at random moments and resuming. All results must be identical, byte for byte.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 
 class Cost(NamedTuple):
-    """What a command took."""
+    """The time that a command took."""
 
     wall_s: float
     cpu_s: float
@@ -76,7 +76,7 @@ def sweep(folder: Path, name: str, given: argparse.Namespace, jobs: int) -> Cost
 
 
 def kill_after(folder: Path, given: argparse.Namespace, results: int, seconds: float) -> None:
-    """Kill all processes of a sweep when there are so many results more, and some time has passed."""
+    """Kill all processes of a sweep once it has that many more results, and some time has passed."""
     before = kept(folder)
     with subprocess.Popen(
         command(folder, "killed", given, jobs=2), stdout=subprocess.DEVNULL, start_new_session=True

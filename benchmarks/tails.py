@@ -1,8 +1,9 @@
-"""Tails of times to first token: measured runs whose requests are known one by one, beside the same simulated.
+"""Tails of TTFT: measured runs with figures for each request, compared with their simulations.
 
     python -m benchmarks.tails --data DIR          p50, p90 and p99 of each training run
 
-DIR as for ``accuracy.py``. What is compared there is means; a mean can be right where the last hundredth is not.
+DIR is the folder of measurements described in ``accuracy.py``, which compares means; a mean can be right while p99 is
+not.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ QUANTILES = (0.5, 0.9, 0.99)
 
 
 def quantile(values: list[float], share: float) -> float:
-    """The value at that share of the sorted ones, between two of them in proportion."""
+    """The quantile, interpolated linearly between sorted values."""
     ordered = sorted(values)
     at = share * (len(ordered) - 1)
     low = ordered[int(at)]
@@ -29,7 +30,7 @@ def quantile(values: list[float], share: float) -> float:
 
 
 def measured(data: Path) -> dict[str, list[float]]:
-    """Run -> times to first token after the warm-up, in milliseconds."""
+    """Run -> TTFTs after the warm-up, in milliseconds."""
     found: dict[str, list[float]] = {}
     with gzip.open(data / "training-steps/requests.csv.gz", "rt") as file:
         for row in csv.DictReader(file):
@@ -39,7 +40,7 @@ def measured(data: Path) -> dict[str, list[float]]:
 
 
 def main() -> int:
-    """Simulate, compare."""
+    """Simulate all runs and print the quantiles."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of the measurements")
     options = parser.parse_args()

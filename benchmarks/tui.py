@@ -1,8 +1,8 @@
-"""Measure the terminal interface: python benchmarks/tui.py. Prints each figure with its bar; needs no terminal.
+"""Measure the terminal interface: python benchmarks/tui.py. Prints each figure with its target; needs no terminal.
 
-First paint is a whole process on a pseudo-terminal, from its start to the first screen with an event list. Key to paint
-is the time from a key to the end of the repaint it causes, while a run is played at full speed. The long run has a
-million events.
+First paint is the time of a process on a pseudo-terminal from its start to the first screen with an event list. Key to
+paint is the time from a key press to the end of the repaint it causes, while a run plays at full speed. The long run
+has a million events.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def app(experiment: blis_tui.Experiment) -> BlisApp:
 
 
 class Watcher:
-    """Knows when a screen was painted."""
+    """Records when a screen was painted."""
 
     def __init__(self, running: BlisApp) -> None:
         self.app = running
@@ -94,7 +94,7 @@ class Watcher:
 
     @property
     def _settled(self) -> bool:
-        """Whether the effect of what was done is on the screen."""
+        """Whether the effect of the action is on the screen."""
         screen = self.screen
         dirty = screen._dirty_widgets or screen._layout_required  # noqa: SLF001  (as above)
         return self._handled and not dirty and (self.driver.playing or not self.driver.busy)
@@ -123,14 +123,14 @@ class Watcher:
         return (self._painted_s - began) * 1e3
 
     async def rest(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until the application is idle."""
         while self.driver.busy:
             await asyncio.sleep(0.05)
         await asyncio.sleep(0.1)
 
 
 async def key_to_paint_ms(presses: int = 120) -> list[float]:
-    """While a run is played at full speed."""
+    """Measure keys while a run plays at full speed."""
     running = app(blis_tui.load("quickstart", set=LONG))
     async with running.run_test(size=SIZE):
         watcher = Watcher(running)
@@ -146,7 +146,7 @@ async def key_to_paint_ms(presses: int = 120) -> list[float]:
 
 
 async def long_run() -> None:
-    """Step back and jump in a run of a million events."""
+    """Measure stepping back and jumping in a run of a million events."""
     running = app(blis_tui.load("quickstart", set=LONG))
     async with running.run_test(size=SIZE):
         watcher = Watcher(running)

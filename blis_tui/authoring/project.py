@@ -43,7 +43,7 @@ expect:
 
 _WORKLOAD: Final = """\
 # yaml-language-server: $schema=../../schemas/workload.schema.json
-# Short questions after a system prompt that all of them share.
+# Short questions that all begin with the same system prompt.
 apiVersion: blis/v1
 kind: Workload
 metadata: {name: support-chats, description: "Support chats: 120 tokens in, 150 out."}
@@ -60,7 +60,7 @@ clients:
 
 _POLICY: Final = """\
 # yaml-language-server: $schema=../../schemas/policy.schema.json
-# First come, first served, composed into steps as vLLM does it.
+# Schedules first come, first served, and composes steps like vLLM.
 apiVersion: blis/v1
 kind: Policy
 metadata: {name: house, description: "First come, first served; vLLM's batching."}
@@ -83,7 +83,8 @@ jobs:
       - run: blis-tui check specs
       - run: blis-tui spec fmt --check specs
       - run: pytest --blis-obsolete=fail --blis-update=new
-      # What has changed: on the page of the run, and below the pull request (the token of a fork may not write there).
+      # Report the changes on the run's summary page and in a comment on the pull request
+      # (the token of a fork may not comment).
       - if: failure()
         run: |
           if blis-tui golden status --format github > golden-report.md; then rm golden-report.md; fi
@@ -96,8 +97,8 @@ jobs:
 """
 
 _GITLAB: Final = """\
-# What has changed is an artifact, and stands below a merge request where the variable BLIS_TOKEN holds a token of the
-# project with the scope `api`.
+# The report of changes is an artifact. If the variable BLIS_TOKEN holds a project access token
+# with the scope `api`, it is also a comment on the merge request.
 blis:
   image: python:3.12
   rules:
@@ -122,7 +123,8 @@ blis:
 """
 
 _REQUIREMENTS: Final = f"""\
-# Where no package index has this blis-tui, its wheel lies in wheels/: `pip wheel --no-deps -w wheels CLONE` makes one.
+# If no package index has this version of blis-tui, its wheel must be in wheels/:
+# `pip wheel --no-deps -w wheels CLONE` builds it.
 --find-links wheels
 blis-tui=={__version__}
 pytest>=8.2
@@ -131,7 +133,7 @@ pytest>=8.2
 _README: Final = """\
 # Experiments
 
-Simulations of LLM inference serving, run by `blis-tui`: equal documents give equal results, on every machine.
+Simulations of LLM inference serving, run by `blis-tui`. The same document gives the same results on every machine.
 
 ```sh
 pip install -r requirements.txt
@@ -139,14 +141,14 @@ blis-tui check specs
 blis-tui run specs/demo.blis.yaml --format table
 blis-tui run specs/demo.blis.yaml --set cluster.instances=2 --format table
 pytest                       # compares every experiment with its golden result in golden/
-blis-tui golden review       # after a change: new results wait for a decision
+blis-tui golden review       # after a change: accept or reject new results
 ```
 
-- `specs/*.blis.yaml`: experiments. `specs/workloads/`, `specs/policies/`, `specs/hardware/`, `specs/models/`: what they
-  refer to by name; `blis-tui spec list` shows everything available.
+- `specs/*.blis.yaml`: experiments. `specs/workloads/`, `specs/policies/`, `specs/hardware/` and `specs/models/`:
+  documents that they refer to by name; `blis-tui spec list` shows everything available.
 - `blis-tui spec new experiment NAME -o specs/NAME.blis.yaml` writes a new one; `--all` explains every key.
-- `wheels/`, where it is there: the wheel of the `blis-tui` that made this project, which `requirements.txt` installs
-  because it came from no package index. After an update: the new one's, and its version in `requirements.txt`.
+- `wheels/`, if there is one: the wheel of the `blis-tui` that made this project, for `requirements.txt` to install,
+  because it came from no package index. After an update, replace it, and its version in `requirements.txt`.
 - `schemas/`: for editors with a YAML language server (completion, hover). After an update of `blis-tui`:
   `blis-tui spec schema -o schemas`.
 """
@@ -155,7 +157,7 @@ _PYTEST: Final = """\
 [pytest]
 minversion = 8.2
 testpaths = specs
-# Every experiment below specs/ is a golden test; its golden files lie below golden/.
+# Every experiment in specs/ is a golden test; its golden files are in golden/.
 blis_spec_root = specs
 blis_golden_dir = golden
 """

@@ -38,8 +38,8 @@ _COMMON: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 """Optional keys to know first."""
 
 _INTRODUCTION: Final = (
-    "Lines with `##` explain. Lines with a single `#` are keys that are switched off: remove the `# ` to use one. "
-    "`blis-tui explain PATH` says more."
+    "Lines with `##` explain the keys. Lines with a single `#` are optional keys that are off: remove the `# ` "
+    "to set one. `blis-tui explain KEY` says more about a key."
 )
 
 
@@ -63,7 +63,7 @@ def template(kind: str, name: str, schema: str) -> str:
 def short(kind: str, name: str, schema: str) -> str:
     """Return a valid document with the required keys, and the most important optional ones disabled."""
     tree = root(kind)
-    more = f"Every key: `blis-tui spec new {kind.lower()} --all`; what one means: `blis-tui explain KEY`."
+    more = f"`blis-tui spec new {kind.lower()} --all` shows every key; `blis-tui explain KEY` says what one means."
     lines = [f"# yaml-language-server: $schema={schema}", f"# {more}", "apiVersion: blis/v1", f"kind: {kind}"]
     lines += ["metadata:", f"  name: {name}", '  description: ""']
     for child in tree.children.values():
@@ -73,7 +73,8 @@ def short(kind: str, name: str, schema: str) -> str:
         value = sample(child)
         inline = f"{child.name}: {flow(value)}"
         body = [line for line in _body(child, value) if not line.lstrip().startswith("#")]
-        lines += ["", f"# {child.description.partition('. ')[0].rstrip('.')}."]
+        said = child.description.partition(". ")[0].rstrip(".") + "."
+        lines += ["", *(f"# {line}" for line in textwrap.wrap(said, _WIDTH - 2))]
         lines += body if live else [f"# {inline}"] if len(inline) <= _WIDTH else [f"# {line}" for line in body]
     return "\n".join(lines) + "\n"
 

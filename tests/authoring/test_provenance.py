@@ -63,7 +63,7 @@ def test_origins(child: Path) -> None:
     assert origins["cluster.tensor_parallel"] == "default"
     assert origins["engine.max_num_seqs"] == "parent.blis.yaml:7 (extends parent)"
     assert origins["hardware.memory_gib"] == "parent.blis.yaml:5 (extends parent)"
-    assert origins["workload.requests"] == "load.yaml:9"
+    assert origins["workload.requests"] == "load.yaml:11"
     assert origins["engine.kv_blocks"] == "--set"
     assert origins["seed"] == "--seed"
     assert origins["engine.max_model_len"] == "computed"
@@ -82,8 +82,8 @@ def test_origins_of_what_extends_merges_into_a_named_document(child: Path) -> No
     child.write_text(CHILD + "workload: {rate_per_s: 5}\n")
     composed = compose(str(child))
     assert composed.origins["workload", "rate_per_s"] == "child.blis.yaml:7"
-    assert composed.origins["workload", "requests"] == "load.yaml:9"
-    assert composed.origins["workload", "metadata", "name"] == "load.yaml:7"
+    assert composed.origins["workload", "requests"] == "load.yaml:11"
+    assert composed.origins["workload", "metadata", "name"] == "load.yaml:9"
     assert load("-", stdin_text=composed.to_yaml()).sha256 == composed.spec_sha256
 
 
