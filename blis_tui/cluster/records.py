@@ -372,7 +372,7 @@ class Retried(Record):
 
 @dataclass(frozen=True, slots=True)
 class Lost(Record):
-    """A request went down with its instance."""
+    """A request was lost with its instance."""
 
     shown = Description(
         "lost",
@@ -431,7 +431,7 @@ class ScalingDecided(Record):
     )
 
     verdict: str
-    """``scale-up``, ``scale-down``, ``wait`` (for the stabilization window or an order under way) or ``hold``."""
+    """``scale-up``, ``scale-down``, ``wait`` (for the stabilization window or a pending order) or ``hold``."""
     pool: str
     """Where instances come or go; empty = nowhere."""
     instances: int

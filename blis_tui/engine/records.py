@@ -327,7 +327,7 @@ class Scheduled(Record):
 
 @dataclass(frozen=True, slots=True)
 class Preempted(Record):
-    """A running request lost its blocks and went back to the head of the queue, so that ``for_request`` could go on.
+    """A running request lost its blocks and went back to the head of the queue, so that ``for_request`` could continue.
 
     Or, where no request runs, a waiting one lost those that were transferred to it.
     """

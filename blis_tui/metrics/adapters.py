@@ -24,7 +24,7 @@ class AdapterReport:
     """The requests of one LoRA adapter."""
 
     requests: int
-    """Requests that asked for it."""
+    """Requests that use it."""
     completed: int
     """Requests of these that completed."""
     output_tokens: int
@@ -40,7 +40,7 @@ class AdaptersReport:
     """The LoRA adapters of all instances together."""
 
     adapters: int
-    """Different adapters that requests asked for."""
+    """Different adapters that were requested."""
     scheduled: int
     """Requests with an adapter that were scheduled; a preempted one counts again."""
     hit_rate: float
@@ -54,12 +54,12 @@ class AdaptersReport:
     load_us: int
     """The sum of the times of all loads: of steps that waited for them (``vllm-v1``), or beside steps (``blis``)."""
     holds: int
-    """Requests that were passed over in the queue for want of a place for their adapter, or waited for its load beside
-    steps; a preempted one counts again."""
+    """Requests that were passed over in the queue because there was no slot for their adapter, or that waited for its
+    load beside steps; a preempted one counts again."""
     held_us: int
     """The sum of the times that these waited so, of those that were scheduled."""
     busiest: Mapping[str, AdapterReport]
-    """The 20 that most requests asked for, by name."""
+    """The 20 most requested adapters, by name."""
 
 
 def adapters_report(

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeferralReport:
-    """Requests that were put off until the cluster is idle."""
+    """Requests that were deferred until the cluster is idle."""
 
     deferred: int
-    """Requests that were put off; one that is put off again counts again."""
+    """Requests that were deferred; one that is deferred again counts again."""
     waiting: int
     """Requests that still are at the end, part of ``requests.still_queued``."""
 
@@ -36,15 +36,15 @@ class GatewayReport:
     """The queue in front of the router. ``offered`` is the sum of the next five."""
 
     offered: int
-    """Admitted requests that came to it."""
+    """Admitted requests that reached it."""
     dispatched: int
     """Requests that it sent on to the router."""
     full: int
-    """Requests that it turned away because it was full."""
+    """Requests that it rejected because it was full."""
     displaced: int
     """Requests turned out of its queue for more urgent ones."""
     expired: int
-    """Requests turned away because they had waited for ``request_ttl_us``."""
+    """Requests rejected because they had waited for ``request_ttl_us``."""
     depth: int
     """Requests still in its queue at the end, part of ``requests.still_queued``."""
     peak_depth: int
@@ -72,7 +72,7 @@ class DisaggregationReport:
     transfers_under_way: int
     """KV transfers that had not ended at the end of the run."""
     peak_concurrent_transfers: int
-    """The most KV transfers under way at a time."""
+    """The most KV transfers in progress at a time."""
     transferred_bytes: int
     """Bytes of all transfers that were started, those that broke off included."""
     transfer_ms: Distribution

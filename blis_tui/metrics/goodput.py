@@ -36,7 +36,7 @@ class ClassSlo:
     """The requests of one class against its targets."""
 
     injected: int
-    """Requests of the class that arrived and were not turned away."""
+    """Requests of the class that arrived and were not rejected."""
     completed: int
     """Requests of these whose answer was generated to its end."""
     good: int
@@ -61,7 +61,7 @@ class SloReport:
     """Requests against the targets of their SLO classes: those of classes that have any, the warm-up's included."""
 
     injected: int
-    """Requests of classes with targets that arrived and were not turned away."""
+    """Requests of classes with targets that arrived and were not rejected."""
     good: int
     """Completed requests that kept to all targets of their class."""
     attainment: float | None

@@ -74,13 +74,13 @@ class RequestCounts:
     injected: int
     """Requests that arrived and were not rejected: ``total - rejected``."""
     rejected: int
-    """Requests turned away by admission, by a tenant's budget or by the gateway, and those that ask for a model which
-    no instance serves; ``rejections`` has them by cause."""
+    """Requests rejected by admission control, by a tenant's budget or by the gateway, and those that request a model
+    that no instance serves; ``rejections`` has them by cause."""
     completed: int
     """Requests whose answer is complete, those cut short (``length_capped``) among them."""
     still_queued: int
     """Requests waiting in a queue, or on the way to one, at the end; preempted ones and those held by the gateway or
-    put off (``deferrals``) among them."""
+    deferred (``deferrals``) among them."""
     still_running: int
     """Requests in the batch of an instance at the end."""
     dropped_unservable: int
@@ -92,7 +92,8 @@ class RequestCounts:
     """Requests that completed with fewer output tokens than their model would have generated, cut short by
     ``max_model_len`` or by the budget that they declared; part of ``completed``."""
     lost: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """Requests that went down with their instance and were not sent again; left out where no instance comes or goes."""
+    """Requests that were lost with their instance and were not retried; left out where no instance is started or
+    stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,7 @@ class TokenCounts:
     """Tokens of prompts and answers, of all requests."""
 
     input: int
-    """Prompt tokens of the requests that came into the queue of an instance and could be served there, cached ones
+    """Prompt tokens of the requests that entered the queue of an instance and could be served there, cached ones
     included; a split request counts once, one that starts again after a failure once more."""
     output: int
     """Output tokens of all requests, those that did not complete included; what is generated again after a preemption
@@ -160,7 +161,7 @@ class InstanceReport:
     steps: int
     """Steps it took, dummy batches not counted."""
     busy_us: int
-    """The sum of the durations of its steps; where several are under way at a time (``pipeline_parallel``), more than
+    """The sum of the durations of its steps; where several are in progress at a time (``pipeline_parallel``), more than
     the time in which it worked."""
     output_tokens: int
     """Output tokens of the requests that it served last, the first tokens of split ones included, which come from their
@@ -178,9 +179,9 @@ class GroupReport:
     """The requests of one SLO class or tenant."""
 
     total: int
-    """Requests of the group that arrived, whatever became of them."""
+    """Requests of the group that arrived, whatever their outcome."""
     rejected: int
-    """Requests of it turned away, as in ``requests.rejected``."""
+    """Requests of it that were rejected, as in ``requests.rejected``."""
     completed: int
     """Requests of it whose answer was generated to its end."""
     dropped_unservable: int
@@ -228,7 +229,7 @@ class Report(Sections):
     invariants: Mapping[str, str]
     """Identifier -> ``ok``, ``not checked``, or what is wrong."""
     expectations: tuple[Verdict, ...]
-    """What the experiment's ``expect`` asked for, and whether it holds."""
+    """The experiment's ``expect`` entries, and whether each holds."""
     warnings: tuple[Finding, ...]
     """What looks wrong with the run, defects of the simulator first; empty when nothing does."""
     lifecycle: LifecycleReport | None = field(default=None, metadata=WHERE_IT_APPLIES)

@@ -80,14 +80,14 @@ class RequestRow(NamedTuple):
     request_id: str
     """The request's name: that of the trace, or ``request_N``, N counting arrivals from 0."""
     state: str
-    """What became of it: ``completed``, ``rejected``, ``dropped-unservable``, ``timed-out``, ``lost``; at the end of a
+    """Its outcome: ``completed``, ``rejected``, ``dropped-unservable``, ``timed-out``, ``lost``; at the end of a
     run that was cut also ``in-transit``, ``waiting`` or ``running``."""
     instance: int | None
     """Index of the instance that served it last; of a split request, the one that decodes."""
     arrival_us: int
     """When it reached the cluster. All moments are microseconds of simulated time."""
     queued_us: int | None
-    """When it came into an instance's waiting queue: after admission, gateway, routing and the time in front of the
+    """When it entered an instance's waiting queue: after admission, gateway, routing and the time in front of the
     engine."""
     scheduled_us: int | None
     """When a step first worked on it; what a preemption changes it does not."""

@@ -137,12 +137,12 @@ class PipelineReport:
     """How well batches fill the stages of pipelined instances, all of these together."""
 
     active_us: int
-    """Time during which any batch was under way, added up over the instances."""
+    """Time during which any batch was in progress, added up over the instances."""
     batches: float
-    """The mean number of batches that were under way at the same time, while any was: at most the number of stages."""
+    """The mean number of batches in progress at the same time, while any was: at most the number of stages."""
     bubble_share: float
-    """From 0 to 1: of the time of all stages while any batch was under way, the share in which they idled (the pipeline
-    bubble)."""
+    """From 0 to 1: of the time of all stages while any batch was in progress, the share in which they idled (the
+    pipeline bubble)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +181,7 @@ class Sections:
     ranks: RanksReport | None = None
     """How well ranks that step together keep each other busy; where ranks of ``data_parallel`` share experts."""
     speculative: SpeculativeReport | None = None
-    """Drafts and what became of them; where an instance verifies drafts."""
+    """Drafts and their outcome; where an instance verifies drafts."""
     adapters: AdaptersReport | None = None
     """LoRA adapters, how often they were loaded, and who waited; where instances have any."""
     pools: Mapping[str, PoolReport] | None = None
@@ -189,11 +189,11 @@ class Sections:
     models: tuple[ModelReport, ...] | None = None
     """The requests of each model, where there is more than one."""
     sessions: SessionReport | None = None
-    """Sessions by what became of them; where clients hold any."""
+    """Sessions by outcome; where clients hold any."""
     reasoning: ReasoningReport | None = None
-    """Reasoning and answers apart; where clients or the trace say what of answers is reasoning."""
+    """Reasoning and answers apart; where clients or the trace say which part of answers is reasoning."""
     multimodal: MultimodalReport | None = None
-    """What prompts consist of; where clients or the trace say what of prompts is no text."""
+    """What prompts consist of; where clients or the trace say which part of prompts is not text."""
     encoder: EncoderReport | None = None
     """What the encoder of media did; where steps schedule it (``engine.encoder`` beside ``vllm-v1``)."""
     slo: SloReport | None = None
@@ -202,10 +202,10 @@ class Sections:
     """How evenly tenants are served; where the cluster is more than one pool behind two policies, or with ``report:
     full``."""
     rejections: Mapping[str, int] | None = None
-    """Requests turned away, by cause: the admission policy's name, ``tenant-budget``, ``gateway-full``, ...; where
+    """Rejected requests, by cause: the admission policy's name, ``tenant-budget``, ``gateway-full``, ...; where
     ``fairness`` is."""
     deferrals: DeferralReport | None = None
-    """Requests put off until the cluster is idle; where the policy has ``deferral``."""
+    """Requests deferred until the cluster is idle; where the policy has ``deferral``."""
     gateway: GatewayReport | None = None
     """The queue in front of the router; where the policy has one."""
     disaggregation: DisaggregationReport | None = None

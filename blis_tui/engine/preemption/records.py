@@ -161,7 +161,7 @@ class TiersLoaded(Record):
     instance: int
     """Index of the instance."""
     blocks: int
-    """KV blocks that came back."""
+    """KV blocks that were reloaded."""
     tiers: tuple[str, ...]
     """How many from which tier: ``name: count``."""
     thrashing: int
