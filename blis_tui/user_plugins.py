@@ -180,7 +180,7 @@ def _check(plugin: Plugin) -> None:
     if not _NAME.fullmatch(plugin.name):
         raise _unusable(plugin, f"`{plugin.name}` cannot be its name", "lower-case letters, digits and `-`")
     if not is_dataclass(plugin.settings):
-        raise _unusable(plugin, "its settings are no dataclass", "decorate their class with @dataclass(frozen=True)")
+        raise _unusable(plugin, "its settings are not a dataclass", "decorate their class with @dataclass(frozen=True)")
     try:
         hints = get_type_hints(plugin.settings)
     except (NameError, TypeError, AttributeError) as error:

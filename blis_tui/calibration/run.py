@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 BASES: Final = ("fitted", "blackbox")
 _LAUNCHED: Final = (
-    "The coefficients include what launching operators one by one took: leave engine.enforce_eager and"
-    " engine.cudagraph_mode out beside them."
+    "The coefficients include what launching operators one by one took: do not set engine.enforce_eager or "
+    "engine.cudagraph_mode together with them."
 )
 
 

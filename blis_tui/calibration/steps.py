@@ -96,7 +96,7 @@ def read_steps(path: Path, text: str, sha256: str, pool: Pool) -> StepLog:
             if not decodes and not new:
                 continue
             if decodes and context is None and used is None:
-                raise ValueError("it tells neither contexts nor the KV cache in use (vLLM 0.27 does)")  # noqa: TRY301
+                raise ValueError("it has neither contexts nor the KV cache in use (vLLM 0.27 logs them)")  # noqa: TRY301
             held = max((used or 0.0) * capacity - before - new, 0.0) if context is None else context
             steps.append(Step(duration_us, decodes, held if decodes else 0.0, tuple(_chunks(prefills, new, before))))
     except (KeyError, TypeError, ValueError, csv.Error) as error:

@@ -76,7 +76,7 @@ class AdmissionControl(Kept):
         if type(reason) is not str:
             raise SimulationError(
                 f"the admission policy `{self.name}` answers {reason!r} for {request.request_id}",
-                help="`refusal` returns why a request is turned away, as a text, empty = it may enter",
+                help="`refusal` returns why a request is rejected, as text; empty = it is admitted",
             )
         return (self.name, reason) if reason else ("", "")
 

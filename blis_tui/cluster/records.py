@@ -404,8 +404,8 @@ class Stranded(Record):
         colour="warning",
         meaning="no instance was available for a request",
         explanation="It is routed when an instance becomes available.",
-        sentence="{request_id} waits for an instance, {waiting:request} in all",
-        line="waits for an instance, {waiting:request} in all",
+        sentence="{request_id} waits for an instance, {waiting:request} in total",
+        line="waits for an instance, {waiting:request} in total",
         figures=("waiting",),
         state="in transit",
     )

@@ -244,7 +244,7 @@ def _slo_miss(reader: _Reader) -> Condition:
             message = f"`{printable(latency)}` is not a latency of a request"
             raise reader.error(word, message, "write `ttft` (time to first token) or `e2e` (end to end)")
         if latency in bounds:
-            raise reader.error(word, f"a second bound of `{latency}`", "leave one of them out")
+            raise reader.error(word, f"a second bound of `{latency}`", "remove one of them")
         bounds[latency] = reader.duration_us(f"slo-miss {latency} 250ms")[0]
     if bounds:
         return Misses(bounds.get("ttft"), bounds.get("e2e"))

@@ -37,7 +37,7 @@ class AnswerBegun(Record):
 
 @dataclass(frozen=True, slots=True)
 class PromptMedia(Record):
-    """The prompt of an arriving request contains tokens that are not text."""
+    """The prompt of a request that arrived has tokens that are not text."""
 
     shown = Description(
         "prompt-media",

@@ -328,7 +328,7 @@ class Scheduled(Record):
 
 @dataclass(frozen=True, slots=True)
 class Preempted(Record):
-    """A running request lost its blocks and went back to the head of the queue, so that ``for_request`` could go on.
+    """A running request lost its blocks and went back to the head of the queue, so that ``for_request`` could continue.
 
     If no request was running, a waiting request lost the blocks that had been transferred to it.
     """

@@ -178,7 +178,7 @@ class Clients:
             number += 1
             unique = f"{name}-{number}"
         if unique != name:
-            section.note(Fate.NO_EFFECT, "id", f"two clients are called `{name}`; this one became `{unique}`")
+            section.note(Fate.NO_EFFECT, "id", f"two clients are named `{name}`; this one became `{unique}`")
         self._ids.add(unique)
         return unique
 

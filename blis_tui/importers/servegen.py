@@ -144,7 +144,7 @@ def _lengths(file: Path, start_s: float) -> tuple[Json, Json] | None:
     except ValueError as error:
         raise InputError(f"{file} is not JSON: {error}") from error
     if not isinstance(data, dict):
-        raise InputError(f"{file} is not a data set of ServeGen: it is no map of windows")
+        raise InputError(f"{file} is not a data set of ServeGen: it is not a map of windows")
     known = []
     for start, window in data.items():
         tables = [_table(file, window, key) for key in ("input_tokens", "output_tokens")]
@@ -152,7 +152,7 @@ def _lengths(file: Path, start_s: float) -> tuple[Json, Json] | None:
             try:
                 known.append((float(start), tables))
             except ValueError as error:
-                raise InputError(f"{file}: `{start[:40]}` is no start of a window in seconds") from error
+                raise InputError(f"{file}: `{start[:40]}` is not the start of a window in seconds") from error
     if not known:
         return None
     known.sort(key=lambda one: one[0])

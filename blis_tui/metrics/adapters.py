@@ -24,7 +24,7 @@ class AdapterReport:
     """The requests of one LoRA adapter."""
 
     requests: int
-    """Requests that asked for it."""
+    """Requests that use it."""
     completed: int
     """Requests for it that completed."""
     output_tokens: int
@@ -40,7 +40,7 @@ class AdaptersReport:
     """The LoRA adapters of all instances together."""
 
     adapters: int
-    """Different adapters that requests asked for."""
+    """Different adapters that were requested."""
     scheduled: int
     """Scheduled requests with an adapter; a preempted request counts again when it is rescheduled."""
     hit_rate: float
@@ -54,12 +54,12 @@ class AdaptersReport:
     load_us: int
     """The sum of the times of all loads, during which steps waited (``vllm-v1``) or went on (``blis``)."""
     holds: int
-    """Requests that were passed over in the queue because there was no place for their adapter, or that waited for its
-    load beside steps; a preempted request counts again."""
+    """Requests that were passed over in the queue because there was no slot for their adapter, or that waited for its
+    load beside steps; a preempted one counts again."""
     held_us: int
     """The sum of the times of these waits, for requests that were scheduled afterwards."""
     busiest: Mapping[str, AdapterReport]
-    """The 20 adapters with the most requests, by name."""
+    """The 20 most requested adapters, by name."""
 
 
 def adapters_report(

@@ -26,7 +26,7 @@ class DeferralReport:
     """Requests that were deferred until the cluster is idle."""
 
     deferred: int
-    """Deferrals; a request that is deferred again counts again."""
+    """Requests that were deferred; one that is deferred again counts again."""
     waiting: int
     """Requests still deferred at the end, part of ``requests.still_queued``."""
 
@@ -36,11 +36,11 @@ class GatewayReport:
     """The queue in front of the router. ``offered`` is the sum of the next five fields."""
 
     offered: int
-    """Admitted requests that reached the gateway."""
+    """Admitted requests that reached it."""
     dispatched: int
     """Requests that it sent to the router."""
     full: int
-    """Requests rejected because the queue was full."""
+    """Requests that it rejected because it was full."""
     displaced: int
     """Requests removed from the queue in favour of more urgent ones."""
     expired: int
@@ -72,7 +72,7 @@ class DisaggregationReport:
     transfers_under_way: int
     """KV transfers that had not ended at the end of the run."""
     peak_concurrent_transfers: int
-    """The most KV transfers under way at one time."""
+    """The most KV transfers in progress at a time."""
     transferred_bytes: int
     """Bytes of all transfers that were started, including aborted ones."""
     transfer_ms: Distribution

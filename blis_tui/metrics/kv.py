@@ -94,7 +94,7 @@ class TierReport:
     offloaded: int
     """KV blocks that arrived from the GPU, or from the tier above."""
     reloaded: int
-    """KV blocks that went back to the GPU (hits)."""
+    """KV blocks that were reloaded to the GPU: hits."""
     dropped: int
     """KV blocks evicted from the tier."""
     held: int
@@ -108,12 +108,12 @@ class TiersReport:
     offloaded: int
     """KV blocks that moved from the GPU's cache to a tier, or from one tier to the next lower one."""
     reloaded: int
-    """KV blocks that came back to the GPU."""
+    """KV blocks that were reloaded to the GPU."""
     hit_rate: float
-    """KV blocks that came back, as a share (0 to 1) of all that the GPU's cache held or newly allocated;
-    ``kv.hit_rate`` has the hits on the GPU."""
+    """KV blocks that were reloaded, as a share (0 to 1) of all that the GPU's cache had or newly took; ``kv.hit_rate``
+    has the hits on the GPU."""
     thrashing: int
-    """KV blocks that came back within a millisecond of leaving."""
+    """KV blocks that were reloaded at most a millisecond after they had left the GPU."""
     bytes_moved: int
     """Bytes moved in both directions, over the links of all GPUs."""
     transfer_us: int

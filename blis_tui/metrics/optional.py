@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionReport:
-    """Sessions by outcome, and the latencies of their users."""
+    """Sessions by outcome, and what their users measured."""
 
     started: int
     """Sessions that started: ``completed + cancelled + unfinished``."""
@@ -84,7 +84,7 @@ def session_report(counts: SessionCounts, table: RequestTable, warm_up_us: int) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeculativeReport:
-    """Draft verification on all instances together, in vLLM's terms."""
+    """Drafts and their outcome, on all instances together, in vLLM's terms."""
 
     num_drafts: int
     """Drafts that were verified: one for each request and step with at least one draft token."""

@@ -75,13 +75,13 @@ class RequestCounts:
     injected: int
     """Requests that arrived and were not rejected: ``total - rejected``."""
     rejected: int
-    """Requests rejected by admission, by a tenant's budget or by the gateway, and requests for a model that no instance
-    serves; ``rejections`` has them by cause."""
+    """Requests rejected by admission control, by a tenant's budget or by the gateway, and those that request a model
+    that no instance serves; ``rejections`` has them by cause."""
     completed: int
     """Requests that completed, including those cut short (``length_capped``)."""
     still_queued: int
-    """Requests waiting in a queue, or on the way to one, at the end, including preempted ones and those held by the
-    gateway or deferred (``deferrals``)."""
+    """Requests waiting in a queue, or on the way to one, at the end; preempted ones and those held by the gateway or
+    deferred (``deferrals``) among them."""
     still_running: int
     """Requests in the batch of an instance at the end."""
     dropped_unservable: int
@@ -93,7 +93,8 @@ class RequestCounts:
     """Completed requests with fewer output tokens than their model would have generated, because ``max_model_len`` or
     their declared budget cut them short; part of ``completed``."""
     lost: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
-    """Requests lost with their instance and not retried; left out if no instance comes or goes."""
+    """Requests that were lost with their instance and were not retried; left out where no instance is started or
+    stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +102,8 @@ class TokenCounts:
     """Prompt and output tokens of all requests."""
 
     input: int
-    """Prompt tokens of the requests that joined the queue of an instance and could be served there, including cached
-    ones. A split request counts once; one that restarts after a failure counts again."""
+    """Prompt tokens of the requests that entered the queue of an instance and could be served there, cached ones
+    included; a split request counts once, one that starts again after a failure once more."""
     output: int
     """Output tokens of all requests, including those that did not complete; tokens generated again after a preemption
     count once."""
@@ -161,8 +162,8 @@ class InstanceReport:
     steps: int
     """Steps it took, without dummy batches."""
     busy_us: int
-    """The sum of the durations of its steps; if several run at a time (``pipeline_parallel``), it exceeds the time
-    during which the instance was busy."""
+    """The sum of the durations of its steps; where several are in progress at a time (``pipeline_parallel``), more than
+    the time in which it worked."""
     output_tokens: int
     """Output tokens of the requests whose last instance it was, including the first tokens of split requests, which
     their prefill instance generates."""
@@ -179,9 +180,9 @@ class GroupReport:
     """The requests of one SLO class or tenant."""
 
     total: int
-    """Requests of the group that arrived."""
+    """Requests of the group that arrived, whatever their outcome."""
     rejected: int
-    """Requests of the group that were rejected, as in ``requests.rejected``."""
+    """Requests of it that were rejected, as in ``requests.rejected``."""
     completed: int
     """Requests of the group that completed."""
     dropped_unservable: int

@@ -81,13 +81,13 @@ class RequestRow(NamedTuple):
     """The request's name: that of the trace, or ``request_N``, N counting arrivals from 0."""
     state: str
     """Its outcome: ``completed``, ``rejected``, ``dropped-unservable``, ``timed-out``, ``lost``; at the end of a
-    truncated run also ``in-transit``, ``waiting`` or ``running``."""
+    run that was cut also ``in-transit``, ``waiting`` or ``running``."""
     instance: int | None
     """Index of the instance that served it last; for a split request, the decode instance."""
     arrival_us: int
     """When it reached the cluster. All times are microseconds of simulated time."""
     queued_us: int | None
-    """When it joined an instance's waiting queue, after admission, gateway, routing and the overhead in front of the
+    """When it entered an instance's waiting queue: after admission, gateway, routing and the time in front of the
     engine."""
     scheduled_us: int | None
     """When a step first worked on it; preemptions do not change it."""

@@ -137,12 +137,12 @@ class PipelineReport:
     """How well batches fill the stages of pipelined instances, over all of these instances."""
 
     active_us: int
-    """Time during which any batch was in progress, summed over the instances."""
+    """Time during which any batch was in progress, added up over the instances."""
     batches: float
-    """The mean number of batches in progress while there was any; at most the number of stages."""
+    """The mean number of batches in progress at the same time, while any was: at most the number of stages."""
     bubble_share: float
-    """Share (0 to 1) of the stages' time, while any batch was in progress, in which they were idle (the pipeline
-    bubble)."""
+    """From 0 to 1: of the time of all stages while any batch was in progress, the share in which they idled (the
+    pipeline bubble)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +181,7 @@ class Sections:
     ranks: RanksReport | None = None
     """How well ranks that step together keep each other busy; if ranks of ``data_parallel`` share experts."""
     speculative: SpeculativeReport | None = None
-    """Draft verification; if an instance uses speculative decoding."""
+    """Drafts and their outcome; where an instance verifies drafts."""
     adapters: AdaptersReport | None = None
     """LoRA adapters, their loads, and the requests that waited; if instances have any."""
     pools: Mapping[str, PoolReport] | None = None
@@ -189,11 +189,11 @@ class Sections:
     models: tuple[ModelReport, ...] | None = None
     """The requests of each model, if there is more than one."""
     sessions: SessionReport | None = None
-    """Sessions by outcome; if clients hold any."""
+    """Sessions by outcome; where clients hold any."""
     reasoning: ReasoningReport | None = None
-    """Reasoning and answers separately; if clients or the trace state which output tokens are reasoning."""
+    """Reasoning and answers apart; where clients or the trace say which part of answers is reasoning."""
     multimodal: MultimodalReport | None = None
-    """Composition of prompts; if clients or the trace state which prompt tokens are media."""
+    """What prompts consist of; where clients or the trace say which part of prompts is not text."""
     encoder: EncoderReport | None = None
     """Work of the media encoder; if steps schedule it (``engine.encoder`` with ``vllm-v1``)."""
     slo: SloReport | None = None
@@ -202,10 +202,10 @@ class Sections:
     """How evenly tenants are served; if the cluster is more than one pool with two policies, or with ``report: full``.
     """
     rejections: Mapping[str, int] | None = None
-    """Rejected requests by cause: the admission policy's name, ``tenant-budget``, ``gateway-full``, ...; present
-    together with ``fairness``."""
+    """Rejected requests, by cause: the admission policy's name, ``tenant-budget``, ``gateway-full``, ...; where
+    ``fairness`` is."""
     deferrals: DeferralReport | None = None
-    """Requests deferred until the cluster is idle; if the policy has ``deferral``."""
+    """Requests deferred until the cluster is idle; where the policy has ``deferral``."""
     gateway: GatewayReport | None = None
     """The queue in front of the router; if the policy has a gateway."""
     disaggregation: DisaggregationReport | None = None

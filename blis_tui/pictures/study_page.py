@@ -128,7 +128,7 @@ def _first(best: Sequence[PointSummary]) -> str:
 
 _ENDS: Final = {
     "failed": "failed",
-    "invalid": "are no valid experiments",
+    "invalid": "are not valid experiments",
     "stopped": "were stopped early, when a bound could no longer hold",
 }
 

@@ -243,7 +243,7 @@ def _with_tables(document: Document, owner: DataPath, latency: dict[str, Json], 
     name = latency.get("tables") or tables_of(hardware)
     if not isinstance(name, str) or name not in table_names():
         message = f"no operator tables are named `{name}`" if name else f"no operators were measured on {hardware}"
-        hint = f"there are tables for {', '.join(table_names())}; or take another kind, such as trained-physics"
+        hint = f"there are tables for {', '.join(table_names())}; or use another kind, such as trained-physics"
         problems.add(about(document, where(document, owner, "latency"), "BLIS2011", message, hint=hint))
         return latency
     sampling = latency.get("sampling") or _sampling(as_map(document.get(*where(document, owner, "model"))))

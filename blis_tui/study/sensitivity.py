@@ -240,7 +240,7 @@ def _effect(
         if before is not None and (after := _figure(row, metric)) is not None
     ]
     if troubled is not None or len(pairs) < len(rows):
-        why = "it has no such figure" if troubled is None else troubled.why
+        why = "it has no such metric" if troubled is None else troubled.why
         return Effect(path=path, now=now, value=value, why=why)
     change, interval = mean_and_interval([after - before for before, after in pairs])
     return Effect(

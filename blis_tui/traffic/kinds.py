@@ -56,7 +56,7 @@ def kinds_of(ledger: Ledger, left_out: Collection[int] = ()) -> Kinds:
     no_tenants = [""] * len(ledger)
     exact = all(len(head) <= 1 for head in ledger.heads.values)
     tries: list[tuple[Sequence[str], Callable[[int], Prefix | None], tuple[str, ...]]] = []
-    by_tenant = "tenants are not told apart: there are too many"
+    by_tenant = "tenants are not distinguished: there are too many"
     by_length = "what prompts share is stood for by prefixes of some lengths, each the same for all its requests"
     if exact:
         tries += [(tenants, by_head, ()), (no_tenants, by_head, (by_tenant,))]

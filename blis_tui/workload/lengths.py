@@ -219,7 +219,7 @@ class UntilEosTokens:
         if wanted >= most:
             raise PolicyError(
                 f"mean of until-eos lengths is {wanted:g}, max {settings.max}",
-                help="answers that are cut are shorter in the mean; where none ended by itself, give the number alone",
+                help="answers that are cut are shorter in the mean; if none ended by itself, give a plain number",
             )
         low, high = 0.0, _LONGEST_ANSWERS * most
         for _ in range(_HALVINGS):

@@ -208,7 +208,7 @@ def resolve_columns(
     by_name = _unit(arrival)
     if time_unit and by_name and time_unit != by_name:
         message = f"the column's name says {by_name}, but `time_unit` is {time_unit}"
-        problems.add(1, arrival, message, "leave `time_unit` out, or rename the column")
+        problems.add(1, arrival, message, "remove `time_unit`, or rename the column")
     problems.check()
     by_layout = layout.unit if layout is not None and _key(layout.columns["arrival"]) == _key(arrival) else ""
     return Columns(names, time_unit or by_name or by_layout, native)

@@ -160,7 +160,7 @@ class TraceText:
         for chunk in self._expanded():
             data += chunk
             if len(data) > _LARGEST_WHOLE:
-                message = f"the file is larger than {_LARGEST_WHOLE >> 20} MiB, and is no list of lines"
+                message = f"the file is larger than {_LARGEST_WHOLE >> 20} MiB, and is not a list of lines"
                 self.problems.fail(1, "", message, "split it")
         text = self._decoded(bytes(data))
         self._check_empty(not text.strip())
@@ -187,7 +187,9 @@ class TraceText:
                 rest = rest[end:]
             elif len(rest) > _LONGEST_LINE:
                 message = f"the line is longer than {_LONGEST_LINE >> 20} MiB"
-                self.problems.fail(self._line, "", message, "is it a trace? its requests stand in lines of their own")
+                self.problems.fail(
+                    self._line, "", message, "is it a trace? in a trace, each request has a line of its own"
+                )
         if rest:
             yield rest
 

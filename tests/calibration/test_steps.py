@@ -120,7 +120,7 @@ def test_a_log_of_vllm_is_read(tmp_path: Path) -> None:
     path.write_text(vllm_log().replace("GPU KV", "CPU KV"))
     assert read_recording(path, pool) == replace(log, sha256=sha256(path.read_bytes()).hexdigest())
     path.write_text(vllm_log().replace(", GPU KV cache usage: 50.0%", ""))
-    with pytest.raises(InputError, match=r"step 1: it tells neither contexts nor the KV cache in use"):
+    with pytest.raises(InputError, match=r"step 1: it has neither contexts nor the KV cache in use"):
         read_recording(path, pool)
     path.write_text("Iteration(1): 2 requests\n")
     with pytest.raises(InputError, match="not as vLLM writes iterations"):

@@ -109,7 +109,7 @@ def test_prices_come_from_a_table_too() -> None:
 
     assert priced("h100: 5\nl40s: 0.9\n", "l40s=1").prices == {"a100-80": 1.3, "h100": 5.0, "h200": 4.0, "l40s": 1.0}
     for text, told in {
-        "- h100: 5\n": "this is no table of prices",
+        "- h100: 5\n": "this is not a table of prices",
         "h100: 5\nl40s: cheap\n": "mine.yaml:2:7",
         "h100: 5\nh10: 5\n": "mine.yaml:2:1",
         "h100: -5\n": "mine.yaml:1:7",

@@ -105,7 +105,7 @@ def test_arguments_of_the_wrong_kind(tmp_path: Path) -> None:
     [
         ({"rate_per_s": 0}, "rate_per_s must be above 0 and finite, not 0"),
         ({"rate_per_s": math.inf}, "rate_per_s must be above 0 and finite, not inf"),
-        ({"rate_per_s": 5.0, "max_rate": True}, "leave one of them out"),
+        ({"rate_per_s": 5.0, "max_rate": True}, "cannot be combined"),
         ({"duration_s": math.inf}, "duration_s must be above 0 and finite, not inf"),
         ({"duration_s": math.nan}, "duration_s must be above 0 and finite, not nan"),
         ({"precision": 0.0}, "precision must be from 0.01 to 1, not 0.0"),

@@ -147,7 +147,7 @@ def test_too_many_tenants_are_not_told_apart(tmp_path: Path) -> None:
     path.write_text("arrival_time_us,input_tokens,output_tokens,tenant_id\n" + rows)
     found = fitted(path)
     assert [(one.id, one.requests) for one in found.clients] == [("requests", 200)]
-    assert found.notes == ("tenants are not told apart: there are too many",)
+    assert found.notes == ("tenants are not distinguished: there are too many",)
 
 
 def test_requests_that_all_arrive_at_once_have_no_rate(tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_transfers_under_way_are_those_that_started_and_have_not_ended(split: De
             assert one.request_id in text
             assert bytes_text(one.bytes) in text
             assert span_text(view.moment.time_us - one.time_us) in text
-        assert ("under way" in text) == bool(under_way)
+        assert ("in progress" in text) == bool(under_way)
     assert seen
 
 

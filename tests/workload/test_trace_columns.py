@@ -133,7 +133,7 @@ def test_times_that_cannot_be_meant_are_refused(
 def test_a_unit_in_the_name_and_another_in_the_specification(tmp_path: Path) -> None:
     message, advice = told("timestamp_ms,prompt_tokens,output_len\n1,1,1\n", tmp_path, unit="s")
     assert message == "the column's name says ms, but `time_unit` is s"
-    assert advice == "leave `time_unit` out, or rename the column"
+    assert advice == "remove `time_unit`, or rename the column"
 
 
 def test_columns_can_be_named(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ class GaieLegacy:
     def __init__(self, settings: GaieLegacySettings) -> None:
         self._settings = settings
         self.rule = (
-            "Classes of priority below 0 are turned away while, in the mean over instances, the larger of queue /"
+            "Classes of priority below 0 are rejected while, in the mean over instances, the larger of queue /"
             f" {settings.queue_depth_threshold:g} and KV utilization / {settings.kv_utilization_threshold:g} is at"
             " least 1."
         )
@@ -123,8 +123,8 @@ class TierShed:
     def __init__(self, settings: TierShedSettings) -> None:
         self._settings = settings
         self.rule = (
-            f"While the busiest instance has a load above {settings.overload_threshold}, classes of priority below"
-            f" {settings.min_priority} are turned away."
+            f"While the busiest instance has a load above {settings.overload_threshold}, classes of priority below "
+            f"{settings.min_priority} are rejected."
         )
 
     def refusal(self, request: IncomingRequest, fleet: Fleet, context: Context) -> str:

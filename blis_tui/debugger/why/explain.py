@@ -310,5 +310,7 @@ def session_parts(debugger: Debugger, life: Life) -> list[Part]:
     others = f", the last of {plural(len(record.after), 'call')} that it waited for" if len(record.after) > 1 else ""
     sent = f"It is call {record.call + 1} of {record.session_id}, sent {span_text(record.waited_us)} after "
     pieces: list[str | Ref] = [sent, request_ref(record.last), f"{others}."]
-    said = f"{record.said_tokens:,} of the {plural(life.input_tokens, 'token')} of its prompt were said before."
+    said = (
+        f"{record.said_tokens:,} of the {plural(life.input_tokens, 'token')} of its prompt are the conversation so far."
+    )
     return [Part("Session", (say(*pieces), say(said)))]

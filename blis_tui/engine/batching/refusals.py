@@ -75,7 +75,7 @@ def beside(kind: str, traits: Traits, scheduling: str, victim: str, *, splits: b
         return
     if victim != "tail":
         message = f"`{kind}` batching chooses by itself which requests to retract: the victim `{victim}` has no effect"
-        yield Refusal("policy.preemption.victim", message, "leave it out")
+        yield Refusal("policy.preemption.victim", message, "remove it")
     if splits:
         message = f"`{kind}` batching does not support computing prompts for other instances"
         advice = "remove `cluster.disaggregation`, or use blis or vllm-v1 batching"

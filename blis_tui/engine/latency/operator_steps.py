@@ -122,7 +122,7 @@ class OperatorModel(Overheads):
 
     def __init__(self, settings: Settings, pool: Pool) -> None:
         if pool.operators is None:
-            raise PolicyError(f"no operators were measured on {pool.hardware.name!r}", help="take another kind")
+            raise PolicyError(f"no operators were measured on {pool.hardware.name!r}", help="use another kind")
         wide = _wide_of(pool) if pool.engine.expert_parallel else None
         self.costs = costs = OperatorCosts(pool.operators, pool.model, pool.tensor_parallel, settings, wide)
         rest = costs.rest

@@ -162,7 +162,7 @@ class TiersLoaded(Record):
     instance: int
     """Index of the instance."""
     blocks: int
-    """KV blocks that came back."""
+    """KV blocks that were reloaded."""
     tiers: tuple[str, ...]
     """Number of blocks from each tier: ``name: count``."""
     thrashing: int

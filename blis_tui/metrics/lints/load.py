@@ -69,8 +69,8 @@ def overload(seen: Seen) -> Finding | str:
             "waiting_last_quarter": means[3],
         },
         advice=(
-            f"Latencies depend on how long the run is; a longer one ({longer_keys(seen)[0]}) tells overload from a "
-            f"burst."
+            f"Latencies depend on how long the run is; a longer one ({longer_keys(seen)[0]}) distinguishes overload "
+            f"from a burst."
             f" {_ROUTE if uneven else _ADD}, lower {' and '.join(lighter)}, or find out what keeps requests waiting."
         ),
         keys=("policy.routing" if uneven else "cluster.instances", *lighter),

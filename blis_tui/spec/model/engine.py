@@ -486,7 +486,7 @@ class Engine:
         "Which steps CUDA graphs hold, where `enforce_eager` is off. The operators of others are launched one by one"
         " (`hardware.launch_us`). Left out = `FULL_AND_PIECEWISE`.",
         {
-            "FULL_AND_PIECEWISE": "All; steps longer than the largest graph are not told apart.",
+            "FULL_AND_PIECEWISE": "All; steps longer than the largest graph are not distinguished.",
             "FULL_DECODE_ONLY": "Those of decodes alone. One with a part of a prompt takes no less than its launches.",
         },
         absent="FULL_AND_PIECEWISE",

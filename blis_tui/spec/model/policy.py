@@ -39,7 +39,7 @@ class TenantBudgets:
         "When the budget is checked.",
         {
             "before-admission": "Before the admission policy, which then sees only requests within budget.",
-            "after-admission": "After the admission policy: what is turned away has cost it a decision.",
+            "after-admission": "After the admission policy: a rejected request has cost it a decision.",
         },
         default="before-admission",
     )

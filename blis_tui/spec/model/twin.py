@@ -46,7 +46,7 @@ class TwinTolerance:
 class TwinTest:
     """A recording of the server, compared with what was kept of an earlier one and with the simulation."""
 
-    name: str = key("What the test is called: `twin+NAME`.", pattern=NAME, examples=["june"])
+    name: str = key("Name of the test: `twin+NAME`.", pattern=NAME, examples=["june"])
     recording: str = key(
         "The folder that `blis-tui observe -o` wrote, relative to this file.",
         minLength=1,

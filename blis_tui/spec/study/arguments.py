@@ -120,7 +120,7 @@ def _rows_of(table: Document) -> dict[str, Document]:
     """
     if not isinstance(table.data, dict):
         hint = "write it as a map from hardware to US dollars an hour for one GPU, such as `h100: 2.5`"
-        raise SpecError([located("BLIS1009", "this is no table of prices", table.place(()), hint=hint)])
+        raise SpecError([located("BLIS1009", "this is not a table of prices", table.place(()), hint=hint)])
     return {name: table.branch((name,)) for name in table.data}
 
 

@@ -32,7 +32,7 @@ def zipped(document: Document, at: DataPath, problems: Problems) -> Iterator[Axi
         lengths = [len(column) for column in columns.values()]
         if 0 not in lengths and min(lengths) < max(lengths):
             said = ", ".join(f"`{path}` has {len(column):,}" for path, column in columns.items())
-            message = f"paths that change together need equally many values: {said}"
+            message = f"paths that change together need the same number of values: {said}"
             problems.add(about(document, here, "BLIS2063", message))
         else:
             yield Axis(tuple(columns), tuple(zip(*columns.values(), strict=False)))
@@ -104,7 +104,7 @@ def _wrong_range(given: dict[str, Json]) -> str:
     if start > end:
         return f"the range goes from {start} down to {end}: `from` must be the smaller one"
     if start == end and "count" in given:
-        return f"the range goes from {start} to {end}, so there are not {given['count']} different values"
+        return f"the range goes from {start} to {end}, so it does not have {given['count']} different values"
     if given.get("scale") == "log" and "step" in given:
         return "a logarithmic range takes `count`, not `step`"
     if given.get("scale") == "log" and start <= 0:

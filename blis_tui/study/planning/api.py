@@ -77,7 +77,7 @@ def plan(
     if rate_per_s is not None and not 0 < rate_per_s < inf:
         raise ValueError(f"rate_per_s must be above 0 and finite, not {rate_per_s}")
     if max_rate and rate_per_s is not None:
-        raise ValueError("max_rate looks for the rate that rate_per_s gives: leave one of them out")
+        raise ValueError("max_rate and rate_per_s cannot be combined: max_rate finds the rate")
     if not 0 < duration_s < inf:
         raise ValueError(f"duration_s must be above 0 and finite, not {duration_s}")
     if not 0.01 <= precision <= 1.0:

@@ -263,5 +263,5 @@ def trouble(row: Row) -> str:
     if isinstance(total, int) and isinstance(completed, int) and completed < COMPLETE * total:
         return f"only {completed:,} of {plural(total, 'request')} were served: the latencies are of those"
     if "overload" in row.warnings:
-        return "requests arrive faster than they are served: their number grows as long as that goes on"
+        return "requests arrive faster than they are served: their number grows as long as this lasts"
     return ""

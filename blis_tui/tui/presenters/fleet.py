@@ -321,7 +321,7 @@ def _transfers(view: View, width: int) -> list[Line]:
     columns: Sequence[Column[TransferSnapshot]] = fit(list(_transfer_columns(view)), width)
     return [
         BLANK,
-        heading(f"→ {plural(len(moving), 'KV transfer')} under way"),
+        heading(f"→ {plural(len(moving), 'KV transfer')} in progress"),
         titles(columns),
         *table_rows(columns, moving, lambda one: one.request_id),
     ]

@@ -53,7 +53,7 @@ def test_a_conversation() -> None:
             before_it = before.input_tokens + before.output_tokens
             assert told(debugger, after) == [
                 f"It is call {call} of {name}, sent {waited} after {before.request_id}.",
-                f"{before_it:,} of the {after.input_tokens:,} tokens of its prompt were said before.",
+                f"{before_it:,} of the {after.input_tokens:,} tokens of its prompt are the conversation so far.",
             ]
 
 
@@ -64,5 +64,5 @@ def test_the_calls_of_an_agent() -> None:
         before_it = one.input_tokens + one.output_tokens + other.output_tokens
         assert told(debugger, last) == [
             f"It is call 4 of {name}, sent 0 us after {slower.request_id}, the last of 2 calls that it waited for.",
-            f"{before_it:,} of the {last.input_tokens:,} tokens of its prompt were said before.",
+            f"{before_it:,} of the {last.input_tokens:,} tokens of its prompt are the conversation so far.",
         ]
