@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,3 +64,19 @@ def test_no_thread_waits_for_the_application() -> None:
         if "call_from_thread" in path.read_text()
     ]
     assert waits == []
+
+
+def test_classes_of_compiled_modules_can_be_copied_pickled_and_derived_from() -> None:
+    """Compiled without this decorator, a class of its own cannot be made without its arguments."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    hook = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["mypyc"]
+    bare = []
+    for name in hook["include"]:
+        for node in ast.parse((ROOT / name).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                bases = {ast.unparse(base).partition("[")[0] for base in node.bases}
+                decorators = [ast.unparse(one) for one in node.decorator_list]
+                plain = not bases & {"Protocol", "NamedTuple", "IntEnum"}
+                if plain and "mypyc_attr(allow_interpreted_subclasses=True)" not in decorators:
+                    bare.append(f"{name} {node.name}")
+    assert bare == []

@@ -43,7 +43,7 @@ RESTORE: Final = PlugPoint[[], RestoreRule]("policy.preemption.restore", "preemp
 
 
 class _Looked(Plugged):
-    """A plug-in's rule whose answers are looked at; ``kind`` is what documents call it."""
+    """A plug-in's rule, whose answers are checked; ``kind`` is its name in documents."""
 
     def __init__(self, plugged: RestoreRule, kind: str) -> None:
         super().__init__(plugged)
@@ -53,10 +53,10 @@ class _Looked(Plugged):
         self.uses_host = plugged.uses_host
 
     def swaps(self, costs: Costs) -> bool:
-        """What the plug-in says.
+        """Return the plug-in's answer.
 
         Raises:
-            SimulationError: it is neither true nor false.
+            SimulationError: it is not a truth value.
         """
         says: Callable[..., object] = self._restore.swaps
         answer = says(costs)
@@ -67,7 +67,7 @@ class _Looked(Plugged):
 
 
 def looked_at(rule: RestoreRule, kind: str) -> RestoreRule:
-    """How victims come back; if a plug-in says it, what it answers is looked at."""
+    """Return the rule; that of a plug-in is wrapped so that its answers are checked."""
     return rule if is_ours(type(rule)) else _Looked(rule, kind)
 
 

@@ -35,7 +35,7 @@ PRIORITY: Final = PlugPoint[[], PriorityRule]("policy.priority", "priority rule"
 
 
 class _Looked(Plugged):
-    """A plug-in's rule whose priorities are looked at; ``kind`` is what documents call it."""
+    """A plug-in's rule, whose priorities are checked; ``kind`` is its name in documents."""
 
     def __init__(self, rule: PriorityRule, kind: str) -> None:
         super().__init__(rule)
@@ -43,10 +43,10 @@ class _Looked(Plugged):
         self._kind = kind
 
     def priority(self, request: Request) -> int:
-        """What the plug-in says.
+        """Return the plug-in's answer.
 
         Raises:
-            SimulationError: it is no whole number.
+            SimulationError: it is not a whole number.
         """
         says: Callable[..., object] = self._rule.priority
         answer = says(request)
@@ -58,12 +58,12 @@ class _Looked(Plugged):
             raise SimulationError(message, help=help_) from None
 
     def state(self) -> tuple[object, ...]:
-        """All that the plug-in remembers."""
+        """Return everything the plug-in remembers."""
         return self._rule.state()
 
 
 def looked_at(rule: PriorityRule, kind: str) -> PriorityRule:
-    """A priority rule; if it is a plug-in's, what it answers is looked at."""
+    """Return the rule; that of a plug-in is wrapped so that its answers are checked."""
     return rule if is_ours(type(rule)) else _Looked(rule, kind)
 
 

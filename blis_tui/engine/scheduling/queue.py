@@ -113,8 +113,9 @@ class FcfsQueue(Kept):
         return ByPriority(_alike, self.order, sign)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class _Rank(Kept):
-    """A plug-in's sort key, whose answers are looked at."""
+    """A plug-in's sort key, whose answers are checked."""
 
     __slots__ = ("_rank",)
 
@@ -122,10 +123,10 @@ class _Rank(Kept):
         self._rank = rank
 
     def __call__(self, request: Request) -> int:
-        """What the plug-in says.
+        """Return the plug-in's answer.
 
         Raises:
-            SimulationError: it is no whole number.
+            SimulationError: it is not a whole number.
         """
         says: Callable[..., object] = self._rank
         answer = says(request)
