@@ -4,7 +4,7 @@
     python benchmarks/bench.py --spec my.blis.yaml          any experiment
     python benchmarks/bench.py --scale 10000 100000 1000000 how time and memory grow with the number of requests
     python benchmarks/bench.py --clusters 32 512            how the time per request depends on instances
-    python benchmarks/bench.py --sessions 5 20              what requests of conversations cost, compared with single ones
+    python benchmarks/bench.py --sessions 5 20              cost of requests in conversations and of single ones
     python benchmarks/bench.py --mooncake FILE.jsonl.gz     long prompts that share prefixes, on eight instances
     python benchmarks/bench.py ... --before FOLDER          alternate with the blis_tui in another folder
     python benchmarks/bench.py --versus 'other command'     alternate with another program; a ratio for each pair
