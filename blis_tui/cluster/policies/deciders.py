@@ -40,7 +40,7 @@ class DirectToDecodeSettings:
     """Settings: the length from which prompts are split."""
 
     threshold_tokens: int = setting(
-        "Prompts of so many tokens and more are split.", default=256, minimum=0, maximum=10**9
+        "Prompts of at least this many tokens are split.", default=256, minimum=0, maximum=10**9
     )
 
 

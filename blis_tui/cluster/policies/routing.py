@@ -106,7 +106,7 @@ class LeastLoaded:
 class PowerOfTwoSettings:
     """Settings of the draw."""
 
-    choices: int = setting("Instances drawn, all different.", default=2, minimum=1, maximum=100)
+    choices: int = setting("Number of instances to draw, all different.", default=2, minimum=1, maximum=100)
 
 
 @ROUTING.plugin("power-of-two", "The least loaded of a few instances drawn at random.", PowerOfTwoSettings)

@@ -77,10 +77,13 @@ class UtilizationSettings:
     """Settings: what counts as saturated."""
 
     queue_depth_threshold: float = setting(
-        "Queue of an instance that counts as saturated.", default=5.0, exclusiveMinimum=0, maximum=1e9
+        "Queue length at which an instance counts as saturated.", default=5.0, exclusiveMinimum=0, maximum=1e9
     )
     kv_utilization_threshold: float = setting(
-        "Share of its KV blocks in use that counts as saturated.", default=0.8, exclusiveMinimum=0, maximum=1
+        "Share of its KV blocks in use at which an instance counts as saturated.",
+        default=0.8,
+        exclusiveMinimum=0,
+        maximum=1,
     )
 
 

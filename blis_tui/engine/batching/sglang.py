@@ -54,7 +54,7 @@ _PREFILL_WEIGHT: Final = 1000
 class Settings:
     """Settings under SGLang's names."""
 
-    version: str = setting("The SGLang whose scheduler it is.", default=SGLANG[0], enum=list(SGLANG))
+    version: str = setting("The version of SGLang whose scheduler it is.", default=SGLANG[0], enum=list(SGLANG))
     chunked_prefill_size: int | None = setting_or(
         "Tokens that prompts may take of a step; one that exceeds it is split. none = prompts are never split.",
         ["none"],
@@ -72,7 +72,7 @@ class Settings:
         minimum=0,
     )
     enable_mixed_chunk: bool = setting(
-        "Let running requests generate in steps that compute prompts; off = they wait.", default=False
+        "Let running requests decode in steps that prefill; off = they wait.", default=False
     )
     overlap_schedule: bool = setting(
         "Plan a step while the one before it runs (off is SGLang's --disable-overlap-schedule).", default=True

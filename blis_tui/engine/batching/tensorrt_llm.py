@@ -40,15 +40,15 @@ class Settings:
         "Split a prompt that exceeds the step's token budget; off = it waits for a step it fits in.", default=False
     )
     disable_overlap_scheduler: bool = setting(
-        "Plan a step when the one before it is over; off = while that runs.", default=False
+        "Plan a step after the previous one has ended; off = while it runs.", default=False
     )
     batch_wait_timeout_iters: int = setting(
-        "While others generate, prompts wait for up to so many steps for more prompts to come; 0 = they do not.",
+        "While other requests decode, prompts wait up to this many steps for more prompts; 0 = they do not wait.",
         default=0,
         minimum=0,
     )
     batch_wait_max_tokens_ratio: float = setting(
-        "They wait no longer once the step would have this share of max_num_batched_tokens; 0 = they do not wait.",
+        "They stop waiting once the step would have this share of max_num_batched_tokens; 0 = they do not wait.",
         default=0.0,
         minimum=0,
         maximum=1,

@@ -31,8 +31,8 @@ class Settings:
     """Settings under vLLM's names."""
 
     version: str = setting(
-        "The vLLM whose scheduler it is, where versions differ: 0.10 applies long_prefill_token_threshold to a lone "
-        "request, too, and knows max_num_partial_prefills; later ones know max_num_active_seqs and the adaptive "
+        "The version of vLLM whose scheduler it is, where they differ: 0.10 applies long_prefill_token_threshold to a "
+        "lone request, too, and knows max_num_partial_prefills; later ones know max_num_active_seqs and the adaptive "
         "threshold; in 0.33 a request that is its own victim does not keep those behind it from running, and the "
         "adapters of requests whose last token is being computed count, and a waiting request whose next image the "
         "encoder has no room for is passed over.",
