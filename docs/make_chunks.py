@@ -1,8 +1,8 @@
-"""The TTFT-ITL frontier over chunk sizes, for ``docs/chunk-size.md``: its table and its picture.
+"""The TTFT-ITL frontier over chunk sizes: the table and the picture of ``docs/chunk-size.md``.
 
     python docs/make_chunks.py
 
-One prompt of 30,000 tokens comes amid requests that decode; the chunks in which it is processed are as large as
+One prompt of 30,000 tokens arrives while other requests decode, and is prefilled in chunks as large as
 ``max_num_batched_tokens`` or ``long_prefill_token_threshold`` allows.
 """
 
@@ -43,19 +43,19 @@ engine: {max_num_seqs: 64, max_num_batched_tokens: 65536, max_model_len: 65536}
 
 
 class Point(NamedTuple):
-    """What a chunk size brings."""
+    """Latencies with one chunk size."""
 
     tokens: int
     ttft_ms: float
-    """Of the long prompt."""
+    """TTFT of the long prompt."""
     itl_ms: float
-    """Of the requests that decode meanwhile, the mean gap between tokens while the prompt is processed."""
+    """Mean gap between tokens of the other requests while the prompt is prefilled."""
     worst_ms: float
     """The longest of these gaps."""
 
 
 def point(knob: str, tokens: int) -> Point:
-    """Run the scenario with a knob set to so many tokens."""
+    """Run the scenario with a knob set to a number of tokens."""
     with tempfile.TemporaryDirectory() as folder:
         rows = [f"decode-{number},0,500,600\n" for number in range(_DECODES)]
         rows.append(f"long,{_ARRIVAL_US},{_PROMPT},1\n")
@@ -137,7 +137,7 @@ def picture(found: Mapping[str, Sequence[Point]]) -> str:
 
 
 class _Axis:
-    """From values to pixels, by their logarithms."""
+    """A logarithmic scale from values to pixels."""
 
     def __init__(self, values: Sequence[float], first: int, last: int) -> None:
         self._low, self._high = ln(min(values) * 0.9), ln(max(values) * 1.1)
@@ -147,7 +147,7 @@ class _Axis:
         return round(self._first + (self._last - self._first) * (ln(value) - self._low) / (self._high - self._low))
 
     def ticks(self) -> list[int]:
-        """1, 2, 5, 10, … as far as they lie on it."""
+        """The ticks 1, 2, 5, 10, … within the scale."""
         values = [factor * 10**power for power in range(6) for factor in (1, 2, 5)]
         return [value for value in values if self._low <= ln(value) <= self._high]
 
@@ -157,7 +157,7 @@ def _text(x: int, y: int, words: str, color: str, *, anchor: str = "middle") -> 
 
 
 def text_of(found: Mapping[str, Sequence[Point]]) -> str:
-    """The page with its tables as they must be."""
+    """The page with up-to-date tables."""
     page = PAGE.read_text(encoding="utf-8")
     for knob, points in found.items():
         begin, end = f"<!-- {knob} -->\n", f"<!-- end of {knob} -->"
@@ -167,7 +167,7 @@ def text_of(found: Mapping[str, Sequence[Point]]) -> str:
 
 
 def frontiers() -> dict[str, list[Point]]:
-    """Of each knob."""
+    """The tables of both knobs."""
     return {knob: frontier(knob) for knob in KNOBS}
 
 

@@ -2,7 +2,7 @@
 
     make gallery
 
-Each picture names the digest of the records it was drawn from, so that a test tells without a run whether it is stale.
+Each picture contains the digest of the records it was drawn from, so that a test detects stale pictures without a run.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 PAGE: Final = Path(__file__).with_name("gallery.md")
 IMAGES: Final = Path(__file__).with_name("img") / "gallery"
 _LINE: Final = 100
-"""Columns of a line of the page."""
+"""Line length of the page."""
 _COLUMNS: Final = 240
 _WIDTH, _LEFT = 760, 40
 _TOP, _HIGH, _GAP, _LOW = 14, 84, 12, 40
-"""Of the picture, in pixels: above, the requests, between, the KV cache."""
+"""Pixels of the picture: top margin, chart of requests, gap, chart of the KV cache."""
 _STYLE: Final = (
     "text{font:11px system-ui,sans-serif;fill:#525c67}.axis{stroke:#b9c1c6}"
     ".running{fill:#0072b2}.waiting{fill:#e69f00}.held{fill:#cc79a7}.kv{fill:none;stroke:#009e73;stroke-width:1.5}"
@@ -50,7 +50,7 @@ or are held at the gateway, and KV-cache use. `blis-tui tui NAME` opens one in t
 
 
 class Drawn(NamedTuple):
-    """A picture, and what stands beside it."""
+    """A picture, and the texts beside it."""
 
     name: str
     about: str
@@ -59,7 +59,7 @@ class Drawn(NamedTuple):
 
 
 def names() -> list[str]:
-    """The experiments that ship."""
+    """Names of the shipped experiments."""
     folder, ending = shipped_specs() / FOLDERS["Experiment"], suffix("Experiment")
     return sorted(path.name.removesuffix(ending) for path in folder.glob(f"*{ending}"))
 
@@ -82,7 +82,7 @@ def drawn(name: str) -> Drawn:
 
 
 def picture(table: LoadTable, end_us: int, digest: str) -> str:
-    """The load over time."""
+    """The chart of load over time."""
     running = _sum(_means(one.running) for one in table.instances)
     waiting = _sum(_means(one.waiting) for one in table.instances)
     held = [0.0] * len(running) if table.held is None else _means(table.held)
@@ -114,7 +114,7 @@ def picture(table: LoadTable, end_us: int, digest: str) -> str:
 
 
 def _means(slices: Sequence[Slice]) -> list[float]:
-    """As many values as the picture has columns."""
+    """Resample to the number of columns of the picture."""
     count = len(slices)
     edges = [at * count // _COLUMNS for at in range(_COLUMNS + 1)] if count > _COLUMNS else list(range(count + 1))
     return [sum(one.mean for one in slices[first:last]) / (last - first) for first, last in pairwise(edges)]
@@ -147,7 +147,7 @@ def _legend(held: bool) -> str:
 
 
 def section(one: Drawn) -> str:
-    """Its part of the page."""
+    """The experiment's section of the page."""
     image = f"![{one.name}: load over time](img/gallery/{one.name}.svg)"
     about, figures = (fill(text, _LINE, break_on_hyphens=False) for text in (one.about, one.figures))
     return f"## {one.name}\n\n{about}\n\n{image}\n\n{figures}\n"

@@ -28,7 +28,7 @@ _CAUSES: Final[tuple[tuple[str, dict[str, object], str], ...]] = (
     ("`vllm-v1`, `watermark: 0.05`", {"watermark": 0.05}, "all"),
     ("`vllm-v1`, `watermark: 0.1`", {"watermark": 0.1}, "all"),
 )
-"""In words, as settings of the batching rule, and what victims compute again."""
+"""Name of the rule, its settings, and what its victims recompute."""
 _COMPARED: Final = ("tail", "cheapest-recompute")
 _TIERS: Final = ("none", "mirror", "threshold", "offload")
 
@@ -43,15 +43,15 @@ def _run(name: str, changes: dict[str, object]) -> blis_tui.Report:
 def run(name: str, victim: str, restore: str) -> blis_tui.Report:
     """A shipped experiment with another preemption."""
     changes: dict[str, object] = {"policy.preemption.victim": victim, "policy.preemption.restore": restore}
-    if victim == "priority":  # the others read none
+    if victim == "priority":  # other rules read no priority
         changes["policy.priority"] = "slo-class"
-    if restore == "recompute":  # as the batching rule has it, said aloud: then the report counts the tokens
+    if restore == "recompute":  # the default, but stated: only then the report counts the tokens
         changes["policy.preemption.recompute"] = "prompt" if name == "kv-pressure" else "all"
     return _run(name, changes)
 
 
 def recomputed_tokens(report: blis_tui.Report) -> int:
-    """How many tokens it computed again."""
+    """How many tokens a run recomputed."""
     return 0 if report.preemption is None else report.preemption.recomputed_tokens
 
 
@@ -72,7 +72,7 @@ def overload_table() -> str:
 
 
 def tiers_table() -> str:
-    """The kinds of tiers on their experiment."""
+    """The kinds of KV tiers on ``kv-tiers``."""
     lines = [
         "| `kv_tiers` | p50 TTFT, ms | p99 TTFT, ms | cached tokens | blocks back | GB moved | longer steps, ms |",
         "|---|--:|--:|--:|--:|--:|--:|",
@@ -101,7 +101,7 @@ def scenarios_table() -> str:
 
 
 def causes_table() -> str:
-    """What makes cheap victims good or bad ones: the overload experiment, one thing changed at a time."""
+    """Why cheap victims are good or bad: the overload experiment with one change at a time."""
     lines = [
         "| batching | recompute | "
         + " | ".join(f"`{victim}`: preempted | tokens again | goodput" for victim in _COMPARED)
@@ -122,7 +122,7 @@ def causes_table() -> str:
 
 
 def text_of() -> str:
-    """The page with its tables as they must be."""
+    """The page with up-to-date tables."""
     page = PAGE.read_text(encoding="utf-8")
     tables = {"overload": overload_table(), "scenarios": scenarios_table(), "causes": causes_table()}
     tables["tiers"] = tiers_table()

@@ -1,7 +1,7 @@
-"""Execute the notebooks of ``docs/notebooks/`` and keep what they show: ``make notebooks``.
+"""Execute the notebooks of ``docs/notebooks/`` and store their outputs: ``make notebooks``.
 
-Needs the extras ``docs`` and ``calibrate``. ``tests/test_notebooks.py`` runs their cells without Jupyter, and says
-which of them show something else by now.
+Needs the extras ``docs`` and ``calibrate``. ``tests/test_notebooks.py`` runs the cells without Jupyter and reports
+stale outputs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FOLDER: Final = Path(__file__).with_name("notebooks")
 
 
 def executed(path: Path) -> nbformat.NotebookNode:
-    """The notebook with its outputs, and without what differs each time: when it ran, and what rendered a picture."""
+    """The notebook with its outputs, but without what differs each time: the time, and what rendered a picture."""
     notebook: nbformat.NotebookNode = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
         ours = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # `!blis-tui` is this one
@@ -29,7 +29,7 @@ def executed(path: Path) -> nbformat.NotebookNode:
         cell.metadata.pop("execution", None)
         for output in cell.get("outputs", ()):
             if output.output_type == "stream":
-                output.text = output.text.replace("\r\n", "\n")  # the terminal's, of commands
+                output.text = output.text.replace("\r\n", "\n")  # commands print to a terminal
     notebook.metadata = {
         "kernelspec": notebook.metadata["kernelspec"],
         "language_info": {"name": "python"},

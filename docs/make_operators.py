@@ -1,11 +1,11 @@
 """Condense measured operator times into the tables under ``specs/latency/operators/``.
 
 Source: PyPI ``aiconfigurator-core`` (Apache-2.0, NVIDIA), ``systems/data/<gpu>/<operator>/vllm/<version>/*.parquet``.
-To make them again, from a folder the wheel was unpacked to, with ``pyarrow`` installed::
+To rebuild them from a folder with the unpacked wheel, with ``pyarrow`` installed::
 
     python docs/make_operators.py FOLDER/aiconfigurator_core/systems 0.12.0
 
-What is done to the figures, and why, stands with each function. Nothing is fitted here.
+Each function says what it does to the figures, and why. Nothing is fitted here.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ HEAD_DIMS: Final = (64, 128, 256)
 TOKENS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 SPLITS: Final = (1, 2, 4, 8)
 TYPES: Final = {"bfloat16": "bfloat16", "fp8": "fp8", "fp8_block": "fp8", "int4_wo": "int4", "w4a16_mxfp4": "mxfp4"}
-"""Their types of weights -> ours; of the two kinds of scales in FP8 the faster counts, NVFP4 is not carried over."""
+"""Their weight types -> ours; of the two kinds of FP8 scales the faster one counts, and NVFP4 is left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """Whose tables, for which documents in ``specs/hardware/``."""
+    """A GPU with tables, and the documents in ``specs/hardware/`` that they serve."""
 
     name: str
     folder: str
     hardware: tuple[str, ...]
     peak_tflops: Mapping[str, float]
-    """Dense, of the datasheet."""
+    """Dense figures of the datasheet."""
     bandwidth_tb_per_s: float
     l2_mib: float
     capability: float
@@ -74,7 +74,7 @@ GPUS: Final = (
 def read(
     systems: Path, gpu: Gpu, operator: str, table: str, engine: str = "vllm", version: str = "*"
 ) -> tuple[list[Row], str]:
-    """The rows of an operator's newest table for an engine, and which version of the engine was measured."""
+    """The rows of an operator's newest table for an engine, and the measured version of the engine."""
     import pyarrow.parquet as pq  # type: ignore[import-untyped]  # noqa: PLC0415  (only this script needs it)
 
     found = sorted(
@@ -87,7 +87,7 @@ def read(
 
 
 def fastest(rows: Iterable[Row], *names: str) -> dict[Key, float]:
-    """Microseconds by the named columns; where several kernels were measured, the engine takes the fastest."""
+    """Microseconds by the named columns; of several measured kernels, the engine takes the fastest."""
     best: dict[Key, float] = {}
     for row in rows:
         key = tuple(int(row[name]) for name in names)
@@ -96,7 +96,7 @@ def fastest(rows: Iterable[Row], *names: str) -> dict[Key, float]:
 
 
 def rising(values: Sequence[float | None]) -> list[float | None]:
-    """The nearest sequence that never falls (pool adjacent violators, in ratios): more work takes no less time."""
+    """The nearest non-decreasing sequence (pool adjacent violators, in ratios): more work never takes less time."""
     pools: list[tuple[float, int]] = []
     for value in values:
         if value is None:
@@ -112,7 +112,7 @@ def rising(values: Sequence[float | None]) -> list[float | None]:
 
 
 def text(values: Iterable[float | None]) -> str:
-    """Three significant digits each; ``-`` where nothing was measured."""
+    """Three significant digits each; ``-`` for what was not measured."""
     return " ".join("-" if value is None else f"{float(f'{value:.3g}'):g}" for value in values)
 
 
@@ -121,46 +121,46 @@ WEIGHT_BYTES: Final = {"bfloat16": 2.0, "fp8": 1.0, "int4": 0.5, "mxfp4": 0.5312
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What reading weights takes that are in no cache.
+    """Time to read weights that are not in a cache.
 
-    The tables were measured with few different weights in turn. Where all of them fit into L2, as products of up to
-    16 MiB and single experts do on GPUs with graphics memory and 96 or 128 MiB of L2, they came from there, up to three
-    times faster than memory is. In a model nothing is left of the last step.
+    The tables were measured by cycling through a few different weights. Weights that all fit into L2 came from there,
+    up to three times faster than from memory: products of up to 16 MiB and single experts on GPUs with graphics memory
+    and 96 or 128 MiB of L2. In a model, nothing of the last step is left in L2.
     """
 
     mib_us: float
-    """A MiB: as of 16-bit products twice as large as L2."""
+    """Microseconds per MiB, from 16-bit products twice as large as L2."""
     l2_mib: float
 
     @classmethod
     def of(cls, rows: Sequence[Row], gpu: Gpu) -> Memory:
-        """What a GPU's dense products show of it."""
+        """Derive it from a GPU's dense products."""
         best = fastest((row for row in rows if row["gemm_dtype"] == "bfloat16"), "m", "n", "k")
         sizes = {key: 2.0 * key[1] * key[2] / 2**20 for key in best if key[0] == ROWS[1]}
         large = [best[key] / size for key, size in sizes.items() if size > 2.0 * gpu.l2_mib]
         return cls(statistics.median(large), gpu.l2_mib)
 
     def at_least(self, time_us: float, mib: float, different: int) -> float:
-        """A time that was measured with so many different weights of that size, if these were not in L2."""
+        """Correct a time that was measured with a number of different weights of a size, as if they were not in L2."""
         return max(time_us, mib * self.mib_us) if mib * different <= 1.2 * self.l2_mib else time_us
 
 
 DIFFERENT_WEIGHTS: Final = 6
-"""Of the dense products: the larger ones, of which that many do not fit into L2, take as long as memory does."""
+"""Number of weights that dense products cycled through: larger ones do not all fit into L2, and run at memory speed."""
 
 
 def gemm(rows: Sequence[Row], memory: Memory, above: int = 0) -> dict[str, object]:
     """Dense products ``[m, k] x [k, n]``, no faster than memory.
 
     Batches of more than 512 tokens are of any size. In 16 bits sizes that are no multiples of 16 take as long as
-    others, and the geometric mean of ``m`` and ``m + 1`` is less noisy. In FP8 vLLM 0.24's take longer, on Hopper by
-    what copying the weights takes, whatever ``m``. No measured server (vLLM 0.10.2) shows that: a point is that of
-    ``m``, and ``products_fp8_long`` what servers took.
+    others, and the geometric mean of ``m`` and ``m + 1`` is less noisy. In FP8, vLLM 0.24 takes longer for them, on
+    Hopper by the time to copy the weights, whatever ``m``. No measured server (vLLM 0.10.2) shows that, so a point is
+    that of ``m``, and ``products_fp8_long`` follows the servers.
 
     Args:
-        rows: as measured.
-        memory: of the GPU.
-        above: only batches of more tokens.
+        rows: the measurements.
+        memory: speed of the GPU's memory.
+        above: take only batches of more tokens.
     """
     tables: dict[str, object] = {}
     for theirs in ("bfloat16", "fp8"):
@@ -186,9 +186,9 @@ def gemm(rows: Sequence[Row], memory: Memory, above: int = 0) -> dict[str, objec
 def decode_attention(rows: Sequence[Row], gpu: Gpu) -> list[object]:
     """One query per sequence.
 
-    The tables were measured on one and the same KV cache again and again, so what fits into the L2 cache came from
-    there; in a model each layer has its own and nothing is left of the last step. Points whose cache is between 1/8 of
-    the L2 and all of it are left out: a straight line from below to above is nearer to memory speed.
+    The tables were measured by reading the same KV cache repeatedly, so a cache that fits into L2 was read from there;
+    in a model each layer has its own, and nothing is left of the last step. Points whose cache is between 1/8 of L2
+    and all of it are left out: a straight line across that range is closer to memory speed.
     """
     tables: list[object] = []
     for cache in ("bfloat16", "fp8"):
@@ -303,14 +303,14 @@ def latent_attention(decodes: Sequence[Row], prompts: Sequence[Row], gpu: Gpu) -
 
 
 def experts(rows: Sequence[Row], memory: Memory) -> dict[str, object]:
-    """The expert part of a layer (routing, both products, sum), its experts split over ``split`` GPUs.
+    """The expert part of a layer (routing, both products, sum), with its experts split over ``split`` GPUs.
 
-    No time is less than reading the chosen experts takes.
+    No time is shorter than reading the chosen experts takes.
 
-    Measured were tokens that spread evenly over the experts, and others whose choices follow a power law. Evenly
-    spread, few tokens use as many experts as they can; tokens that choose on their own use ``N (1 - (1 - k/N) ** T)``.
-    So for few tokens (four times as many choices as experts) the time is that of as many evenly spread tokens as use
-    the same number of experts; for more it is the geometric mean of both measurements.
+    Two kinds of tokens were measured: spread evenly over the experts, and choosing by a power law. Few evenly spread
+    tokens use as many experts as they can; tokens that choose independently use ``N (1 - (1 - k/N) ** T)``. So for few
+    tokens (up to four times as many choices as experts), the time is that of the number of evenly spread tokens that
+    use as many experts; for more it is the geometric mean of both measurements.
     """
     found: dict[tuple[str, Key], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
@@ -351,7 +351,7 @@ def with_8_bit_activations(rows: Sequence[Row], others: Sequence[Row]) -> list[R
 
 
 def _as_chosen(curves: Mapping[str, Mapping[int, float]], experts: int, top_k: int, tokens: int) -> float | None:
-    """Time of a layer's experts for tokens that choose on their own."""
+    """Time of a layer's experts for tokens that choose independently."""
     even = curves.get("balanced")
     skewed = curves.get("power_law_1.01") or curves.get("power_law_1.2")
     if even is None or skewed is None:
@@ -368,7 +368,7 @@ def _as_chosen(curves: Mapping[str, Mapping[int, float]], experts: int, top_k: i
 
 
 def _at(sizes: Sequence[int], times: Sequence[float], size: float) -> float:
-    """Between points, on a straight line."""
+    """Interpolate linearly between points."""
     for low, high, below, above in zip(sizes, sizes[1:], times, times[1:], strict=False):
         if size <= high:
             return below + (above - below) * max(0.0, size - low) / (high - low)
@@ -420,7 +420,7 @@ def all_reduce(rows: Sequence[Row], others: Sequence[Row], through_host: Sequenc
 
 
 GROUPED: Final = "1.3.0rc20"
-"""TensorRT-LLM's version whose experts count: the newest one has few of these shapes."""
+"""The TensorRT-LLM version to take expert times from: the newest one has few of these shapes."""
 
 
 def of_tensorrt_llm(systems: Path, gpu: Gpu, memory: Memory) -> dict[str, object]:
@@ -452,7 +452,7 @@ def of_tensorrt_llm(systems: Path, gpu: Gpu, memory: Memory) -> dict[str, object
 
 
 def document(systems: Path, version: str, gpu: Gpu) -> dict[str, object]:
-    """All tables of a GPU."""
+    """The document with all tables of a GPU."""
     products, version_measured = read(systems, gpu, "gemm", "gemm_perf")
     prompts, _ = read(systems, gpu, "attention", "context_attention_perf")
     decodes, _ = read(systems, gpu, "attention", "generation_attention_perf")
@@ -492,7 +492,7 @@ def document(systems: Path, version: str, gpu: Gpu) -> dict[str, object]:
 
 
 def laid_out(value: object, depth: int = 0) -> str:
-    """JSON with a line per row of a table, and lists of numbers on one line."""
+    """JSON with one line per row of a table and per list of numbers."""
     pad = " " * (depth + 1)
     if isinstance(value, dict):
         parts = [f"{pad}{json.dumps(key)}: {laid_out(part, depth + 1)}" for key, part in value.items()]
@@ -503,7 +503,7 @@ def laid_out(value: object, depth: int = 0) -> str:
 
 
 def main() -> None:
-    """Write a document for every GPU there are tables of."""
+    """Write a document for every GPU with tables."""
     systems, version = Path(sys.argv[1]), sys.argv[2]
     for gpu in GPUS:
         written = laid_out(document(systems, version, gpu)) + "\n"

@@ -1,9 +1,9 @@
-"""Draw the pictures of ``docs/img/``: the terminal interface in states that the README and the guide speak of.
+"""Draw the pictures of ``docs/img/``: the terminal interface in states that the README and the guide describe.
 
     make pictures
 
-Drives the program without a terminal, by the keys a reader would press, in a temporary home folder. The same program
-draws the same pictures: ``tests/tui/test_pictures.py`` says which are no longer what is on the screen.
+Drives the program without a terminal, with the keys a reader would press, in a temporary home folder. The same program
+draws the same pictures; ``tests/tui/test_pictures.py`` reports those that no longer match the screen.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ OWN: Final = {
     "support-chat-burst": ("The same H200 on the first day of the sale.", "burst", "hardware: h200"),
     "two-l40s": ("Would two L40S do?", "quickstart", "hardware: l40s"),
 }
-"""Experiments of the reader whose home is shown: description, what it extends, what it changes."""
+"""The experiments in the home folder that is shown: description, what it extends, what it changes."""
 RECORDINGS: Final = Path(__file__).with_name("recordings")
-"""What `observe` recorded of ``quickstart`` on one L40S with ``max_num_seqs`` 8, and how it said that it went:
+"""A recording of ``quickstart`` on one L40S with ``max_num_seqs`` 8, with the status lines of `observe`:
 
     blis-tui serve-api quickstart --set cluster.instances=1 --set hardware=l40s --set engine.max_num_seqs=8
     blis-tui observe http://127.0.0.1:8000 --workload chat.yaml --scrape 0.5 -o monday --status-lines
@@ -62,25 +62,25 @@ sys.stderr.write(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8"))
 sys.stderr.flush()
 time.sleep(600)
 """
-"""Says what `observe` said until the middle of the run, and waits to be ended."""
+"""Prints the status lines of `observe` up to the middle of the run, and waits to be stopped."""
 WITH_GOLDENS: Final = ("burst", "kv-pressure", "quickstart", "shared-prefixes", "sjf", "unfair-tenants")
 
 
 class Studio:
-    """A running program, and where its picture goes."""
+    """A running program, and the file for its picture."""
 
     def __init__(self, app: BlisApp, pilot: Pilot[None]) -> None:
         self.app = app
         self.pilot = pilot
 
     async def press(self, *keys: str) -> None:
-        """Press keys, each when the one before is done."""
+        """Press keys, each after the one before has taken effect."""
         for key in keys:
             await self.pilot.press(key)
             await self.calm()
 
     async def calm(self) -> None:
-        """Wait until nothing moves any more."""
+        """Wait until the screen no longer changes."""
         for _ in range(3):
             await self.pilot.pause()
             await self.app.workers.wait_for_complete()
@@ -99,12 +99,12 @@ class Studio:
 
 
 async def home(studio: Studio) -> None:
-    """The list of experiments, one of the reader's own under the cursor."""
+    """The list of experiments, with one of the reader's own under the cursor."""
     await studio.press("down")
 
 
 async def debugger(studio: Studio) -> None:
-    """A step that preempts, seen from a known future; the preempted request is selected."""
+    """A step that preempts a request, which is selected; the future of the run is known."""
     await studio.press("end", "g", *STEP, "enter", "2", "down", "3")
 
 
@@ -119,7 +119,7 @@ async def why(studio: Studio) -> None:
 
 
 async def compare(studio: Studio) -> None:
-    """A run beside itself with more KV blocks, where the two part."""
+    """A run beside the same with more KV blocks, where the two diverge."""
     names = ("kv-pressure", "engine.kv_blocks=900")
     other = blis_tui.load("kv-pressure", set={"engine.kv_blocks": 900})
     studio.app.open_compare(blis_tui.load("kv-pressure"), other, names)
@@ -135,22 +135,22 @@ async def study(studio: Studio) -> None:
 
 
 async def fleet(studio: Studio) -> None:
-    """A burst: instances load and wait for a node, and what the autoscaler makes of it."""
+    """A burst: instances load or wait for a node, and the autoscaler's decisions."""
     await studio.press("g", *"33s", "enter", "0", "right")
 
 
 async def router(studio: Studio) -> None:
-    """A choice by old signals, and the instance that would have been better."""
+    """A routing decision with stale signals, and the instance that would have been better."""
     await studio.press("r", "R", "down", "down")
 
 
 async def gateway(studio: Studio) -> None:
-    """A queue in front of busy instances, by urgency and tenant."""
+    """The gateway's queue before busy instances, by urgency and tenant."""
     await studio.press("r", "W")
 
 
 async def whatif(studio: Studio) -> None:
-    """What another choice would have done to the request and to all others."""
+    """What another routing decision would have done to the request and to all others."""
     await studio.press("r", "R", "down", "down", "down", "i")
 
 
@@ -160,7 +160,7 @@ async def goldens(studio: Studio) -> None:
 
 
 async def twin(studio: Studio) -> None:
-    """A recording beside a simulation with another limit, where requests stand elsewhere."""
+    """A recording beside a simulation with another limit, at a point where their requests differ."""
     await studio.press("D", "O", "O")
 
 
@@ -189,7 +189,7 @@ SCENES: Final[dict[str, tuple[Callable[[Studio], Awaitable[None]], tuple[int, in
     "twin": (twin, NORMAL, "quickstart"),
     "observing": (observing, NORMAL, ""),
 }
-"""Name of the picture: what to do, columns and rows, the experiment to begin with (none = the list)."""
+"""Name of the picture -> what to do, columns and rows, the experiment to open (none = the list)."""
 _OLD: Final[tuple[dict[str, object], tuple[str, ...]]] = (
     {"cluster.signals.refresh_interval_us": 500_000},
     ("regret > 0.2 and time_s > 1",),
@@ -217,7 +217,7 @@ SETTINGS: Final[dict[str, tuple[dict[str, object], tuple[str, ...]]]] = {
         ("gateway.waiting > 60",),
     ),
 }
-"""What is changed of a picture's experiment, and where its run stops."""
+"""Changes to a picture's experiment, and where its run stops."""
 
 
 async def screenshot(name: str) -> str:
@@ -259,7 +259,7 @@ def _renamed(text: str, name: str, about: str, change: str) -> str:
 
 
 def furnish_goldens(folder: Path) -> None:
-    """Put experiments with golden results into a folder; of one, more KV blocks wait for a decision."""
+    """Put experiments with golden results into a folder; one has a new result, with more KV blocks, to review."""
     for name in WITH_GOLDENS:
         spec = folder / f"{name}.blis.yaml"
         shutil.copy(shipped_specs() / "experiments" / spec.name, spec)
@@ -279,7 +279,7 @@ def _store(folder: Path, spec: Path, *, pending: bool) -> None:
 
 
 def picture(svg: str) -> str:
-    """What Textual exports, with fonts that a reader has: nothing is loaded from elsewhere."""
+    """Textual's export with fonts of the reader's system, so that nothing is loaded from elsewhere."""
     svg = re.sub(r"(?s)@font-face \{.*?\}", "", svg).replace("Fira Code, monospace", _FONTS)
     svg = re.sub(r"terminal-\d+", "terminal", svg)
     # The frame ends a little above the last line's descenders.
@@ -287,7 +287,7 @@ def picture(svg: str) -> str:
 
 
 def furnished(name: str, home: Path) -> Path:
-    """The folder below a home where a picture is taken, with what lies in it."""
+    """The prepared folder below a home in which a picture is taken."""
     folder = home / ("goldens" if name == "goldens" else "capacity")
     folder.mkdir(parents=True, exist_ok=True)
     (furnish_goldens if name == "goldens" else furnish)(folder)

@@ -1,7 +1,7 @@
-"""What follows from plug points and marks: a part of ``docs/plugins.md``, and the index of what ships.
+"""What is derived from plug points and marks: a part of ``docs/plugins.md``, and the index of shipped plug-ins.
 
-The page has every plug point with its protocol, and every type that plug-ins see, with the signatures and words of the
-source. The index (``blis_tui/shipped.py``) says which module has a plug-in, so that no other is imported for it.
+The page has every plug point with its protocol, and every type that plug-ins see, with the signatures and docstrings of
+the source. The index (``blis_tui/shipped.py``) says which module has a plug-in, so that only that one is imported.
 ``make docs`` writes both; a test fails when they are stale.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from blis_tui.registry import Plugin
 
 _WIDTH: Final = 100
-"""Of lines of prose."""
+"""Columns of lines of prose."""
 PAGE: Final = Path(__file__).resolve().parent / "plugins.md"
 INDEX: Final = Path(blis_tui.shipped.__file__)
 _BEGIN: Final = "<!-- plug points: made by `make docs` from the protocols -->\n"
@@ -64,7 +64,7 @@ def index_text() -> str:
 
 @cache
 def _marked() -> dict[str, dict[str, str]]:
-    """Plug point -> name -> module: what modules mark, one module after the other; last what is for BLIS alone."""
+    """Plug point -> name -> module, in the order of modules; plug-ins for BLIS alone come last."""
     found: dict[str, dict[str, Plugin]] = {row.point.path: {} for row in POINTS}
     for package in (blis_tui.cluster, blis_tui.engine, blis_tui.workload):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -98,7 +98,7 @@ def _made() -> str:
 
 
 def _formatted(page: str) -> str:
-    """The page with its code as `ruff format` has it; newer versions of it check that of pages, too."""
+    """The page with its code formatted: newer versions of `ruff format` check code in pages, too."""
     texts = re.split(r"(?<=```python\n)(.*?)(?=```\n)", page, flags=re.DOTALL)
     between = "# next\n"
     texts[1::2] = [f"{code.strip()}\n" for code in _ruff(between.join(texts[1::2])).split(between)]
@@ -106,14 +106,14 @@ def _formatted(page: str) -> str:
 
 
 def _ruff(code: str) -> str:
-    """As `ruff format` has it."""
+    """Format code with `ruff format`."""
     ruff = shutil.which("ruff", path=str(Path(sys.executable).parent)) or "ruff"
     command = [ruff, "format", "--stdin-filename", "docs/plugins.py", "-"]
     return subprocess.run(command, input=code, capture_output=True, text=True, check=True).stdout
 
 
 def _mark(row: Row) -> str:
-    """What authors mark a plug-in of it with."""
+    """The mark for plug-ins of a plug point."""
     return next(name for name in public_names() if getattr(blis_tui.plugins, name) is row.point)
 
 
@@ -122,7 +122,7 @@ def _protocol(row: Row) -> str:
 
 
 def section(row: Row) -> Iterator[str]:
-    """Of one plug point."""
+    """The section of one plug point."""
     protocol = row.point.protocol
     alias = vars(row.point)["__orig_class__"]  # `PlugPoint[[Pool], StepTimeModel]`, as it was made
     more = [one.__name__ for one in get_args(alias)[0]]
@@ -143,7 +143,7 @@ def _named_by(row: Row) -> list[str]:
 
 
 def _code(name: str, value: object) -> list[str]:
-    """A class or a function without its bodies, or what a name stands for."""
+    """A class or a function without bodies, or the definition of a name."""
     if not (inspect.isclass(value) or inspect.isfunction(value)):
         return ["```python", f"{name} = {_plain(str(value))}", "```"]
     [found] = ast.parse(dedent(inspect.getsource(value))).body
@@ -153,7 +153,7 @@ def _code(name: str, value: object) -> list[str]:
 
 
 def _with_words(body: list[ast.stmt], keys: Mapping[str, tuple[Key, str]]) -> Iterator[ast.stmt]:
-    """The body of a record; a key has its words below it, and one that is no field is left out."""
+    """The body of a record; each key is followed by its description, and keys that are no fields are left out."""
     for node in body:
         name = ast.unparse(node.target) if isinstance(node, ast.AnnAssign) else ""
         if name not in keys:
@@ -164,23 +164,23 @@ def _with_words(body: list[ast.stmt], keys: Mapping[str, tuple[Key, str]]) -> It
 
 
 def _as_documentation(line: str) -> str:
-    """A line of code, with the text below an attribute in the quotes of docstrings."""
+    """A line of code, followed by an attribute's description as a docstring."""
     text = line.strip()
     return f'    """{ast.literal_eval(text)}"""' if re.fullmatch(r"""'.*'|"[^"].*[^"]\"""", text) else line
 
 
 def _plain(text: str) -> str:
-    """Names of types without their modules."""
+    """Type names without their modules."""
     return re.sub(r"\b(?:\w+\.)+(?=[A-Z])", "", text)
 
 
 def _outline(node: ast.stmt) -> ast.stmt:
-    """What there is to know of a definition from outside."""
+    """The public part of a definition."""
     if isinstance(node, ast.FunctionDef):
         doc = node.body[:1] if ast.get_docstring(node) is not None else []
         node.body = doc or [ast.Expr(ast.Constant(...))]
     elif isinstance(node, ast.ClassDef):
-        # How a class is compiled and kept says nothing of what it is for.
+        # How a class is compiled and stored says nothing about its purpose.
         node.decorator_list = [one for one in node.decorator_list if "mypyc_attr" not in ast.unparse(one)]
         node.bases = [one for one in node.bases if ast.unparse(one) != "Kept"]
         node.body = list(_public(node.body)) or [ast.Expr(ast.Constant(...))]
@@ -188,7 +188,7 @@ def _outline(node: ast.stmt) -> ast.stmt:
 
 
 def _public(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The docstring of a class, its attributes with theirs, and its methods."""
+    """The docstring of a class, its attributes with their docstrings, and its methods."""
     shown = True
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AnnAssign | ast.Assign):
@@ -202,7 +202,7 @@ def _public(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def stale() -> bool:
-    """Whether page or index are not what they must be."""
+    """Whether page or index are stale."""
     return PAGE.read_text(encoding="utf-8") != text_of() or INDEX.read_text(encoding="utf-8") != index_text()
 
 

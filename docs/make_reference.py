@@ -1,4 +1,4 @@
-"""The pages of ``docs/reference/``, made from schemas, error codes, and the docstrings of records and report.
+"""The pages of ``docs/reference/``, made from schemas, error codes, and the docstrings of records and the report.
 
 ``make docs`` writes them; a test fails when they are stale.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import blis_tui
-import blis_tui.cluster.records  # kinds are known once they are imported
+import blis_tui.cluster.records  # importing registers the kinds of records
 import blis_tui.engine.content_records
 import blis_tui.engine.stopped
 from blis_tui.authoring.codes import explain
@@ -37,7 +37,7 @@ _PACKAGE: Final = Path(blis_tui.__file__).resolve().parent
 FOLDER: Final = Path(__file__).resolve().parent / "reference"
 _NOTE: Final = "<!-- Made by `make docs` from the schemas and docstrings. Do not edit. -->\n"
 _REPORT_ROOTS: Final = ("Report", "RequestTable", "RequestRow", "Finding")
-"""What the page of the report describes, with all that these consist of."""
+"""Types that the report's page describes, with all their parts."""
 _LAYERS: Final = {"BLIS0": "YAML syntax", "BLIS1": "Schema", "BLIS2": "Meaning"}
 
 
@@ -94,7 +94,7 @@ def _kind_page(kind: str) -> str:
 
 
 def _sections(key: Key) -> Iterator[str]:
-    """What is below a key, as sections; another kind of document has a page of its own."""
+    """The keys below a key, as sections; other kinds of documents have their own pages."""
     if key.document or not (key.children or key.variants):
         return
     entry = "Each entry of `" if key.is_list else "`"
@@ -166,7 +166,7 @@ def _report_page() -> str:
 
 
 def _report_parts() -> Iterable[Part]:
-    """What a report consists of, each part behind what names it first."""
+    """The parts of a report, each after the part that first names it."""
     known = report_parts()
     parts: dict[str, Part] = {}
 
@@ -204,7 +204,7 @@ def _records_page() -> str:
         "the event it belongs to, from 1) and `time_us` (simulated microseconds), and then:",
         "",
     ]
-    for kind, record in sorted(RECORD_KINDS.items()):  # they are known in the order in which they are imported
+    for kind, record in sorted(RECORD_KINDS.items()):  # their own order is that of imports
         lines += _class_section(part_of(record), kind)
         if record.shown.on_demand:
             lines += ["On demand: only subscribing to it by name brings it; it is in no file.", ""]

@@ -1,9 +1,9 @@
-"""How often the errors hold that reports quote, as a picture for ``docs/accuracy.md``.
+"""How often the quoted errors hold: a picture for ``docs/accuracy.md``.
 
     python docs/make_reliability.py
 
-A row for each group of measured runs, each server left out of the fit and of the bands: the shares of errors within the
-quoted median (half are meant) and within the band of nine in ten.
+One row for each group of measured runs, with each server left out of the fit and of the bands: the shares of errors
+within the quoted median (nominally half) and within the 90 % band.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PICTURE: Final = Path(__file__).with_name("img") / "reliability.svg"
 ZONES: Final = {"within the median": (50, 40, 60), "within the band": (90, 80, 97)}
-"""What is meant, in percent, and the range that is taken for as good."""
+"""The nominal share in percent, and the range that counts as close enough."""
 LEFT: Final = 330
 WIDTH: Final = 400
 _TOP: Final = 56
@@ -32,12 +32,12 @@ _ZONES: Final = ("#dfe8f3", "#e3f1e0")
 
 
 def at(percent: float) -> float:
-    """Where a share lies across."""
+    """Horizontal position of a share."""
     return round(LEFT + WIDTH * percent / 100, 1)
 
 
 def picture(rows: Sequence[Held]) -> str:
-    """An SVG file: a row of dots for each group; hollow ones are of the median, full ones of the band."""
+    """An SVG file: a row of dots for each group, hollow for the median and full for the band."""
     groups = list(dict.fromkeys(one.group for one in rows))
     bottom = _TOP + _ROW * len(groups)
     whole = (LEFT + WIDTH + 30, bottom + 46)

@@ -1,11 +1,11 @@
-"""Draw a few steps of each batching rule for ``docs/schedulers.md``: one workload, one SVG file a rule.
+"""Draw a few steps of each batching rule for ``docs/schedulers.md``: one workload, one SVG file per rule.
 
-The page's tables of versions are made of what the rules go by (``engine/batching/versions.py``).
+The page's tables of versions are made from the table that the rules use (``engine/batching/versions.py``).
 
     make docs
 
-What is drawn is simulated: five requests on an engine so small that everything happens within twenty steps. A test
-fails when the pictures are stale.
+The pictures show a simulation of five requests on an engine so small that everything happens within twenty steps. A
+test fails when they are stale.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ MEANINGS: Final = {
     "lone-request-has-no-threshold": "`long_prefill_token_threshold` does not apply to a request that is alone",
     "pads-admissions": "an admitted request that needs one token is padded to as many as decodes with drafts have",
 }
-"""What the rules mean in which vLLM's versions differ."""
+"""Meaning of the rules in which versions of vLLM differ."""
 
 _BEGIN, _END = "<!-- begin of the versions -->", "<!-- end of the versions -->"
 _ROWS: Final = (("a", 0, 90, 10), ("b", 0, 60, 8), ("c", 5, 150, 6), ("d", 5, 30, 6), ("e", 30, 40, 3))
@@ -130,7 +130,7 @@ def picture(steps: Sequence[StepFinished]) -> str:
 
 
 def _lane(name: str, arrival_us: int, steps: Iterable[StepFinished]) -> list[tuple[str, str]]:
-    """What happens to a request in each step, and what is written there."""
+    """What happens to a request in each step, with its label."""
     found: list[tuple[str, str]] = []
     running = prefilled = done = False
     for step in steps:
@@ -179,7 +179,7 @@ def pictures() -> dict[str, str]:
 
 
 def page(text: str) -> str:
-    """The page with the tables of versions as they are now."""
+    """The page with up-to-date tables of versions."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     return f"{before}{_BEGIN}\n{_versions()}\n{_END}{after}"

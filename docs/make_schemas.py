@@ -1,7 +1,7 @@
 """The files of ``schemas/``, made from the keys (``blis_tui.keys``) and the plug-ins, and entries for SchemaStore.
 
-``make docs`` writes them; a test fails when they are stale. Keywords keep the order that the file has: what is new
-comes last, and nothing else moves.
+``make docs`` writes them; a test fails when they are stale. Keywords keep the order of the existing file: new
+ones come last, and nothing else moves.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _Part: TypeAlias = "dict[str, Json]"
 _Keys: TypeAlias = "Mapping[str, tuple[Key, str]]"
-"""Keys by the names of their fields, with the types of these."""
+"""Keys by field name, with the types of the fields."""
 
 NAMES: Final = tuple(DEFINITIONS)
 """All schemas."""
@@ -59,7 +59,7 @@ def address(name: str) -> str:
 
 
 def catalog() -> str:
-    """Entries for the catalog of https://www.schemastore.org, for kinds whose files are known by their names."""
+    """Entries for the catalog of https://www.schemastore.org, for kinds whose file names identify them."""
     entries = [
         {
             "name": f"blis-tui {kind.lower()}",
@@ -80,7 +80,7 @@ def text_of(name: str) -> str:
 
 
 def declared(name: str) -> _Part:
-    """A schema as its keys say, but for the plug-ins."""
+    """A schema from the keys alone, without plug-ins."""
     file = _File(name)
     for where, definition in DEFINITIONS[name].items():
         file.define(where, definition)
@@ -94,13 +94,13 @@ def declared(name: str) -> _Part:
 
 
 def map_of(kind: type) -> tuple[_Part, _Part]:
-    """What a schema says of the map that a class describes, and the definitions that this needs."""
+    """The schema of the map that a class describes, and the definitions that it needs."""
     file = _File("")
     return file.map(keys_of(kind)), file.made
 
 
 def _remembering(name: str, made: _Part) -> _Part:
-    """With what the file knows of plug-ins: their order, and what their definitions are called."""
+    """Add what the existing file says about plug-ins: their order, and the names of their definitions."""
     old = as_map(schema(name)["$defs"])
     definitions = as_map(made["$defs"])
     for row in POINTS:
@@ -113,7 +113,7 @@ def _remembering(name: str, made: _Part) -> _Part:
 
 
 def _remember(old: _Part, made: _Part, key: str) -> None:
-    """Which plug-ins a plug point had, in which order."""
+    """The plug-ins of a plug point in the order of the existing file."""
     inner = as_map(as_map(old.get("properties")).get(key)), as_map(as_map(made.get("properties")).get(key))
     for before, now in ((old, made), inner):
         now.update({word: before[word] for word in ("enum", "enumDescriptions", "allOf") if word in before})
@@ -126,12 +126,12 @@ def _at(node: _Part, path: tuple[str, ...]) -> _Part:
 
 
 def _about(definition: Definition) -> str:
-    """What a definition is, in the first sentence of its class."""
+    """Description of a definition: the first sentence of its class."""
     return definition.doc or (inspect.getdoc(definition.of) or "").splitlines()[0]
 
 
 class _File:
-    """One schema that is being made."""
+    """A schema under construction."""
 
     def __init__(self, name: str) -> None:
         self.made: _Part = {}
@@ -160,7 +160,7 @@ class _File:
         self.made[where] = {**made, **_plain(definition.limits)}
 
     def map(self, keys: _Keys, *, is_open: bool = False) -> _Part:
-        """A map with these keys."""
+        """The schema of a map with these keys."""
         properties: _Part = {}
         required: list[Json] = []
         for name, (one, annotation) in keys.items():
@@ -180,7 +180,7 @@ class _File:
         return made if is_open else {**made, "additionalProperties": False}
 
     def _node(self, name: str, one: Key, annotation: str) -> _Part:
-        """What stands at a key."""
+        """The schema of a key's value."""
         about: _Part = {"description": one.doc} if one.doc else {}
         return {**about, **self._kind(name, one, annotation), **_more(one)}
 
@@ -213,7 +213,7 @@ class _File:
         return {"type": types[0] if len(types) == 1 else list(types)} if types else {}
 
     def _each(self, kind: type | str) -> _Part:
-        """What stands in a list."""
+        """The schema of a list's items."""
         return {"$ref": kind} if isinstance(kind, str) else self._of_class(kind, described=True)
 
     def _of_class(self, kind: type, *, described: bool) -> _Part:
@@ -262,13 +262,13 @@ def _plain(limits: Mapping[str, object]) -> _Part:
 
 
 def _json(value: object) -> Json:
-    """As JSON would read it back."""
+    """Convert to what JSON would read back."""
     found: Json = json.loads(json.dumps(value))
     return found
 
 
 def _in_order_of(old: Json, new: Json, key: str = "") -> Json:
-    """The same as ``new``, in the order that ``old`` has: keywords and rules, but not the keys of documents."""
+    """``new`` in the order of ``old``: keywords and rules, but not the keys of documents."""
     if isinstance(old, list) and isinstance(new, list):
         listed = sorted(new, key=lambda one: old.index(one) if one in old else len(old)) if key == "allOf" else new
         return [_in_order_of(before, now) for before, now in zip_longest(old[: len(new)], listed)]

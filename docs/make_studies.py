@@ -1,7 +1,7 @@
-"""Run the commands in these pages, and put what they print below: ``python docs/make_studies.py``.
+"""Run the commands in these pages and insert their output: ``python docs/make_studies.py``.
 
-A block of the language ``console`` begins with a line ``$ blis-tui …``; the rest of it is what that prints. Between
-``<!-- NAME -->`` and ``<!-- end of NAME -->`` stands the shipped study of that name.
+A ``console`` block begins with a line ``$ blis-tui …``; the rest of it is the output. The text between
+``<!-- NAME -->`` and ``<!-- end of NAME -->`` is the shipped study of that name.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _QUIET: Final = ["--store", "none", "--jobs", "1", "--no-progress"]
 
 
 def page(path: Path) -> str:
-    """The page with what its commands print now."""
+    """The page with the current output of its commands."""
     return _BLOCK.sub(_with_output, _STUDY.sub(_with_study, path.read_text(encoding="utf-8")))
 
 
 def _with_study(mark: re.Match[str]) -> str:
     path = shipped_specs() / FOLDERS["Study"] / f"{mark[1]}{suffix('Study')}"
-    lines = path.read_text(encoding="utf-8").splitlines()[1:]  # without the line for editors
+    lines = path.read_text(encoding="utf-8").splitlines()[1:]  # without the modeline
     return "\n".join([f"<!-- {mark[1]} -->", "```yaml", *lines, "```", f"<!-- end of {mark[1]} -->"])
 
 

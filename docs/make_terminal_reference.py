@@ -1,4 +1,4 @@
-"""The pages of ``docs/reference/terminal/``, made from the tables of actions and of what conditions may say.
+"""The pages of ``docs/reference/terminal/``, made from the tables of actions and of breakpoint conditions.
 
 ``make docs`` writes them; a test fails when they are stale.
 """

@@ -61,7 +61,7 @@ VLLM: dict[str, Setting] = {
 
 
 def number_of(config: PluginConfig, name: str) -> float:
-    """A setting that is a number."""
+    """A numeric setting."""
     value = config.settings[name]
     assert isinstance(value, int | float)
     return value
@@ -142,7 +142,7 @@ def experiment(
 
 
 def profiles(made: Experiment) -> list[Profile]:
-    """What the instances of an experiment are like."""
+    """The instances of an experiment."""
     return [one.profile for one in Simulation(made).snapshot(0).instances]
 
 
@@ -157,7 +157,7 @@ def request(
     deadline_us: int = 0,
     adapter: str = "",
 ) -> Request:
-    """A request named by its index; ``input_tokens`` counts the segments in."""
+    """A request named by its index; ``input_tokens`` includes the segments."""
     return Request(
         index,
         str(index),
@@ -178,7 +178,7 @@ class ListSource:
         self._requests = list(requests)
 
     def next_request(self) -> Request | None:
-        """The next of the list."""
+        """The next request of the list."""
         return self._requests.pop(0) if self._requests else None
 
     def state(self) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures and settings for all tests."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import Scheduling
 
-# Matrices here are small, and other tests use the other cores: threads would only wait for each other. NumPy reads this
-# when it is imported.
+# Matrices here are small, and other tests use the other cores, so threads would only wait for each other. NumPy reads
+# this on import.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# How long an example takes depends on the machine and on what else it does: no test judges that.
+# The time of an example depends on the machine and its other load, so no test judges it.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-# Hypothesis also tries constants that stand in the code, of which it reads all that is imported: ten seconds in each
-# worker of a clean checkout, and which examples are the same ones every time would follow from what else was imported.
-if hasattr(providers, "_get_local_constants") and hasattr(providers, "_local_constants"):  # private: it may go
+# Hypothesis also tries constants from the code, and reads all imported modules for that. In a clean checkout this takes
+# each worker ten seconds, and the "same" examples would depend on what else was imported.
+if hasattr(providers, "_get_local_constants") and hasattr(providers, "_local_constants"):  # private
     providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Where no bytecode may be left beside the sources, keep it in pytest's cache.
+    """Keep bytecode in pytest's cache if none may be written beside the sources.
 
-    Otherwise each of the programs that the tests start would compile everything anew: half of its time.
+    Otherwise each program that the tests start would spend half of its time on compiling everything again.
     """
     if sys.dont_write_bytecode and config.pluginmanager.has_plugin("cacheprovider"):
         folder = config.cache.mkdir("bytecode")
@@ -48,32 +48,32 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _share_bytecode(folder: Path) -> None:
-    """Put what was compiled when it was installed where Python now looks, and no longer elsewhere."""
+    """Link the bytecode compiled at installation to where Python now looks for it."""
     for root in {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}:
         for compiled in Path(root).rglob("__pycache__"):
             target = folder / compiled.parent.relative_to(compiled.anchor)
-            with suppress(OSError):  # it is there, from another run, or there are no links here
+            with suppress(OSError):  # it exists from another run, or the file system has no links
                 target.mkdir(parents=True)
                 for file in compiled.iterdir():
                     (target / file.name).symlink_to(file)
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector what lives as long as the tests: modules, and the tests themselves."""
+    """Exempt what lives as long as the tests from garbage collection: modules, and the tests themselves."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000)
 
 
 def pytest_sessionfinish() -> None:
-    """Look once for garbage that complains: pytest does it ten times, through all that the tests have left."""
+    """Collect once for unraisable exceptions: pytest does it ten times, through all objects that the tests left."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist asks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In one process: tests of what is released share what takes long to build."""
+    """Run tests of the distributions in one process, because they share slow builds."""
     for item in items:
         if "distributions" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group("wheel"))
@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)  # xdist asks, where it is installed
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
-    """Who hands out tests to workers; ``None`` = who it would be elsewhere."""
+    """The scheduler that hands tests to workers; ``None`` = xdist's default."""
     if config.getvalue("dist") != "loadgroup":
         return None
     from tests.groups import Groups  # noqa: PLC0415  (it needs xdist)
@@ -104,5 +104,5 @@ def wheel(distributions: tuple[Path, Path]) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of programs of an environment with the wheel."""
+    """The ``bin`` folder of an environment with the wheel."""
     return environment(wheel, tmp_path_factory.mktemp("installed"))

@@ -1,4 +1,4 @@
-"""How pytest-xdist hands out tests here: in the groups of ``--dist loadgroup``."""
+"""The scheduler of pytest-xdist for ``--dist loadgroup``, made faster."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 class Groups(LoadGroupScheduling):  # type: ignore[misc]  # xdist has no types
     """Forgets groups whose tests have all run.
 
-    Whenever a test ends, xdist counts what a worker has yet to run by going through all that it was ever given: with
-    thousands of groups, a third of what the process that hands them out computes, while the workers want its core.
+    Whenever a test ends, xdist counts a worker's pending tests by going through every group it was ever given. With
+    thousands of groups this takes a third of the controller's CPU time, on a core that the workers need.
     """
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
-        """Note that a worker has run a test, and give it more where it has little left."""
+        """Note that a worker has run a test, and give it more if it has few left."""
         test = self.registered_collections[node][item_index]
         group = self._split_scope(test)
         tests = self.assigned_work[node][group]

@@ -1,4 +1,4 @@
-"""Names that a terminal would act on, in every place where a document takes any text."""
+"""Names with terminal control sequences, in every place where a document accepts free text."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from blis_tui.printable import acted_on
 EVIL: Final = (
     "\x1b]0;pwned\x07"  # sets the title of the window
     "\x1b[31m\x9b31m"  # colours, in both ways to write them
-    "\r\b\x7f"  # writes over what is there
-    "\u202e\u2066\u200f\u200b"  # what follows is shown from right to left, or not at all
-    "\u2028\x85\x0b\x1c"  # ends a line, as some see it
+    "\r\b\x7f"  # overwrites what is there
+    "\u202e\u2066\u200f\u200b"  # reverses or hides what follows
+    "\u2028\x85\x0b\x1c"  # ends a line, for some programs
     "\nFORGED"  # begins one
 )
 TIER: Final = "tier" + EVIL[:3] + EVIL[-14:]  # 40 characters at most
 
 
 def quoted(name: str) -> str:
-    """The name with all of it, as YAML and JSON write it."""
+    """The whole name as YAML and JSON write it."""
     return json.dumps(name + EVIL)
 
 
@@ -55,7 +55,7 @@ cases:
 
 
 def require_harmless(printed: str, names: str) -> None:
-    """All of these names are in it, and nothing that a terminal acts on or that makes them a line."""
+    """Assert that the output has all of these names, but no control sequences or forged lines."""
     assert "Traceback" not in printed
     assert [name for name in names.split() if name not in printed] == []
     assert acted_on().findall(printed.replace("\n", "")) == []

@@ -1,4 +1,4 @@
-"""Interpreters of other versions on this machine."""
+"""Other Python interpreters on this machine."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PYTHONS_VARIABLE: Final = "BLIS_TUI_PYTHONS"
-"""Environment variable with interpreters to use, separated like PATH."""
+"""Environment variable that lists interpreters to use, separated like PATH."""
 
 
 @cache
 def interpreter(version: str) -> str | None:
-    """An interpreter of that version that starts."""
+    """A working interpreter of that version."""
     return next((path for path in candidates(version) if version_of(path) == version), None)
 
 
 def candidates(version: str) -> Iterator[str]:
-    """Where an interpreter of that version may be."""
+    """Candidate paths for an interpreter of that version."""
     yield sys.executable
     yield from filter(None, os.environ.get(PYTHONS_VARIABLE, "").split(os.pathsep))
     if (found := shutil.which(f"python{version}")) is not None:
@@ -36,7 +36,7 @@ def candidates(version: str) -> Iterator[str]:
 
 
 def version_of(python: str) -> str:
-    """Major and minor version of an interpreter; empty when it does not start (such as a shim of nothing)."""
+    """Major and minor version of an interpreter; empty if it does not start (such as a dangling shim)."""
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
         done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=30, check=False)

@@ -1,7 +1,8 @@
-"""Programs that start at once: each is forked from a process that has already imported what they all need.
+"""Programs that start fast: each is forked from a process that has already imported what they all need.
 
-A test that runs a program a few times spends most of its time on imports otherwise. The process is of its own, has one
-thread and does nothing but fork: a program gets its own working folder, environment, arguments, streams and exit code.
+Otherwise a test that runs a program a few times spends most of its time on imports. The server is a separate process
+with one thread that does nothing but fork: each program gets its own working folder, environment, arguments, streams
+and exit code.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TIMEOUT_S: Final = 120
-"""After this it is ended: it waits for something that never comes."""
+"""Seconds after which a program is killed: it waits for something that never comes."""
 _CLIENT: Final = """\
 #!{python} -IS
 import json, os, socket, sys
@@ -38,13 +39,13 @@ with socket.socket(socket.AF_UNIX) as server:
     socket.send_fds(server, [json.dumps(job).encode() + b"\\n"], [0, 1, 2])
     sys.exit(int(server.makefile().readline()))
 """
-"""Starts in a tenth of the time that the module's imports take."""
+"""Starts a module in a tenth of the time of its imports."""
 
 
 def run_module(
     module: str, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], text: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m MODULE ARGUMENTS``, with a text as its standard input."""
+    """Run ``python -m MODULE ARGUMENTS`` with a text on standard input."""
     command = [sys.executable, "-m", module, *arguments]
     if not hasattr(os, "fork"):
         return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=dict(env), input=text, check=False)
@@ -69,9 +70,9 @@ def run_module(
 
 
 def write_program(path: Path, module: str) -> None:
-    """Write a program for shells, which does what ``python -m MODULE`` does.
+    """Write a program that does the same as ``python -m MODULE``, for use in shells.
 
-    It must not wait for another one: they run one after the other.
+    It must not wait for another such program: they run one after the other.
     """
     path.write_text(_CLIENT.format(python=sys.executable, address=_server(), module=module), encoding="utf-8")
     path.chmod(0o755)
@@ -79,7 +80,7 @@ def write_program(path: Path, module: str) -> None:
 
 @cache
 def _server() -> str:
-    """The address of the process that forks."""
+    """The address of the server."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder)
     address = f"{folder}/socket"
@@ -88,12 +89,12 @@ def _server() -> str:
         server.listen()
         at = server.fileno()
         process = subprocess.Popen([sys.executable, __file__, str(at)], stdin=subprocess.PIPE, pass_fds=[at])
-    atexit.register(process.__exit__, None, None, None)  # at the end of its input it ends
+    atexit.register(process.__exit__, None, None, None)  # it exits at the end of its input
     return address
 
 
 def _import_all() -> None:
-    """What those that are forked need."""
+    """Import what the forked programs need."""
     import pytest  # noqa: F401, PLC0415
     from _pytest.config import default_plugins  # noqa: PLC0415
 
@@ -110,7 +111,7 @@ def _import_all() -> None:
 def _serve(server: socket.socket) -> None:
     _import_all()
     gc.collect()
-    gc.freeze()  # who is forked need not look at it
+    gc.freeze()  # forked programs need not scan it
     while server in select.select([server, sys.stdin], [], [])[0]:
         asking, _ = server.accept()
         with asking:
@@ -121,17 +122,17 @@ def _serve(server: socket.socket) -> None:
             for one in streams:
                 os.close(one)
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            with suppress(BrokenPipeError):  # who asked is gone
+            with suppress(BrokenPipeError):  # the client is gone
                 asking.sendall(f"{code}\n".encode())
     else:
         return
-    os.setsid()  # what it does to its group, such as killing it, is its own business
+    os.setsid()  # signals to its group must not reach the server
     signal.alarm(_TIMEOUT_S)
     _become(*job, streams)
 
 
 def _asked(asking: socket.socket) -> tuple[tuple[list[str], str, dict[str, str]], list[int]]:
-    """Arguments, folder and environment of the program that is asked for, and its streams."""
+    """Arguments, folder and environment of the requested program, and its streams."""
     text, streams, _, _ = socket.recv_fds(asking, 1 << 16, 3)
     with asking.makefile("rb") as rest:
         arguments, folder, environment = json.loads(text if text.endswith(b"\n") else text + rest.readline())
@@ -139,7 +140,7 @@ def _asked(asking: socket.socket) -> tuple[tuple[list[str], str, dict[str, str]]
 
 
 def _become(arguments: list[str], folder: str, environment: dict[str, str], streams: list[int]) -> None:
-    """Go on as that program, to its end."""
+    """Become that program, and run it to its end."""
     for number, one in enumerate(streams):
         os.dup2(one, number)
         os.close(one)
@@ -155,7 +156,7 @@ def _become(arguments: list[str], folder: str, environment: dict[str, str], stre
         if isinstance(ended.code, str):
             raise
         code = ended.code or 0
-    # As at any exit, but for cleaning up: that would touch, and so copy, all that was imported.
+    # Like a normal exit, but without cleanup, which would touch, and so copy, all imported modules.
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What tests do to the processes that they start."""
+"""Helpers for processes that tests start."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import signal
 
 
 def heed_ctrl_c() -> None:
-    """In a new process: let Ctrl-C do what it does, even where whoever started the tests ignores it.
+    """Restore the default action of Ctrl-C in a new process.
 
-    A shell makes what a script starts in the background ignore it, and that is inherited.
+    A shell makes background processes of a script ignore it, and their children inherit that.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""The house rules that a machine can check."""
+"""The project's rules that a program can check."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_imports_point_one_way() -> None:
 
 
 def test_no_module_needs_itself() -> None:
-    # Imports for types count, too: nothing should have to be read before itself.
+    # Imports for type checking count, too: no module should depend on itself for reading.
     graph = grimp.build_graph("blis_tui", cache_dir=None)
     needs = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     while True:
@@ -36,11 +36,11 @@ def test_no_module_needs_itself() -> None:
 
 
 MOST_LINES = 60
-"""Of a function, its docstring left out: what is seen at a time. Modules are as long as their subject."""
+"""Longest function in lines, without its docstring: what fits on a screen. Modules are as long as their subject."""
 
 
 def _lengths(path: Path) -> Iterator[tuple[str, int]]:
-    """The functions of a module, and how many lines each has."""
+    """The functions of a module with their numbers of lines."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[1:] if ast.get_docstring(node) is not None else node.body

@@ -1,4 +1,4 @@
-"""Every file of data says where its figures come from and under which licence: in its header, or in NOTICE."""
+"""Every data file names the source of its figures and their licence, in its header or in NOTICE."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from blis_tui.spec.places import shipped_specs
 ROOT = Path(__file__).parents[1]
 NOTICE = (ROOT / "NOTICE").read_text(encoding="utf-8")
 OUR_CODE = {".py", ".typed", ".tcss", ".css", ".html", ".js", ".pyc"}
-"""Endings of what is program, not data."""
+"""File name endings of code, as opposed to data."""
 OWN_HEADERS = ("hardware", "latency", "models")
-"""Folders below specs/ whose files each hold figures from elsewhere; for the other ones an entry in NOTICE may do."""
+"""Folders in specs/ whose files all hold figures from elsewhere; for others an entry in NOTICE may be enough."""
 
 Attribution = tuple[str, str]
-"""Source and licence; empty where nothing says it."""
+"""Source and licence; empty if not stated."""
 
 
 def data_files(root: Path = ROOT) -> list[Path]:
-    """Every file of data that the wheel has, but for the schemas, which are written from the code."""
+    """Every data file in the wheel, except for the schemas, which are generated from the code."""
     package = [path for path in (root / "blis_tui").rglob("*") if path.suffix not in OUR_CODE]
     folders = ("specs", "docs/prices", "docs/recordings")
     files = [*package, *(path for folder in folders for path in (root / folder).rglob("*"))]
@@ -31,7 +31,7 @@ def data_files(root: Path = ROOT) -> list[Path]:
 
 
 def of_header(path: Path) -> Attribution:
-    """What a file says itself: a JSON document by its keys, a YAML document in the comments it begins with."""
+    """The attribution in a file itself: keys of a JSON document, the leading comments of a YAML document."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
         keys = json.loads(text)
@@ -43,13 +43,13 @@ def of_header(path: Path) -> Attribution:
 
 
 def of_notice(notice: str = NOTICE) -> dict[str, Attribution]:
-    """NOTICE's entries: a file, or a folder with all below it, and what is said of it."""
+    """The entries of NOTICE: a file, or a folder with everything in it, and its attribution."""
     entry = re.compile(r"^(\S+/\S*)\n  Source: (\S.*(?:\n  (?!Licence:).*)*)\n  Licence: (\S.*)$", re.MULTILINE)
     return {path: (source, licence) for path, source, licence in entry.findall(notice)}
 
 
 def attribution(path: Path, root: Path = ROOT) -> Attribution:
-    """Where a file's figures come from, and their licence."""
+    """The source and licence of a file's figures."""
     source, licence = of_header(path)
     if source and licence:
         return source, licence
@@ -117,7 +117,7 @@ def test_headers_that_refer_to_notice_find_their_source_there() -> None:
 
 
 def test_a_preset_has_the_lengths_its_header_says() -> None:
-    """Of the file's header: the name of the preset; of BLIS: mean, deviation and bounds of prompts and answers."""
+    """The header names the preset; ``presets`` has BLIS's mean, deviation and bounds of prompts and answers."""
     presets = {
         "chatbot": ((256, 100, 2, 800), (256, 100, 1, 1024)),
         "contentgen": ((1024, 150, 10, 2048), (1024, 200, 10, 2048)),

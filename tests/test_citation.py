@@ -1,4 +1,4 @@
-"""``CITATION.cff`` is a citation file of format 1.2.0, and says what the package says of itself."""
+"""``CITATION.cff`` is valid in format 1.2.0 and agrees with the package's metadata."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 REQUIRED = {"authors", "cff-version", "message", "title"}
-"""By the schema of Citation File Format 1.2.0; ``OPTIONAL`` are those of its other keys that are used here."""
+"""Required keys in the schema of Citation File Format 1.2.0; ``OPTIONAL`` has the other keys that are used here."""
 OPTIONAL = {
     "abstract": str,
     "keywords": list,
@@ -48,7 +48,7 @@ def test_it_says_what_the_package_says() -> None:
 
 
 def test_it_has_the_date_of_a_version_that_has_one() -> None:
-    """That of the newest version of the change log, which says `unreleased` where there is none yet."""
+    """The date of the newest version in the change log; `unreleased` if it has none yet."""
     log = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     version = re.search(r"^## (\S+) \((unreleased|\d{4}-\d{2}-\d{2})\), engine \d+$", log, re.MULTILINE)
     assert version is not None

@@ -1,4 +1,4 @@
-"""Our data classes and named tuples are the standard library's, but for when their methods are made."""
+"""Our data classes and named tuples behave like the standard library's; only their methods are made later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PACKAGE = Path(classes.__file__).parent
 
 
 class Family(NamedTuple):
-    """The same classes, made by one decorator or the other."""
+    """The same classes, made by either decorator."""
 
     plain: Any
     frozen: Any
@@ -122,7 +122,7 @@ CALLS: dict[str, tuple[Callable[[Family], Any], ...]] = {
 
 
 def outcome(work: Callable[..., object], *arguments: object) -> object:
-    """What came of it; of an error, its type and words."""
+    """The result of a call, or the type and message of its error."""
     try:
         return work(*arguments)
     except (TypeError, AttributeError, ValueError) as error:
@@ -187,7 +187,7 @@ class Kept:
 
 
 class Below(Kept):
-    """Has room for what no field is."""
+    """Accepts attributes that are not fields."""
 
 
 def test_it_comes_back_from_a_pickle() -> None:

@@ -1,4 +1,4 @@
-"""Every command that a page shows is one: its program takes these options, arguments and choices."""
+"""Every command in the pages is valid: its program accepts the options, arguments and choices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INLINE: Final = re.compile(r"`(?:\$ )?blis-tui( [^`]*)?`")
 
 
 def commands(page: Path) -> Iterator[str]:
-    """What calls the program: lines of a page's blocks, continued ones as one, and code in its sentences."""
+    """Calls of the program: lines in code blocks, continuations joined, and inline code."""
     text = page.read_text(encoding="utf-8")
     for line in INLINE.findall(text):
         yield " ".join(line.split())
@@ -41,7 +41,7 @@ SHOWN: Final = [
 
 
 def first_command(line: str) -> list[str]:
-    """Its words up to a comment, a pipe or where output goes."""
+    """Its words up to a comment, a pipe or a redirection."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|><&;")
     lexer.whitespace_split = True
     words: list[str] = []

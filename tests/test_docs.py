@@ -1,4 +1,4 @@
-"""What docs/architecture.md names exists; and how pages are set."""
+"""The names in docs/architecture.md exist, and pages keep to the line length."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
 def _names(path: Path) -> set[str]:
-    """What a module defines, in its classes, too."""
+    """Names that a module defines, including those in its classes."""
     tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
     return {node.name for node in tree if isinstance(node, ast.FunctionDef | ast.ClassDef)}
 
@@ -31,7 +31,7 @@ def test_its_paths_exist() -> None:
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_prose_has_lines_of_a_hundred_columns(path: Path) -> None:
-    """Tables, code and what cannot be broken aside: one name in code, an image, a heading."""
+    """Except for tables, code and what cannot be broken: a name in code, an image, a heading."""
     fence, long = "", []
     for line in path.read_text(encoding="utf-8").splitlines():
         if mark := re.match(r"```+|~~~+", line):

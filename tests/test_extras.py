@@ -1,4 +1,4 @@
-"""Errors about missing packages name a command that works, and extras that there are."""
+"""Errors about missing packages name a working command and existing extras."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_extras_that_errors_name_are_there() -> None:
 
 
 def test_no_page_and_no_error_installs_from_an_index_what_none_has() -> None:
-    """By name alone: a clone, a wheel and an installation that is there need no index that has it."""
+    """The command names the package alone, which works for a clone, a wheel or an installation without an index."""
     wrong = re.compile(r"(?<!m )pip install (?:-\S+ )*'?blis-tui\b")
     assert [text for text in SOURCES if wrong.search(text)] == []
     assert [str(page) for page in PAGES if wrong.search(page.read_text(encoding="utf-8"))] == []

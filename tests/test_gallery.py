@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class Drawn(Protocol):
-    """A picture and what stands beside it."""
+    """A picture and the texts beside it."""
 
     name: str
     svg: str

@@ -1,4 +1,4 @@
-"""Whatever is named as an input: files are read, everything else is one error, at once and without a traceback."""
+"""Anything named as an input: files are read, everything else gives one error, at once and without a traceback."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("name", "reason"), REASONS.items())
 def test_only_regular_files_are_read(folder: Path, name: str, reason: str) -> None:
-    path = folder / name  # an absolute name stays as it is
+    path = folder / name  # an absolute name stays absolute
     with pytest.raises(InputError) as caught:
         read_input(path, "that", limit=100)
     assert caught.value.message == f"cannot read that: {reason}"
@@ -62,7 +62,7 @@ def test_files_are_read_up_to_a_limit(tmp_path: Path) -> None:
 def test_a_file_of_gigabytes_is_refused_before_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "large"
     path.touch()
-    os.truncate(path, 10 * 2**30)  # a hole: it takes no room
+    os.truncate(path, 10 * 2**30)  # a sparse file: it takes no space
     with pytest.raises(TooLargeError, match="is larger than 8 MiB"):
         read_input(path, limit=8 * 2**20)
 

@@ -1,4 +1,4 @@
-"""A key that is stated once is followed everywhere: here by classes outside the package."""
+"""A key that is defined once takes effect everywhere, here for classes outside the package."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_the_schema_says_the_same() -> None:
         ({}, True),
         ({"target_c": 101}, False),
         ({"medium": "air"}, True),
-        ({"medium": "water"}, False),  # which has to say how much
+        ({"medium": "water"}, False),  # water needs an amount
         ({"medium": {"kind": "water", "litres": 1}}, True),
         ({"medium": {"kind": "air", "litres": 1}}, False),
         ({"mode": "never"}, False),

@@ -1,4 +1,4 @@
-"""Each link of a page leads to a file that is there, and to a heading in it."""
+"""Each link in a page leads to an existing file and heading."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ CODE: Final = re.compile(r"^(?P<fence> *`{3,}).*?^(?P=fence) *$|`[^`\n]+`", re.M
 
 
 def links(page: Path) -> list[str]:
-    """Where a page leads within the checkout."""
+    """Links of a page within the checkout."""
     text = CODE.sub("", page.read_text(encoding="utf-8"))
     return [target for target in LINK.findall(text) if not re.match(r"[a-z]+:", target)]
 
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
-    """The headings of a page as GitHub addresses them, and names it gives places itself."""
+    """The anchors of a page: GitHub's for its headings, and those it sets itself."""
     text = re.sub(r"^( *`{3,}).*?^\1 *$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     found: list[str] = re.findall(r'<a (?:id|name)="([^"]+)"', text)
     for heading in re.findall(r"^#+ +(.+?) *#*$", text, re.MULTILINE):

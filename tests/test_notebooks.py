@@ -1,4 +1,4 @@
-"""The notebooks of the documentation show what their cells give now: run here without Jupyter, cell by cell."""
+"""The notebooks show the current output of their cells, which run here one by one without Jupyter."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ NEEDS: Final = {"fit-your-server": "scipy"}
 
 
 def cells(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each cell of code with its text."""
+    """Each code cell with its text."""
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         if cell["cell_type"] == "code":
             yield "".join(cell["source"]), cell
 
 
 def kept(cell: dict[str, Any]) -> list[str]:
-    """What a notebook shows below a cell: what it printed, then its value."""
+    """The stored output of a cell: what it printed, then its value."""
     values = [one["data"].get("text/html", one["data"]["text/plain"]) for one in cell["outputs"] if "data" in one]
     said = [one["text"] for one in cell["outputs"] if one["output_type"] == "stream"]
     return ["".join(one) for one in [*said, *values]]
 
 
 def shown(code: str, names: dict[str, object]) -> list[str]:
-    """The same, of running it now."""
+    """The same from running it now."""
     if code.startswith("!"):
         return [one for one in map(from_shell, code.splitlines()) if one]
     said = StringIO()
@@ -59,7 +59,7 @@ def shown(code: str, names: dict[str, object]) -> list[str]:
 
 
 def from_shell(line: str) -> str:
-    """What a line for the shell prints where a notebook shows it."""
+    """The output of a shell line in a notebook."""
     command, _, target = line.partition(" > ")
     done = CliRunner().invoke(cli, shlex.split(command)[1:])
     assert done.exit_code == 0, done.output
@@ -75,7 +75,7 @@ def test_there_are_some() -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_shows_what_its_cells_give(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures are drawn of what a cell above them prints: here, that their code runs, on a stand-in for matplotlib."""
+    """Pictures draw what a cell above them prints; here their code only runs, with a stand-in for matplotlib."""
     if path.stem in NEEDS:
         pytest.importorskip(NEEDS[path.stem])
     plots = MagicMock()
@@ -101,5 +101,5 @@ def test_jupyter_gives_the_same(path: Path) -> None:
     again = executed(path)
     for (_, before), now in zip(cells(path), (one for one in again.cells if one.cell_type == "code"), strict=True):
         if before["metadata"].get("tags") != ["picture"]:
-            # Lines are as long as the kernel's terminal is wide, which is not always as wide.
+            # Lines are as long as the kernel's terminal is wide, and that varies.
             assert [one.split() for one in kept(before)] == [one.split() for one in kept(now)]

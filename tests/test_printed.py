@@ -1,4 +1,4 @@
-"""What is printed while something else has the terminal."""
+"""Printing while something else controls the terminal."""
 
 from __future__ import annotations
 

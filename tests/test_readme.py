@@ -1,4 +1,4 @@
-"""What the README shows is what happens."""
+"""The README shows what really happens."""
 
 import os
 import re
@@ -16,7 +16,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def block(language: str, containing: str, page: str = README) -> str:
-    """The fenced block of that language with that text in it."""
+    """The fenced block of a language that contains a text."""
     (found,) = (
         text for text in re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL) if containing in text
     )
@@ -36,7 +36,7 @@ def mine(tmp_path: Path) -> Path:
 
 def test_the_quickstart_prints_what_is_shown(tmp_path: Path) -> None:
     run = blis("run", "quickstart", "--format", "table", cwd=tmp_path)
-    # Lines are left out where an ellipsis stands.
+    # An ellipsis stands for omitted lines.
     lines = [
         ".*\n" if line == "…\n" else re.escape(line)
         for line in block("text", "experiment  quickstart").splitlines(True)
@@ -54,7 +54,7 @@ def test_the_mistake_is_shown_as_shown(mine: Path) -> None:
 @pytest.mark.parametrize("containing", ["blis_tui.Simulation", "blis_tui.debugger"])
 def test_the_python_examples_work(containing: str, tmp_path: Path) -> None:
     code = block("python", containing, (ROOT / "docs" / "python.md").read_text(encoding="utf-8"))
-    own = {**os.environ, STORE_VARIABLE: str(tmp_path / "runs")}  # not the user's results
+    own = {**os.environ, STORE_VARIABLE: str(tmp_path / "runs")}  # not the user's store
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=own, check=False
     )

@@ -1,4 +1,4 @@
-"""The documentation as a site has every page, and nothing that leads nowhere."""
+"""The documentation site has every page and no dead links."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SITE: Final = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 
 
 def pages(nav: object) -> Iterator[str]:
-    """The files that a part of the navigation names."""
+    """The files in a part of the navigation."""
     if isinstance(nav, str):
         yield nav
     for part in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():

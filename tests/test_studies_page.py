@@ -1,4 +1,4 @@
-"""What docs/studies.md, docs/planning.md and docs/schedulers.md show is what happens."""
+"""docs/studies.md, docs/planning.md and docs/schedulers.md show what really happens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The distributions of this checkout, built once for all tests that install them, and environments with them."""
+"""The distributions of this checkout, built once for all tests, and environments with them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TIMEOUT_S: Final = 170
 
 
 def uv() -> str:
-    """The program that builds and installs; without it the test is skipped."""
+    """The program that builds and installs; the test is skipped without it."""
     found = shutil.which("uv", path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")]))
     if found is None:
         pytest.skip("uv is not installed (extra `dev`)")
@@ -35,7 +35,7 @@ def uv() -> str:
 
 
 def build(folder: Path, source: Path = ROOT, *kinds: str) -> tuple[Path, ...]:
-    """What was built, without a network: a source distribution and a wheel of it, or what ``kinds`` name."""
+    """Build without a network: a source distribution and a wheel from it, or what ``kinds`` names."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         pytest.skip(f"building a wheel offline needs {' and '.join(missing)}")
@@ -47,23 +47,23 @@ def build(folder: Path, source: Path = ROOT, *kinds: str) -> tuple[Path, ...]:
 
 
 def environment(wheel: Path, folder: Path) -> Path:
-    """The folder of programs of a fresh environment with a wheel; dependencies are borrowed from this one."""
+    """The ``bin`` folder of a fresh environment with a wheel; it borrows the dependencies of this environment."""
     venv.create(folder, with_pip=False)
     programs = folder / SCRIPTS
-    # What pip makes of a wheel is tried where the Dockerfile and the workflows call it; it takes ten times as long.
+    # The Dockerfile and the workflows try pip itself, which takes ten times as long.
     checked(
         uv(), "pip", "install", "--offline", "--no-cache", "--python", str(programs / "python"), "--no-deps", str(wheel)
     )
-    # Its .pth files are not read from there, so an editable install of this checkout stays out of sight.
+    # .pth files are not read from there, so an editable install of this checkout stays invisible.
     site = next(iter(packages(folder)))
     (site / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
     return programs
 
 
 def with_borrowed(folder: Path, *needed: str) -> Path:
-    """The folder of programs of an environment with pip, pytest and what these distributions need, all borrowed.
+    """The ``bin`` folder of an environment with pip, pytest and the needs of these distributions, all borrowed.
 
-    Blis-tui itself is not in it, but what it needs is.
+    It has the dependencies of blis-tui, but not blis-tui itself.
     """
     venv.create(folder, with_pip=False)
     site = next(iter(packages(folder)))
@@ -82,7 +82,7 @@ def with_borrowed(folder: Path, *needed: str) -> Path:
 
 
 def _share_bytecode(real: Path, link: Path) -> None:
-    """Where bytecode is kept apart from the sources, by their paths, compile nothing again for another path."""
+    """If bytecode is kept by the paths of the sources, reuse it for the other path instead of compiling again."""
     if sys.pycache_prefix is not None and real.is_dir():
         kept, other = (Path(sys.pycache_prefix, one.relative_to(one.anchor)) for one in (real, link))
         kept.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def _share_bytecode(real: Path, link: Path) -> None:
 
 
 def _closure(names: set[str]) -> set[str]:
-    """Distributions, and all that they need here."""
+    """Distributions with all of their dependencies here."""
     known: set[tuple[str, str]] = set()
     waiting = [(name, "") for name in names]
     while waiting:
@@ -106,12 +106,12 @@ def _closure(names: set[str]) -> set[str]:
 
 
 def packages(environment: Path) -> Iterator[Path]:
-    """The folders with installed packages of a virtual environment."""
+    """The package folders of a virtual environment."""
     return (path for path in environment.rglob("site-packages") if path.is_dir())
 
 
 def checked(*command: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:
-    """What a program prints; if it fails, that is the message."""
+    """The output of a program; if it fails, the test fails with that output."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=env, cwd=cwd)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
     return done.stdout

@@ -1,4 +1,4 @@
-"""How much work something is, on any machine: a count, not a time."""
+"""Amount of work, independent of the machine: a count instead of a time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def lines(action: Callable[[], object]) -> int:
-    """How many lines of Python this runs, each time round a loop counted.
+    """How many lines of Python a call executes, with lines in loops counted each time.
 
-    Loops inside C (copies of lists, sorting) do not count: they are a hundred times as fast.
+    Loops in C (copying lists, sorting) do not count: they are a hundred times as fast.
     """
     count = 0
 

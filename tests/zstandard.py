@@ -1,4 +1,4 @@
-"""Zstandard, as the standard library has it from Python 3.14 on, and the extra before."""
+"""Zstandard: the standard library's from Python 3.14 on, the extra's before."""
 
 from __future__ import annotations
 

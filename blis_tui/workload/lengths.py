@@ -187,7 +187,7 @@ class UntilEosSettings:
 
     max: int = setting("Tokens at which an answer is cut (`max_tokens`).", minimum=1, maximum=_MOST, examples=(1024,))
     mean: float | None = setting(
-        "Tokens of an answer in the mean, those that were cut among them: generated tokens / requests of the benchmark."
+        "Mean tokens of an answer, including those that were cut: generated tokens / requests of the benchmark."
         " Default: 0.753 of `max`, as 160 answers to random prompts were in vLLM's pull request 28227.",
         default=None,
         exclusiveMinimum=0,

@@ -1,4 +1,4 @@
-"""LoRA adapters of one instance, as plainly as their rules can be said: lists, searches, and a counter of uses."""
+"""LoRA adapters of one instance, written as plainly as possible: lists, searches, and a counter of uses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OVERHEADS = {8: 0.02, 16: 0.035, 32: 0.06}
 
 
 class Shelf:
-    """What is on the accelerators, what on the host, and who waits; ``beside``: loads run beside steps."""
+    """Adapters on the accelerators and on the host, and waiting requests; ``beside``: loads overlap with steps."""
 
     def __init__(self, spec: PoolSpec, number: int, *, beside: bool) -> None:
         assert spec.engine.lora is not None
@@ -32,9 +32,9 @@ class Shelf:
         self.last_use: dict[str, int] = {}
         self.uses = 0
         self.running: list[str] = []
-        """Those of running requests, in the order of admission; who ends is taken for the latest."""
+        """Adapters of running requests in order of admission; a request that ends counts as the latest."""
         self.coming: tuple[str, int] | None = None
-        """What is being loaded, and when that is over."""
+        """The adapter being loaded, and when the load ends."""
         self.loaded_for: list[Job] = []
         self.held_since: dict[Job, int] = {}
         self.news: list[Record] = []
@@ -42,7 +42,7 @@ class Shelf:
         self.evictions = self.load_us = self.holds = self.held_us = 0
 
     def factor(self) -> float:
-        """What adapters do to the time of a step."""
+        """The factor by which adapters lengthen a step."""
         share = self.lora.step_overhead
         if share is None:
             ranks = sorted(_OVERHEADS, key=lambda rank: (abs(rank - self.lora.max_lora_rank), rank))
@@ -50,12 +50,12 @@ class Shelf:
         return 1.0 + share * len(self.in_use())
 
     def passes(self, job: Job, ending: list[Job]) -> bool:
-        """Whether its adapter has a place beside those in use, and of who is ending; beside steps all wait in line."""
+        """Whether its adapter has a place besides those in use or of ending requests; always if loads overlap."""
         used = {*self.in_use(), *(one.adapter for one in ending if one.adapter)}
         return self.beside or not job.adapter or job.adapter in used or len(used) < self.lora.max_loras
 
     def hold(self, job: Job, reason: str, now: int, event: int) -> None:
-        """It waits for its adapter."""
+        """Note that a request waits for its adapter."""
         if job in self.held_since:
             return
         self.held_since[job] = now
@@ -64,11 +64,11 @@ class Shelf:
         self.news.append(AdapterHeld(event, now, job.name, self.number, job.adapter, reason, used))
 
     def has(self, job: Job) -> bool:
-        """Whether it need not wait for its adapter."""
+        """Whether a request does not have to wait for its adapter."""
         return not self.beside or not job.adapter or job.adapter in self.there
 
     def ready(self, job: Job, now: int, event: int) -> bool:
-        """Whether it can go; if not, its load begins beside steps, if there is a place."""
+        """Whether a request can be scheduled; if not, start to load its adapter if there is a place."""
         if self.has(job):
             return True
         idle = [name for name in self.there if name not in self.in_use()]
@@ -105,21 +105,21 @@ class Shelf:
         return took
 
     def admit(self, job: Job, now: int) -> None:
-        """It runs from now on."""
+        """A request starts to run."""
         if job.adapter:
             self.running.append(job.adapter)
         if job in self.held_since:
             self.held_us += now - self.held_since.pop(job)
 
     def stop(self, job: Job) -> None:
-        """It does not run any more."""
+        """A request no longer runs."""
         if job.adapter:
             del self.running[len(self.running) - 1 - self.running[::-1].index(job.adapter)]
         self.uses += 1
         self.last_use[job.adapter] = self.uses
 
     def start(self, admitted: Sequence[Job], now: int, event: int) -> int:
-        """How much longer the step takes that admits these."""
+        """How much longer the step takes that admits these requests."""
         total = 0
         for job in admitted:
             if not job.adapter:
@@ -131,13 +131,13 @@ class Shelf:
             else:
                 total += self._load(job, now, event)
                 self.there.append(job.adapter)
-                if job.adapter not in self.running:  # it has left since the step was planned
+                if job.adapter not in self.running:  # its request left after the step was planned
                     self.uses += 1
                     self.last_use[job.adapter] = self.uses
         return total
 
     def arrive(self, now: int, event: int, took: int) -> None:
-        """The load beside steps is over."""
+        """A load that overlaps with steps has ended."""
         assert self.coming is not None
         adapter, _ = self.coming
         self.coming = None
@@ -147,22 +147,22 @@ class Shelf:
         self.news.append(AdapterReady(event, now, self.number, adapter, took))
 
     def forget(self, job: Job) -> None:
-        """It does not wait any more."""
+        """A request no longer waits for its adapter."""
         self.held_since.pop(job, None)
         self.loaded_for = [one for one in self.loaded_for if one is not job]
 
     def wipe(self) -> None:
-        """The instance has gone."""
+        """The instance is gone, with its adapters."""
         for gone in (self.there, self.on_host, self.loaded_for, self.running):
             gone.clear()
         self.held_since.clear()
         self.coming = None
 
     def books(self) -> tuple[int, ...]:
-        """What the engine counts, too."""
+        """The counters that the engine has, too."""
         counts = (self.admitted, self.hits, self.from_host, self.from_storage, self.evictions, self.load_us)
         return (*counts, self.holds, self.held_us)
 
     def in_use(self) -> list[str]:
-        """The adapters of those who run; which has been in use for the longest comes first."""
+        """Adapters of running requests, those in use for the longest first."""
         return list(dict.fromkeys(self.running))

@@ -1,6 +1,6 @@
-"""Who decides, as plainly as the rules can be said: signals, admission, routers and scorers.
+"""Decisions, written as plainly as possible: signals, admission, routers and scorers.
 
-Everything is looked up anew for each decision, over all instances; memories are lists of token lists.
+Each decision looks everything up again, over all instances; what policies remember are lists of token lists.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Seen:
-    """An instance as others see it."""
+    """An instance as policies see it."""
 
     number: int
     total: int
@@ -39,7 +39,7 @@ class Seen:
 
 
 class Board:
-    """What instances report, as old as it may be."""
+    """The signals of all instances, possibly stale."""
 
     def __init__(self, settings: Signals, instances: Sequence[Instance], jobs: Sequence[Job]) -> None:
         self.early = settings.results == "step-start"
@@ -54,13 +54,13 @@ class Board:
         self.now = 0
 
     def add(self, one: Instance) -> None:
-        """One more instance; its list is that of the cluster."""
+        """Add an instance; the list of instances is the cluster's."""
         self.seen.append(Seen(one.number, len(one.pool.blocks)))
         self._caches.append(set())
         self._adapters.append([])
 
     def used_now(self, one: Instance) -> int:
-        """The KV blocks in use as others see it; those of who has left may be in use again."""
+        """KV blocks in use as policies see them; blocks of requests that have left may be in use again."""
         leaving = [] if self.early else one.leaving
         used = len(one.pool.blocks) - len(one.pool.free) + sum(blocks for _, blocks in leaving)
         return min(used, len(one.pool.blocks))
@@ -69,7 +69,7 @@ class Board:
         return sum(job.counted.count(number) for job in self._jobs)
 
     def read(self, now: int) -> None:
-        """Somebody is about to decide."""
+        """Update the signals before a decision."""
         self.now = now
         renews = now - self._refreshed_us >= self._interval_us
         for one, seen in zip(self._instances, self.seen, strict=True):
@@ -95,7 +95,7 @@ class Board:
         return shelf.there
 
     def cached(self, number: int, job: Job) -> int:
-        """How many leading full blocks of the part of a prompt that others may share this instance has."""
+        """Number of leading full blocks of a prompt's shareable part in this instance's cache."""
         one, tokens = self._instances[number], job.tokens[: len(segment_tokens(job.request.segments))]
         size, found = one.pool.size, 0
         while (found + 1) * size <= len(tokens):
@@ -107,7 +107,7 @@ class Board:
         return found
 
     def cached_now(self, number: int, job: Job, now: int) -> int:
-        """The same without any delay."""
+        """The same with the current cache instead of a stale view."""
         one, tokens = self._instances[number], job.tokens[: len(segment_tokens(job.request.segments))]
         size, found = one.pool.size, 0
         while (found + 1) * size <= len(tokens) and one.pool.visible(
@@ -121,7 +121,7 @@ class Board:
 
     @property
     def _results_until(self) -> int:
-        """Steps that are over by then have been told of."""
+        """Steps that have ended by then are visible."""
         return 1 << 100 if self.early else self.now
 
 
@@ -184,7 +184,7 @@ def urgency(policy: Policy, job: Job) -> int:
 
 
 def saturation(config: PluginConfig, fleet: Sequence[Seen]) -> float:
-    """How busy instances are: of ``gaie-legacy`` and ``utilization`` the mean of the worse of two ratios."""
+    """Saturation of the instances; for ``gaie-legacy`` and ``utilization`` the mean of the worse of two ratios."""
     if config.kind == "never":
         return 0.0
     if config.kind == "concurrency":
@@ -200,7 +200,7 @@ def saturation(config: PluginConfig, fleet: Sequence[Seen]) -> float:
 
 
 class Memory:
-    """The latest blocks that were sent somewhere; looking does not refresh them."""
+    """The blocks that were sent to an instance most recently; lookups do not refresh them."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -224,13 +224,13 @@ class Memory:
 
 
 def _blocks(job: Job, size: int) -> list[tuple[Token, ...]]:
-    """What the full blocks of its prompt hold, each with all that is before it."""
+    """Contents of the full blocks of a prompt, each with everything before it."""
     return [tuple(job.tokens[: end * size]) for end in range(1, job.request.input_tokens // size + 1)]
 
 
 @dataclass
 class Scorer:
-    """One scorer, with what it remembers."""
+    """One scorer with its memory."""
 
     config: PluginConfig
     memories: dict[int, Memory] = field(default_factory=dict)
@@ -238,7 +238,7 @@ class Scorer:
 
 
 class Router:
-    """Chooses among some instances."""
+    """Chooses one of several instances."""
 
     def __init__(
         self, config: PluginConfig, members: Sequence[int], board: Board, *, seed: int, path: str, size: int
@@ -277,18 +277,18 @@ class Router:
         return chosen, f"load {least}"
 
     def forget(self, number: int) -> None:
-        """An instance has gone with its cache."""
+        """An instance is gone, with its cache."""
         self._homes = {session: home for session, home in self._homes.items() if home != number}
         for scorer in self._scorers:
             scorer.memories.pop(number, None)
             scorer.cold = [other for other in scorer.cold if other != number]
 
     def _draw(self, equals: Sequence[int]) -> int:
-        """Ties are drawn, and nothing is drawn without one."""
+        """Break a tie by a draw; without a tie nothing is drawn."""
         return equals[0] if len(equals) == 1 else equals[self._stream.below(len(equals))]
 
     def _of_some(self, fleet: Sequence[Seen]) -> tuple[int, str]:
-        """The least loaded of the first few of a shuffle; of equals the first drawn."""
+        """The least loaded of the first few instances of a shuffle; of equals the first drawn."""
         order = list(fleet)
         count = min(int(number_of(self._config, "choices")), len(order))
         for at in range(count):
@@ -355,7 +355,7 @@ def _least_first(values: Sequence[int]) -> list[float]:
 
 
 def _cold_ranks(cold: Sequence[int], numbers: Sequence[int], *, hit: bool) -> list[float]:
-    """Never used ones first, then whoever got a cold prompt least recently."""
+    """Unused instances first, then the one that got a cold prompt least recently."""
     if hit:
         return [0.5] * len(numbers)
     if len(numbers) == 1:

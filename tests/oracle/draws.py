@@ -1,7 +1,7 @@
-"""What scenarios are drawn with, in Hypothesis's words: from Hypothesis itself, or at once from a random generator.
+"""Strategies for scenarios in Hypothesis's terms, drawn from Hypothesis or directly from a random generator.
 
-Hypothesis makes a small example of a failure, and spends half of a test's time on its own books. Where many scenarios
-are wanted, each comes from a seed instead, in a tenth of the time.
+Hypothesis shrinks failures, but takes half of a test's time for its own bookkeeping. Where many scenarios are needed,
+each comes from a seed instead, in a tenth of the time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Draw(Protocol):
 
 
 def drawn(make: Callable[[Draw], T]) -> SearchStrategy[T]:
-    """What this makes when Hypothesis draws, which then can shrink it."""
+    """Draw with Hypothesis, which can then shrink it."""
 
     @st.composite
     def made(draw: DrawFn) -> T:

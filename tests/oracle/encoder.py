@@ -1,4 +1,4 @@
-"""The naive encoder: every item of media, who needs it, and what becomes of that when results are known."""
+"""The naive encoder: every media item, the requests that need it, and its fate when results are known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Item(NamedTuple):
-    """Media in a prompt, and what they are."""
+    """A media item in a prompt, and what it is."""
 
     start: int
     end: int
@@ -24,9 +24,9 @@ class Item(NamedTuple):
 
 
 def items_of(request: Request) -> list[Item]:
-    """Images, audio and video behind the shared head, or at the very beginning where they do not fit there.
+    """Images, audio and video after the shared head, or at the start of the prompt if they do not fit there.
 
-    Two are the same if they begin with the same token and are of the same length.
+    Two items are the same if they begin with the same token and have the same length.
     """
     head = [(name, place) for name, length in request.segments for place in range(length)]
     names = head + [(f"request {request.index}", place) for place in range(request.input_tokens - len(head))]
@@ -40,7 +40,7 @@ def items_of(request: Request) -> list[Item]:
 
 
 class Short(NamedTuple):
-    """What is short for an item, how much of it it takes, and how much there is."""
+    """What an item lacks, how much it needs, and how much there was."""
 
     what: str
     need: int
@@ -49,13 +49,13 @@ class Short(NamedTuple):
 
 @dataclass(eq=False)
 class Entry:
-    """Something in the cache."""
+    """An item in the cache."""
 
     tokens: int
     needed_by: set[tuple[Job, int]] = field(default_factory=set)
-    """Requests, and numbers of their items."""
+    """Requests, with the numbers of their items."""
     since: int = 0
-    """When it was needed last, if it is not needed now."""
+    """When it was last needed, if it is not needed now."""
 
     def who(self) -> set[Job]:
         return {job for job, _ in self.needed_by}
@@ -78,13 +78,13 @@ class EncoderCache:
         self.there: dict[tuple[tuple[str, int], int], Entry] = {}
         self.time = 0
         self.results: list[tuple[int, list[Job]]] = []
-        """Steps whose results are not known: when they end, and who takes part."""
+        """Steps with unknown results: when they end, and their requests."""
         self.sampled: dict[Job, list[tuple[int, int]]] = {}
-        """Tokens that are being sampled: in which step, and how many."""
+        """Tokens being sampled: the step, and their number."""
         self.trial: tuple[list[int], list[int], int] = ([], [], 0)
         self.planned: dict[Job, int] = {}
         self.costs: dict[Job, int] = {}
-        """What a plan that is not carried out encodes."""
+        """Encoding cost of each request in a plan that has not been carried out."""
         self.finds: dict[Job, int] = {}
         self.short: Short | None = None
         self.waits: dict[Job, int] = {}
@@ -105,7 +105,7 @@ class EncoderCache:
         return ""
 
     def begin(self, now: int) -> None:
-        """A plan begins: what is known by now."""
+        """Begin a plan with the results that are known by now."""
         self.left = self.budget
         self.planned = {}
         while self.results and self.results[0][0] <= now:
@@ -120,7 +120,7 @@ class EncoderCache:
                     self.free_all(job)
 
     def ran(self, end: int, jobs: list[Job]) -> None:
-        """A step is carried out that is over then."""
+        """Note a step and its end."""
         self.results.append((end, jobs))
 
     def samples(self, job: Job, end: int, tokens: int) -> None:
@@ -140,7 +140,7 @@ class EncoderCache:
             entry.since = self.time
 
     def drop(self, job: Job) -> None:
-        """It does not run, or it does not fit: what it would have been encoded for is free."""
+        """A request does not run or does not fit: release its items and return their budget."""
         self.free_all(job)
         self.left += self.planned.pop(job, 0)
         self.sampled.pop(job, None)
@@ -153,7 +153,7 @@ class EncoderCache:
         return self.size - sum(entry.tokens for entry in self.there.values())
 
     def fit(self, job: Job, computed: int, tokens: int, now: int) -> int:
-        """How many of those tokens can be computed."""
+        """How many of these tokens can be computed."""
         self.short = None
         encoded: list[int] = []
         again: list[int] = []
@@ -204,7 +204,7 @@ class EncoderCache:
             self.holds += 1
 
     def take(self, job: Job, now: int) -> None:
-        """The tokens that fit are computed."""
+        """Plan to compute the tokens that fit."""
         encoded, again, left = self.trial
         items = items_of(job.request)
         if self.short is not None:
@@ -225,13 +225,13 @@ class EncoderCache:
         self.finds[job] = self.found_now + sum(items[number].end - items[number].start for number in again)
 
     def wipe(self) -> None:
-        """Everything is gone."""
+        """Empty the cache."""
         for one in (self.there, self.results, self.sampled, self.planned, self.costs, self.finds, self.waits):
             one.clear()
 
 
 class WithEncoder:
-    """Another model's time, and that of the encoder, which takes an item for the first of its tokens in a prefill."""
+    """A step-time model plus encoder time, which an item takes with the first of its tokens in a prefill."""
 
     def __init__(self, model: StepTimeModel, token_us: float, *, scheduled: bool) -> None:
         self.model = model
@@ -249,7 +249,7 @@ class WithEncoder:
 
 
 def _first_of(chunk: Chunk) -> int:
-    """Tokens of the items of which this chunk computes the first token that its prefill computes."""
+    """Tokens of the items whose first computed token is in this chunk."""
     begun = chunk.cached if chunk.cached == chunk.computed else 0
     tokens = 0
     for item in items_of(chunk.request):

@@ -1,6 +1,7 @@
-"""Small clusters with everything that could go wrong in them: stale signals, queues, tenants, transfers, failures.
+"""Small clusters in which everything can go wrong: stale signals, queues, tenants, transfers, failures.
 
-Prompts are a few blocks, latencies a few steps: routers decide while steps run, caches fill, queues overflow.
+Prompts are a few blocks long and latencies a few steps, so routers decide while steps run, caches fill and queues
+overflow.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def _one_of(draw: Draw, *values: int) -> int:
 
 
 def _scorers(draw: Draw) -> tuple[PluginConfig, ...]:
-    """One to four different ones."""
+    """One to four different scorers."""
     special: dict[str, dict[str, float | str]] = {
         "prefix-affinity": {"capacity_blocks": _one_of(draw, 3, 8, 10_000)},
         "precise-prefix-cache": {"nobody_has_it": draw(st.sampled_from((1.0, 0.5)))},
@@ -219,7 +220,7 @@ def _latency(draw: Draw) -> PluginConfig:
 
 
 def _pools(draw: Draw, *, split: bool) -> tuple[Pool, ...]:
-    """Pools of one block size; what else they are like may differ."""
+    """Pools with one block size; everything else may differ."""
     engine, latency = _engine(draw), _latency(draw)
     few = st.integers(1, 3)
     if not split:
@@ -252,7 +253,7 @@ def _asked(draw: Draw, blocks: int, size: int) -> tuple[Asked, ...]:
     gap = _one_of(draw, 0, 3, 12, 40)
     mortal = _one_of(draw, 0, 0, 0, 1, 3)
     count = draw(st.sampled_from((5, 8, 12, 12, 20, 20, 40)))
-    # One list a column: a draw costs more than what is done with it.
+    # One list per column: drawing costs more than using the values.
     gaps = draw(st.lists(st.integers(0, 2 * gap), min_size=count, max_size=count))
     inputs = draw(st.lists(st.integers(1, most), min_size=count, max_size=count))
     outputs = draw(st.lists(st.sampled_from((0, 1, 1, 2, 3, 5, 9, 16)), min_size=count, max_size=count))
@@ -285,7 +286,7 @@ def _asked(draw: Draw, blocks: int, size: int) -> tuple[Asked, ...]:
 
 
 def _failures(draw: Draw, instances: int) -> tuple[Failure, ...]:
-    """One to four, of an instance or of all."""
+    """One to four failures, of one instance or of all."""
     return tuple(
         Failure(
             instance=draw(st.sampled_from((None, *range(instances), *range(instances)))),
@@ -301,7 +302,7 @@ def _failures(draw: Draw, instances: int) -> tuple[Failure, ...]:
 
 
 def draw_mortal_fleet(draw: Draw) -> Scenario:
-    """Any small cluster in which nothing stands between arrival and router, and instances die at given times."""
+    """Any small cluster with nothing between arrival and router, whose instances die at given times."""
     pools = _pools(draw, split=False)
     policy = Policy(
         name="drawn",
@@ -337,7 +338,7 @@ def _delay(draw: Draw) -> Delay:
 
 
 def _deaths(draw: Draw) -> tuple[Failure, ...]:
-    """By chance, of any instance or those of a pool."""
+    """Random failures of any instance, or of those of a pool."""
     return tuple(
         replace(
             failure,
@@ -352,7 +353,7 @@ def _deaths(draw: Draw) -> tuple[Failure, ...]:
 
 
 def _nodes(draw: Draw) -> tuple[NodePool, ...]:
-    """One kind of node or two, few of each; on some there is no room for every instance."""
+    """One or two kinds of nodes, few of each; some have no room for some instances."""
     return tuple(
         NodePool(
             name=name,
@@ -383,7 +384,7 @@ def _autoscaler(draw: Draw, pools: tuple[Pool, ...]) -> Autoscaler:
 
 
 def draw_living_fleet(draw: Draw) -> Scenario:
-    """One whose instances come and go in all ways: by chance, for want of nodes, as the autoscaler says."""
+    """A cluster whose instances come and go in all ways: random failures, missing nodes, the autoscaler."""
     scenario = draw_mortal_fleet(draw)
     experiment = scenario.experiment
     lifecycle = Lifecycle(
@@ -437,7 +438,7 @@ def draw_fleet(draw: Draw) -> Scenario:
 
 
 def _in_stages(draw: Draw, pools: tuple[Pool, ...], policy: Policy) -> tuple[Pool, ...]:
-    """Now and then, with a pipeline in each instance, where that is vLLM's."""
+    """Sometimes with a pipeline in each instance, if its rule is vLLM's."""
     ahead = policy.batching.settings.get("async_scheduling")
     if policy.batching.kind != "vllm-v1" or not (ahead or pools[0].engine.speculative is None):
         return pools
@@ -446,7 +447,7 @@ def _in_stages(draw: Draw, pools: tuple[Pool, ...], policy: Policy) -> tuple[Poo
 
 
 def _another_engine(draw: Draw, pools: tuple[Pool, ...], policy: Policy) -> tuple[tuple[Pool, ...], Policy]:
-    """Now and then, the same with another rule that forms batches, or with speculative decoding."""
+    """Sometimes the same with another batching rule, or with speculative decoding."""
     which = draw(st.sampled_from(("none", "none", "none", "other", "other", "speculative")))
     if which == "speculative":
         drafts = with_drafts(draw, pools[0].engine, policy).speculative
@@ -476,7 +477,7 @@ def _batching(draw: Draw) -> PluginConfig:
 
 
 def with_adapters(draw: Draw, scenario: Scenario) -> Scenario:
-    """The same with LoRA adapters, to which requests are mostly sent, where the batching rule knows any."""
+    """The same with LoRA adapters for most requests, if the batching rule supports them."""
     experiment, policy = scenario.experiment, scenario.experiment.policy
     if policy.batching.kind in OTHERS:
         return scenario
@@ -499,5 +500,5 @@ def draw_fleet_with_adapters(draw: Draw) -> Scenario:
 
 
 def draw_mortal_fleet_with_adapters(draw: Draw) -> Scenario:
-    """One whose instances die."""
+    """Any cluster whose instances die."""
     return with_adapters(draw, draw_mortal_fleet(draw))

@@ -1,4 +1,4 @@
-"""The queue before the router, as plainly as its rules can be said: one list, searched anew each time."""
+"""The queue before the router, written as plainly as possible: one list, searched again each time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class GatewayQueue:
         return ticket.priority if self.settings.bands else 0
 
     def offer(self, job: Job, now: int) -> tuple[Ticket | None, Ticket | None]:
-        """A newcomer: its ticket, if it is taken in, and whoever had to go for it."""
+        """Take in a newcomer: its ticket, if it is accepted, and the request that had to leave for it."""
         settings = self.settings
         ticket = Ticket(job, self._came + 1, urgency(self._policy, job), now)
         self._bands.add(self._band(ticket))
@@ -55,7 +55,7 @@ class GatewayQueue:
         full = 0 < settings.max_depth <= len(self.tickets)
         band_full = settings.bands and 0 < settings.per_band_capacity <= len(beside)
         if band_full:
-            return None, None  # all in the band are as urgent as the newcomer: nobody there has to go for it
+            return None, None  # all in the band are as urgent as the newcomer, so none has to leave for it
         if full:
             if settings.when_full == "reject":
                 return None, None
@@ -76,7 +76,7 @@ class GatewayQueue:
             self._credit.pop((band, ticket.tenant), None)
 
     def next(self, saturation: float) -> Ticket | None:
-        """Take out who is dispatched now, if anybody may be."""
+        """Take out the request to dispatch now, if any."""
         if not self.tickets:
             return None
         band = max(self._band(one) for one in self.tickets)
@@ -98,7 +98,7 @@ class GatewayQueue:
         return chosen
 
     def _order(self, ticket: Ticket) -> tuple[float, int]:
-        """Who comes first within a band."""
+        """The first request within a band."""
         if self.settings.order == "priority":
             return (-ticket.priority, ticket.number)
         if self.settings.order == "slo-deadline":

@@ -1,4 +1,4 @@
-"""What TensorRT-LLM asks for before anybody enters, beside free blocks: places for whole answers, and company."""
+"""TensorRT-LLM's conditions for admission besides free blocks: room for whole answers, and other waiting prompts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Gathering:
-    """One instance's."""
+    """The conditions of one instance."""
 
     def __init__(self, instance: Instance) -> None:
         settings = instance.policy.batching.settings
@@ -28,17 +28,17 @@ class Gathering:
         return self._instance.pool.blocks_for(tokens - 1)
 
     def has_place(self, job: Job) -> bool:
-        """Whether it and all that run can go on to their ends, whatever they were allowed to say."""
+        """Whether it and all running requests can run to the ends of their longest allowed answers."""
         if not self._answers or not self._here():
             return True
         return self.needed(job) <= len(self._instance.pool.free)
 
     def _here(self) -> list[Job]:
-        """Who runs, as far as plans know: an answer that ends by itself may go on."""
+        """Running requests as far as plans know: an answer that ends early may still count."""
         return self._instance.running + self._instance.unsure(self.now)
 
     def needed(self, job: Job) -> int:
-        """The blocks that it and all that run need to go on to their ends, beside those they have."""
+        """Blocks that it and all running requests still need to run to their ends."""
         missing = [self._whole(one) - len(one.table) for one in self._here()]
         return self._whole(job) + sum(missing)
 

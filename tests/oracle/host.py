@@ -1,4 +1,4 @@
-"""Host memory and the link to it, as plainly as their rules can be said."""
+"""Host memory and the link to it, written as plainly as possible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """Whose tokens were swapped out, and how long it takes to move blocks."""
+    """The swapped-out tokens, and the time to move blocks."""
 
     def __init__(self, spec: PoolSpec, restore: str) -> None:
         engine, model = spec.engine, spec.model
@@ -42,7 +42,7 @@ class Host:
         return self.room - sum(blocks for _, blocks in self.there.values())
 
     def take_out(self, plan: Plan, job: Job, kept: int, latency: StepTimeModel, size: int) -> str:
-        """What becomes of a victim that keeps so many tokens on the GPU in any case."""
+        """The fate of a victim that keeps a number of tokens on the GPU in any case."""
         blocks = ceil(job.computed / size)
         if not blocks:
             return ""
@@ -78,7 +78,7 @@ class Host:
         return whole
 
     def books(self) -> tuple[object, ...]:
-        """What the engine counts, too."""
+        """The counters that the engine has, too."""
         out = [blocks for way, blocks in self.moved if way == "out"]
         back = [blocks for way, blocks in self.moved if way == "in"]
         took = sum(self.us(blocks) for _, blocks in self.moved)

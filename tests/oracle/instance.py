@@ -1,6 +1,6 @@
-"""One instance, as plainly as its rules can be said: its queue, its batch, its KV blocks.
+"""One instance, written as plainly as possible: its queue, its batch, its KV blocks.
 
-The engine advances whole batches in constant time; this file does the opposite on purpose: real token lists, real
+The engine advances whole batches in constant time. This file deliberately does the opposite: real token lists, real
 block objects, every request and every token one by one, searches instead of indexes.
 """
 
@@ -48,11 +48,11 @@ class Block:
     content: tuple[Token, ...] | None = None
     filled: int = 0
     listed: bool = False
-    """Whether somebody could still ask for it when nobody holds it."""
+    """Whether a request could still ask for it when none holds it."""
     computed_us: int = -1
-    """When the step ended that computed the content; others see it after that."""
+    """When the step that computed the content ended; others see it after that."""
     unsaid: bool = False
-    """Whether it holds part of an answer that is not over: nobody finds it."""
+    """Whether it holds part of an unfinished answer, which no request finds."""
 
 
 class Pool:
@@ -70,7 +70,7 @@ class Pool:
         self.tiers: Shelves | None = None
 
     def wipe(self) -> None:
-        """Nothing is there any more."""
+        """Empty the pool."""
         self.blocks = [Block() for _ in self.blocks]
         self.free = list(self.blocks)
 
@@ -78,7 +78,7 @@ class Pool:
         return ceil(tokens / self.size)
 
     def cached(self, tokens: Sequence[Token], limit: int) -> list[Block]:
-        """The longest run of leading full blocks that is here, at most ``limit`` of them."""
+        """The longest cached run of leading full blocks, at most ``limit`` of them."""
         found: list[Block] = []
         while self.caching and len(found) < limit:
             content = tuple(tokens[: (len(found) + 1) * self.size])
@@ -113,14 +113,14 @@ class Pool:
         block.content = tuple(content)
 
     def visible(self, content: Sequence[Token], now: int) -> bool:
-        """Whether others see at ``now`` that some block holds this: steps that compute it must be over."""
+        """Whether others see at ``now`` that a block holds this: the step that computes it must have ended."""
         whole = tuple(content)
         return self.caching and any(
             block.content == whole and block.computed_us < now and not block.unsaid for block in self.blocks
         )
 
     def all_visible(self, now: int) -> set[tuple[Token, ...]]:
-        """All that others see."""
+        """All contents that others see."""
         if not self.caching:
             return set()
         return {one.content for one in self.blocks if one.content and one.computed_us < now and not one.unsaid}
@@ -128,7 +128,7 @@ class Pool:
     def release(self, table: list[Block], shared: int = 0, *, findable: bool = False, end: int = -1) -> None:
         """Give up blocks; others may ask for the first ``shared`` of them, with ``findable`` for all.
 
-        An answer is over when the step under way ends.
+        An answer is finished when the current step ends.
         """
         for number, block in enumerate(table):
             if block.unsaid:
@@ -153,7 +153,7 @@ def segment_tokens(segments: Segments) -> list[Token]:
 
 
 class Books(NamedTuple):
-    """What the ledger should say of a request (less the number of its group); -1 = never happened."""
+    """The ledger's row of a request (without the number of its group); -1 = never happened."""
 
     number: int
     arrival_us: int
@@ -175,7 +175,7 @@ class Books(NamedTuple):
 
 
 class Job:
-    """A request's whole story; ``tokens`` are its prompt and everything it will ever say."""
+    """The whole life of a request; ``tokens`` are its prompt and its whole answer."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -184,7 +184,7 @@ class Job:
         own = request.input_tokens + request.output_tokens - len(self.tokens)
         self.tokens += [(f"request {request.index}", position) for position in range(own)]
         self.told_on = False
-        """Whether other prompts may begin with its answer, too."""
+        """Whether later prompts may contain its answer."""
         self.state = RequestState.CREATED
         self.instance = -1
         self.queued_us = -1
@@ -199,7 +199,7 @@ class Job:
         self.found_now = 0
         self.preemptions = 0
         self.declared = 0
-        """What it may say at most."""
+        """Longest answer that it may give, in tokens."""
         self.wanted = 0
         self.capped = False
         self.target = request.input_tokens
@@ -207,33 +207,33 @@ class Job:
         self.generated = 0
         self.prefilling = True
         self.place = 0
-        """How many were admitted to its instance's batch before it."""
+        """Number of requests admitted to its instance's batch before it."""
         self.table: list[Block] = []
         self.counted: list[int] = []
         """The instances on which it is in flight."""
         self.first_latency: StepTimeModel | None = None
-        """Of the instance that its first token comes from."""
+        """Step-time model of the instance that its first token comes from."""
         self.split = False
         self.parted = False
-        """Whether its prompt has been computed for another instance."""
+        """Whether its prompt was computed for another instance."""
         self.reserved = False
         """Whether it waits with the KV blocks of its prompt."""
         self.prefill_instance = -1
         self.decode_instance = -1
         self.transfer_start_us = -1
         self.last_step_us = 0
-        """How long the step took that completed its prompt."""
+        """Duration of the step that completed its prompt."""
         self.flights: list[Flight] = []
-        """Its decodes with drafts in steps whose results may not be known."""
+        """Its decodes with drafts in steps whose results may be unknown."""
         self.void = False
-        """Whether its first token comes of a decode that has no real drafts."""
+        """Whether its first token comes from a decode without real drafts."""
         self.furthest = 0
-        """The most tokens of it that were ever computed."""
+        """The largest number of its tokens that were ever computed."""
         self.shared = 0
         """Blocks of its prompt that were in the cache of its decode instance when they were reserved."""
 
     def start_again(self) -> None:
-        """As if it had just arrived, but for that."""
+        """Reset it to its state on arrival, except for what a retry keeps."""
         self.state = RequestState.CREATED
         self.instance = self.queued_us = self.scheduled_us = self.first_token_us = self.last_token_us = -1
         self.first_answer_us = self.ttfat_us = -1
@@ -243,7 +243,7 @@ class Job:
         self.first_latency = None
 
     def shareable(self, size: int) -> int:
-        """How many of its leading blocks others may ask for."""
+        """Number of its leading blocks that others may ask for."""
         if self.told_on:
             return len(self.tokens) // size
         return sum(length for _, length in self.request.segments) // size
@@ -253,13 +253,13 @@ class Job:
         return self.request.request_id
 
     def ttft_us(self) -> int:
-        """What its client measures: -1 before the first token."""
+        """TTFT as its client measures it; -1 before the first token."""
         if self.first_latency is None or self.first_token_us < 0:
             return -1
         return self.first_token_us - self.request.arrival_us + self.first_latency.output_token_overhead_us
 
     def e2e_us(self, latency: StepTimeModel) -> int:
-        """Likewise before the last one; a split request pays the overhead for its decode steps alone."""
+        """Likewise the end-to-end latency; a split request pays the overhead for its decode steps alone."""
         if self.completed_us < 0:
             return -1
         tokens = max(self.generated - (1 if self.split else 0), 1)
@@ -296,11 +296,11 @@ class Flight(NamedTuple):
     tokens: int
     gained: int
     certain: bool
-    """If it brought the last token: whether that was certain."""
+    """Whether the last token was certain, if this decode brought it."""
 
 
 class Preemption(NamedTuple):
-    """Who lost how much for whom."""
+    """What a victim lost, and for whom."""
 
     victim: Job
     beneficiary: Job
@@ -310,30 +310,30 @@ class Preemption(NamedTuple):
 
 @dataclass
 class Plan:
-    """What one step does."""
+    """The plan of one step."""
 
     budget: int
     tokens: dict[Job, int] = field(default_factory=dict)
     filled: dict[Job, list[Block]] = field(default_factory=dict)
     requests: int = 0
-    """How many there were when it was made."""
+    """Number of requests when it was made."""
     pads: bool = False
-    """Whether requests that enter for one token ask for as many as decodes do."""
+    """Whether requests that are admitted for one token ask for as many as decodes."""
     beside: tuple[int, int] = (0, 0)
-    """Decoding requests when it was begun, and their contexts summed."""
+    """Decoding requests at its start, and the sum of their contexts."""
     transfer_us: int = 0
     restored: list[tuple[Job, bool, int, int, int]] = field(default_factory=list)
-    """Victims that might be swapped out: whether they were, blocks, and the cost of either way."""
+    """Victims that might be swapped out: whether they were, their blocks, and the cost of both ways."""
     back: list[tuple[Job, int, int]] = field(default_factory=list)
-    """Who came back from the host: tokens, and the blocks that were moved."""
+    """Requests that came back from the host: tokens, and moved blocks."""
     admitted: list[Job] = field(default_factory=list)
     preempted: list[Preemption] = field(default_factory=list)
     stop: Stop | None = None
-    """Where requests wait, why; of all rules but `llm-serving-sim`."""
+    """Why requests wait, if any do; for all rules but `llm-serving-sim`."""
 
 
 def as_vllm(policy: Policy) -> Policy:
-    """LLMServingSim, as it was rewritten, schedules as vLLM did before 0.11, without planning ahead."""
+    """The rewritten LLMServingSim schedules like vLLM before 0.11, without planning ahead."""
     batching = policy.batching
     if batching.kind != "llm-serving-sim" or batching.settings.get("version") != "2026-08":
         return policy
@@ -359,12 +359,12 @@ class Instance:
         self.rule = policy.batching.kind
         self.latency = latency
         self.launching_us = 0
-        """What launching the operators of a step takes; 0 = graphs are replayed, or nothing is known of it."""
+        """Time to launch the operators of a step; 0 = graphs are replayed, or it is unknown."""
         if spec.engine.enforce_eager and spec.latency.kind == "roofline":
             each = 10 if spec.tensor_parallel == 1 else 12
             self.launching_us = int((each * spec.model.num_hidden_layers + 4) * spec.hardware.launch_us)
         self.slowness = 1.0
-        """How many times as long its steps take as when it is warm."""
+        """Factor on its step times until it is warm."""
         self.vllm = self.rule == "vllm-v1"
         self.drafter: Drafter | None = None
         if spec.engine.speculative is not None:
@@ -386,21 +386,21 @@ class Instance:
             self.pool.tiers = Shelves(self.engine.kv_tiers, self.engine.block_size_tokens)
         self.shelf = None if spec.engine.lora is None else Shelf(spec, number, beside=self.blis)
         self.event = 0
-        """The one that is happening, for what is told of adapters."""
+        """The current event, for records of adapters."""
         self.waiting: list[Job] = []
         self.running: list[Job] = []
         self.leaving: list[tuple[Job, int]] = []
-        """Who is through with a step that is not over, and how many blocks that freed."""
+        """Requests that finish in the current step, and how many blocks that frees."""
         self.ending: list[Job] = []
-        """Who is, and still holds its slot and its blocks."""
+        """Finishing requests that still hold their slots and blocks."""
         self.gone: list[Job] = []
-        """Who has left with nothing, and holds its blocks until the step under way is over."""
+        """Requests that left without an answer, and hold their blocks until the current step ends."""
         self.planned: Plan | None = None
         self.places = 0
         self.free_us = 0
-        """When the engine is through with its latest step."""
+        """When the engine's latest step ends."""
         self.expected: list[Job] = []
-        """Whose KV blocks are on their way here."""
+        """Requests whose KV blocks are being transferred here."""
         self.routed = 0
         self.step_pending = False
         self.steps = 0
@@ -414,14 +414,14 @@ class Instance:
         self.watermark_blocks = 0
         self.plans_ahead = self.new = self.latest = self.early_transfers = self._overlaps = False
         self.stages = [0] * self.engine.pipeline_parallel
-        """When each is free."""
+        """When each stage is free."""
         self.under_way: list[tuple[int, list[Job]]] = []
-        """The batches in the pipeline: when they leave it, and who takes part."""
+        """The batches in the pipeline: when they leave it, and their requests."""
         self.queue = BatchQueue(self) if self.vllm and len(self.stages) > 1 else None
         self.pass_us = -1
-        """When the next one may enter; earlier plans for that are void."""
+        """When the next batch may enter; earlier plans for that are void."""
         self.halted = False
-        """No batch enters any more, as it dies when those are through that are under way."""
+        """Whether batches no longer enter, because the instance dies when those in flight are done."""
         if self.vllm:
             settings = self.policy.batching.settings
             self.plans_ahead = bool(settings["async_scheduling"]) and self.queue is None
@@ -437,7 +437,7 @@ class Instance:
         self.encoder: EncoderCache | None = None
         self.passed: list[Job] = []
         self._shortages: list[tuple[int, int]] = []
-        """Whom a plan passes over for want of the encoder."""
+        """What each request lacked that a plan passed over because the encoder had no room."""
         if schedules_encoder and self.engine.encoder is not None:
             self.encoder = EncoderCache(spec, latest=self.latest, ahead=self.plans_ahead)
         self.gathering: Gathering | None = None
@@ -448,7 +448,7 @@ class Instance:
     # The waiting queue.
 
     def unservable(self, job: Job) -> str:
-        """Why it can never be served here; of a split request only the prompt is computed here."""
+        """Why a request can never be served here; of a split one only the prompt is computed here."""
         request, longest = job.request, self.engine.max_model_len
         if self.encoder is not None and (reason := self.encoder.too_large(request)):
             return reason
@@ -480,7 +480,7 @@ class Instance:
         return (longest is None or prompt + answer <= longest) and blocks <= len(self.pool.blocks)
 
     def _context(self, job: Job, answer: int) -> int:
-        """Tokens whose keys and values it takes room for in the end."""
+        """Number of tokens whose KV it needs room for in the end."""
         request, longest = job.request, self.engine.max_model_len
         context = request.input_tokens + (0 if job.split and not job.parted else max(answer, 1) - 1)
         if self.drafter is not None and context > request.input_tokens:
@@ -494,9 +494,9 @@ class Instance:
         return context
 
     def reserve(self, job: Job, held: int) -> str:
-        """Take blocks for a whole prompt that was computed elsewhere, new ones but for ``held`` leading ones.
+        """Take blocks for a whole prompt that was computed elsewhere, new ones except for ``held`` leading ones.
 
-        Answers why that is impossible, if it is.
+        Returns the reason if that is impossible.
         """
         if reason := self.unservable(job):
             return reason
@@ -513,7 +513,7 @@ class Instance:
         return ""
 
     def adopt(self, job: Job, now: int) -> None:
-        """The KV blocks of a prompt have arrived: what is left is decoding, at least one step of it."""
+        """The KV blocks of a prompt have arrived; only decoding is left, at least one step of it."""
         size = self.pool.size
         for number in range(job.shared, job.request.input_tokens // size):
             self.pool.fill(job.table[number], job.tokens[: (number + 1) * size])
@@ -559,7 +559,7 @@ class Instance:
             if plan.budget <= 0:
                 break
             if job not in self.running and job not in self.ending:
-                continue  # a victim of this very walk
+                continue  # a victim of this same pass
             if self.queue is not None and self.queue.pauses(job, now):
                 continue
             tokens = self.limited(job.target - job.computed if job.prefilling else self._wanted(job, now), plan)
@@ -602,7 +602,7 @@ class Instance:
             lost = plan.preempted
 
     def _dispossess(self, plan: Plan) -> None:
-        """Nobody can be scheduled: the last in the queue that holds blocks has to compute its prompt itself."""
+        """No request can be scheduled: the last in the queue that holds blocks must compute its prompt itself."""
         job = [job for job in self.waiting if job.reserved][-1]
         plan.preempted.append(Preemption(job, self.waiting[0], job.computed, len(job.table)))
         job.reserved = False
@@ -639,11 +639,11 @@ class Instance:
 
     @property
     def awaits_adapter(self) -> bool:
-        """Whether nobody runs, and an adapter is being loaded."""
+        """Whether no request runs while an adapter is being loaded."""
         return not self.running and self.shelf is not None and self.shelf.coming is not None
 
     def _next(self, now: int) -> Job | None:
-        """The first in the queue whose adapter has a place; those before it are passed over."""
+        """The first request in the queue whose adapter has a place; those before it are skipped."""
         for job in self.waiting:
             if (self.queue is not None and self.queue.is_late(job)) or job in self.passed:
                 continue
@@ -664,28 +664,28 @@ class Instance:
         return self.shelf is None or self.shelf.ready(job, now, self.event)
 
     def _wanted(self, job: Job, now: int) -> int:
-        """What a decode asks for."""
+        """Number of tokens that a decode asks for."""
         return 1 if self.drafter is None else self.drafter.wanted(self._expected(job, now))
 
     def _in_flight(self, job: Job, now: int) -> list[Flight]:
-        """Its decodes whose results are not known."""
+        """Its decodes with unknown results."""
         return [flight for flight in job.flights if flight.end_us > now] if self._overlaps else []
 
     def _expected(self, job: Job, now: int) -> int:
-        """How many tokens it has computed if all its drafts are right that are being verified."""
+        """Number of its computed tokens if all drafts being verified are accepted."""
         return job.computed + sum(flight.tokens - flight.gained for flight in self._in_flight(job, now))
 
     def _slots(self, job: Job, tokens: int, now: int) -> int:
-        """How many KV slots it needs to compute so many tokens."""
+        """KV slots that it needs to compute a number of tokens."""
         slots = self._expected(job, now) + tokens
         return slots if self.drafter is None else self.drafter.slots(slots)
 
     def unsure(self, now: int) -> list[Job]:
-        """Who is having its last token computed, if that is not certain."""
+        """Requests whose last token may be being computed."""
         return [job for job in self.ending if self._is_unsure(job, now)]
 
     def _is_unsure(self, job: Job, now: int) -> bool:
-        """Its budget may go further than its answer; or it has its last token if all of its drafts are wrong."""
+        """Whether its budget may exceed its answer, or it has its last token even if all drafts are rejected."""
         stops = job.request.output_tokens < job.declared and not (job.split and not job.parted)
         if stops and (self._overlaps or self.plans_ahead) and job.last_token_us > now:
             return True
@@ -693,11 +693,11 @@ class Instance:
         return bool(late) and not late[-1].certain
 
     def _padded(self, plan: Plan) -> bool:
-        """Whether requests that enter for one token ask for as many as decodes do: unless any prompt goes on."""
+        """Whether requests admitted for one token ask for as many as decodes: unless any prompt continues."""
         return self.drafter is not None and self.drafter.pads and not any(job.prefilling for job in plan.tokens)
 
     def _pads(self, plan: Plan, job: Job, computed: int) -> bool:
-        """Whether that is so for one that has computed all tokens but one."""
+        """The same for a request that has computed all tokens but one."""
         if self.drafter is None or not plan.pads or not job.wanted or (job.split and not job.parted):
             return False
         longest = self.engine.max_model_len
@@ -717,7 +717,7 @@ class Instance:
         return self.threshold
 
     def make_room(self, plan: Plan, job: Job, tokens: int, now: int) -> bool:
-        """Preempt until the blocks for ``tokens`` more are free; False when ``job`` itself had to go."""
+        """Preempt until blocks for ``tokens`` more are free; False if ``job`` itself became a victim."""
         while self.pool.blocks_for(self._slots(job, tokens, now)) - len(job.table) > len(self.pool.free):
             victim = self._victim()
             self._preempt(plan, victim, job)
@@ -737,18 +737,18 @@ class Instance:
         return max(there, key=lambda job: job.place)
 
     def _kept(self, job: Job) -> int:
-        """Its leading tokens in blocks that others hold, too."""
+        """Number of its leading tokens in blocks that others also hold."""
         blocks = 0
         while blocks < len(job.table) and job.table[blocks].references > 1:
             blocks += 1
         return blocks * self.pool.size
 
     def _lost(self, job: Job) -> int:
-        """How much it would have to compute again."""
+        """Number of tokens it would have to recompute."""
         return job.computed - self._kept(job)
 
     def take_back(self, plan: Plan, job: Job) -> None:
-        """What it would have computed in this step is not there; vLLM had it in its books already."""
+        """Undo what it would have computed in this step, except with vLLM, which has already recorded it."""
         for block in plan.filled.pop(job, []):
             if not self.vllm:
                 block.content = None
@@ -774,7 +774,7 @@ class Instance:
         self.enqueue(job, at_front=True)
 
     def _recompute(self, job: Job) -> None:
-        """It loses its blocks."""
+        """Take away its blocks, so that it has to recompute."""
         self.preemptions += 1
         self.pool.release(job.table, job.shareable(self.pool.size), findable=True)
         job.preemptions += 1
@@ -786,7 +786,7 @@ class Instance:
         job.target = job.request.input_tokens + job.generated
 
     def _below(self, job: Job, cached: int, limit: int) -> list[tuple[Token, ...]]:
-        """What tiers have of the blocks behind those that are cached."""
+        """Blocks in tiers that follow the cached ones."""
         tiers, size = self.pool.tiers, self.pool.size
         contents: list[tuple[Token, ...]] = []
         if tiers is None:
@@ -799,12 +799,12 @@ class Instance:
         return contents
 
     def _reload(self, found: list[Block], contents: list[tuple[Token, ...]]) -> None:
-        """Into free blocks, which are reused last; with the idle ones of the same prompt before them."""
+        """Load into free blocks; these are reused last, and after them only the idle ones of the same prompt."""
         pool = self.pool
         assert pool.tiers is not None
         pool.tiers.load(contents)
         idle = [block for block in found if not block.references]
-        pool.free = [block for block in pool.free if block not in idle] + idle  # they are as free as others, but spared
+        pool.free = [block for block in pool.free if block not in idle] + idle  # free, but not to be taken now
         new = [pool.take() for _ in contents]
         pool.free = [block for block in pool.free if block not in idle]
         for block, content in zip(new, contents, strict=True):
@@ -917,7 +917,7 @@ class Instance:
         return True
 
     def _lacks_encoder(self, plan: Plan, job: Job) -> bool:
-        """The encoder has no room for what comes next in its prompt: whether another one may go."""
+        """The encoder has no room for the next item of a prompt: whether another request may be tried."""
         assert self.encoder is not None
         short = self.encoder.short
         amounts = (0, 0) if short is None else short[1:]
@@ -931,7 +931,7 @@ class Instance:
         return False
 
     def sent(self, plan: Plan, end: int) -> None:
-        """A step is carried out: what the encoder makes for it counts, and is free when the results are known."""
+        """Carry out a step: its encoded items count, and are free when the results are known."""
         if self.encoder is None:
             return
         for job in plan.tokens:
@@ -940,7 +940,7 @@ class Instance:
         self.encoder.ran(end, sorted(plan.tokens, key=lambda job: job.place))
 
     def enter(self, plan: Plan, job: Job, found: list[Block], tokens: int, now: int) -> None:
-        """It runs from now on, with these cached blocks and a first chunk."""
+        """Start to run a request with these cached blocks and a first chunk."""
         for block in found:
             self.pool.pin(block)
         job.table = found
@@ -983,13 +983,13 @@ class Instance:
             plan.filled.setdefault(job, []).append(block)
 
     def _known(self, job: Job, now: int) -> int:
-        """How many of its tokens are known: of those that are being sampled none is."""
+        """Number of its known tokens, without those being sampled."""
         known = job.computed + 1 - sum(flight.gained for flight in self._in_flight(job, now))
         first_is_late = self._overlaps and job.last_token_us > now and not job.flights
         return known - first_is_late
 
     def _fill(self, job: Job, tokens: int) -> list[Block]:
-        """Note the content of full blocks, as far as it is new; content is tokens, so those must be known."""
+        """Record the content of newly filled blocks; content is tokens, so these must be known."""
         size = self.pool.size
         new = [number for number in range(tokens // size) if job.table[number].content is None]
         for number in new:
@@ -998,7 +998,7 @@ class Instance:
         return [job.table[number] for number in new]
 
     def take_results(self, now: int) -> None:
-        """The step that was under way is over: the tokens that it sampled are known, and who is through is gone."""
+        """End the current step: its sampled tokens are known, and finished requests leave."""
         if self.queue is not None:
             return
         late = self.drafter is not None and not self._overlaps
@@ -1013,22 +1013,22 @@ class Instance:
                 self.let_go(job)
 
     def free_gone(self) -> None:
-        """The step under way when they left is over."""
+        """Free the blocks of requests that left during the step that has ended."""
         for job in self.gone:
             self.pool.release(job.table, job.shareable(self.pool.size))
         self.gone.clear()
 
     def gains(self, job: Job, end_us: int) -> int:
-        """How many tokens a decode has of the batch that ends then."""
+        """Number of tokens a decode gets from the batch that ends then."""
         return next((flight.gained for flight in job.flights if flight.end_us == end_us), 1)
 
     def note_results(self, job: Job, tokens: int, now: int) -> None:
-        """So many of its tokens are known and in the cache."""
+        """Note that a number of its tokens are known and in the cache."""
         for block in self._fill(job, tokens):
             block.computed_us = now
 
     def is_busy(self, job: Job) -> bool:
-        """Whether it takes part in a batch under way."""
+        """Whether it is in a batch in flight."""
         return any(job in jobs for _, jobs in self.under_way)
 
     def next_pass_us(self, now: int) -> int:
@@ -1039,7 +1039,7 @@ class Instance:
         return max(now, self.stages[0], min(end for end, _ in self.under_way) if full else 0)
 
     def through_us(self, whole_us: int, now: int) -> int:
-        """How long a batch takes to get through all stages."""
+        """Time of a batch through all stages."""
         stages, at = len(self.stages), now if self.queue is None else self.queue.enters_us(now)
         for number in range(stages):
             part = whole_us * (number + 1) // stages - whole_us * number // stages
@@ -1048,7 +1048,7 @@ class Instance:
         return at - now
 
     def let_go(self, job: Job) -> None:
-        """Its last token is there."""
+        """Its last token has been generated."""
         self._fill(job, job.computed)
         self.ending.remove(job)
         self.pool.release(job.table, job.shareable(self.pool.size))
@@ -1074,21 +1074,21 @@ class Instance:
         return StepLoad(chunks, len(decodes), sum(job.computed for job in decodes))
 
     def has_work(self, now: int) -> bool:
-        """Whether anybody waits or runs, or a step is planned that computes something all the same."""
+        """Whether requests wait or run, or a planned step computes something all the same."""
         return self.goes_on(now) or bool(self.planned is not None and self.planned.tokens)
 
     def goes_on(self, now: int) -> bool:
-        """Whether anybody waits or runs, or may, as far as plans know."""
+        """Whether requests wait or run, or may, as far as plans know."""
         return bool(self.running or self.waiting or self.unsure(now))
 
     def lapse(self, plan: Plan) -> None:
-        """Whoever it was made for has left before: what is in their blocks counts as computed."""
+        """All requests of the plan have left: the content of their blocks counts as computed."""
         for blocks in plan.filled.values():
             for block in blocks:
                 block.computed_us = -1
 
     def duration_us(self, load: StepLoad) -> int:
-        """Of a step; a captured graph is replayed with its places, or all operators are launched."""
+        """Time of a step: a captured graph is replayed with its batch size, or all operators are launched."""
         most = self.engine.max_num_seqs
         if self.rule == "nano" and not load.chunks:
             sizes = [1, 2, 4, 8, *range(16, most, 16), most]
@@ -1101,7 +1101,7 @@ class Instance:
         return duration if self.shelf is None else int(duration * self.shelf.factor())
 
     def advance(self, plan: Plan, end: int, duration_us: int) -> tuple[list[Job], list[Job]]:
-        """Compute the planned tokens; who got a first token, and who is done (here, if split)."""
+        """Compute the planned tokens; return who got a first token, and who is done (here, if split)."""
         first: list[Job] = []
         self.answering = []
         for blocks in plan.filled.values():
@@ -1141,7 +1141,7 @@ class Instance:
         return first, done
 
     def _free(self, job: Job, end: int = -1, *, at_once: bool = False) -> None:
-        """It has left the batch."""
+        """Remove a request from the batch."""
         if (self.plans_ahead or len(self.stages) > 1) and not at_once:
             self.ending.append(job)
         else:
@@ -1162,7 +1162,7 @@ class Instance:
         shared = len(segment_tokens(job.request.segments)) // self.pool.size
         for block in job.table[shared:]:
             if not self.vllm:
-                block.content = None  # nobody will ask for it here
+                block.content = None  # no request will ask for it here
         self._free(job, at_once=self.early_transfers)
 
     def _emit(self, job: Job, end: int, from_prefill: bool, tokens: int) -> bool:

@@ -1,4 +1,4 @@
-"""Instances that come and go, as plainly as the rules can be said: who starts again, who is lost, who waits."""
+"""Instances that come and go, written as plainly as possible: which requests restart, are lost, or wait."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ENDED = (
 
 
 class MortalOracle(Oracle):
-    """Without disaggregation, gateway, deferral and budgets."""
+    """A cluster without disaggregation, gateway, deferral and budgets."""
 
     def __init__(self, experiment: Experiment, requests: Sequence[Request], max_steps: int) -> None:
         super().__init__(experiment, requests, max_steps)
@@ -51,9 +51,9 @@ class MortalOracle(Oracle):
         self.lives = self.settings.lifecycle or Lifecycle()
         self.luck: dict[tuple[int, int], Stream] = {}
         self.strikes: dict[tuple[int, int], int] = {}
-        """When an instance dies of an entry by chance, as drawn last."""
+        """Entry and instance -> when the instance dies of that random failure, as last drawn."""
         self.by_chance: dict[int, tuple[int, int, int]] = {}
-        """Of events: entry, instance and time."""
+        """Event number -> entry, instance and time, for random failures."""
         self._left: list[tuple[Job, int]] = []
         self.nodes: Nodes | None = None
         if self.settings.nodes:
@@ -92,12 +92,12 @@ class MortalOracle(Oracle):
         return self._over() or self._is_void(event)
 
     def _is_void(self, event: Event) -> bool:
-        """Whether it is a death by chance that will not come."""
+        """Whether it is a random failure that will not happen."""
         entry, number, time = self.by_chance.get(event.number, (-1, -1, -1))
         return entry >= 0 and (self.states[number] not in _MORTAL or self.strikes[entry, number] != time)
 
     def anything_to_come(self) -> bool:
-        """Whether anything will happen, as far as is known."""
+        """Whether any event is still known to come."""
         return any(self._matters(event) for event in self._pending)
 
     def _matters(self, event: Event) -> bool:
@@ -109,7 +109,7 @@ class MortalOracle(Oracle):
         return event.kind != TIMEOUT or not super()._is_stale(event)
 
     def _over(self) -> bool:
-        """Nobody will come, and all who have come have ended, or wait for what will never be."""
+        """Whether no request will come, and all that came have ended, or wait for what will never happen."""
         if any(event.kind == ARRIVAL and event.instance < 0 for event in self._pending):
             return False
         left = [job for job in self.arrived if job.state not in _ENDED]
@@ -142,7 +142,7 @@ class MortalOracle(Oracle):
     # Coming.
 
     def add(self, pool: int, now: int) -> None:
-        """The autoscaler wants one more."""
+        """The autoscaler adds an instance."""
         number = self._new_instance(self.experiment.pools[pool])
         self.homes.append(pool)
         self.states.append("scheduling")
@@ -220,7 +220,7 @@ class MortalOracle(Oracle):
         self._stop_after_step(number, now)
 
     def drain(self, number: int, now: int) -> None:
-        """The autoscaler takes it away."""
+        """The autoscaler removes an instance."""
         if self.states[number] in COMING:
             self._terminate(number, "scaled down", now)
             return
@@ -239,7 +239,7 @@ class MortalOracle(Oracle):
         self._terminate_if_empty(number, now)
 
     def _forget_waiting(self, job: Job, instance: Instance) -> None:
-        """It leaves the queue with nothing."""
+        """Remove a request from the queue unanswered."""
         instance.pool.release(job.table, job.shareable(instance.pool.size))
         if instance.shelf is not None:
             instance.shelf.forget(job)
@@ -262,7 +262,7 @@ class MortalOracle(Oracle):
     def _stop_after_step(self, number: int, now: int) -> None:
         instance = self.instances[number]
         kinds: tuple[int, ...] = (STEP, LEFT)
-        if len(instance.stages) > 1:  # whatever is in the pipeline comes through, and nothing enters it
+        if len(instance.stages) > 1:  # batches in the pipeline complete, and none enters
             instance.halted, instance.pass_us, kinds = True, -1, (LEFT,)
         ends = [one.time_us for one in self._pending if one.instance == number and one.kind in kinds]
         ends += [end for end, _ in instance.under_way]
@@ -321,7 +321,7 @@ class MortalOracle(Oracle):
         left, self._left = self._left, []
         for job, number in left:
             if job.instance != number or self.states[number] != "warming-up":
-                continue  # who starts again does not count
+                continue  # requests that restart do not count
             self.served[number] += 1
             if self.served[number] >= self.lives.warm_up_requests:
                 self.instances[number].slowness = 1.0

@@ -1,4 +1,4 @@
-"""Machines that instances are placed on, as plainly as their rules can be said."""
+"""Nodes that instances are placed on, written as plainly as possible."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def delay_us(delay: Delay, stream: Stream) -> int:
-    """Normally distributed, never below 0; what does not vary is not drawn."""
+    """Draw from a normal distribution, at least 0; without variation nothing is drawn."""
     return max(0, int(delay.mean_us + delay.std_dev_us * stream.normal())) if delay.std_dev_us else delay.mean_us
 
 
 @dataclass(eq=False)
 class Node:
-    """One machine."""
+    """One node."""
 
     name: str
     kind: NodePool
@@ -38,7 +38,7 @@ class Node:
 
 
 def gpus_of(need: PoolSpec) -> int:
-    """Of an instance: those of all its stages."""
+    """Accelerators of an instance, of all its stages."""
     return need.tensor_parallel * need.engine.pipeline_parallel
 
 
@@ -48,7 +48,7 @@ def hosts(kind: NodePool, need: PoolSpec) -> bool:
 
 
 class Nodes:
-    """All machines; ``placed`` is called when there is room for an instance that had to wait."""
+    """All nodes; ``placed`` is called when there is room for an instance that had to wait."""
 
     def __init__(self, oracle: MortalOracle, kinds: tuple[NodePool, ...], placed: Callable[[int, int], None]) -> None:
         self.oracle = oracle
@@ -66,11 +66,11 @@ class Nodes:
         return Node(f"{kind.name}-{number}", kind, ready)
 
     def _in_order(self) -> list[Node]:
-        """By kind, then by when they were ordered."""
+        """Nodes by kind, then by time of order."""
         return [node for kind in self.kinds for node in self.there if node.kind is kind]
 
     def find_room(self, number: int) -> bool:
-        """Put an instance somewhere, or let it wait."""
+        """Place an instance, or let it wait."""
         need = self.oracle.pool_of(number)
         for node in self._in_order():
             if node.ready and node.has_room(need):
@@ -83,7 +83,7 @@ class Nodes:
         return False
 
     def order(self, now: int) -> None:
-        """As many as those need who wait, beyond what is on its way."""
+        """Order as many nodes as waiting instances need beyond those on their way."""
         coming = [Node("", node.kind, ready=False) for node in self._in_order() if not node.ready]
         for number in self.waiting:
             need = self.oracle.pool_of(number)
@@ -115,7 +115,7 @@ class Nodes:
                 self.placed(number, now)
 
     def leave(self, number: int, now: int) -> None:
-        """An instance is gone, or does not wait any more."""
+        """An instance is gone, or no longer waits."""
         if number in self.waiting:
             self.waiting.remove(number)
         for node in self.there:

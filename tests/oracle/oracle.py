@@ -1,7 +1,7 @@
-"""The simulator written down a second time, as plainly as its rules can be said.
+"""The simulator written a second time, as plainly as possible.
 
-It shares the description of requests, the formats of results, the step-time models and the random streams with the
-engine, and nothing that decides anything. Slow is fine here; clever is not.
+It shares the description of requests, the result formats, the step-time models and the random streams with the engine,
+but nothing that makes decisions. Slow is fine here; clever is not.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from .stops import Stop
     from .strategies import Scenario
 
-# What can happen at the same microsecond, in this order; cluster events come before those of instances.
+# Order of events in the same microsecond; events of the cluster come before those of instances.
 ARRIVAL, ADMISSION, ROUTING, LIFECYCLE = 0, 1, 2, 3
 PREFILL_ROUTING, TRANSFER_START, TRANSFER_END, DECODE_ROUTING = 4, 5, 6, 7
 EXPIRY, TICK = 8, 9
@@ -82,7 +82,7 @@ class OracleHangError(Exception):
 
 
 class Event(NamedTuple):
-    """Something that will happen; they sort as they do."""
+    """A future event; events sort in order of execution."""
 
     time_us: int
     instance: int
@@ -92,15 +92,15 @@ class Event(NamedTuple):
     job: Job | None
     ticket: Ticket | None = None
     parts: bool = False
-    """Of a request that leaves: whether only its prompt is computed."""
+    """Whether only the prompt of a leaving request was computed."""
     act: Callable[[int], bool] | None = None
-    """What happens in the life of an instance; it says whether anything did."""
+    """An event in the life of an instance; returns whether anything happened."""
 
 
 class Oracle:
-    """A cluster that runs to its end at once.
+    """A cluster that runs to its end in one go.
 
-    ``now`` is the time of the last event that meant anything; ``records`` are those of all events, in order.
+    ``now`` is the time of the last event with an effect; ``records`` are those of all events, in order.
     """
 
     def __init__(self, experiment: Experiment, requests: Sequence[Request], max_steps: int, users: int = 0) -> None:
@@ -159,11 +159,11 @@ class Oracle:
 
     @classmethod
     def of(cls, scenario: Scenario, max_steps: int) -> Self:
-        """What runs a scenario."""
+        """Create the oracle of a scenario."""
         return cls(scenario.experiment, scenario.requests(), max_steps)
 
     def _create(self, pool: PoolSpec) -> Instance:
-        """One more instance, of which nobody has heard."""
+        """Add an instance that is not announced yet."""
         latency = create_latency(self.experiment.plugins, pool)
         if pool.engine.encoder is not None:
             scheduled = self.policy.batching.kind == "vllm-v1"
@@ -175,7 +175,7 @@ class Oracle:
         return one
 
     def _new_instance(self, pool: PoolSpec) -> int:
-        """One more instance, empty, that nobody can be sent to yet; answers its number."""
+        """Add an empty instance that cannot be routed to yet; return its number."""
         one = self._create(pool)
         self.board.add(one)
         return one.number
@@ -258,7 +258,7 @@ class Oracle:
         self._arrival(job, now)
 
     def _answer(self, now: int) -> None:
-        """Whose prompt has come to its end sends another one: at once with an answer or without patience."""
+        """The user of a finished request sends another one, at once after an answer or without patience."""
         ended = [job for job in self._unanswered if job.state not in _ALIVE]
         self._unanswered = [job for job in self._unanswered if job.state in _ALIVE]
         for job in ended:
@@ -270,7 +270,7 @@ class Oracle:
                 self._plan(now + (1_000_000 if patient else 0), ARRIVAL, None)
 
     def _is_stale(self, event: Event) -> bool:
-        """Does the event come too late to mean anything? Such events do not even move the clock."""
+        """Whether the event comes too late to have an effect; such events do not even advance the clock."""
         job = event.job
         if event.kind == ARRIVAL and event.instance < 0:
             return job is None and not self._unsent
@@ -309,7 +309,7 @@ class Oracle:
         heappush(self._pending, Event(time, instance, kind, self._scheduled, job, ticket, parts, act))
 
     def _after(self, now: int) -> None:
-        """What follows when requests have left instances in an event."""
+        """Handle the consequences of requests that left instances in an event."""
         if not self._ended_now:
             return
         if self.gateway is not None and self.gateway.settings.dispatch == "on-completion":
@@ -459,13 +459,13 @@ class Oracle:
         self._send(job, job.prefill_instance, now)
 
     def _count(self, job: Job, number: int) -> None:
-        """From now on it is in flight on that instance."""
+        """Count a request as in flight on that instance."""
         job.counted.append(number)
         job.instance = number
         self.instances[number].routed += 1
 
     def _end(self, job: Job, number: int) -> None:
-        """It no longer is."""
+        """Stop counting it as in flight."""
         job.counted.remove(number)
         self._ended_now += 1
 
@@ -575,7 +575,7 @@ class Oracle:
         self.records.append(Queued(self.events, now, job.name, instance.number, position))
 
     def _leave(self, job: Job, instance: Instance, now: int, *, parts: bool) -> None:
-        """The step is over that was the last one for this request here."""
+        """The last step of this request here has ended."""
         if job in instance.ending:
             instance.let_go(job)
         del instance.leaving[[other for other, _ in instance.leaving].index(job)]
@@ -616,11 +616,11 @@ class Oracle:
             instance.host.there.pop(job, None)
         self._end(job, instance.number)
         if instance.waiting:
-            self._want_step(instance, now)  # if it has been waiting for KV blocks, others may fit now
+            self._want_step(instance, now)  # others may fit now if it was waiting for KV blocks
         self.records.append(TimedOut(self.events, now, job.name, instance.number, was_running, job.generated))
 
     def _pass(self, instance: Instance, time: int) -> None:
-        """A pass then, unless there is an earlier one."""
+        """Schedule a pass, unless there is an earlier one."""
         if not instance.halted and not 0 <= instance.pass_us <= time:
             instance.pass_us = time
             self._plan(time, STEP, None, instance.number)
@@ -638,7 +638,7 @@ class Oracle:
             self._plan(time if instance.blis else max(time, instance.free_us), STEP, None, instance.number)
 
     def _step(self, instance: Instance, now: int) -> bool:
-        """Whether there was anything to do before KV blocks that are on their way arrive."""
+        """Start the step that is due; return whether there was anything to do before KV blocks in transfer arrive."""
         piped = len(instance.stages) > 1
         if piped and instance.pass_us != now:
             return False  # it came earlier
@@ -660,7 +660,7 @@ class Oracle:
         return True
 
     def _formed(self, instance: Instance, now: int) -> Plan | bool:
-        """What is computed in the step that starts now; if nothing is, whether anything happened."""
+        """The plan of the step that starts now; if there is none, whether anything happened."""
         plan = instance.planned
         if (plan is None or not plan.tokens) and not (instance.running or instance.waiting):
             return False
@@ -792,11 +792,11 @@ class Oracle:
             self._tell_stop(instance, instance.planned)
 
     def _computing_us(self, instance: Instance, plan: Plan, load: StepLoad) -> int:
-        """How long a step computes."""
+        """Compute time of a step."""
         return 0 if not instance.blis and not plan.tokens else instance.duration_us(load)
 
     def _tell_stop(self, instance: Instance, plan: Plan, of: int = 0) -> None:
-        """Why requests wait; ``of``: the number of the step, if not the next."""
+        """Record why requests wait; ``of``: the number of the step, if not the next."""
         if instance.waiting and plan.stop is not None:
             self.stops.append((instance.number, of or instance.steps + 1, plan.stop))
 
@@ -812,7 +812,7 @@ class Oracle:
         instance.drafter.latest.clear()
 
     def _tell_adapters(self, instance: Instance, now: int) -> bool:
-        """Whether there was anything to tell; a load that has begun will be over."""
+        """Whether there were records; schedules the end of a load that has begun."""
         shelf = instance.shelf
         if shelf is None or not shelf.news:
             return False

@@ -1,4 +1,4 @@
-"""How batches are formed where running requests do not simply go first, as plainly as the rules can be said."""
+"""Batching rules where running requests do not simply go first, written as plainly as possible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _prompts_first(one: Instance, plan: Plan, now: int) -> None:
-    """``nano``: whole prompts from the head of the queue; a step decodes only where none fits."""
+    """``nano``: whole prompts from the head of the queue; a step decodes only if none fits."""
     most = one.engine.max_num_seqs
     while one.waiting and plan.budget > 0 and len(plan.admitted) < most:
         job = one.waiting[0]
@@ -45,7 +45,7 @@ def _prompts_first(one: Instance, plan: Plan, now: int) -> None:
 
 
 def _stop(one: Instance, plan: Plan, job: Job, found: list[Block], tokens: int) -> Stop:
-    """Why the head of the queue does not get in."""
+    """Why the head of the queue is not admitted."""
     if job.reserved:
         return Stop("apart", name=job.name)
     if tokens > plan.budget:
@@ -55,7 +55,7 @@ def _stop(one: Instance, plan: Plan, job: Job, found: list[Block], tokens: int) 
 
 
 def _one_pass(one: Instance, plan: Plan, now: int) -> None:
-    """``llm-serving-sim``: all by arrival; who does not fit is skipped."""
+    """``llm-serving-sim``: all requests by arrival; those that do not fit are skipped."""
     _serve(one, plan, one.running + one.waiting, now)
     if plan.tokens or one.under_way:
         return

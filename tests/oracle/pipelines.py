@@ -1,4 +1,4 @@
-"""How vLLM's engine core keeps a pipeline full, as plainly as its loop can be said: one plan, one place in a queue."""
+"""How vLLM's engine core keeps a pipeline full, written as plainly as possible: each plan takes a place in a queue."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class _Entry:
-    """A plan that has been handed to the accelerators; an empty one is over at once."""
+    """A plan that was handed to the accelerators; an empty one ends at once."""
 
     end_us: int = 0
     jobs: list[Job] = field(default_factory=list)
     sampled: list[Job] = field(default_factory=list)
-    """Who has a token of it."""
+    """Requests that get a token from it."""
 
 
 class BatchQueue:
-    """The plans that are under way, the oldest first."""
+    """The plans in flight, oldest first."""
 
     def __init__(self, one: Instance) -> None:
         self._one = one
@@ -30,16 +30,16 @@ class BatchQueue:
         self._ahead = bool(one.policy.batching.settings["async_scheduling"])
         self._places = len(one.stages) + self._ahead
         self._plans: list[list[tuple[Job, int]]] = []
-        """Of all plans there ever were, who had a token of them, and its place."""
+        """For every plan so far, the requests that got a token from it, and the position of the token."""
         self._late: list[tuple[Job, _Entry, bool]] = []
-        """Who was preempted while a batch of its was under way, that batch, and whether its last token comes of it."""
+        """Requests preempted with a batch in flight, that batch, and whether their last token comes from it."""
         self._batch = _Entry()
-        """The one that is being sent on its way."""
+        """The entry being dispatched."""
         self._lost: list[Preemption] = []
-        """By plans that found nothing to do: the next batch tells of it."""
+        """Preemptions by plans without work, which the next batch reports."""
         self._moving_us = 0
         self._late_us = 0
-        """When the last token comes that it goes on from."""
+        """When the last token comes that the batch continues from."""
 
     def plan(self, now: int, tell: Callable[[Plan, int], None]) -> tuple[Plan | None, bool]:
         """The next batch, and whether anybody was preempted before it was found; None = none can be formed now."""
@@ -82,36 +82,36 @@ class BatchQueue:
         return [one for plan in latest for one in plan] if self._ahead else []
 
     def pauses(self, job: Job, now: int) -> bool:
-        """Whether it decodes, and is not up again yet."""
+        """Whether it decodes, and may not be scheduled again yet."""
         if job.prefilling:
             return False
         return (job, job.place) in self._paused() if self._ahead else job.last_token_us > now
 
     def lost(self, job: Job) -> None:
-        """It is preempted."""
+        """Note that a request is preempted."""
         self._late += [(job, entry, job in self._one.ending) for entry in self._entries if job in entry.jobs]
 
     def is_late(self, job: Job) -> bool:
-        """Whether a batch of it is under way still that was when it was preempted."""
+        """Whether a batch that was in flight when it was preempted still is."""
         return any(late is job and entry in self._entries for late, entry, _ in self._late)
 
     def enters_us(self, now: int) -> int:
-        """When the tokens are there that the batch goes on from."""
+        """When the tokens are known that the batch continues from."""
         return max(now, self._late_us)
 
     def sent(self, end_us: int) -> None:
-        """The batch is under way."""
+        """Add the dispatched batch to the queue."""
         self._batch.end_us = end_us
         self._entries.append(self._batch)
         self._tell_instance()
 
     def go_round(self) -> None:
-        """Nobody is left to plan for, and it goes on planning."""
+        """Plan on, although there are no requests left to plan for."""
         while len(self._entries) < self._places:
             self._entries.append(_Entry())
 
     def upcoming_us(self, now: int) -> int:
-        """When the next one is planned, if that is not for want of work."""
+        """When the next batch is planned, provided that there is work."""
         return self._entries[0].end_us if len(self._entries) == self._places else now
 
     def next_us(self, now: int) -> int:
@@ -119,7 +119,7 @@ class BatchQueue:
         return min((entry.end_us for entry in self._entries if entry.end_us and entry.end_us >= now), default=now)
 
     def through(self) -> int:
-        """How many have lost their blocks while their last token is being computed."""
+        """Number of requests that lost their blocks while their last token is being computed."""
         return len({job.name for job, entry, last in self._late if last and entry in self._entries})
 
     def _take_results(self, now: int) -> None:

@@ -1,4 +1,4 @@
-"""What both kinds of comparison need."""
+"""Helpers for all comparisons with the oracle."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 _EXPLORE: Final = int(os.environ.get("BLIS_TUI_ORACLE_EXAMPLES", "0"))
 _SHARE: Final = float(os.environ.get("BLIS_TUI_ORACLE_SHARE", "1"))
-"""Where all examples are checked already, and part of them once more in another way."""
+"""Share of the examples to run: below 1 where all of them are checked already, and some once more in another way."""
 
 
 def examples(count: int) -> settings:
-    """The same ``count`` examples every time, or the random ones somebody asked for."""
+    """The same ``count`` examples every time, or random ones on request."""
     return settings(
         max_examples=_EXPLORE or ceil(count * _SHARE),
         derandomize=not _EXPLORE,
@@ -45,17 +45,17 @@ def examples(count: int) -> settings:
 def check_many(
     count: int, make: Callable[[Draw], Scenario], check: Callable[[Scenario, Random], None], *, part: int = 0
 ) -> None:
-    """Check ``count`` scenarios, each from a seed: the same ones every time, or the random ones somebody asked for.
+    """Check ``count`` scenarios, each from a seed: the same ones every time, or random ones on request.
 
-    Counts follow from faults planted at random places of the code that each is about, eleven or more of which some seed
-    notices: about three times as many seeds as it took to notice the last of them. Where one takes a hundred or more,
-    as in the plain engine and with drafts, there are as many as there is time for.
+    Counts are based on faults planted at random places of the code under test, at least eleven of which some seed
+    detects: about three times the number of seeds that detected the last of them. Where that took a hundred or more, as
+    in the plain engine and with drafts, the count is what time allows.
 
     Args:
         count: how many.
-        make: draws one.
-        check: is handed it, and a generator for what else it has to draw.
-        part: which seeds.
+        make: draws a scenario.
+        check: checks it, with a generator for further draws.
+        part: selects the seeds.
     """
     first = SystemRandom().getrandbits(32) if _EXPLORE else part * count
     for seed in range(first, first + (_EXPLORE or ceil(count * _SHARE))):
@@ -69,13 +69,13 @@ def check_many(
 
 
 def event(text: str) -> None:
-    """Let Hypothesis count how often this happens, if it is there."""
+    """Let Hypothesis, if it runs, count how often this happens."""
     if hypothesis.currently_in_test_context():
         hypothesis.event(text)
 
 
 class Source:
-    """Hands the scenario's requests to a cluster."""
+    """Feeds the scenario's requests to a cluster."""
 
     def __init__(self, requests: list[Request]) -> None:
         self._requests = requests
@@ -118,18 +118,18 @@ class Patient:
 
 
 def source_of(requests: list[Request], users: int) -> Source | InteractiveSource:
-    """The requests at their times, or from so many users who wait for their answers."""
+    """The requests at their times, or from a number of users who wait for answers."""
     return InteractiveSource([Patient(requests, users)], len(requests)) if users else Source(requests)
 
 
 def books(row: Row, table: RequestTable) -> Books:
-    """The ledger's row in the oracle's words."""
+    """The ledger's row in the oracle's format."""
     group = Row._fields.index("group")
     extras = table.extras(row.number)
     return Books._make((*row[:group], *row[group + 1 :], extras.first_answer_us, extras.ttfat_us))
 
 
 def books_of(simulation: Simulation) -> list[Books]:
-    """Those of all requests that have arrived, by their number."""
+    """The rows of all requests that have arrived, by number."""
     table = simulation.log.table(simulation._cluster)
     return [books(row, table) for row in sorted(table.plain())]

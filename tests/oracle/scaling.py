@@ -1,4 +1,4 @@
-"""The autoscaler, as plainly as its rules can be said."""
+"""The autoscaler, written as plainly as possible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNENDED = (RequestState.CREATED, RequestState.WAITING, RequestState.RUNNING)
 
 
 class Scaler:
-    """Looks at the cluster again and again; all instances can stand in for each other."""
+    """Checks the cluster periodically; all instances are interchangeable."""
 
     def __init__(self, oracle: MortalOracle, settings: Autoscaler) -> None:
         self.oracle = oracle
@@ -30,7 +30,7 @@ class Scaler:
         self.specs = oracle.experiment.pools
         self.stream = Stream(stream_key(oracle.experiment.seed, "autoscaler/scrape-delay"))
         self.orders: list[tuple[int, int]] = []
-        """Pool and change of each that has not taken effect."""
+        """Pool and change of each decision that has not taken effect."""
         self.missing_since: int | None = None
         self.spare_since: int | None = None
         self.seen = self.progress()
@@ -41,7 +41,7 @@ class Scaler:
         return sum(change for of, change in self.orders if of == pool)
 
     def count(self, pool: int) -> int:
-        """There, on their way, ordered, or under repair."""
+        """Instances that are up, on their way, ordered, or under repair."""
         oracle = self.oracle
         there = [
             number
@@ -77,7 +77,7 @@ class Scaler:
         return True
 
     def progress(self) -> tuple[int, int, int]:
-        """Who has come, who has ended, and how often somebody was sent."""
+        """Numbers of arrived and finished requests, and of routings."""
         arrived = self.oracle.arrived
         ended = len([job for job in arrived if job.state not in _UNENDED])
         return len(arrived), ended, sum(one.routed for one in self.oracle.instances)
@@ -86,7 +86,7 @@ class Scaler:
         return self.impatient and self.seen == self.progress()
 
     def may_help(self) -> bool:
-        """Whether it could still bring an instance."""
+        """Whether it could still add an instance."""
         oracle = self.oracle
         pools = range(len(self.specs))
         return not self.gave_up() and any(
@@ -154,7 +154,7 @@ class Scaler:
         return "scale-down", pool, count, reason
 
     def _too_many(self, demand: int, spare: float) -> tuple[int, int]:
-        """The most expensive pool that can do with less, and how many can go; one order at a time."""
+        """The most expensive pool that can do with fewer instances, and how many can go; one order at a time."""
         pools = range(len(self.specs))
         if any(self.ordered(pool) < 0 for pool in pools):
             return -1, 0

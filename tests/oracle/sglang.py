@@ -1,7 +1,7 @@
-"""SGLang's scheduler written down a second time, as plainly as its rules can be said: token lists, and a tree of them.
+"""SGLang's scheduler written a second time, as plainly as possible: token lists, and a tree of them.
 
-A KV block holds one token, every step takes as long, and clients do not give up. Sources are those of
-``blis_tui/engine/batching/sglang.py``; nothing that decides anything is shared with it.
+A KV block holds one token, all steps take equally long, and clients do not give up. The sources are those of
+``blis_tui/engine/batching/sglang.py``; no code that makes decisions is shared with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STEP_US = 1000
 
 @dataclass(eq=False)
 class Leaf:
-    """A stretch of tokens in the tree, and what goes on from it."""
+    """A stretch of tokens in the tree, with its continuations."""
 
     tokens: list[Token]
     parent: Leaf | None
@@ -27,12 +27,12 @@ class Leaf:
     holders: int = 0
 
     def path(self) -> list[Leaf]:
-        """From here up to the root, without it."""
+        """The nodes from here up to the root, without the root."""
         return [] if self.parent is None else [self, *self.parent.path()]
 
 
 class Tree:
-    """All that can be found."""
+    """The tree of all cached tokens."""
 
     def __init__(self) -> None:
         self.root = Leaf([], None)
@@ -43,7 +43,7 @@ class Tree:
         return self.clock
 
     def walk(self, tokens: Sequence[Token]) -> tuple[Leaf, int]:
-        """Where the longest head of these tokens ends, and how long it is; a stretch that goes on is cut there."""
+        """The node where the longest cached prefix ends, and its length; a longer stretch is split there."""
         here, found = self.root, 0
         while found < len(tokens):
             below = next((one for one in here.children if one.tokens[0] == tokens[found]), None)
@@ -64,7 +64,7 @@ class Tree:
         return here, found
 
     def cut(self, leaf: Leaf, at: int) -> Leaf:
-        """The head of a stretch becomes one of its own; the tail counts as used now."""
+        """Split off the head of a stretch; the tail counts as used now."""
         above = leaf.parent
         assert above is not None
         head = Leaf(leaf.tokens[:at], above, [leaf], leaf.used, leaf.holders)
@@ -73,7 +73,7 @@ class Tree:
         return head
 
     def insert(self, tokens: Sequence[Token]) -> tuple[Leaf, int]:
-        """Where these tokens end, and how many of them were there."""
+        """Insert these tokens; return the node where they end, and how many were there already."""
         here, found = self.walk(tokens)
         if found < len(tokens):
             new = Leaf([*tokens[found:]], here, used=self.tick())
@@ -82,7 +82,7 @@ class Tree:
         return here, found
 
     def leaves(self) -> list[Leaf]:
-        """All stretches, those above before those below."""
+        """All stretches, parents before children."""
         found = [*self.root.children]
         for one in found:
             found += one.children
@@ -95,7 +95,7 @@ class Tree:
         return sum([len(one.tokens) for one in self.leaves()])
 
     def evict(self) -> bool:
-        """Forget the stretch at an end that nobody holds and that was used longest ago."""
+        """Evict the least recently used leaf that no request holds."""
         ends = [one for one in self.leaves() if not one.children and not one.holders]
         if not ends:
             return False
@@ -127,7 +127,7 @@ class Job:
     finished: bool = False
 
     def tokens(self, count: int) -> list[Token]:
-        """The first of its tokens, those it generates included."""
+        """Its first tokens, including generated ones."""
         answer = [(f"answer of {self.name}", at) for at in range(count - len(self.prompt))]
         return [*self.prompt, *answer][:count]
 
@@ -145,7 +145,7 @@ class Settings(NamedTuple):
     caching: bool
     schedule_policy: str
     priorities: int
-    """1: smaller ones first; -1: larger ones; 0: none is asked."""
+    """1: smaller priorities first; -1: larger ones first; 0: priorities are ignored."""
     threshold: int
 
 
@@ -194,7 +194,7 @@ class Scheduler:
         return self.set.total - self.private() - self.tree.size()
 
     def room(self) -> int:
-        """What is free, and what is held by nobody."""
+        """Free tokens, and those that no request holds."""
         return self.set.total - self.private() - self.tree.held()
 
     def make_room(self, tokens: int) -> bool:
@@ -211,7 +211,7 @@ class Scheduler:
         job.lock = leaf
 
     def store(self, job: Job, tokens: int) -> None:
-        """The first of its tokens can be found from now on."""
+        """Make its first tokens available in the tree."""
         if not self.set.caching or tokens < max(1, job.shared):
             return
         leaf, _ = self.tree.insert(job.tokens(tokens))
@@ -334,13 +334,13 @@ class Scheduler:
         self.waiting = [job for job in self.waiting if job not in [one for one, _, _ in taken]]
         self.chunked = adder.chunked or self.chunked
         if not self.make_room(sum(new for _, _, new in taken)):
-            raise MemoryError  # the chunk of a split prompt goes on, whatever is free
+            raise MemoryError  # the chunk of a split prompt continues, whatever is free
         for job, start, new in taken:
             job.computed, job.retracted = start + new, False
         return Batch(taken, self.beside(), self.chunked, [])
 
     def beside(self) -> list[Job]:
-        """Who generates in the same step."""
+        """Requests that decode in the same step."""
         if not self.set.enable_mixed_chunk or not self.running:
             return []
         ending = self.ending()
@@ -355,7 +355,7 @@ class Scheduler:
         return decodes
 
     def ending(self) -> list[Job]:
-        """Who has the last token that it declares in the step under way."""
+        """Requests that get their last declared token in the current step."""
         batch = self.under_way
         return [
             job
@@ -400,7 +400,7 @@ class Scheduler:
             self.enter(job)
 
     def let_go(self, job: Job, others: int) -> None:
-        """It loses its blocks."""
+        """Take away its blocks."""
         self.put_back.append(job.name)
         self.leave(job, 0)
         self.make_room(20 * others)
@@ -426,7 +426,7 @@ class Prefill:
         return self.owner.room() - self.reserved
 
     def spent(self) -> bool:
-        """Neither prompts nor a chunk may be taken; room is asked first."""
+        """Whether the budget of prompts or of the chunk is used up; False if there is no room, the other reason."""
         if self.total() <= 0 or self.owner.room() - self.reserved_now <= 0:
             return False
         return self.input <= 0 or (self.chunk is not None and self.chunk <= 0)
@@ -440,7 +440,7 @@ class Prefill:
             self.chunk -= new
 
     def go_on(self, job: Job) -> bool:
-        """The prompt that was split goes first."""
+        """Continue the split prompt first."""
         if self.chunk is None:
             return True
         most = min(self.chunk, int(self.total()))
@@ -480,7 +480,7 @@ class Prefill:
         return "other" if self.spent() else "go on"
 
     def preempt(self, job: Job) -> bool:
-        """Less urgent ones make way, if that is enough."""
+        """Preempt less urgent requests, if that frees enough."""
         owner, sign = self.owner, self.owner.set.priorities
         missing = job.counted + min(job.declared, 4096) - self.total()
         chosen: list[Job] = []
@@ -500,7 +500,7 @@ class Prefill:
 
 
 def add(values: Iterable[float]) -> float:
-    """One by one: the last bits depend on the order, and on nothing else."""
+    """Sum one by one: the last bits depend only on the order."""
     total = 0.0
     for value in values:
         total += value

@@ -1,4 +1,4 @@
-"""What a plan says of those it leaves in the queue."""
+"""Why a plan leaves requests in the queue."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Stop(NamedTuple):
-    """Why a plan left requests in the queue: what was short for whom, how much of it was needed, and was there."""
+    """Why a plan left requests in the queue: what was short for whom, how much was needed, and how much was there."""
 
     cause: str
     need: int = 0
@@ -14,4 +14,4 @@ class Stop(NamedTuple):
     name: str = ""
     kept: int = 0
     also: str = ""
-    """What was short at the same time."""
+    """What else was short."""

@@ -1,8 +1,8 @@
-"""Small simulations with everything that could go wrong in them.
+"""Small simulations in which everything can go wrong.
 
 Sizes are chosen for pressure, not for realism: pools of a few blocks, budgets of a few tokens, requests that arrive
-together and share what others have computed. Small also means that Hypothesis shrinks a failure to something a
-person can follow by hand.
+together and share what others have computed. Being small, failures also shrink to something that a person can follow
+by hand.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _SHORT_OF_TOKENS: Final = "short of tokens"
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What one request asks for; a simulation makes its own ``Request`` of it."""
+    """The parameters of one request, from which each simulation makes its own ``Request``."""
 
     name: str
     arrival_us: int
@@ -106,7 +106,7 @@ class Asked:
 
 
 def thought(index: int, output_tokens: int) -> Reasoning | None:
-    """All kinds of reasoning, whatever else is drawn: none, some of the answer, all of it."""
+    """All kinds of reasoning, independent of other draws: none, part of the answer, all of it."""
     return Reasoning(index * 3 % 5 * output_tokens // 4) if index % 4 else None
 
 
@@ -121,12 +121,12 @@ class Scenario:
         return [asked.request(index) for index, asked in enumerate(self.asked)]
 
     def source(self) -> RequestSource:
-        """Hands them to a cluster."""
+        """A workload that feeds the requests to a cluster."""
         return Source(self.requests())
 
     @property
     def tokens(self) -> int:
-        """All tokens there are to process, and one per request for prompts that are there already."""
+        """All tokens to process, plus one per request for prompts that are cached already."""
         return sum(asked.input_tokens + asked.output_tokens + 1 for asked in self.asked)
 
     def __repr__(self) -> str:
@@ -166,7 +166,7 @@ def _batching(draw: Draw, pressure: str) -> PluginConfig:
 
 
 def vllm(draw: Draw, **settings: float) -> PluginConfig:
-    """vLLM's rule of any version, with these settings and others."""
+    """vLLM's rule in any version, with these settings and random others."""
     settings |= {"reserve_full_input": draw(st.booleans()), "async_scheduling": draw(st.booleans())}
     version = draw(st.sampled_from(("0.32", "0.33", "0.10")))
     if version == "0.10":
@@ -179,7 +179,7 @@ def vllm(draw: Draw, **settings: float) -> PluginConfig:
 
 
 def other(draw: Draw, engine: Engine, policy: Policy) -> tuple[Engine, Policy]:
-    """The same with one of the rules that do not serve running requests first."""
+    """The same with a rule that does not serve running requests first."""
     engine = replace(engine, host_link=None, kv_tiers=None)
     victim = "tail" if policy.preemption_victim == "cheapest-recompute" else policy.preemption_victim
     policy = replace(policy, preemption_victim=victim, preemption_restore="recompute", preemption_recompute=None)
@@ -194,7 +194,7 @@ def other(draw: Draw, engine: Engine, policy: Policy) -> tuple[Engine, Policy]:
 
 
 def with_drafts(draw: Draw, engine: Engine, policy: Policy) -> Engine:
-    """The same with speculative decoding, and a drafter that the rule knows beside its other settings."""
+    """The same with speculative decoding, and a drafter that the rule supports with its other settings."""
     settings = policy.batching.settings
     methods = ("ngram",) if policy.batching.kind == "blis" else ("ngram_gpu", "eagle")
     if not settings.get("async_scheduling"):
@@ -267,7 +267,7 @@ def _latency(draw: Draw) -> PluginConfig:
 
 
 def speculative(draw: Draw) -> Speculative:
-    """Few drafts or many, none of which is accepted, or all, or some, or fewer and fewer."""
+    """Few or many drafts, of which none, all, some, or fewer and fewer are accepted."""
     drafts, chance = draw(st.sampled_from((1, 2, 4, 7))), draw(st.sampled_from((0.0, 0.3, 0.7, 0.9, 1.0, None)))
     rates = draw(st.lists(st.sampled_from((0.0, 0.2, 0.5, 0.9, 1.0)), min_size=drafts, max_size=drafts))
     return Speculative(
@@ -279,7 +279,7 @@ def speculative(draw: Draw) -> Speculative:
 
 
 def encoding(engine: Engine, *, always: bool = False) -> Engine:
-    """Every third engine's encoder takes its time, whatever else is drawn, and has little room or enough."""
+    """Every third engine has an encoder that takes time, independent of other draws, with little room or enough."""
     if engine.kv_blocks % 3 and not always:
         return engine
     some = engine.kv_blocks + engine.max_num_batched_tokens
@@ -306,7 +306,7 @@ def _any_engine(draw: Draw) -> Engine:
 
 
 def _engine_short_of_blocks(draw: Draw) -> Engine:
-    """Preemptions in most runs."""
+    """Pools so small that most runs preempt."""
     return Engine(
         max_num_seqs=draw(st.integers(2, 8)),
         max_num_batched_tokens=draw(st.one_of(st.integers(1, 12), st.integers(8, 64))),
@@ -321,7 +321,7 @@ def _engine_short_of_blocks(draw: Draw) -> Engine:
 
 
 def _engine_short_of_tokens(draw: Draw) -> Engine:
-    """Prompts that are there already cost no budget, so more of them may come to decode than it covers: stalls."""
+    """Cached prompts cost no budget, so more requests may decode than it covers, and stall."""
     threshold = draw(st.integers(1, 4))
     return Engine(
         max_num_seqs=draw(st.integers(4, 8)),
@@ -340,9 +340,9 @@ def _chain(segments: list[tuple[str, int]]) -> Segments:
 
 _SEGMENT: Final = st.pairs(st.sampled_from("xy"), st.sampled_from((1, 2, 4, 4, 6, 8, 16)))
 _GROUPS: Final = st.lists(st.lists(_SEGMENT, min_size=1, max_size=2).map(_chain), max_size=3)
-"""Few names and round lengths: chains that share a head, and chains that only look as if they did."""
+"""Few names and round lengths: chains that share a head, and chains that only seem to."""
 _WHOLE_BLOCKS: Final = [(("x", 4),), (("x", 4), ("y", 4))]
-"""Prefixes that end where blocks end, so that prompts of nothing else are found as a whole."""
+"""Prefixes that end at block boundaries, so that prompts of nothing else are fully cached."""
 
 
 def segments() -> Choice[Segments]:
@@ -368,7 +368,7 @@ _ENGINES: Final = {
 
 
 def _lengths(draw: Draw, engine: Engine, pressure: str, most: int) -> tuple[int, int]:
-    """Prompt and output of one request; now and then it is too large for the pool."""
+    """Prompt and output of one request; sometimes it is too large for the pool."""
     room = engine.kv_blocks * engine.block_size_tokens
     if pressure == _SHORT_OF_TOKENS:
         return min(draw(st.sampled_from((1, 8, 30, 30))), room), draw(st.integers(0, 12))
@@ -420,7 +420,7 @@ def _asked(draw: Draw, engine: Engine, pressure: str) -> tuple[Asked, ...]:
 
 
 def lora(draw: Draw) -> Lora:
-    """Few places, and loads that take as long as some steps."""
+    """Few places for adapters, and loads that take as long as some steps."""
     slots = draw(st.sampled_from((1, 1, 2, 3)))
     return Lora(
         max_loras=slots,
@@ -481,7 +481,7 @@ def draw_scenario(
 
 
 def _in_stages(draw: Draw, experiment: Experiment) -> Experiment:
-    """The same, now and then with a pipeline, if it is vLLM's rule."""
+    """The same, sometimes with a pipeline if the rule is vLLM's."""
     (pool,) = experiment.pools
     engine, batching = pool.engine, experiment.policy.batching
     if batching.kind != "vllm-v1":
@@ -493,7 +493,7 @@ def _in_stages(draw: Draw, experiment: Experiment) -> Experiment:
 
 
 def draw_two_phases(draw: Draw) -> Scenario:
-    """Any small simulation with LLMServingSim's rule as it was rewritten."""
+    """Any small simulation with the rewritten rule of LLMServingSim."""
     scenario = draw_scenario(draw, starved=draw(st.booleans()))
     experiment = scenario.experiment
     (pool,) = experiment.pools
@@ -539,7 +539,7 @@ def draw_tensorrt_llm(draw: Draw) -> Scenario:
 
 
 def draw_overload(draw: Draw) -> Scenario:
-    """One instance whose KV cache is far too small, under any rule; no step is too small for a whole prompt."""
+    """One instance with a far too small KV cache, under any rule; every prompt fits into a step."""
     engine = _engine_short_of_blocks(draw)
     policy = _policy(draw, _SHORT_OF_BLOCKS)
     if draw(st.booleans()):
@@ -677,7 +677,7 @@ def pool_of(
 
 
 def _pool_for(policy: Policy, pool: Pool) -> Pool:
-    """Other rules than vLLM's do not schedule the encoder."""
+    """The pool without the scheduling of its encoder unless the rule is vLLM's, which alone has it."""
     encoder = pool.engine.encoder
     if encoder is None or policy.batching.kind == "vllm-v1":
         return pool

@@ -1,4 +1,4 @@
-"""Sessions, as plainly as their rules can be said, and a client of the engine that holds the same ones."""
+"""Sessions, written as plainly as possible, and a client of the engine with the same sessions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BACK_OFF_US: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Said:
-    """One call: what it asks for is another scenario's request; its prompt is only the new text of this one."""
+    """One call, from the request of another scenario, whose prompt is only the new text of the call."""
 
     asked: Asked
     wait_us: int
@@ -43,8 +43,8 @@ class Said:
 class Talks(Scenario):
     """Sessions instead of requests.
 
-    ``users`` hold one after the other, again and again; 0 = each starts at its time, once. With ``by_clock`` nobody
-    waits for answers. There are ``most`` requests.
+    ``users`` repeat the sessions one after the other; 0 = each starts once, at its time. With ``by_clock`` users do
+    not wait for answers. There are at most ``most`` requests.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Talks(Scenario):
 
     @property
     def tokens(self) -> int:
-        """No session has a prompt longer than all that is said in it."""
+        """Upper bound for a prompt: everything said in a session."""
         longest = max(sum(one.asked.input_tokens + one.asked.output_tokens + 1 for one in talk) for talk in self.talks)
         return longest * self.most
 
@@ -80,7 +80,7 @@ class Talks(Scenario):
 
 
 def draw_talks(draw: Draw) -> Talks:
-    """What the requests of a scenario would be if they belonged together."""
+    """The requests of a scenario, combined into sessions."""
     kind = draw(st.integers(0, 2))
     scenario = draw_fleet(draw) if kind == 2 else draw_scenario(draw, starved=kind == 1)
     asked, found = list(scenario.asked), []
@@ -126,7 +126,7 @@ def _request(one: Asked, index: int, now: int, tokens: int, segments: Segments, 
 
 
 class _Talker:
-    """The engine's client, its sessions and their beginnings."""
+    """The engine's client, its sessions and their start times."""
 
     def __init__(self, scenario: Talks) -> None:
         self.gaps: Gaps = ConstantGaps(None, 1.0)  # type: ignore[arg-type]
@@ -179,7 +179,7 @@ class _Talker:
 
 
 class Talk:
-    """A session under way."""
+    """A session in progress."""
 
     def __init__(self, number: int, user: int, said: Sequence[Said]) -> None:
         self.number = number
@@ -261,7 +261,7 @@ class TalkingOracle(Oracle):
                 prompt = answer.request.input_tokens
                 tokens += self._tokens[answer][prompt : prompt + self._answer_tokens(answer)]
         tokens += [f"said {talk.number} {call} {place}" for place in range(said.asked.input_tokens)]
-        # For whoever looks at a prompt from outside: a segment a token, so that equal tokens are equal segments.
+        # For comparisons of prompts: one segment per token, so that equal tokens are equal segments.
         segments = tuple((token, 1) for token in tokens)
         request = _request(said.asked, len(self.jobs), now, len(tokens), segments, f"talk-{talk.number - 1}", call)
         job = Job(request)

@@ -1,7 +1,7 @@
-"""The engine and the oracle must agree on everything either of them can say.
+"""The engine and the oracle must agree on everything that both report.
 
-CI runs the same examples every time: some from Hypothesis, which makes failures small, and many more from seeds, which
-a failure names. To explore instead, with fresh random examples and as many as you like, set their number:
+CI runs the same examples every time: some from Hypothesis, which shrinks failures, and many more from seeds, which
+failures name. To explore with any number of fresh random examples instead, set the number:
 ``BLIS_TUI_ORACLE_EXAMPLES=20000 python -m pytest tests/oracle``. Add ``--hypothesis-seed=N`` to make what Hypothesis
 finds repeatable.
 """
@@ -45,17 +45,17 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Segments
 
 _EVENTS_PER_REQUEST: Final = 6
-"""Arrival, admission, routing, queued, left, timeout: all there is besides steps."""
+"""Arrival, admission, routing, queued, left, timeout: all events besides steps."""
 _OF_ADAPTERS: Final = (AdapterHeld, AdapterEvicted, AdapterLoad, AdapterReady)
 _KINDS: Final = (PromptMedia, StepFinished, AnswerBegun, RestoreChosen, SwappedBack, DraftsVerified, *_OF_ADAPTERS)
 _OF_BLOCKS: Final = {stopped.BLOCKS, stopped.WATERMARK, stopped.ANSWERS}
 _WITHOUT_AMOUNTS: Final = (stopped.PREEMPTED, stopped.ADAPTER)
 _MANY: Final = 1_000_000
-"""More events than a scenario has: it runs in one go."""
+"""More events than any scenario has, so that it runs in one go."""
 
 
 def _most_steps(scenario: Scenario) -> int:
-    """How many steps may go by before something is stuck.
+    """How many steps a scenario may take before it counts as stuck.
 
     With the tail as victim, the head of the running list gets a token in every step until it ends, so there are never
     more steps than tokens. With the least urgent as victim a preemption may cost a step, and its work again. Where
@@ -69,12 +69,12 @@ def _most_steps(scenario: Scenario) -> int:
     engine = scenario.experiment.pools[0].engine
     stages = engine.pipeline_parallel
     if engine.speculative is not None:
-        factor += 2  # where all drafts are expected to be right, blocks may be short of what then is not needed
+        factor += 2  # if all drafts are expected to be accepted, blocks may be reserved that are not needed in the end
     return factor * scenario.tokens * (stages + 1 if stages > 1 else 1)
 
 
 def _oracle(scenario: Scenario, users: int = 0) -> tuple[Oracle, bool]:
-    """The oracle after its run, and whether it stalled."""
+    """Run the oracle; return it, and whether it stalled."""
     oracle = Oracle(scenario.experiment, scenario.requests(), _most_steps(scenario), users)
     try:
         oracle.run()
@@ -106,7 +106,7 @@ class _Run:
         return [one for one in self.stopped if isinstance(one, SchedulingStopped)]
 
     def run(self, slice_events: int, after_slice: Callable[[Instance], None] | None = None) -> None:
-        """Run to the end in slices, and insist that the end comes."""
+        """Run to the end in slices, and check that it ends."""
         left = _most_steps(self.scenario) + _EVENTS_PER_REQUEST * len(self.scenario.asked)
         try:
             while left >= 0:
@@ -123,7 +123,7 @@ class _Run:
 
 
 def _audit(instance: Instance) -> None:
-    """The pool's books are right, given who runs."""
+    """Check the pool's bookkeeping against the running requests."""
     pool = instance.pool
     batch = instance.batch
     holders = [(request, batch.cohort.held_blocks(request)) for request in batch.holders()]
@@ -135,7 +135,7 @@ def _audit(instance: Instance) -> None:
 
 
 def _compare_records(oracle: Oracle, run: _Run) -> None:
-    """Step by step, so that a failure shows the first step that differs."""
+    """Compare step by step, so that a failure shows the first difference."""
     told = [record for record in oracle.records if isinstance(record, _KINDS)]
     for ours, theirs in zip(told, run.records, strict=False):
         assert theirs == ours
@@ -147,7 +147,7 @@ def _compare_stops(oracle: Oracle, run: _Run) -> None:
     experiment = run.scenario.experiment
     batching, engine = experiment.policy.batching.kind, experiment.pools[0].engine
     if batching == "llm-serving-sim" or engine.pipeline_parallel > 1:
-        return  # of these the oracle works out who is served, and not why others are not
+        return  # for these the oracle only works out who is served
     tried: dict[tuple[int, int], list[Stop]] = {}
     plans = Counter((one.instance, one.time_us) for one in run.stops)
     for one, (number, step, expected) in zip(run.stops, oracle.stops, strict=False):
@@ -157,9 +157,9 @@ def _compare_stops(oracle: Oracle, run: _Run) -> None:
         if ours == expected or ours == expected._replace(cause=expected.also):
             found.append(ours)
             continue
-        # Nothing has come free since it was tried that could have let it in: it is told as it was found then.
+        # Nothing that it needs has become free since the attempt, which is therefore reported unchanged.
         assert ours in found
-        # What it found in the cache may have been overwritten, so that tokens are short by now.
+        # Its cached tokens may have been overwritten, so that tokens are short by now.
         assert ours.cause in _OF_BLOCKS
         assert expected.cause in {*_OF_BLOCKS, stopped.TOKENS}
         assert expected.need > expected.had
@@ -204,7 +204,7 @@ def _compare(oracle: Oracle, run: _Run) -> None:
 
 
 def _check(scenario: Scenario, users: int = 0) -> None:
-    """One engine run with every step recorded, and one at full speed."""
+    """Compare the oracle with a run that records every step, and with one at full speed."""
     oracle, stalled = _oracle(scenario, users)
     for watch in (True, False):
         run = _Run(scenario, watch=watch, users=users)
@@ -218,7 +218,7 @@ def _check(scenario: Scenario, users: int = 0) -> None:
 
 
 def _check_every_event(scenario: Scenario) -> None:
-    """Stop after every event: the books must be right each time, and stopping must change nothing."""
+    """Stop after every event: the bookkeeping must be right each time, and stopping must change nothing."""
     oracle, stalled = _oracle(scenario)
     run = _Run(scenario)
     run.run(1, _audit)
@@ -233,7 +233,7 @@ check, check_every_event = _check, _check_every_event
 
 
 def test_what_a_victim_was_about_to_compute_is_not_found() -> None:
-    """By hand, because chance finds it too rarely to be relied on."""
+    """A handmade case, because random scenarios find it too rarely."""
     scenario = uncomputed_victim()
     _check(scenario)
     oracle, _ = _oracle(scenario)
@@ -242,7 +242,7 @@ def test_what_a_victim_was_about_to_compute_is_not_found() -> None:
 
 
 def test_a_block_that_fills_in_the_step_of_a_timeout_has_content() -> None:
-    """By hand, as above: it takes a victim that comes back for what that block is reused after."""
+    """A handmade case, as above: it needs a victim that returns, for the order in which blocks are reused."""
     scenario = aborted_decode()
     _check(scenario)
     oracle, _ = _oracle(scenario)
@@ -252,7 +252,7 @@ def test_a_block_that_fills_in_the_step_of_a_timeout_has_content() -> None:
 @examples(200)
 @given(st.lists(segments().strategy(), min_size=2, max_size=4), st.sampled_from((1, 2, 4)))
 def test_equal_keys_mean_equal_tokens(prompts: list[Segments], size: int) -> None:
-    """The pool knows blocks by key: two keys must be equal exactly when all tokens up to the block's end are."""
+    """The pool identifies blocks by key: two keys must be equal exactly if all tokens up to the block's end are."""
     prompt_keys = PromptKeys(size)
     for one, other in combinations(prompts, 2):
         ours, theirs = segment_tokens(one), segment_tokens(other)

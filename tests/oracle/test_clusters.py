@@ -1,4 +1,4 @@
-"""Random clusters: engine and oracle agree on every record, invariants hold, checkpoints go on alike."""
+"""Random clusters: engine and oracle agree on every record, invariants hold, checkpoints resume identically."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _watched(scenario: Scenario, *, check: str = "off") -> tuple[Simulation, lis
 
 
 def _by_event(records: list[Record]) -> list[Record]:
-    """In a fixed order within an event, those of a kind as they came; of tiers the books are compared instead."""
+    """Sort records within an event by kind, each kind in its order; of tiers only the counters are compared."""
     told = [record for record in records if not isinstance(record, TiersLoaded)]
     return sorted(told, key=lambda record: (record.event, record.kind))
 
@@ -103,7 +103,7 @@ def _check(
 
 
 def _check_checkpoint(scenario: Scenario, whole: Simulation, records: list[Record], at: int) -> None:
-    """Another simulation goes on where one was saved."""
+    """Resume another simulation from a saved one."""
     saved = _simulation(scenario, check="off")
     saved.run(max_events=at)
     checkpoint = saved.checkpoint()
@@ -116,7 +116,7 @@ def _check_checkpoint(scenario: Scenario, whole: Simulation, records: list[Recor
 
 
 def _check_some(scenario: Scenario, random: Random, kind: type[Oracle] = Oracle, retries: int = 0) -> None:
-    """The invariants, which cost as much as all the rest, in one of four; going on from a checkpoint in another."""
+    """Check invariants, which cost as much as the rest, in one of four runs, and checkpoints in another."""
     part, share = random.randrange(4), random.random()
     _check(scenario, share if part == 1 else None, kind, retries, check="off" if part else "all")
 

@@ -1,4 +1,4 @@
-"""What engine and oracle once told differently, made small: chance finds it again too rarely to be relied on."""
+"""Reduced cases in which engine and oracle once differed, and that random scenarios find too rarely."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _experiment(
 
 
 def _split(undisaggregated: str, *, bandwidth_gb_per_s: float, base_latency_us: int) -> Disaggregation:
-    """Every request is prefilled first, and then goes over this link."""
+    """Each request is prefilled, and then transferred over this link."""
     return Disaggregation(
         decider=PluginConfig(kind="always"),
         order="prefill-first",

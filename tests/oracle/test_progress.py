@@ -1,4 +1,4 @@
-"""Random overloads end under every rule and for every victim, and nobody is preempted more often than docs say."""
+"""Random overloads end under every rule and victim choice, and preemptions stay within the documented bound."""
 
 from __future__ import annotations
 

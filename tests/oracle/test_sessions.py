@@ -1,4 +1,4 @@
-"""Random sessions: engine and oracle agree on every record, invariants hold, checkpoints go on alike."""
+"""Random sessions: engine and oracle agree on every record, invariants hold, checkpoints resume identically."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Asked(NamedTuple):
 
 
 class World(NamedTuple):
-    """An instance, and what it is asked."""
+    """An instance and its requests."""
 
     settings: Settings
     asked: list[Asked]
@@ -88,7 +88,7 @@ def draw_world(draw: Draw) -> World:
 
 
 def expected(settings: Settings, jobs: Sequence[Job]) -> list[Batch] | None:
-    """The oracle's batches; None = SGLang would run out of memory."""
+    """The oracle's batches; None if SGLang would run out of memory."""
     try:
         return Scheduler(settings, jobs).run()
     except MemoryError:

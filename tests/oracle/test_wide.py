@@ -1,4 +1,4 @@
-"""Random replicas whose ranks step together: engine and oracle agree on every record, checkpoints go on alike."""
+"""Random replicas whose ranks step together: engine and oracle agree on every record, checkpoints resume alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiers below the GPU, as plainly as their rules can be said: lists of contents, the least recently used first."""
+"""Tiers below the GPU, written as plainly as possible: lists of contents, least recently used first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Shelf:
         self.name = name
         self.room = room
         self.there: list[tuple[Content, int]] = []
-        """With the time when each came."""
+        """Contents with their times of arrival."""
         self.stored = self.loaded = self.dropped = 0
 
     def came_us(self, content: Content) -> int | None:
@@ -47,7 +47,7 @@ class Shelves:
         self.thrashing = self.transfer_us = self.added_us = 0
 
     def begin(self, now: int) -> None:
-        """Time since the last step was spent on what was still to be moved then."""
+        """Move pending blocks for the time since the last step."""
         self.now = now
         if now > self.last_end_us:
             self.pending_us = max(0, self.pending_us - (now - self.last_end_us))

@@ -1,4 +1,4 @@
-"""Prefill here, decode there, as plainly as the rules can be said: who is split, and how long KV blocks travel."""
+"""Disaggregation, written as plainly as possible: which requests are split, and how long KV transfers take."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Decider:
         return new > threshold, f"{new} uncached prompt tokens"
 
     def sent(self, job: Job) -> None:
-        """It was routed to where its prompt is computed."""
+        """Note that a request was routed to its prefill instance."""
         self._memory.record(job, self._size)
 
 
 @dataclass
 class Way:
-    """A transfer; under fair share ``left`` are its bytes to come, and it moves from ``moves_us`` on."""
+    """A transfer; under fair share ``left`` are its remaining bytes, and it moves from ``moves_us`` on."""
 
     job: Job
     start_us: int
@@ -62,7 +62,7 @@ class Way:
 
 
 class Link:
-    """Transfers under way."""
+    """Transfers in progress."""
 
     def __init__(self, settings: Transfer, size: int) -> None:
         self._settings = settings
@@ -72,7 +72,7 @@ class Link:
         self.ways: list[Way] = []
 
     def amount(self, job: Job) -> int:
-        """Whole blocks, cached ones included, but for those that the decode instance shares."""
+        """Bytes of whole blocks, cached ones included, except for those that the decode instance has."""
         assert self._settings.bytes_per_token is not None
         return (ceil(job.request.input_tokens / self._size) - job.shared) * self._size * self._settings.bytes_per_token
 
@@ -96,7 +96,7 @@ class Link:
         self.ways = [way for way in self.ways if way.job is not job]
 
     def next_end(self, now: int) -> tuple[int, Job] | None:
-        """Under fair share: who is through first if nothing changes, and when; of equals who started first."""
+        """Under fair share: the transfer that ends first if nothing changes, and when; of equals the earliest."""
         self._advance(now)
         ahead = [Way(way.job, way.start_us, way.moves_us, way.left) for way in self.ways]
         while ahead:
@@ -109,13 +109,13 @@ class Link:
 
     def _advance(self, now: int) -> None:
         first_us = min((way.moves_us for way in self.ways), default=now)
-        self._advanced_us = max(self._advanced_us, min(first_us, now))  # until then nobody moves
+        self._advanced_us = max(self._advanced_us, min(first_us, now))  # until then none moves
         while self._advanced_us < now:
             self._microsecond(self.ways, self._advanced_us)
             self._advanced_us += 1
 
     def _microsecond(self, ways: list[Way], at: int) -> None:
-        """Whoever moves has an equal share of the bandwidth."""
+        """Give every moving transfer an equal share of the bandwidth."""
         moving = [way for way in ways if way.moves_us <= at]
         for way in moving:
             way.left -= self._bytes_per_us / len(moving)

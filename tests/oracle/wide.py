@@ -1,4 +1,4 @@
-"""Ranks that take their steps together, as plainly as that can be said: dummy batches run one by one."""
+"""Ranks that step together, written as plainly as possible: dummy batches run one by one."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from .instance import Instance, Job, Plan
 
 _EVERY: Final = 32
-"""Steps between two times that ranks ask each other whether they are all through."""
+"""Steps between two checks whether all ranks are done."""
 _OTHERS_US: Final = 3
 
 
 class Meeting(Around):
-    """Each token of another rank makes a step of any model so much longer, and each chunk of a prompt twice as much."""
+    """A step-time model in which each token of another rank lengthens a step, and each prompt chunk twice as much."""
 
     __slots__ = ()
 
     def step_time_us(self, load: StepLoad) -> int:
-        """What the model says, and that."""
+        """The step time of the wrapped model, plus that."""
         return self.model.step_time_us(load) + _OTHERS_US * load.other_tokens + 2 * _OTHERS_US * load.other_chunks
 
 
 def meeting(create: Callable[[Registry, PoolSpec], StepTimeModel]) -> Callable[[Registry, PoolSpec], StepTimeModel]:
-    """Makes such models."""
+    """Creates such models."""
     return lambda plugins, pool: Meeting(create(plugins, pool))
 
 
@@ -48,10 +48,10 @@ class _Group:
     start_us: int = -1
     free_us: int = 0
     steps: int = 0
-    """Since they paused."""
+    """Steps since they paused."""
     lasting_us: int = 0
     plans: dict[int, Plan] = field(default_factory=dict)
-    """Of the step that has begun, by rank that has yet to carry out its own."""
+    """Plans of the current step, by rank that has yet to carry out its own."""
     dummies: int = 0
     taken: int = 0
     waited_us: int = 0
@@ -62,7 +62,7 @@ class WideOracle(Oracle):
 
     @property
     def groups(self) -> list[_Group]:
-        """In the order of their ranks."""
+        """Instances in the order of their ranks."""
         if not hasattr(self, "_groups"):
             self._groups: list[_Group] = []
             left = list(self.instances)
@@ -74,7 +74,7 @@ class WideOracle(Oracle):
         return self._groups
 
     def group_of(self, number: int) -> _Group:
-        """Whose instance that is."""
+        """The group of an instance."""
         return next(group for group in self.groups if any(one.number == number for one in group.members))
 
     def _create(self, pool: PoolSpec) -> Instance:
@@ -153,7 +153,7 @@ class WideOracle(Oracle):
 
 
 def _alone_us(steps: list[tuple[Instance, StepLoad]]) -> list[int]:
-    """What a step takes each rank, which knows what the others compute."""
+    """The step time of each rank alone, given what the others compute."""
     found = []
     for at, (one, load) in enumerate(steps):
         others = [other for place, (_, other) in enumerate(steps) if place != at]
@@ -164,7 +164,7 @@ def _alone_us(steps: list[tuple[Instance, StepLoad]]) -> list[int]:
 
 
 def draw_wide(draw: Draw) -> Scenario:
-    """Any small cluster of one to three replicas, or so many of each role, with two to four ranks each."""
+    """Any small cluster of one to three replicas, or as many of each role, with two to four ranks each."""
     scenario = draw_fleet(draw)
     made = scenario.experiment
     pools = tuple(_ranked(draw, pool) for pool in made.pools)
@@ -180,7 +180,7 @@ def draw_wide(draw: Draw) -> Scenario:
 
 
 def _ranked(draw: Draw, pool: PoolSpec) -> PoolSpec:
-    """The same pool, of so many ranks."""
+    """The same pool with a number of ranks."""
     ranks = draw(st.sampled_from((2, 2, 3, 4)))
     engine = replace(
         pool.engine,

@@ -198,7 +198,7 @@ class PrecisePrefixCacheSettings(Weight):
     """Settings: the score if no instance has any block cached."""
 
     nobody_has_it: float = setting(
-        "The score of all instances where none has any of the prompt.", default=1.0, minimum=0, maximum=1
+        "Score of all instances if none has any of the prompt.", default=1.0, minimum=0, maximum=1
     )
 
 
@@ -229,7 +229,7 @@ class PrefixAffinitySettings(Weight):
     """Settings of the router's memory."""
 
     capacity_blocks: int = setting(
-        "Blocks of prompts that are remembered of each instance.", default=10_000, minimum=1, maximum=10**9
+        "Prompt blocks to remember for each instance.", default=10_000, minimum=1, maximum=10**9
     )
 
 

@@ -33,8 +33,8 @@ class Settings:
     """Settings under LLMServingSim's names."""
 
     version: str = setting(
-        "The LLMServingSim whose scheduler it is: 1.1 makes one pass over all requests in order of arrival; as it was"
-        " rewritten in August 2026, running requests go first and waiting ones follow, as in vLLM.",
+        "The version of LLMServingSim whose scheduler it is: 1.1 makes one pass over all requests in order of arrival;"
+        " since the rewrite of August 2026, running requests go first and waiting ones follow, as in vLLM.",
         default=BY_ARRIVAL,
         enum=list(LLM_SERVING_SIM),
     )

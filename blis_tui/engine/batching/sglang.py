@@ -72,7 +72,7 @@ class Settings:
         minimum=0,
     )
     enable_mixed_chunk: bool = setting(
-        "Let running requests generate in steps that compute prompts; off = they wait.", default=False
+        "Let running requests decode in steps that prefill; off = they wait.", default=False
     )
     overlap_schedule: bool = setting(
         "Plan a step while the previous one runs (off is SGLang's --disable-overlap-schedule).", default=True

@@ -43,12 +43,12 @@ class Settings:
         "Plan a step when the previous one is over; off = while the previous one runs.", default=False
     )
     batch_wait_timeout_iters: int = setting(
-        "While others generate, prompts wait for up to so many steps for more prompts to come; 0 = they do not.",
+        "While other requests decode, prompts wait up to this many steps for more prompts; 0 = they do not wait.",
         default=0,
         minimum=0,
     )
     batch_wait_max_tokens_ratio: float = setting(
-        "They wait no longer once the step would have this share of max_num_batched_tokens; 0 = they do not wait.",
+        "They stop waiting once the step would have this share of max_num_batched_tokens; 0 = they do not wait.",
         default=0.0,
         minimum=0,
         maximum=1,

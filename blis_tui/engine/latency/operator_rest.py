@@ -51,8 +51,10 @@ class Settings:
         "Name of the tables in `specs/latency/operators/`. Default: those that were measured on the hardware.",
         default=None,
     )
-    tables_sha256: str | None = setting("SHA-256 of their file; filled in.", default=None)
-    engine: str = setting("Whose coefficients count where they are not given.", default=ENGINES[0], enum=list(ENGINES))
+    tables_sha256: str | None = setting("SHA-256 of the file of tables; filled in automatically.", default=None)
+    engine: str = setting(
+        "The engine whose coefficients apply unless they are given.", default=ENGINES[0], enum=list(ENGINES)
+    )
     peer_to_peer: bool = setting(
         "Whether GPUs without NVLink read each other's memory over PCIe, which many machines, above all virtual ones,"
         " do not allow: sums then go through the host's memory, where that was measured (two RTX PRO 6000).",
@@ -159,7 +161,7 @@ class Settings:
         minimum=0,
     )
     queue_per_token_us: float = setting("The same, more per input token (us).", default=0.0, minimum=0)
-    output_token_us: float = setting("More until a client sees a token (us).", default=0.0, minimum=0)
+    output_token_us: float = setting("Extra time until the client sees a token (us).", default=0.0, minimum=0)
     host_us: float | None = setting(
         "What the host does between steps while the GPU waits, without asynchronous scheduling: per step (us). Default:"
         " 0. Recorded: 2,400 to 2,900.",
