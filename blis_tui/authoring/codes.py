@@ -119,6 +119,7 @@ _TABLE: Final = {
     ),
     "BLIS2010": Example(_clients('input_tokens: {kind: empirical, weights: {"10": 0, "20": 0}}', _OUTPUT)),
     "BLIS2011": Example("latency: {kind: blackbox}\ncluster: {tensor_parallel: 32}"),
+    "BLIS2071": Example(_clients(_INPUT, _OUTPUT, "session: {turns: {kind: constant, value: 100001}}")),
     "BLIS2070": Example('expect: [{never: "kv.utilisation > 90%"}]'),
     "BLIS2012": Example("expect: [{metric: latency.ttft_ms.p99}]"),
     "BLIS2013": Example("expect: [{metric: latency.ttft_ms.p98, max: 250}]"),

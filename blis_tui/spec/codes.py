@@ -320,6 +320,12 @@ _TABLE: Final = {
         "keys that cannot be combined.",
         "Write it as a breakpoint (docs/reference/terminal/conditions.md).",
     ),
+    "BLIS2071": CodeInfo(
+        "session of too many calls",
+        "Every session of a client would have more calls than the 100,000 that are possible: its least number of turns "
+        "times the calls of a turn.",
+        "Lower `session.turns`.",
+    ),
     "BLIS2100": CodeInfo(
         "invalid trace",
         "A recorded workload cannot be read: a column is missing, unknown or given twice, the unit of its times is not "

@@ -183,6 +183,7 @@ def _check_session(document: Document, path: DataPath, client: Mapping[str, Json
                 yield about(document, (*path, "session", key), "BLIS2026", message, key=True, hint=hint)
     known: dict[str, int] = {}
     calls = as_list(session.get("calls"))
+    yield from _check_session_calls(document, (*path, "session", "turns"), max(len(calls), 1))
     names = [str(as_map(call).get("id")) for call in calls]
     for at, call in enumerate(map(as_map, calls)):
         where = (*path, "session", "calls", at)
@@ -201,6 +202,18 @@ def _check_session(document: Document, path: DataPath, client: Mapping[str, Json
             message = f"`{names[at]}` starts a turn: before it comes the session's think time"
             yield about(document, (*where, "wait_ms"), "BLIS2026", message, key=True, hint="use `think_time_ms`")
         known.setdefault(names[at], at)
+
+
+def _check_session_calls(document: Document, path: DataPath, calls: int) -> Iterator[Diagnostic]:
+    """Check that sessions can have as many calls as their least number of turns requires."""
+    from blis_tui.workload.sessions import MAX_CALLS  # noqa: PLC0415  (few workloads have sessions)
+
+    turns = document.get(*path)
+    least = turns if isinstance(turns, int) else document.number(*path, "value") or document.number(*path, "min") or 1
+    if least * calls > MAX_CALLS:
+        each = f" of {calls:,} calls" if calls > 1 else ""
+        message = f"sessions have at least {least:,} turns{each}, but at most {MAX_CALLS:,} calls are possible"
+        yield about(document, path, "BLIS2071", message, hint=f"use at most {MAX_CALLS // calls:,} turns")
 
 
 # ---- reasoning, media, adapters ----
