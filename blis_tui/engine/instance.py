@@ -302,6 +302,13 @@ def unservable(batch: Batch, request: Request) -> Excess | None:
             reason = f"prompt of {prompt} tokens, the KV cache takes {max(most, 0)} with the answer"
             return Excess(KV_BLOCKS, reason)
         budget = request.max_output_tokens = min(budget, most - prompt)
+        # With ends ignored and nothing cached, SGLang admits a request only if more than one token is left at its end.
+        size = batch.limits.block_size_tokens
+        if request.ignore_eos and not batch.pool.caching:
+            left = (batch.pool.total - 1 - -(-prompt // size)) * size
+            if left - budget <= 1:
+                reason = f"prompt of {prompt} + {budget} output tokens, whose end is ignored: the prompt leaves {left}"
+                return Excess(KV_BLOCKS, reason)
     tokens = _tokens(batch, request, budget)
     blocks = -(-tokens // batch.limits.block_size_tokens)
     if blocks > batch.pool.total:
@@ -318,7 +325,7 @@ def roomy_tokens(batch: Batch) -> int:
     if limits.max_model_len is not None:
         most = min(most, limits.max_model_len)
     if batch.traits.fits_strictly:
-        most = min(most, (pool.total - 1) * limits.block_size_tokens - 1 - (not pool.caching))
+        most = min(most, (pool.total - (1 if pool.caching else 2)) * limits.block_size_tokens - 1)
     return most
 
 

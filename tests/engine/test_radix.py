@@ -158,6 +158,8 @@ def mixing(block_size: int, blocks: int, seqs: int, rows: list[Row], *, overlap:
 @given(worlds())
 # A prompt that was split at a block leaves some of the chunk, which must not split a second one.
 @example(mixing(4, 15, 4, [*[(0, 0, 1, 1, 0, -1)] * 4, (0, 0, 5, 1, 0, 0), (0, 0, 3, 1, 0, -1)], overlap=True))
+# A request that is never admitted, since too little would be left at its end, must not hold up the others.
+@example(mixing(4, 15, 2, [(0, 20, 37, 15, 400, -1), (0, 0, 1, 1, 0, -1)], overlap=False))
 # Who has ended with its first token is of no account to the next step, whether or not that was looked at already.
 @example(mixing(1, 60, 2, [(0, 0, 1, tokens, at, -1) for tokens, at in ENDING_SOON], overlap=False))
 def test_everything_adds_up_after_every_event_and_a_copy_goes_on_alike(
