@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
+import re
 import sys
 import sysconfig
 from contextlib import suppress
@@ -33,6 +35,9 @@ settings.load_profile("untimed")
 if hasattr(providers, "_get_local_constants") and hasattr(providers, "_local_constants"):  # private
     providers._get_local_constants = lambda: providers._local_constants
 
+_FOLDERS = itertools.count()
+"""Numbers of the tests' folders in this process."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep bytecode in pytest's cache if none may be written beside the sources.
@@ -59,10 +64,13 @@ def _share_bytecode(folder: Path) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exempt what lives as long as the tests from garbage collection: modules, and the tests themselves."""
+    """Exempt what lives as long as the tests from garbage collection: modules, and the tests themselves.
+
+    What many tests leave is old before it is garbage, so all objects are examined a few times only.
+    """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000)
+    gc.set_threshold(90_000, 10, 100)
 
 
 def pytest_sessionfinish() -> None:
@@ -87,6 +95,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     from tests.groups import Groups  # noqa: PLC0415  (it needs xdist)
 
     return Groups(config, log)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the test's own. (For a free name, pytest's fixture reads the names of all other tests' folders.)"""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    return tmp_path_factory.mktemp(f"{name}.{next(_FOLDERS)}", numbered=False)
 
 
 @pytest.fixture(scope="session")

@@ -398,10 +398,7 @@ def _run(observer: Observer, told: Told) -> bool:
     # No chunk is read during a full garbage collection, which takes 13 ms with all imports, so these are exempt.
     gc.collect()
     gc.freeze()
-    try:
-        return asyncio.run(main())
-    finally:
-        gc.unfreeze()
+    return asyncio.run(main())
 
 
 def _finish(folder: Path, output_format: str, *, complete: bool) -> None:

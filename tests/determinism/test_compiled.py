@@ -100,10 +100,14 @@ def made_of(source: Path, compiler: str) -> str:
 def build(source: Path, target: Path) -> None:
     """A compiled wheel; the folder is there only when all of it is."""
     flags = " ".join((os.environ.get("CFLAGS", ""), *QUICK))
+    start = source / "start"
+    start.mkdir()
+    # Python would look for garbage in all that mypy made before it ends, which takes a sixth of the time.
+    (start / "sitecustomize.py").write_text("import atexit, gc\n\natexit.register(gc.freeze)\n", encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "dist"],
         cwd=source,
-        env={**os.environ, "HATCH_BUILD_HOOK_ENABLE_MYPYC": "1", "PYTHONPATH": "", "CFLAGS": flags},
+        env={**os.environ, "HATCH_BUILD_HOOK_ENABLE_MYPYC": "1", "PYTHONPATH": str(start), "CFLAGS": flags},
         capture_output=True,
         text=True,
         timeout=800,
