@@ -568,11 +568,20 @@ class Batch(Kept):
     def deadlock(self, index: int, now: int) -> StalledError:
         """Return the error for an instance that has work but can schedule none of it."""
         request = self.waiting.head() if self.waiting.items else next(iter(self.running.values()))
+        lacking = request.target_tokens - request.computed_tokens
+        help_text = (
+            "a prompt must fit max_num_batched_tokens when chunked prefill is off, and its blocks the KV cache; an"
+            " item of media long_prefill_token_threshold when it is not split (disable_chunked_mm_input)"
+        )
+        if self.traits.fits_strictly and request.generated_tokens:
+            help_text = (
+                "SGLang itself would wait forever here: without prefix caching, it admits a retracted request that"
+                " ignores EOS only if more than its remaining output still fits; raise `engine.kv_blocks`"
+            )
         return StalledError(
             f"instance {index} cannot go on at t={now} us: request {request.request_id} needs "
-            f"{request.target_tokens - request.computed_tokens} more tokens in the cache and nothing can be scheduled",
-            help="a prompt must fit max_num_batched_tokens when chunked prefill is off, and its blocks the KV cache; an"
-            " item of media long_prefill_token_threshold when it is not split (disable_chunked_mm_input)",
+            f"{lacking} more tokens in the cache and nothing can be scheduled",
+            help=help_text,
         )
 
 

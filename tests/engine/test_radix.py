@@ -5,7 +5,8 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from hypothesis import example, given, settings
+import pytest
+from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 from blis_tui.cluster.cluster import Cluster
@@ -14,6 +15,7 @@ from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.kv.radix_tree import RadixTree
 from blis_tui.engine.records import Observers
 from blis_tui.engine.request import RequestState
+from blis_tui.errors import StalledError
 from blis_tui.metrics.request_log import RequestLog
 from tests.builders import ListSource, experiment, request
 
@@ -154,6 +156,37 @@ def mixing(block_size: int, blocks: int, seqs: int, rows: list[Row], *, overlap:
     return chosen, "fcfs", {"block_size": block_size, "max_num_seqs": seqs, "caching": False, "blocks": blocks}, rows
 
 
+def test_a_retracted_request_for_which_sglang_would_wait_forever_is_an_error_that_says_so() -> None:
+    chosen: dict[str, Setting] = {
+        "chunked_prefill_size": 24,
+        "max_prefill_tokens": 16,
+        "schedule_conservativeness": 0.3,
+    }
+    made = experiment(batching="sglang", settings=chosen, block_size=4, max_num_seqs=3, blocks=9, caching=False)
+    rows: list[Row] = [(40, 0, 12, 17, 0, 0), (340, 0, 8, 20, 0, -1)]
+    requests = [made_of(index, row) for index, row in enumerate(rows)]
+    cluster = Cluster(made, ListSource(requests), RequestLog(detours=False), Observers())
+    with pytest.raises(StalledError, match="request 1 needs 13 more tokens") as error:
+        cluster.run(1000)
+    # Its 8 + 5 tokens take 4 of the 9 blocks, one more is kept free: 16 tokens for the 15 to come, and SGLang wants 17.
+    assert "would wait forever" in (error.value.help or "")
+    assert requests[0].state is RequestState.COMPLETED
+    assert requests[1].generated_tokens == 5
+
+
+def _goes_on(cluster: Cluster, limits: dict[str, int | bool]) -> bool:
+    """Process one event. Worlds in which SGLang itself would not go on are left out."""
+    try:
+        return cluster.run(1) > 0
+    except StalledError as error:
+        told = error.help or ""
+    if "would wait forever" in told and limits["block_size"] == 4 and not limits["caching"]:
+        reject()
+    if "SGLang itself stops here" in told:
+        reject()
+    raise AssertionError(told)
+
+
 @settings(max_examples=60, deadline=None)
 @given(worlds())
 # A prompt that was split at a block leaves some of the chunk, which must not split a second one.
@@ -171,7 +204,7 @@ def test_everything_adds_up_after_every_event_and_a_copy_goes_on_alike(
     cluster = Cluster(made, ListSource(requests), RequestLog(detours=False), Observers())
     copied: Cluster | None = None
     events = 0
-    while cluster.run(1):
+    while _goes_on(cluster, limits):
         events += 1
         assert events < 5000
         for invariant in INVARIANTS:
