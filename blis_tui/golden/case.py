@@ -91,9 +91,22 @@ def cases_of(spec: Path, plugins: Registry | None = None) -> tuple[Case, ...]:
 
     Raises:
         SpecError: the file is no valid document.
-        InputError: it cannot be read.
+        InputError: it cannot be read, or its name is that of the golden of another file's case.
     """
+    _require_own_goldens(spec)
     return cases_in(read_document(spec, shown(spec)), spec, plugins)
+
+
+def _require_own_goldens(spec: Path) -> None:
+    """Raise InputError if a file ``NAME@CASE`` lies beside ``NAME``, whose case would have the same golden."""
+    stem, dot, suffixes = spec.name.partition(".")
+    for at in (at for at, character in enumerate(stem) if character == "@"):
+        other = spec.with_name(f"{stem[:at]}{dot}{suffixes}")
+        if other.is_file():
+            raise InputError(
+                f"{shown(spec)}: `{stem}` is also the golden of case `{stem[at + 1 :]}` of {shown(other)}",
+                help="rename the file; `NAME@CASE` is what the golden of a case is called",
+            )
 
 
 def cases_in(document: Document, spec: Path, plugins: Registry | None = None) -> tuple[Case, ...]:

@@ -383,6 +383,17 @@ def test_a_result_of_what_the_experiment_no_longer_is_has_no_first_event(accepte
     assert pytest_in(accepted).returncode == 0
 
 
+def test_two_files_never_share_a_golden(tmp_path: Path) -> None:
+    project(tmp_path, SPEC + "cases:\n  small: {engine.kv_blocks: 50}\n")
+    (tmp_path / "demo@small.blis.yaml").write_text(SPEC, encoding="utf-8")
+    done = pytest_in(tmp_path, "--blis-update=unseen")
+    assert "1 failed, 1 passed" in done.stdout
+    assert "demo@small.blis.yaml: `demo@small` is also the golden of case `small` of demo.blis.yaml" in done.stdout
+    assert "= help: rename the file; `NAME@CASE` is what the golden of a case is called" in done.stdout
+    (tmp_path / "demo@small.blis.yaml").rename(tmp_path / "other@small.blis.yaml")
+    assert pytest_in(tmp_path, "--blis-update=unseen").returncode == 0
+
+
 def test_a_name_that_is_too_long_for_a_file_is_told(tmp_path: Path) -> None:
     folder = project(tmp_path)
     (folder / "demo.blis.yaml").rename(folder / f"{'x' * 240}.blis.yaml")
