@@ -60,16 +60,18 @@ class TraceSessions:
         for row in range(len(table)):
             name = table.session(row)
             rows.setdefault(name, []).append(row) if name else self.alone.append(row)
-        self.sessions = [_recorded(table, name, found) for name, found in rows.items()]
+        timed = any(table.answered_us(row) >= 0 for row in range(len(table)))
+        self.sessions = [_recorded(table, name, found, timed=timed) for name, found in rows.items()]
 
 
-def _recorded(table: TraceTable, name: str, rows: list[int]) -> TracedSession:
+def _recorded(table: TraceTable, name: str, rows: list[int], *, timed: bool) -> TracedSession:
+    """Infer a session from its requests; ``timed``: the trace says when answers were complete."""
     rows.sort(key=lambda row: (table.arrival_us(row), table.round(row), row))
     requests = [table.request(row) for row in rows]
     arrivals = [table.recorded_us(row) for row in rows]
     ends = [table.answered_us(row) for row in rows]
     declared = all(_length(one.segments) == one.input_tokens for one in requests)
-    links = list(_links(arrivals, ends))
+    links = list(_links(arrivals, ends) if timed else _links_by_prompts(arrivals))
     heads = [_length(one.segments) for one in requests]
     histories = [after[0] if after else -1 for after, _ in links]
     kept = [_new_text(requests, heads, number, one, dropped=False) for number, one in enumerate(histories)]
@@ -104,20 +106,25 @@ def _new_text(requests: Sequence[Request], heads: Sequence[int], number: int, hi
 def _links(arrivals: Sequence[int], ends: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
     """Infer what each call waited for, and for how long: the answers that had come and that no earlier call waited for.
 
-    Calls sent before an answer came are parallel to that call: they wait for what it waited for.
+    Calls sent before an answer came are parallel to that call: they wait for what it waited for. Nothing waits for a
+    call that never got an answer (its end is negative).
     """
     yield (), 0
     waiting = [0]
     last: tuple[int, ...] = ()
     for number in range(1, len(arrivals)):
-        known = [one for one in waiting if ends[one] >= 0]
-        came = [one for one in known if ends[one] <= arrivals[number]]
-        if came or not known:
-            last = tuple(came or waiting[-1:])
+        if came := tuple(one for one in waiting if 0 <= ends[one] <= arrivals[number]):
+            last = came
             waiting = [one for one in waiting if one not in last]
         waiting.append(number)
-        since = max((ends[one] if ends[one] >= 0 else arrivals[one] for one in last), default=arrivals[0])
-        yield last, max(0, arrivals[number] - since)
+        yield last, max(0, arrivals[number] - max((ends[one] for one in last), default=arrivals[0]))
+
+
+def _links_by_prompts(arrivals: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Let each call wait for the one before it, and for the time between the two."""
+    yield (), 0
+    for number in range(1, len(arrivals)):
+        yield (number - 1,), max(0, arrivals[number] - arrivals[number - 1])
 
 
 def _length(segments: Segments) -> int:

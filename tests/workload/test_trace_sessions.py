@@ -68,6 +68,39 @@ def test_a_run_of_sessions_replays_byte_for_byte(talks: Report, tmp_path: Path) 
     assert again.kv == talks.kv
 
 
+@pytest.mark.parametrize(
+    ("agent", "changes", "state"),
+    [
+        ({"timeout_us": 400_000}, {}, "timed-out"),
+        ({"timeout_us": 900_000}, {"engine.kv_blocks": 60}, "timed-out"),
+        ({}, {"engine.max_model_len": 600}, "dropped-unservable"),
+        (
+            {},
+            {"policy.admission": {"kind": "token-bucket", "capacity_tokens": 900, "refill_tokens_per_s": 900}},
+            "rejected",
+        ),
+        (
+            {},
+            {"cluster.instances": 2, "cluster.failures": [{"instance": 0, "at_us": 900_000, "requests": "lose"}]},
+            "lost",
+        ),
+    ],
+    ids=["timed out", "timed out under preemption", "dropped", "rejected", "lost"],
+)
+def test_so_does_one_in_which_calls_get_no_answer(
+    agent: dict[str, Any], changes: dict[str, object], state: str, tmp_path: Path
+) -> None:
+    """Calls that ran beside one without an answer did not wait for it."""
+    before = run({"rate_per_s": 12, "sessions": 40, "clients": [AGENT | agent]}, **changes)
+    assert state in {row.state for row in before.rows}
+    assert before.sessions is not None
+    assert before.sessions.cancelled > 0
+    file = tmp_path / "requests.csv"
+    file.write_text(written := "".join(requests_csv(before.rows, before.rows.columns)))
+    again = run({"trace": {"file": str(file), "pacing": "answers"}}, **changes)
+    assert "".join(requests_csv(again.rows, again.rows.columns)) == written
+
+
 def test_sessions_and_lone_requests_go_together(tmp_path: Path) -> None:
     before = run({"rate_per_s": 12, "requests": 60, "clients": [CHAT, LONE]})
     file = tmp_path / "requests.csv"
