@@ -151,7 +151,7 @@ class MediaItem(NamedTuple):
     """Content name: equal items have equal names."""
 
 
-_REQUEST: Final = (
+FIELDS: Final = (
     "adapter",
     "arrival_us",
     "batch_slot",
@@ -242,7 +242,7 @@ class Request:
         media_items: the same by item, in prompt order; empty = unknown, see ``items_of``.
     """
 
-    __slots__ = _REQUEST
+    __slots__ = FIELDS
 
     def __init__(
         self,
@@ -337,11 +337,11 @@ class Request:
         return values
 
     def __setstate__(self, values: tuple[object, ...]) -> None:
-        for name, value in zip(_REQUEST, values, strict=True):
+        for name, value in zip(FIELDS, values, strict=True):
             setattr(self, name, value)
 
     def __repr__(self) -> str:
         return f"<Request {self.request_id} {self.state.name.lower()}>"
 
 
-_VALUES: Final = attrgetter(*_REQUEST)
+_VALUES: Final = attrgetter(*FIELDS)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 
 from blis_tui.classes import dataclass
 from blis_tui.cluster.digest import AddressError
-from blis_tui.engine.request import Request
+from blis_tui.engine.request import FIELDS, Request
 from blis_tui.errors import SimulationError
 from blis_tui.golden.other_process import OtherProcess
 from blis_tui.kept import own_attributes
@@ -25,7 +25,7 @@ from blis_tui.records.tables import record_line
 from blis_tui.simulation import Simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
@@ -41,6 +41,8 @@ _ONLY_ANSWER: Final = {
 }
 """Query methods, by the methods that identify the plug point. Others (records of decisions, estimates, the debugger)
 also call them only for information, so they must not change anything."""
+_READS_REQUEST: Final = ("priority", "state")
+"""Methods that identify the plug point whose first method gets the engine's request, and may only read it."""
 _SHOWN: Final = 60
 
 
@@ -59,7 +61,7 @@ class _Queue(Protocol):
 def find_nondeterminism(experiment: Experiment) -> str:
     """Return what changes from run to run, with the first event that differs; empty if nothing does.
 
-    It makes about seven runs, in this process and in another one.
+    It makes up to eight runs, in this process and in another one.
 
     Raises:
         SimulationError: the simulation cannot go on.
@@ -85,6 +87,7 @@ def find_nondeterminism(experiment: Experiment) -> str:
         or _elsewhere(experiment, lines, end)
         or _forgotten(experiment)
         or _changed_by_asking(experiment)
+        or _changed_requests(experiment)
     )
 
 
@@ -205,7 +208,7 @@ def _changed_by_asking(experiment: Experiment) -> str:
                 for name in methods if _has(kind, "state", *signs) else ():
                     owner = next((one for one in kind.__mro__ if name in one.__dict__), None)
                     if owner is not None and owner.__module__ in modules and isfunction(owner.__dict__[name]):
-                        watched.enter_context(_watched(owner, name, found))
+                        watched.enter_context(_replaced(owner, name, _reporting_state(owner, name, found)))
         simulation = Simulation(experiment)
         while not found and simulation.step() is not None:
             pass
@@ -215,13 +218,47 @@ def _changed_by_asking(experiment: Experiment) -> str:
     return f"{found[0]} at event {simulation.events}; {others}"
 
 
+def _changed_requests(experiment: Experiment) -> str:
+    """Check that plug-ins change no request that they are only asked about: it is the engine's own."""
+    modules = frozenset(plugin.module for plugin in experiment.plugins_used())
+    name = _READS_REQUEST[0]
+    simulation = Simulation(experiment)
+    kinds = [
+        kind
+        for kind in dict.fromkeys(type(part) for part in simulation.parts_from(modules))
+        if _has(kind, *_READS_REQUEST) and isfunction(kind.__dict__.get(name))
+    ]
+    found: list[str] = []
+    with ExitStack() as watched:
+        for kind in kinds:
+            watched.enter_context(_replaced(kind, name, _reporting_changes(kind, name, found)))
+        while kinds and not found and simulation.step() is not None:
+            pass
+    return f"{found[0]} at event {simulation.events}" if found else ""
+
+
+def _reporting_changes(kind: type, name: str, found: list[str]) -> Callable[..., object]:
+    """Return a method that also reports which attributes of the request it has changed."""
+    method = kind.__dict__[name]
+
+    @wraps(method)
+    def asked(self: object, request: Request) -> object:
+        before = request.__getstate__()
+        answer = method(self, request)
+        values = zip(FIELDS, before, request.__getstate__(), strict=True)
+        if changed := [f"`{field}`" for field, old, new in values if not _equal(old, new)]:
+            found.append(f"{kind.__name__} changes {', '.join(changed)} of the request in `{name}`")
+        return answer
+
+    return asked
+
+
 def _has(kind: type, *names: str) -> bool:
     return all(hasattr(kind, name) for name in names)
 
 
-@contextmanager
-def _watched(owner: type, name: str, found: list[str]) -> Iterator[None]:
-    """Within the block, record calls of a method that change `state()`."""
+def _reporting_state(owner: type, name: str, found: list[str]) -> Callable[..., object]:
+    """Return a method that also reports if it has changed `state()`."""
     method = owner.__dict__[name]
 
     @wraps(method)
@@ -233,7 +270,14 @@ def _watched(owner: type, name: str, found: list[str]) -> Iterator[None]:
             found.append(f"{type(self).__name__} changes what it remembers in `{name}`, {states},")
         return answer
 
-    setattr(owner, name, asked)
+    return asked
+
+
+@contextmanager
+def _replaced(owner: type, name: str, other: Callable[..., object]) -> Iterator[None]:
+    """Replace a method within the block."""
+    method = owner.__dict__[name]
+    setattr(owner, name, other)
     try:
         yield
     finally:

@@ -151,6 +151,36 @@ def test_what_only_answers_changes_nothing(key: str, value: object, method: str,
     assert "at event " in texts[1]
 
 
+PRIORITY = """\
+from blis_tui.plugins import PRIORITY, NoSettings
+@PRIORITY.plugin("own", "For tests.")
+class Own:
+    def __init__(self, settings: NoSettings) -> None: pass
+    def priority(self, request):
+        {change}
+        return request.input_tokens
+    def state(self): return ()
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("pass", ""),
+        ("request.max_output_tokens += 1", "Own changes `max_output_tokens` of the request in `priority` at event "),
+        ("request.segments = ()", ""),  # as it was
+        ("request.segments = (('x', 1),)", "Own changes `segments` of the request in `priority` at event "),
+    ],
+)
+def test_a_priority_rule_only_reads_the_request(change: str, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(PRIORITY.format(change=change), encoding="utf-8")
+    made = {"workload.requests": 20, "policy.priority": "own", "policy.scheduling": "priority-fcfs"}
+    found = find_nondeterminism(blis_tui.load("quickstart", set=made, plugins=[path]))
+    assert found.startswith(told)
+    assert bool(found) == bool(told)
+
+
 QUEUE = """\
 from blis_tui.plugins import SCHEDULING, {base}
 @SCHEDULING.plugin("own", "For tests.")
