@@ -6,7 +6,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import NamedTuple, mypyc_attr
-from blis_tui.engine.request import NO_MEDIA, Media, declared_segments
+from blis_tui.engine.request import NO_MEDIA, Media, MediaItem, declared_segments
 from blis_tui.kept import Kept
 
 if TYPE_CHECKING:
@@ -24,9 +24,11 @@ class Extras(NamedTuple):
     first_answer_us: int
     ttfat_us: int
     media: Media
+    items: tuple[MediaItem, ...]
+    """The media by item; empty = not known."""
 
 
-NO_EXTRAS: Final = Extras(-1, -1, -1, NO_MEDIA)
+NO_EXTRAS: Final = Extras(-1, -1, -1, NO_MEDIA, ())
 
 
 class Group(NamedTuple):
@@ -123,7 +125,7 @@ class RequestBook(Kept):
         media = request.media
         if request.reasoning is not None or (media is not NO_MEDIA and media != NO_MEDIA):  # a restored one is a copy
             thought = (-1, -1, -1) if request.reasoning is None else request.reasoning.state()
-            self.extras[index] = Extras(*thought, media)
+            self.extras[index] = Extras(*thought, media, request.media_items)
         return PACKED.pack(
             index,
             request.arrival_us,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from blis_tui.classes import NamedTuple
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.request_book import NO_EXTRAS
-from blis_tui.workload.trace_segments import segments_cell
+from blis_tui.workload.trace_segments import items_cell, segments_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -224,6 +224,7 @@ _OTHERS: Final[Mapping[str, Callable[[RequestColumns, Block], Cells]]] = Mapping
         "image_tokens": lambda table, block: [one.media.image_tokens for one in table.extras(block)],
         "audio_tokens": lambda table, block: [one.media.audio_tokens for one in table.extras(block)],
         "video_tokens": lambda table, block: [one.media.video_tokens for one in table.extras(block)],
+        "media_items": lambda table, block: [items_cell(one.items) for one in table.extras(block)],
     }
 )
 """Column -> how its cells are computed."""

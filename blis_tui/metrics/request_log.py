@@ -158,6 +158,9 @@ class RequestRow(NamedTuple):
     """How many of the ``input_tokens`` stand for audio. Only in files where any token stands for media."""
     video_tokens: int = 0
     """How many of the ``input_tokens`` stand for video. Only in files where any token stands for media."""
+    media_items: str = ""
+    """Its images, clips and videos in the order of the prompt, as JSON: for each the number of tokens before it, its
+    tokens, and a name that equal ones share. Only in files where they are known."""
     max_output_tokens: int = 0
     """The budget that it declared for its answer; 0 = none. Only in files where a request declares a budget other than
     what it would generate."""
@@ -383,9 +386,10 @@ class RequestTable(Sequence["RequestRow"]):
         extras = [self.extras(row.number) for row in self.plain()] if self._book.extras or self._page.extras else []
         reasoning = _REASONING if any(one.reasoning_tokens >= 0 for one in extras) else ()
         media = Media._fields if any(any(one.media) for one in extras) else ()
+        items = ("media_items",) if any(one.items for one in extras) else ()
         budgets = _BUDGETS if self._book.budgets or self._page.budgets else ()
         ways = () if self._ways is None else Way._fields
-        return (*PLAIN_COLUMNS, *ways, *self._log.facts, *segments, *adapters, *reasoning, *media, *budgets)
+        return (*PLAIN_COLUMNS, *ways, *self._log.facts, *segments, *adapters, *reasoning, *media, *items, *budgets)
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows by columns, a few thousand at a time, in the order of ``plain``."""

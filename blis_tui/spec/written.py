@@ -343,6 +343,12 @@ class TraceColumns:
     video_tokens = _column(
         "video_tokens", "Tokens of the prompt that stand for video; they are among the prompt's.", "video_tokens"
     )
+    media_items = _column(
+        "media_items",
+        "The images, audio clips and videos of the prompt in order, as JSON: for each the tokens before it, its tokens,"
+        " and a name that equal ones share. Without this column, the prompt has one item of each kind.",
+        "media_items",
+    )
     e2e = _column(
         "e2e",
         "What the answer took in whole microseconds, as its client saw it; empty = not known. With `pacing: answers`,"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.request import declared_segments
 from blis_tui.records.tables import csv_line
-from blis_tui.workload.trace_segments import segments_cell
+from blis_tui.workload.trace_segments import items_cell, segments_cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 COLUMNS: Final = (
     *("request_id", "arrival_time_us", "input_tokens", "output_tokens", "prefix_segments"),
     *("slo_class", "tenant_id", "model", "deadline_us", "session_id", "round_index", "adapter"),
-    *("reasoning_tokens", "image_tokens", "audio_tokens", "video_tokens", "max_output_tokens", "ignore_eos"),
+    *("reasoning_tokens", "image_tokens", "audio_tokens", "video_tokens", "media_items"),
+    *("max_output_tokens", "ignore_eos"),
 )
 """Columns of every file, even if all cells are empty, so that the file can be written as a stream."""
 
@@ -31,6 +32,6 @@ def trace_csv(requests: Iterable[Request]) -> Iterator[str]:
                 *(segments_cell(declared_segments(request)), request.slo_class, request.tenant, request.model),
                 *(request.deadline_us or None, request.session_id, request.round_index, request.adapter),
                 *(request.reasoning.tokens if request.reasoning else 0, *request.media),
-                *(max(0, request.declared_tokens), int(request.ignore_eos)),
+                *(items_cell(request.media_items), max(0, request.declared_tokens), int(request.ignore_eos)),
             )
         )

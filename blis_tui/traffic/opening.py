@@ -24,7 +24,7 @@ from blis_tui.spec.loader import parse, read_document
 from blis_tui.spec.source import Source, as_map
 from blis_tui.spec.workloads import open_workload
 from blis_tui.workload.source import TraceSource, create_source
-from blis_tui.workload.trace_segments import read_segments
+from blis_tui.workload.trace_segments import read_items, read_segments
 from blis_tui.workload.traces import TRACES, read_trace
 
 if TYPE_CHECKING:
@@ -303,6 +303,7 @@ def _asked(simulation: Simulation) -> Iterator[Asked]:
         )
         request.reasoning = Reasoning(row.reasoning_tokens) if row.reasoning_tokens else None
         request.media = Media(row.image_tokens, row.audio_tokens, row.video_tokens)
+        request.media_items = read_items(row.media_items, row.input_tokens, request.media.tokens)
         request.declare(row.max_output_tokens or None)
         request.ignore_eos = bool(row.ignore_eos)
         yield Asked(request=request, client="", e2e_us=-1 if row.e2e_us is None else row.e2e_us)

@@ -60,6 +60,7 @@ KNOWN_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "image_tokens": ("image_tokens", "num_image_tokens"),
         "audio_tokens": ("audio_tokens", "num_audio_tokens"),
         "video_tokens": ("video_tokens", "num_video_tokens"),
+        "media_items": ("media_items",),
         "e2e": ("e2e_us",),
     }
 )

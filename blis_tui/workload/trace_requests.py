@@ -16,18 +16,18 @@ from itertools import chain, islice, repeat
 from operator import add, gt
 from typing import TYPE_CHECKING, Final, Protocol
 
-from blis_tui.engine.request import Media
+from blis_tui.engine.request import NO_MEDIA, Media
 from blis_tui.spec.model import SLO_CLASSES
 from blis_tui.workload.ratios import tokens_of
 from blis_tui.workload.trace_columns import resolve_columns
 from blis_tui.workload.trace_csv import first_cell, first_row, read_columns, read_header, read_rows
-from blis_tui.workload.trace_segments import read_segments
+from blis_tui.workload.trace_segments import read_items, read_segments
 from blis_tui.workload.trace_table import GrowingColumns, LeftOut, TraceColumns
 from blis_tui.workload.trace_text import LARGEST_NUMBER, Suspicious, nearest, shown, whole_number, whole_numbers
 from blis_tui.workload.trace_times import clock_of
 
 if TYPE_CHECKING:
-    from blis_tui.engine.request import Segments
+    from blis_tui.engine.request import MediaItem, Segments
     from blis_tui.workload.trace_columns import Columns
     from blis_tui.workload.trace_text import Problems, TraceText
     from blis_tui.workload.trace_times import Clock
@@ -249,6 +249,7 @@ def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
     deadlines = _optional_numbers(columns, "deadline")
     if not all(prompts):
         raise Suspicious
+    media = _media(columns, prompts)
     answers = whole_numbers(columns["output_tokens"])
     return TraceColumns(
         arrival_us=arrivals,
@@ -265,7 +266,8 @@ def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
         model=columns.get("model"),
         adapter=columns.get("adapter"),
         reasoning_tokens=_reasoning(columns, answers),
-        media=_media(columns, prompts),
+        media=media,
+        media_items=_items(columns.get("media_items"), prompts, media),
         e2e_us=_durations(columns.get("e2e")),
         max_output_tokens=_optional_numbers(columns, "max_output_tokens"),
         ignore_eos=_endless(columns, answers),
@@ -324,6 +326,19 @@ def _media(columns: Cells, prompts: Sequence[int]) -> Sequence[Media] | None:
     if any(one.tokens > prompt for one, prompt in zip(media, prompts, strict=True)):
         raise Suspicious
     return media
+
+
+def _items(
+    cells: Sequence[str] | None, prompts: Sequence[int], media: Sequence[Media] | None
+) -> Sequence[tuple[MediaItem, ...]] | None:
+    """Return the media items of the prompts; None = the file does not name them."""
+    if cells is None or not any(cells):
+        return None
+    rows = zip(cells, prompts, media or repeat(NO_MEDIA, len(prompts)), strict=True)
+    try:
+        return [read_items(cell, prompt, one.tokens) for cell, prompt, one in rows]
+    except ValueError as error:
+        raise Suspicious from error
 
 
 def _optional_numbers(columns: Cells, name: str) -> list[int] | None:
@@ -451,6 +466,12 @@ class _Inspector:
             first = next(name for name in _MEDIA if plain.get(name, "0") != "0")
             self._note(line, first, message, "they are among the input tokens")
             plain |= dict.fromkeys((name for name in _MEDIA if name in plain), "0")
+            plain |= dict.fromkeys(("media_items",) if "media_items" in plain else (), "")
+        try:
+            read_items(plain.get("media_items", ""), prompt, Media(*media).tokens)
+        except ValueError as error:
+            self._note(line, "media_items", str(error), 'such as [[512, 1676, "photo-7"]]')
+            plain["media_items"] = ""
 
     def _budget(self, line: int, plain: dict[str, str], answer: int) -> None:
         """Check that an answer limited only by its budget does not exceed it."""

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast, overload
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.request import NO_MEDIA, Media, Reasoning, Request
+from blis_tui.engine.request import NO_MEDIA, Media, MediaItem, Reasoning, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,6 +64,8 @@ class TraceColumns:
     reasoning_tokens: Sequence[int] | None = None
     """Reasoning tokens at the beginning of the answer; with this column all requests report reasoning."""
     media: Sequence[Media] | None = None
+    media_items: Sequence[tuple[MediaItem, ...]] | None = None
+    """The media of each prompt by item; empty = one item of each kind."""
     e2e_us: Sequence[int] | None = None
     """Time from request to complete answer in the trace; -1 = unknown."""
     left_out: tuple[LeftOut, ...] = ()
@@ -168,6 +170,7 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., object], object]]] = MappingProxy
         "adapter": (Interned, ""),
         "reasoning_tokens": (_integers, 0),
         "media": (Interned, NO_MEDIA),
+        "media_items": (Interned, ()),
         "e2e_us": (_integers, -1),
         "max_output_tokens": (_integers, 0),
         "ignore_eos": (Interned, 0),
@@ -276,6 +279,7 @@ class TraceTable:
     _adapter: Sequence[str]
     _reasoning_tokens: Sequence[int]
     _media: Sequence[Media]
+    _media_items: Sequence[tuple[MediaItem, ...]]
     _e2e_us: Sequence[int]
     _max_output_tokens: Sequence[int]
     _ignore_eos: Sequence[int]
@@ -326,6 +330,7 @@ class TraceTable:
         said = {name: column[row] for name, column in self._asked.items()}
         name, answer = said.pop("request_id", "") or f"request_{index}", said.pop("answer", "")
         tokens, media = said.pop("reasoning_tokens", None), said.pop("media", NO_MEDIA)
+        items = said.pop("media_items", ())
         budget, endless = said.pop("max_output_tokens", None), said.pop("ignore_eos", 0)
         request = Request(index, name, arrival_us, input_tokens, output_tokens, **said)
         if budget is not None:
@@ -339,6 +344,8 @@ class TraceTable:
             request.reasoning = Reasoning(tokens)
         if any(media):
             request.media = media
+        if items:
+            request.media_items = items
         return request
 
     def says(self, column: str) -> bool:

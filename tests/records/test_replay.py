@@ -2,11 +2,14 @@
 
 import csv
 import json
+import math
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import blis_tui
+from blis_tui.cli.main import cli
 from blis_tui.errors import TraceError
 from blis_tui.metrics.report import Report
 from blis_tui.records import trace_v2
@@ -91,6 +94,57 @@ def test_prompts_that_share_several_parts_replay_too(tmp_path: Path) -> None:
     assert '"[[""a, b"",32],[""repeats/prompt-1"",70]]"\n' in written
     (tmp_path / "requests.csv").write_text(written)
     assert table(replay(experiment, tmp_path / "requests.csv")) == written
+
+
+def test_images_replay_one_by_one(tmp_path: Path) -> None:
+    """As one image, the photos of a prompt would be too large for the encoder, and none would be found in its cache."""
+    experiment = blis_tui.load("photos", set={"workload.requests": 60, "expect": []})
+    report = blis_tui.run(experiment)
+    assert report.encoder is not None
+    assert report.encoder.cached_tokens > 0
+    written = table(report)
+    first = next(csv.DictReader(written.splitlines()))
+    items = json.loads(first["media_items"])
+    assert items[0][0] == int(first["prefix_tokens"])
+    assert math.fsum(tokens for _, tokens, _ in items) == int(first["image_tokens"])
+    (tmp_path / "requests.csv").write_text(written)
+    again = replay(experiment, tmp_path / "requests.csv")
+    assert table(again) == written
+    assert again.encoder == report.encoder
+
+    # `workload convert` and a file without names of items: one item of each kind.
+    converted = tmp_path / "converted.csv"
+    source = ["workload", "convert", str(tmp_path / "requests.csv"), "-o", str(converted)]
+    assert CliRunner().invoke(cli, source).exit_code == 0
+    assert [row["media_items"] for row in csv.DictReader(converted.read_text().splitlines())] == [
+        row["media_items"] for row in csv.DictReader(written.splitlines())
+    ]
+    unnamed = [{**row, "media_items": ""} for row in csv.DictReader(written.splitlines())]
+    with (tmp_path / "unnamed.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(unnamed[0]))
+        writer.writeheader()
+        writer.writerows(unnamed)
+    assert "dropped-unservable" in {row.state for row in replay(experiment, tmp_path / "unnamed.csv").rows}
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        ("photo", "not a list of items"),
+        ('[["photo",0,8]]', "not a list of items"),
+        ('[[0,8,"a"],[7,1,"b"]]', "an item begins after 7 tokens, where another one has not ended"),
+        ('[[8,9,"a"]]', "a prompt of 16 tokens cannot have an item that ends after 17"),
+        ('[[0,8,"a"]]', "the items have 8 tokens, and the prompt 9 of images, audio and video"),
+    ],
+)
+def test_wrong_items_are_told_with_their_place(cell: str, message: str, tmp_path: Path) -> None:
+    trace = tmp_path / "requests.csv"
+    quoted = cell.replace('"', '""')
+    header = "arrival_us,input_tokens,requested_output_tokens,image_tokens,audio_tokens,media_items"
+    trace.write_text(f'{header}\n0,16,1,4,5,\n0,16,1,4,5,"{quoted}"\n')
+    with pytest.raises(TraceError, match=message) as caught:
+        replay(blis_tui.load("trace-replay"), trace)
+    assert "requests.csv:3:1  (media_items)" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,9 @@ def test_what_a_run_writes_replays_alike(form: str, mixed: Report, tmp_path: Pat
     file.write_text("".join(requests_csv(rows, rows.columns) if form == "requests" else rows_csv(rows)))
     changes: dict[str, object] = {"workload": {"trace": {"file": str(file), "format": form}}, "expect": []}
     replayed = blis_tui.run(blis_tui.load("quickstart", set=changes))
-    assert [*requests_csv(replayed.rows, replayed.rows.columns)] == [*requests_csv(rows, rows.columns)]
+    # TraceV2 has no room for items.
+    columns = [name for name in rows.columns if form == "requests" or name != "media_items"]
+    assert [*requests_csv(replayed.rows, replayed.rows.columns)] == [*requests_csv(rows, columns)]
     assert replayed.multimodal == mixed.multimodal
 
 
