@@ -6,8 +6,10 @@ import gc
 import itertools
 import os
 import re
+import shutil
 import sys
 import sysconfig
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +18,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
-from tests.wheels import build, environment
+from tests.wheels import ROOT, build, environment
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -40,27 +42,49 @@ _FOLDERS = itertools.count()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep bytecode in pytest's cache if none may be written beside the sources.
+    """Keep bytecode in pytest's cache if none may be written beside the sources; without a cache, as long as it runs.
 
     Otherwise each program that the tests start would spend half of its time on compiling everything again.
     """
-    if sys.dont_write_bytecode and config.pluginmanager.has_plugin("cacheprovider"):
+    if not sys.dont_write_bytecode:
+        return
+    if config.pluginmanager.has_plugin("cacheprovider"):
         folder = config.cache.mkdir("bytecode")
-        _share_bytecode(folder)
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
-        sys.dont_write_bytecode, sys.pycache_prefix = False, str(folder)
+    elif config.getoption("numprocesses", None):
+        folder = Path(tempfile.mkdtemp())
+        config.add_cleanup(lambda: shutil.rmtree(folder))
+    else:
+        return  # a few tests, for which it would not be worth it
+    _share_bytecode(folder)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
+    sys.dont_write_bytecode, sys.pycache_prefix = False, str(folder)
 
 
 def _share_bytecode(folder: Path) -> None:
-    """Link the bytecode compiled at installation to where Python now looks for it."""
-    for root in {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}:
-        for compiled in Path(root).rglob("__pycache__"):
-            target = folder / compiled.parent.relative_to(compiled.anchor)
-            with suppress(OSError):  # it exists from another run, or the file system has no links
+    """Link the bytecode compiled at installation, and the checkout's own, to where Python now looks for it.
+
+    Hard links, as symbolic ones take ten times as long. Python replaces such a file, and never writes into it.
+    """
+    roots = {Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")}
+    for root in (*roots, ROOT / "blis_tui", ROOT / "tests"):
+        for place, folders, _ in os.walk(root):
+            folders[:] = {*folders} - {"__pycache__", "site-packages", "test", "tests"}
+            compiled = Path(place, "__pycache__")
+            with suppress(OSError):  # there is none, or it is linked since another run
+                files = [*compiled.iterdir()]
+                target = folder / compiled.parent.relative_to(compiled.anchor)
                 target.mkdir(parents=True)
-                for file in compiled.iterdir():
-                    (target / file.name).symlink_to(file)
+                for file in files:
+                    _link(file, target / file.name)
+
+
+def _link(file: Path, name: Path) -> None:
+    """Give the file another name: symbolic if it lies on another disk, or is somebody else's."""
+    try:
+        name.hardlink_to(file)
+    except OSError:
+        name.symlink_to(file)
 
 
 def pytest_collection_finish() -> None:

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,6 +41,8 @@ each plug point, goldens; all experiments are run and resumed above."""
 TOOLS = ("hatch-mypyc", "hatchling", "mypy", "setuptools")
 QUICK = ("-Wno-all", "-Wno-sign-compare", "-fno-stack-protector", "-fno-asynchronous-unwind-tables")
 """Of generated code, no warnings, and nothing that only a debugger or an attacker meets."""
+ALIKE = ("-O0", "-g0", "-fPIC", "-fwrapv", *QUICK)
+"""What a header is compiled with must be what its users are compiled with; otherwise the compiler reads it as text."""
 EACH_FIRST = """
 import importlib, os, sys
 for name in sys.argv[1:]:
@@ -99,9 +102,9 @@ def made_of(source: Path, compiler: str) -> str:
 
 def build(source: Path, target: Path) -> None:
     """A compiled wheel; the folder is there only when all of it is."""
-    flags = " ".join((os.environ.get("CFLAGS", ""), *QUICK))
     start = source / "start"
     start.mkdir()
+    flags = " ".join((os.environ.get("CFLAGS", ""), *QUICK, "-include", str(first_header(start))))
     # Python would look for garbage in all that mypy made before it ends, which takes a sixth of the time.
     (start / "sitecustomize.py").write_text("import atexit, gc\n\natexit.register(gc.freeze)\n", encoding="utf-8")
     done = subprocess.run(
@@ -117,6 +120,18 @@ def build(source: Path, target: Path) -> None:
     half = target.with_suffix(".half")
     shutil.move(source / "dist", half)
     half.rename(target)
+
+
+def first_header(folder: Path) -> Path:
+    """A header for each source to begin with: Python's own, which each needs and which is the most of nearly all.
+
+    Its assertions are of macros that mypyc uses. It asks for them without optimisation, but no release has them.
+    """
+    header = folder / "first.h"
+    header.write_text("#define NDEBUG\n#include <Python.h>\n", encoding="utf-8")
+    compiler, include = shutil.which("cc") or "cc", sysconfig.get_path("include")
+    subprocess.run([compiler, *ALIKE, f"-I{include}", "-x", "c-header", header], check=True, capture_output=True)
+    return header
 
 
 def python(compiled: Path, *arguments: str, cwd: Path, **environment: str) -> str:

@@ -23,7 +23,8 @@ class Mine:
         return int(request.request_id.split("_")[1]) % len(fleet), "the next"
     def state(self): return ()
 """
-MINE: Final = ("--plugins", "own.py", "--set", "policy.routing=mine", "--set", "workload.requests=30")
+SHORT: Final = ("--set", "workload.requests=30", "--set", "workload.clients.0.output_tokens=8")
+MINE: Final = ("--plugins", "own.py", "--set", "policy.routing=mine", *SHORT)
 SLO: Final = ("--slo", "latency.ttft_ms.p99<=200", "--store", "none")
 PLAN: Final = ("plan", "quickstart", *MINE, *SLO, "--duration", "5")
 

@@ -45,7 +45,7 @@ COMMANDS = (
     ("sweep", "quickstart", *FEW, "--axis", "cluster.instances=1..2", "--jobs", "1", "--store", "none"),
     ("sweep", "quickstart", *FEW, "--axis", "cluster.instances=1..2", "--jobs", "2", "--store", "none"),
     ("whatif", "quickstart", *FEW, "--request", "request_0", "--route-to", "1"),
-    ("plugins", "check", "own.py"),
+    ("plugins", "check", "own.py", "--set", "workload.requests=20"),
 )
 
 

@@ -437,7 +437,7 @@ class SglangBatching(Plain):
         if self._priorities is not None:
             for one in self.running.values():
                 self._priorities.mix(one, one.input_tokens + batch.cohort.generated_tokens(one))
-        self._generate(batch, pool, plan)
+        self._generate(batch, pool, plan, self._due(batch, self.running.values()))
         return True
 
     def _seat(self, requests: Iterable[Request]) -> None:
@@ -457,22 +457,24 @@ class SglangBatching(Plain):
         if not self.running:
             self.full = False
             return None
-        fits = pool.make_room(self._due(batch, self.running.values()))
+        due = self._due(batch, self.running.values())
+        fits = pool.make_room(due)
         if not fits and ending:  # there will be room when the step in flight is over
             self.full = False
             return None
         if fits:
             self.ratio = max(self.ratio - self._decay, self._least_ratio)
-        elif not self._retract(batch, pool, plan):
+        elif self._retract(batch, pool, plan):
+            due = self._due(batch, self.running.values())
+        else:
             return None
         if len(self.running) < before:
             self.full = False
-        self._generate(batch, pool, plan)
+        self._generate(batch, pool, plan, due)
         return Formed(plan, (), None, decodes=True)
 
-    def _generate(self, batch: Batch, pool: RadixPool, plan: Plan) -> None:
-        """Allocate room for one token of each running request, even of those about to end unexpectedly."""
-        due = self._due(batch, self.running.values())
+    def _generate(self, batch: Batch, pool: RadixPool, plan: Plan, due: int) -> None:
+        """Allocate the ``due`` blocks for one token of each running request, even of one that ends unexpectedly."""
         if pool.block_size_tokens > 1:
             pool.make_room(len(self.running))
         pool.take(due)
@@ -487,9 +489,10 @@ class SglangBatching(Plain):
         page = batch.pool.block_size_tokens
         if page == 1:
             return len(requests)
-        due = 0
-        for one in requests:
-            due += self._committed(batch, one) % page == 0
+        due, clock = 0, batch.cohort.clock + batch.cohort.ahead
+        for one in requests:  # as `_committed`; calls would make it the slowest part of a step
+            joined = one.joined_clock
+            due += (one.target_tokens if joined < 0 else one.computed_tokens + clock - joined) % page == 0
         return due
 
     def _committed(self, batch: Batch, request: Request) -> int:
