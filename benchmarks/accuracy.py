@@ -36,9 +36,9 @@ import blis_tui
 from blis_tui.engine.latency.operator_costs import OperatorCosts
 from blis_tui.engine.latency.operator_rest import Settings
 from blis_tui.errors import BlisError
-from blis_tui.metrics.expected_error import Seen, bands_of
+from blis_tui.metrics.expected_error import ObservedLoad, error_bands
 from blis_tui.metrics.measured import measured, traits_of
-from blis_tui.metrics.pool_load import amplified_in, clients_wait, pool_loads, strained
+from blis_tui.metrics.pool_load import clients_wait, itl_amplification, pool_loads, strained
 from blis_tui.shipped import builtin
 
 if TYPE_CHECKING:
@@ -535,7 +535,7 @@ def measured_row(run: Run, without: dict[str, dict[str, float]]) -> list[object]
     errors = {metric: round(value / run.measured[metric] - 1.0, 5) for metric, value in means.items()}
     amplified = 1.0
     if not clients_wait(experiment.workload):
-        amplified = amplified_in(load, simulation.cluster.instances[0].latency)
+        amplified = itl_amplification(load, simulation.cluster.instances[0].latency)
         if strained(pool, load, amplified):
             del errors["ttft"]  # mostly waiting time, which any error of the steps changes a lot
     traits = traits_of(
@@ -642,7 +642,7 @@ def judged(known: Known, apart: Callable[[Measured, Measured], bool] | None = No
     for one in known.runs:
         others = [other for other in known.runs if other.server != one.server and (apart is None or apart(one, other))]
         share = None if one.e2e_error is None else one.ttft_share * (1.0 + one.errors["ttft"]) / (1.0 + one.e2e_error)
-        bands = bands_of(one.traits, others, Seen(0.0, ttft_share=share, amplified=one.amplified)).bands
+        bands = error_bands(one.traits, others, ObservedLoad(0.0, ttft_share=share, amplified=one.amplified)).bands
         errors = {**one.errors, "e2e": one.e2e_error}
         for name, band in bands.items():
             error = errors.get(name)

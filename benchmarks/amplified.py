@@ -18,7 +18,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import blis_tui
-from blis_tui.metrics.pool_load import amplified_in, pool_loads
+from blis_tui.metrics.pool_load import itl_amplification, pool_loads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +101,7 @@ def grown(server: Server) -> list[Grown]:
         ((name, model),) = report.step_models.items()
         (known,) = report.expected_errors().values()
         seen = {metric: log(slower[metric] / faster[metric]) / log(STEPS[1] / STEPS[0]) for metric in METRICS}
-        estimate = amplified_in(pool_loads(report.experiment, report.to_dict())[name], model)
+        estimate = itl_amplification(pool_loads(report.experiment, report.to_dict())[name], model)
         found.append(Grown(server, share, seen, estimate, "ttft" in known.bands))
     return found
 

@@ -25,11 +25,11 @@ import numpy as np
 
 from blis_tui import load
 from blis_tui.calibration.data import Data
-from blis_tui.calibration.elsewhere import METRICS, within
 from blis_tui.calibration.fitting.blackbox_law import BlackboxLaw
 from blis_tui.calibration.fitting.calibrate import fit
 from blis_tui.calibration.fitting.fitted_law import FittedLaw
 from blis_tui.calibration.measured import Measured, Recording
+from blis_tui.calibration.other_loads import METRICS, within
 from blis_tui.calibration.outcome import LEVEL
 from blis_tui.calibration.replay import with_latency
 from blis_tui.engine.latency.creation import create_latency

@@ -23,7 +23,7 @@ from blis_tui.spec.study.document import read_study, resolve_point
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.load import load_of
 from blis_tui.study.planning.plan import Question, plan
-from blis_tui.study.planning.search import trouble
+from blis_tui.study.planning.search import failure_reason
 from blis_tui.study.runners import ProcessRunner
 from blis_tui.study.store import MemoryStore
 
@@ -95,7 +95,7 @@ def shares(question: Question, rates: list[float]) -> dict[float, int]:
 
     def ask(rate: float) -> Generator[list[Run], list[Row], int]:
         rows = yield [Run(point=point, values=load.at(rate), seed=seed) for seed in study.seeds]
-        return len([row for row in rows if not trouble(row)])
+        return len([row for row in rows if not failure_reason(row)])
 
     found = Driver(study, store).answer([ask(rate) for rate in rates], ProcessRunner(2))
     return dict(zip(rates, found, strict=True))

@@ -49,7 +49,7 @@ from blis_tui.calibration.fitting.fitted_law import STEP_TERMS
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.fitted import Settings
 from blis_tui.engine.latency.model import Chunk, StepLoad
-from blis_tui.metrics.pool_load import amplified_in, pool_loads
+from blis_tui.metrics.pool_load import itl_amplification, pool_loads
 from blis_tui.shipped import builtin
 
 GPUS = {
@@ -325,7 +325,7 @@ def simulated(row: Row, settings: dict[str, object], latency: dict[str, object])
     half = ends[len(ends) // 4 : 3 * len(ends) // 4]
     rate = 1e6 * mean(tokens for _, tokens in half) * len(half) / (half[-1][0] - half[0][0])
     (load,) = pool_loads(experiment, report.to_dict()).values()
-    return rate / engines_of(row), *means, amplified_in(load, simulation.cluster.instances[0].latency)
+    return rate / engines_of(row), *means, itl_amplification(load, simulation.cluster.instances[0].latency)
 
 
 def compared(measured: float | None, found: float, unit: str = "") -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from blis_tui.spec.study.arguments import study_of_arguments
 from blis_tui.spec.study.document import read_study
 from blis_tui.spec.study.opening import open_study_or_experiment
-from blis_tui.study.runners import HereRunner
+from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.store import MemoryStore
 from blis_tui.study.sweep import Sweep
 
@@ -44,7 +44,7 @@ _SWEEPS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
 """Questions: experiment, axes, bounds."""
 
 
-class _Timed(HereRunner):
+class _Timed(InProcessRunner):
     """Runs tasks in this process, and sums up their cost."""
 
     def __init__(self, *, stops: bool) -> None:

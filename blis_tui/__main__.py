@@ -3,19 +3,19 @@
 import gc
 import sys
 
-from blis_tui.interrupted import INTERRUPTED, by_a_signal, command_ended, heed_from_the_start
+from blis_tui.interrupted import INTERRUPTED, caused_by_signal, command_ended, exit_on_signals
 
 
 def main() -> None:
     """Run the command line. From the first moment on, a termination signal leads to an exit code, not a traceback."""
-    heed_from_the_start()
+    exit_on_signals()
     gc.disable()  # until a command begins: startup creates modules, and hardly any garbage
     from blis_tui.cli.main import main as command_line  # noqa: PLC0415  (the signal handler must be installed first)
 
     try:
         command_line()
     except (Exception, KeyboardInterrupt) as error:
-        if not by_a_signal(error):
+        if not caused_by_signal(error):
             raise
         sys.exit(INTERRUPTED)
     finally:

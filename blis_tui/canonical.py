@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from blis_tui.printable import acted_on
+from blis_tui.printable import control_characters
 
 
 def to_json(value: object) -> str:
@@ -54,7 +54,7 @@ def _escaped(text: str) -> str:
     """Escape characters that a terminal acts on; ``json`` has escaped those below the blank already."""
     if text.isascii() and "\x7f" not in text:
         return text
-    return acted_on().sub(lambda found: found[0] if found[0] == "\n" else _escape(found[0]), text)
+    return control_characters().sub(lambda found: found[0] if found[0] == "\n" else _escape(found[0]), text)
 
 
 def _escape(char: str) -> str:

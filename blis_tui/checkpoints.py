@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
     _Reduced = tuple[Callable[[str], object], tuple[str]]
 
-FIXED: Final = {Experiment: "experiment", Observers: "observers", TraceTable: "trace"}
+SHARED_PARTS: Final = {Experiment: "experiment", Observers: "observers", TraceTable: "trace"}
 """Objects left out of checkpoints: constant ones (the experiment, a trace), and observers, which are not state."""
-FIXED_AND_LOG: Final = {**FIXED, RequestLog: "log"}
+SHARED_PARTS_AND_LOG: Final = {**SHARED_PARTS, RequestLog: "log"}
 """Marks also leave out the books of ended requests."""
 
 
-def packed(state: object, without: Mapping[type, str] = FIXED, parts: Mapping[str, object] | None = None) -> bytes:
+def packed(
+    state: object, without: Mapping[type, str] = SHARED_PARTS, parts: Mapping[str, object] | None = None
+) -> bytes:
     """Pickle and compress a state for :func:`unpacked`, leaving some objects out by name.
 
     Args:
@@ -78,7 +80,7 @@ class _Collector(_Pickler):
     """Collects objects during pickling."""
 
     def __init__(self, buffer: io.BytesIO, modules: Collection[str]) -> None:
-        super().__init__(buffer, FIXED, {})
+        super().__init__(buffer, SHARED_PARTS, {})
         self.found: list[object] = []
         self._modules = modules
 

@@ -33,7 +33,7 @@ _KINDS: Final = (
 )
 
 
-_NOTED: Final[dict[str | Path, None]] = {}
+_OPENED: Final[dict[str | Path, None]] = {}
 """The files read so far."""
 
 
@@ -51,14 +51,14 @@ def unmerged_line(lines: Iterable[str]) -> int | None:
     return next((at for at, line in enumerate(lines) if line.startswith("<<<<<<< ")), None)
 
 
-def noted_inputs() -> tuple[str | Path, ...]:
+def opened_inputs() -> tuple[str | Path, ...]:
     """Return the files opened for reading since the list was last cleared."""
-    return tuple(_NOTED)
+    return tuple(_OPENED)
 
 
-def forget_noted_inputs() -> None:
+def clear_opened_inputs() -> None:
     """Clear the list of opened files, at the beginning of a command."""
-    _NOTED.clear()
+    _OPENED.clear()
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def open_input(path: str | Path, shown: str | None = None, *, limit: int) -> Ite
                 raise InputError(f"cannot read {name}: {what}")
             if status.st_size > limit:
                 raise _too_large(name, limit)
-            _NOTED[path] = None
+            _OPENED[path] = None
             yield file
     except OSError as error:
         raise InputError(f"cannot read {name}: {error.strerror or error}") from error

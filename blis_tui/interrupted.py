@@ -36,29 +36,29 @@ def numbers() -> list[int]:
     return [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
 
 
-def heed_from_the_start() -> None:
+def exit_on_signals() -> None:
     """From now on, terminate the process at once on such a signal, until a command begins.
 
     Nothing needs cleaning up yet. An exception would be unreliable, because code that Python calls during an import may
     swallow or replace it. At the very end, when everything is written and the exit code is known, signals are ignored:
     Python would restore their default handlers, which lead to another exit code.
     """
-    _heed(_end_at_once)
-    sys.unraisablehook = _kept_back
-    atexit.register(_heed, signal.SIG_IGN)
+    _install_handlers(_end_at_once)
+    sys.unraisablehook = _on_unraisable
+    atexit.register(_install_handlers, signal.SIG_IGN)
 
 
-def command_begins() -> None:
+def raise_on_signals() -> None:
     """From now on, raise an exception on the first signal, so that the command can clean up.
 
     Has no effect if signals were not taken over, which is the case in a program that uses the command line as a
     library.
     """
     if any(signal.getsignal(number) is _end_at_once for number in numbers()):
-        _heed(_end)
+        _install_handlers(_end)
 
 
-def raise_what_was_lost() -> None:
+def raise_lost_interrupt() -> None:
     """Raise the exception of an earlier signal that was lost, as C code that calls Python may drop exceptions.
 
     Raises:
@@ -70,10 +70,10 @@ def raise_what_was_lost() -> None:
 
 def command_ended() -> None:
     """Terminate at once on a signal again, because the command has cleaned up."""
-    _heed(_end_at_once)
+    _install_handlers(_end_at_once)
 
 
-def by_a_signal(error: BaseException | None) -> bool:
+def caused_by_signal(error: BaseException | None) -> bool:
     """Whether an error was caused by a signal, directly or as Python 3.11 wraps it during the creation of a class."""
     while error is not None and not isinstance(error, Interrupted):
         error = error.__cause__
@@ -82,7 +82,7 @@ def by_a_signal(error: BaseException | None) -> bool:
 
 def _end(_number: int, _frame: FrameType | None) -> None:
     """Handle the first signal."""
-    _heed(_end_at_once)
+    _install_handlers(_end_at_once)
     raise Interrupted
 
 
@@ -91,16 +91,16 @@ def _end_at_once(_number: int, _frame: FrameType | None) -> None:
     os._exit(INTERRUPTED)
 
 
-def _kept_back(found: UnraisableHookArgs) -> None:
+def _on_unraisable(found: UnraisableHookArgs) -> None:
     """Handle exceptions raised in finalizers and weak-reference callbacks (each import has one), which Python drops.
 
     If the exception comes from a signal, exit; otherwise it would be lost, and the run would continue to its end.
     """
-    if by_a_signal(found.exc_value):
+    if caused_by_signal(found.exc_value):
         os._exit(INTERRUPTED)
     sys.__unraisablehook__(found)
 
 
-def _heed(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+def _install_handlers(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
     for number in numbers():
         signal.signal(number, handler)

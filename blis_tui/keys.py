@@ -2,7 +2,7 @@
 
 A key is a field of a frozen dataclass, made by one of the functions below; the field's type is the key's. Schemas,
 reference pages, defaults and decoding (``blis_tui.spec.decode``) follow from that. A key that no record holds, because
-something else is derived from it, is a class variable made by :func:`said`::
+something else is derived from it, is a class variable made by :func:`document_key`::
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Cluster:
@@ -35,7 +35,7 @@ AUTO: Final = "auto"
 """The word for a number that is derived before a record is created; other words stand for None."""
 
 
-class Said(Protocol):
+class DocumentKey(Protocol):
     """A key that no record holds."""
 
 
@@ -258,7 +258,7 @@ def plug_in(
     return _field(about, absent)
 
 
-def said(
+def document_key(
     kind: Kind,
     doc: str,
     *,
@@ -271,7 +271,7 @@ def said(
     each: Mapping[str, object] | None = None,
     raw: Mapping[str, object] | None = None,
     **limits: object,
-) -> Said:
+) -> DocumentKey:
     """Define a key that is not a field of a record; other code processes it."""
     about = Key(
         doc=doc,
@@ -285,7 +285,7 @@ def said(
         values=values,
         each=each or {},
     )
-    return cast("Said", field(metadata={"key": about}))
+    return cast("DocumentKey", field(metadata={"key": about}))
 
 
 def entry(kind: Kind, doc: str, *, default: object = MISSING, **limits: object) -> Key:
@@ -293,9 +293,11 @@ def entry(kind: Kind, doc: str, *, default: object = MISSING, **limits: object) 
     return Key(doc=doc, limits=limits, default=default, optional=default is MISSING, kind=kind)
 
 
-def group_of(doc: str, *, default: object = MISSING, required: bool = False, name: str = "", **limits: object) -> Said:
+def group_of(
+    doc: str, *, default: object = MISSING, required: bool = False, name: str = "", **limits: object
+) -> DocumentKey:
     """Define a map that contains some of the record's fields, without being a record itself."""
-    return said(GROUP, doc, default=default, required=required, name=name, raw=limits)
+    return document_key(GROUP, doc, default=default, required=required, name=name, raw=limits)
 
 
 def _field(about: Key, default: F | None) -> F:

@@ -24,7 +24,7 @@ REPLACEMENT: Final = "\ufffd"
 
 
 @cache
-def acted_on() -> re.Pattern[str]:
+def control_characters() -> re.Pattern[str]:
     """Return the pattern of characters that a terminal acts on or does not show; compiled on first, rare use."""
     return re.compile(f"[{_CONTROLS}{_UNSEEN}]")
 
@@ -33,7 +33,7 @@ def printable(text: str) -> str:
     """Sanitize a text for a single line: tabs become blanks, and dangerous characters a replacement character."""
     if text.isascii() and text.isprintable():
         return text
-    return acted_on().sub(REPLACEMENT, text.replace("\t", " "))
+    return control_characters().sub(REPLACEMENT, text.replace("\t", " "))
 
 
 def printable_lines(text: str) -> str:
@@ -41,4 +41,6 @@ def printable_lines(text: str) -> str:
     shown = text.replace("\n", "").replace("\t", "")
     if shown.isascii() and shown.isprintable():
         return text
-    return acted_on().sub(lambda found: found[0] if found[0] in "\n\t" else REPLACEMENT, text.replace("\r\n", "\n"))
+    return control_characters().sub(
+        lambda found: found[0] if found[0] in "\n\t" else REPLACEMENT, text.replace("\r\n", "\n")
+    )

@@ -88,7 +88,7 @@ class _Bytes(RawIOBase):
         return True
 
 
-class _Late:
+class _LateBoundStderr:
     """Proxy for standard error that looks up ``sys.stderr`` at each write, for code that keeps it (log handlers)."""
 
     def __init__(self, before: TextIO) -> None:
@@ -99,10 +99,10 @@ class _Late:
 
 
 @contextmanager
-def late_errors() -> Iterator[None]:
+def late_bound_stderr() -> Iterator[None]:
     """Within the block, let code that keeps ``sys.stderr`` write to whatever replaces it later."""
     before = sys.stderr
-    late = cast("TextIO", _Late(before))
+    late = cast("TextIO", _LateBoundStderr(before))
     sys.stderr = before if before is None else late
     try:
         yield

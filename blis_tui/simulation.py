@@ -9,17 +9,17 @@ from struct import error as StructError  # noqa: N812  (a class)
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
 
 from blis_tui._version import ENGINE, __version__
-from blis_tui.checkpoints import FIXED_AND_LOG, objects_from, packed, unpacked
+from blis_tui.checkpoints import SHARED_PARTS_AND_LOG, objects_from, packed, unpacked
 from blis_tui.classes import dataclass
 from blis_tui.cluster.cluster import Cluster
-from blis_tui.cluster.digest import AddressError, digest, unplain
+from blis_tui.cluster.digest import AddressError, address_holder, digest
 from blis_tui.cluster.figures import FIGURES
 from blis_tui.cluster.invariants import CLUSTER_INVARIANTS, outcomes
-from blis_tui.cluster.reroute import Routes, reroutes
+from blis_tui.cluster.reroute import RouteOverrides, normalized_overrides
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers, Record, record_classes
 from blis_tui.errors import BlisError, InputError, InvariantError, SimulationError, in_words
-from blis_tui.metrics.report import build_report, check_up
+from blis_tui.metrics.report import build_report, run_checks
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.registry import place_in_plugin
 from blis_tui.spec.model import Experiment
@@ -56,7 +56,7 @@ _SAVING: Final = ("checkpoint", "mark")
 """Methods that need what plug-ins remember as bytes."""
 
 
-def _says_who_failed(
+def _attributing_failures(
     method: Callable[Concatenate[Simulation, _P], _T],
 ) -> Callable[Concatenate[Simulation, _P], _T]:
     """Convert exceptions that a user's plug-in raises or causes into errors with their place."""
@@ -70,7 +70,7 @@ def _says_who_failed(
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            moment = f"after event {self.events}" if self.sound else f"at event {self.events + 1}"
+            moment = f"after event {self.events}" if self.is_consistent else f"at event {self.events + 1}"
             failed = _failed_plugin(self.experiment, error, moment, saving=method.__name__ in _SAVING)
             if failed is None:
                 raise
@@ -97,7 +97,7 @@ def _failed_plugin(
     return SimulationError(in_words(error, moment), help=advice)
 
 
-def _beyond_all_time(error: BaseException) -> SimulationError | None:
+def _overflow_error(error: BaseException) -> SimulationError | None:
     """Create the error for numbers that have grown too large, unless a plug-in's; None = another error."""
     if not isinstance(error, OverflowError | StructError) or place_in_plugin(error):
         return None
@@ -155,7 +155,7 @@ class Simulation:
         experiment: Experiment,
         *,
         check: str = "end",
-        routes: Routes | None = None,
+        routes: RouteOverrides | None = None,
         source: RequestSource | None = None,
     ) -> None:
         if not isinstance(experiment, Experiment):
@@ -167,7 +167,7 @@ class Simulation:
         self._observers = Observers()
         self.log = RequestLog(detours=experiment.has_detours, facts=experiment.request_facts)
         self._archive = _Archive(self.log)
-        self._routes = reroutes(routes)
+        self._routes = normalized_overrides(routes)
         self._broken = False
         # If a plug-in fails, the error gives the number of the event.
         self._one_by_one = bool(experiment.plugins_used())
@@ -182,7 +182,7 @@ class Simulation:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            failed = _beyond_all_time(error) or _failed_plugin(experiment, error, "before the first event")
+            failed = _overflow_error(error) or _failed_plugin(experiment, error, "before the first event")
             if failed is None:
                 raise
             raise failed from error
@@ -212,7 +212,7 @@ class Simulation:
         return self._cluster.next_event_us() is None
 
     @property
-    def sound(self) -> bool:
+    def is_consistent(self) -> bool:
         """Whether its state is reliable: no exception has interrupted it in the middle of an event."""
         return not self._broken
 
@@ -227,14 +227,14 @@ class Simulation:
         return self._cluster.closed()
 
     @property
-    def routes_left(self) -> tuple[str, ...]:
+    def unused_routes(self) -> tuple[str, ...]:
         """Requests of ``routes`` whose decision has not been overridden so far."""
-        return tuple(self._cluster.dispatcher.overruled)
+        return tuple(self._cluster.dispatcher.route_overrides)
 
     @property
     def cluster(self) -> Cluster:
         """The live state; read-only."""
-        self._require_sound()
+        self._require_consistent()
         return self._cluster
 
     def peek(self) -> PendingEvent | None:
@@ -300,19 +300,19 @@ class Simulation:
         """
         self._cluster.stopping = True
 
-    @_says_who_failed
+    @_attributing_failures
     def _advance(self, events: int, until_us: int | None, *, exact: bool = True) -> int:
-        self._require_sound()
+        self._require_consistent()
         if self._look is not None:
             self._pause_in_steps(self._look)
         self._cluster.one_by_one = self._one_by_one or self._look is not None
         try:
             processed = self._cluster.run(events, until_us, exact=exact)
-            self.log.settle()
+            self.log.flush()
         except BaseException as error:
             # An event was interrupted halfway, so the state is unreliable from now on.
             self._broken = True
-            if (failed := _beyond_all_time(error)) is not None:
+            if (failed := _overflow_error(error)) is not None:
                 raise failed from error
             raise
         finally:
@@ -331,7 +331,7 @@ class Simulation:
         for instance in self._cluster.instances:
             instance.pause_in_steps(look)
 
-    def _require_sound(self) -> None:
+    def _require_consistent(self) -> None:
         if self._broken:
             raise SimulationError(
                 "an exception interrupted this simulation in the middle of an event",
@@ -340,7 +340,7 @@ class Simulation:
 
     # ---- inspection ----
 
-    @_says_who_failed
+    @_attributing_failures
     def snapshot(self, window: int | None = None) -> Snapshot:
         """Return a frozen snapshot for readers.
 
@@ -349,7 +349,7 @@ class Simulation:
         """
         from blis_tui.cluster.snapshot import take_snapshot  # noqa: PLC0415  (as above)
 
-        self._require_sound()
+        self._require_consistent()
         return take_snapshot(self._cluster, window)
 
     def figure(self, name: str, instance: int | None = None) -> float:
@@ -358,7 +358,7 @@ class Simulation:
         Raises:
             KeyError: there is no such figure, or it is undefined for one instance.
         """
-        self._require_sound()
+        self._require_consistent()
         known = FIGURES[name]
         if instance is None:
             return known.of_cluster(self._cluster)
@@ -370,30 +370,30 @@ class Simulation:
         """Return a snapshot of a live request; None = there is none of that name."""
         from blis_tui.cluster.snapshot import find_request  # noqa: PLC0415  (as above)
 
-        self._require_sound()
+        self._require_consistent()
         return find_request(self._cluster, name)
 
-    @_says_who_failed
+    @_attributing_failures
     def digest(self) -> str:
         """Return a digest of the whole state: equal digests mean equal futures.
 
         Raises:
             SimulationError: a plug-in's ``state()`` contains something other than plain values.
         """
-        self._require_sound()
+        self._require_consistent()
         try:
             return digest(self._cluster)
         except AddressError as error:
-            raise self._unplain() from error
+            raise self._address_error() from error
 
-    def _unplain(self) -> SimulationError:
+    def _address_error(self) -> SimulationError:
         """Create the error that names whose state contains an object's address, and the object's type."""
         from blis_tui.plug_points import BY_PATH  # noqa: PLC0415  (rarely needed)
 
         whose, kind = "a plug-in", "object"
         for plugin in self.experiment.plugins_used():
             for part in self.parts_from({plugin.module}):
-                said = unplain(part.state()) if isinstance(part, _Stateful) else ""
+                said = address_holder(part.state()) if isinstance(part, _Stateful) else ""
                 if said and (not isinstance(plugin.make, type) or isinstance(part, plugin.make)):
                     whose, kind = f"the {BY_PATH[plugin.path].point.noun} `{plugin.name}`", said
         return SimulationError(
@@ -405,7 +405,7 @@ class Simulation:
         """Return the objects in its state whose classes are from these modules, such as a plug-in's policies."""
         return objects_from(modules, self._cluster)
 
-    @_says_who_failed
+    @_attributing_failures
     def verify(self) -> None:
         """Check every invariant now. Raises InvariantError at the first violation."""
         for invariant in (*INVARIANTS, *CLUSTER_INVARIANTS):
@@ -413,7 +413,7 @@ class Simulation:
             if wrong:
                 raise InvariantError(invariant.identifier, wrong, time_us=self.now_us, event=self.events)
 
-    @_says_who_failed
+    @_attributing_failures
     def report(self, *, complete: bool | None = None, verify: bool = True, by_clock: bool = False) -> Report:
         """Return the report as of now.
 
@@ -426,7 +426,7 @@ class Simulation:
         Raises:
             SimulationError: an exception interrupted the simulation in the middle of an event.
         """
-        self._require_sound()
+        self._require_consistent()
         verify = verify and self._check != "off"
         report = build_report(
             self.experiment,
@@ -448,15 +448,15 @@ class Simulation:
         found = judged(self.experiment.course, self.experiment, again)
         return replace(report, expectations=(*report.expectations, *found))
 
-    @_says_who_failed
+    @_attributing_failures
     def checkup(self) -> Checkup:
         """Run the checks behind the report's warnings now, in time proportional to the requests so far.
 
         Raises:
             SimulationError: an exception interrupted the simulation in the middle of an event.
         """
-        self._require_sound()
-        return check_up(self.experiment, self._cluster, self.log, duration_us=self._duration_us())
+        self._require_consistent()
+        return run_checks(self.experiment, self._cluster, self.log, duration_us=self._duration_us())
 
     def _duration_us(self) -> int:
         """Time of the latest event, or the horizon if that ended the run."""
@@ -500,22 +500,22 @@ class Simulation:
 
     # ---- checkpoints ----
 
-    @_says_who_failed
+    @_attributing_failures
     def checkpoint(self) -> bytes:
         """Return the whole state as bytes, for :meth:`restore` on a simulation of the same experiment and engine."""
-        self._require_sound()
+        self._require_consistent()
         content = packed((self._cluster, self.log), parts=self._parts)
         return self._seal(content) + content
 
-    @_says_who_failed
+    @_attributing_failures
     def mark(self) -> Mark:
         """Create a light checkpoint for :meth:`return_to`, on this simulation or a twin of it."""
-        self._require_sound()
+        self._require_consistent()
         if len(self.log) > len(self._archive.log):
             self._archive.log = self.log
-        return Mark(self.events, self.now_us, packed(self._cluster, FIXED_AND_LOG, self._parts), self.log.mark())
+        return Mark(self.events, self.now_us, packed(self._cluster, SHARED_PARTS_AND_LOG, self._parts), self.log.mark())
 
-    @_says_who_failed
+    @_attributing_failures
     def return_to(self, mark: Mark) -> None:
         """Go to where ``mark`` was taken, forwards or backwards; subscriptions stay."""
         if len(self.log) > len(self._archive.log):
@@ -523,12 +523,12 @@ class Simulation:
         log = self._archive.log.up_to(mark.log)
         self._take(cast("Cluster", unpacked(mark.content, {**self._fixed, "log": log})), log)
 
-    def twin(self, at: Mark, *, routes: Routes | None = None) -> Simulation:
+    def twin(self, at: Mark, *, routes: RouteOverrides | None = None) -> Simulation:
         """Create another simulation of the same experiment at a mark, without subscribers.
 
         ``routes``: routing decisions after the mark to override, in addition to this simulation's overrides.
         """
-        more = reroutes(routes)
+        more = normalized_overrides(routes)
         other = object.__new__(Simulation)
         other.experiment = self.experiment
         other._check = self._check
@@ -543,10 +543,10 @@ class Simulation:
         other._parts = self._parts
         other._fixed = {**self._fixed, "observers": other._observers}
         other.return_to(at)
-        other._cluster.dispatcher.overruled.update(more)
+        other._cluster.dispatcher.route_overrides.update(more)
         return other
 
-    @_says_who_failed
+    @_attributing_failures
     def restore(self, checkpoint: bytes) -> None:
         """Go to where ``checkpoint`` was taken, forwards or backwards; subscriptions stay.
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from blis_tui.errors import InputError
 
 
-class _Others(TextIOBase):
+class _PluginOutput(TextIOBase):
     """Replaces standard output for plug-ins: what they print goes to standard error, if there is one."""
 
     def __init__(self, results: TextIO | None) -> None:
@@ -32,10 +32,10 @@ class _Others(TextIOBase):
 
 
 @contextmanager
-def for_results() -> Iterator[None]:
+def reserved_for_results() -> Iterator[None]:
     """Within the block, reserve standard output for :func:`write_standard_output`; plug-ins' output is redirected."""
     results = sys.stdout
-    sys.stdout = others = cast("TextIO", _Others(standard_output()))
+    sys.stdout = others = cast("TextIO", _PluginOutput(standard_output()))
     try:
         yield
     finally:
@@ -45,7 +45,7 @@ def for_results() -> Iterator[None]:
 
 def standard_output() -> TextIO | None:
     """Return the stream for results; None = there is no standard output."""
-    return sys.stdout.results if isinstance(sys.stdout, _Others) else sys.stdout
+    return sys.stdout.results if isinstance(sys.stdout, _PluginOutput) else sys.stdout
 
 
 def write_standard_output(text: str) -> None:

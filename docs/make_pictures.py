@@ -29,7 +29,7 @@ from blis_tui.tui.observing import ObservingStart
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.observing import ObservingScreen
-from blis_tui.twin.twin import of_simulated
+from blis_tui.twin.twin import compare_with_simulation
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -231,7 +231,9 @@ async def screenshot(name: str) -> str:
         start = ObservingStart(url="http://127.0.0.1:8000", words=words)
     elif name == "twin" and loaded:
         recording = read_recording(shutil.copytree(RECORDINGS / "monday", Path("monday")))  # which adds tables to it
-        start = TwinStart(twin=of_simulated(recording, loaded, experiment), recording=recording, source=experiment)
+        start = TwinStart(
+            twin=compare_with_simulation(recording, loaded, experiment), recording=recording, source=experiment
+        )
     elif loaded:
         start = Start(experiment=loaded, source=experiment, breaks=breaks)
     app = BlisApp(start)

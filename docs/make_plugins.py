@@ -182,7 +182,7 @@ def _outline(node: ast.stmt) -> ast.stmt:
     elif isinstance(node, ast.ClassDef):
         # How a class is compiled and stored says nothing about its purpose.
         node.decorator_list = [one for one in node.decorator_list if "mypyc_attr" not in ast.unparse(one)]
-        node.bases = [one for one in node.bases if ast.unparse(one) != "Kept"]
+        node.bases = [one for one in node.bases if ast.unparse(one) != "Picklable"]
         node.body = list(_public(node.body)) or [ast.Expr(ast.Constant(...))]
     return node
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from blis_tui.printable import acted_on
+from blis_tui.printable import control_characters
 
 EVIL: Final = (
     "\x1b]0;pwned\x07"  # sets the title of the window
@@ -58,5 +58,5 @@ def require_harmless(printed: str, names: str) -> None:
     """Assert that the output has all of these names, but no control sequences or forged lines."""
     assert "Traceback" not in printed
     assert [name for name in names.split() if name not in printed] == []
-    assert acted_on().findall(printed.replace("\n", "")) == []
+    assert control_characters().findall(printed.replace("\n", "")) == []
     assert [line for line in printed.splitlines() if line.lstrip().startswith("FORGED")] == []

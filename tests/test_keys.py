@@ -9,7 +9,19 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from blis_tui.errors import InputError
-from blis_tui.keys import Said, amount, choice, entry, group_of, key, keys_of, part, plug_in, said, variants
+from blis_tui.keys import (
+    DocumentKey,
+    amount,
+    choice,
+    document_key,
+    entry,
+    group_of,
+    key,
+    keys_of,
+    part,
+    plug_in,
+    variants,
+)
 from blis_tui.spec.decode import decode
 from blis_tui.spec.document_parts import Part
 from blis_tui.spec.model import PluginConfig
@@ -29,7 +41,7 @@ class Fan:
 class Water:
     """Of ``medium: water``."""
 
-    litres = said(int, "How much of it.", required=True, minimum=1)
+    litres = document_key(int, "How much of it.", required=True, minimum=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +60,10 @@ class Cooling:
         "By zone.", {"in": entry(int, "Inside."), "out": entry(int, "Outside.")}, absent={}
     )
     router: PluginConfig | None = plug_in("policy.routing", "Who decides.", absent=None)
-    rack: ClassVar[Said] = group_of("The rack.", required=True)
+    rack: ClassVar[DocumentKey] = group_of("The rack.", required=True)
     units: int = key("Its height.", group="rack", minimum=1)
     rack_name: str | None = key("Its name.", name="name", group="rack", absent=None)
-    site: ClassVar[Said] = said(str, "Where it stands.", required=True)
+    site: ClassVar[DocumentKey] = document_key(str, "Where it stands.", required=True)
 
 
 RACK = {"rack": {"units": 2}, "site": "here"}

@@ -8,7 +8,7 @@ from contextlib import redirect_stderr
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from blis_tui.printed import LINES, Printed, Stream, late_errors
+from blis_tui.printed import LINES, Printed, Stream, late_bound_stderr
 
 if TYPE_CHECKING:
     import pytest
@@ -40,7 +40,7 @@ def test_the_last_lines_are_kept_and_act_on_nothing() -> None:
 
 
 def test_who_keeps_standard_error_writes_to_what_stands_for_it(capsys: pytest.CaptureFixture[str]) -> None:
-    with late_errors():
+    with late_bound_stderr():
         handler = logging.StreamHandler()
         record = logging.makeLogRecord({"msg": "a message"})
         handler.emit(record)
@@ -54,5 +54,5 @@ def test_who_keeps_standard_error_writes_to_what_stands_for_it(capsys: pytest.Ca
 
 def test_without_standard_error_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
-    with late_errors():
+    with late_bound_stderr():
         assert sys.stderr is None

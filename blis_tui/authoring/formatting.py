@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.authoring.layout import LeftAloneError, comments, has_anchors, lay_out, normal_text
+from blis_tui.authoring.layout import UnsupportedLayoutError, comments, has_anchors, lay_out, normal_text
 from blis_tui.canonical import to_sorted_json
 from blis_tui.classes import dataclass
 from blis_tui.spec.loader import parse
@@ -41,7 +41,7 @@ def format_source(source: Source) -> Formatted:
     try:
         text = _settled(source)
         _verify(document, source, text)
-    except LeftAloneError as error:
+    except UnsupportedLayoutError as error:
         return Formatted(source.text, str(error))
     return Formatted(text)
 
@@ -53,7 +53,7 @@ def _settled(source: Source) -> str:
         before, text = text, _once(text, source)
         if text == before:
             return text
-    raise LeftAloneError("no stable layout")
+    raise UnsupportedLayoutError("no stable layout")
 
 
 def _once(text: str, source: Source) -> str:
@@ -66,9 +66,9 @@ def _verify(document: Document, source: Source, text: str) -> None:
     """Verify that only the layout has changed, independently of the code above."""
     after = parse(Source(source.name, text, source.directory))
     if to_sorted_json(after.data) != to_sorted_json(document.data):
-        raise LeftAloneError("a layout that would change its meaning")
+        raise UnsupportedLayoutError("a layout that would change its meaning")
     if comments(text) != comments(source.text):
-        raise LeftAloneError("a layout that would lose a comment")
+        raise UnsupportedLayoutError("a layout that would lose a comment")
 
 
 def _in_order(text: str, document: Document) -> str:

@@ -30,7 +30,7 @@ _MARKERS: Final = (tk.DocumentStartToken, tk.DocumentEndToken)
 _WRITTEN: Final = (*_TEXT, *_OPENING, *_CLOSING, *_MARKERS, tk.FlowEntryToken, tk.ValueToken, tk.BlockEntryToken)
 
 
-class LeftAloneError(Exception):
+class UnsupportedLayoutError(Exception):
     """The text uses something that this module does not lay out; it is valid as it is."""
 
 
@@ -69,14 +69,14 @@ def lay_out(text: str) -> str:
     """Return the text in its normal layout.
 
     Raises:
-        LeftAloneError: the text contains something that is not laid out.
+        UnsupportedLayoutError: the text contains something that is not laid out.
     """
     text = normal_text(text)
     lines = text.split("\n")
     if any(odd in text for odd in "\x85\u2028\u2029"):
-        raise LeftAloneError("an unusual line break")
+        raise UnsupportedLayoutError("an unusual line break")
     if any("\t" in line[: _indent_of(line, " \t")] for line in lines):
-        raise LeftAloneError("a tab as indentation")
+        raise UnsupportedLayoutError("a tab as indentation")
     writer = _Writer(lines, _words(text, lines))
     writer.write()
     while writer.output and not writer.output[-1]:
@@ -120,11 +120,11 @@ def _words(text: str, lines: Sequence[str]) -> list[_Word]:
     key_next = False
     for token in yaml.scan(text, Loader=_SCANNER):
         if isinstance(token, tk.DirectiveToken):
-            raise LeftAloneError("a directive")
+            raise UnsupportedLayoutError("a directive")
         if isinstance(token, tk.KeyToken):
             here = lines[token.start_mark.line][token.start_mark.column :]
             if here.startswith("?") and here[1:2] in ("", " "):
-                raise LeftAloneError("a key marked with `?`")
+                raise UnsupportedLayoutError("a key marked with `?`")
             key_next = depth == 0
         elif isinstance(token, _WRITTEN):
             depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
@@ -139,7 +139,7 @@ def _word(token: yaml.Token, lines: Sequence[str], opens_key: bool) -> _Word:
     if isinstance(token, tk.ScalarToken) and token.style in ("|", ">"):
         header = lines[line][column:].partition(" #")[0].rstrip()
         if any(char.isdigit() for char in header):
-            raise LeftAloneError("a text with explicit indentation")
+            raise UnsupportedLayoutError("a text with explicit indentation")
         content = list(lines[line + 1 : end_line])
         while content and not content[-1].strip() and "+" not in header:
             content.pop()
@@ -152,11 +152,11 @@ def _word(token: yaml.Token, lines: Sequence[str], opens_key: bool) -> _Word:
     else:
         text = "\n".join([lines[line][column:], *lines[line + 1 : end_line], lines[end_line][:end_column]])
     if isinstance(token, tk.ScalarToken) and token.style in ("'", '"') and line == end_line:
-        text = _requoted(token.value, text)
+        text = _normal_quotes(token.value, text)
     return _Word(type(token), text, line, column, end_line, end_column, opens_key)
 
 
-def _requoted(value: str, text: str) -> str:
+def _normal_quotes(value: str, text: str) -> str:
     """Return a word without unnecessary quotes; other texts in double quotes if nothing must be escaped."""
     if is_bare(value):
         return value

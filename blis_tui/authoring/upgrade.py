@@ -1,6 +1,6 @@
 """Converts documents of an older format, or with former spellings, to the current ones.
 
-``blis_tui/spec/older.py`` lists the changes. Keys are edited in the text, so that comments and layout stay, and the
+``blis_tui/spec/former_keys.py`` lists the changes. Keys are edited in the text, so that comments and layout stay; the
 result is parsed again: what did not become as intended is left to the author.
 """
 
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.errors import SpecError
 from blis_tui.spec.diagnostics import about
+from blis_tui.spec.former_keys import FORMATS, FORMER_KEYS, former_key
 from blis_tui.spec.loader import parse
-from blis_tui.spec.older import FORMATS, OLDER, older_of
 from blis_tui.spec.scalars import flow
 from blis_tui.spec.source import Source, as_map, copied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from blis_tui.spec.older import Older
+    from blis_tui.spec.former_keys import FormerKey
     from blis_tui.spec.source import DataPath, Document, Json, Span
 
 _MOVES_WITHIN: Final = "Experiment"
@@ -43,14 +43,14 @@ class _Found:
 
     path: DataPath
     """Path of the key; the last step may itself be a dotted path."""
-    row: Older
+    row: FormerKey
 
     @property
     def name(self) -> str:
         return ".".join(map(str, self.path))
 
 
-def upgrade(source: Source, formats: Sequence[str] = FORMATS, older: tuple[Older, ...] = OLDER) -> Upgraded:
+def upgrade(source: Source, formats: Sequence[str] = FORMATS, older: tuple[FormerKey, ...] = FORMER_KEYS) -> Upgraded:
     """Convert a document to the current format and spelling.
 
     Raises:
@@ -63,41 +63,43 @@ def upgrade(source: Source, formats: Sequence[str] = FORMATS, older: tuple[Older
     text = source.text
     for at in range(formats.index(version), len(formats)):
         rows = tuple(one for one in older if one.format == formats[at])
-        text = _respelt(Source(source.name, text, source.directory), rows, told, left)
+        text = _without_former_keys(Source(source.name, text, source.directory), rows, told, left)
         if formats[at] != formats[-1]:
             text = _replaced(text, parse(Source(source.name, text)).place(("apiVersion",)).span, formats[at + 1])
             told.append((document.place(("apiVersion",)).span.line, f"`apiVersion` is `{formats[at + 1]}` now"))
     return Upgraded(text, *(tuple(f"line {line}: {what}" for line, what in lines) for lines in (told, left)))
 
 
-def _respelt(source: Source, rows: tuple[Older, ...], told: list[tuple[int, str]], left: list[tuple[int, str]]) -> str:
+def _without_former_keys(
+    source: Source, rows: tuple[FormerKey, ...], told: list[tuple[int, str]], left: list[tuple[int, str]]
+) -> str:
     """Return a text without the former keys of these rows; what cannot be rewritten stays."""
     first = document = parse(source)
     text = source.text
-    for found in tuple(_older(document.data, (), rows, document)):
+    for found in tuple(_former_keys_in(document.data, (), rows, document)):
         line = first.place(found.path, key=True).span.line
         said = f"`{found.name}`: {found.row.sentence()}"
         changed = _without(document, text, found)
         if changed is None:
-            left.append((line, _by_hand(found, said, document)))
+            left.append((line, _manual_instruction(found, said, document)))
             continue
         told.append((line, said))
         text, document = changed
     return text
 
 
-def _older(node: Json, path: DataPath, rows: tuple[Older, ...], document: Document) -> Iterator[_Found]:
+def _former_keys_in(node: Json, path: DataPath, rows: tuple[FormerKey, ...], document: Document) -> Iterator[_Found]:
     """Yield the former keys of a document, in order."""
     if isinstance(node, list):
         for at, item in enumerate(node):
-            yield from _older(item, (*path, at), rows, document)
+            yield from _former_keys_in(item, (*path, at), rows, document)
     for key, value in as_map(node).items():
         *above, _ = key.split(".")
-        row = older_of(path, key, _kind_of(document.get(*above) if above else node), rows)
+        row = former_key(path, key, _kind_of(document.get(*above) if above else node), rows)
         if row is not None:
             yield _Found((*path, key), row)
         else:
-            yield from _older(value, (*path, key), rows, document)
+            yield from _former_keys_in(value, (*path, key), rows, document)
 
 
 def _kind_of(node: Json) -> str:
@@ -106,7 +108,7 @@ def _kind_of(node: Json) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def _by_hand(found: _Found, said: str, document: Document) -> str:
+def _manual_instruction(found: _Found, said: str, document: Document) -> str:
     if "." not in found.row.now or document.get("kind") == _MOVES_WITHIN:
         return f"{said}; rewrite it by hand"
     part, _, key = found.row.now.rpartition(".")

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from blis_tui.calibration.elsewhere import Load
     from blis_tui.calibration.fitting.collect import Plan
+    from blis_tui.calibration.other_loads import Load
     from blis_tui.spec.source import Json
 
 
@@ -70,16 +70,16 @@ def collection_text(spec: str, overrides: Sequence[str], found: Plan, target: Pa
         f"#   blis-tui observe URL --workload {file} --case {first} -o {first}",
         "# and then, with all that were measured:",
         f"#   blis-tui calibrate users-*/requests.csv --spec {file} -o mine.yaml",
-        *(f"# {one}" for one in remains(found)),
+        *(f"# {one}" for one in accuracy_sentences(found)),
         "cases:",
     ]
     for one, workload in zip(found.loads, workloads, strict=True):
-        lines += [f"  # {sentence}" for sentence in told(one.settles, one.duration_us)]
+        lines += [f"  # {sentence}" for sentence in purpose_sentences(one.settles, one.duration_us)]
         lines.append(f"  {name_of(one.load)}: {flow({'workload': workload})}")
     return composed.to_yaml() + "\n".join(lines) + "\n"
 
 
-def remains(found: Plan) -> list[str]:
+def accuracy_sentences(found: Plan) -> list[str]:
     """Return sentences on how well the coefficients will be known once all loads are measured."""
     from blis_tui.calibration.fitting.collect import settled  # noqa: PLC0415  (needs the extra)
 
@@ -93,7 +93,7 @@ def remains(found: Plan) -> list[str]:
     return said
 
 
-def told(settles: Sequence[str], duration_us: float) -> list[str]:
+def purpose_sentences(settles: Sequence[str], duration_us: float) -> list[str]:
     """What a load is for, in sentences."""
     what = f"settles {in_words(list(settles))}" if settles else "narrows the intervals"
     return [f"About {duration_us / 1e6:,.0f} s; {what}."]

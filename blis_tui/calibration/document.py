@@ -7,8 +7,8 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import __version__
-from blis_tui.calibration.elsewhere import expected_text
 from blis_tui.calibration.judge import METRICS, agreement, by_batch
+from blis_tui.calibration.other_loads import expected_text
 from blis_tui.calibration.outcome import LEVEL
 from blis_tui.plain_page import plain_page, plain_table
 from blis_tui.spec.model import PluginConfig

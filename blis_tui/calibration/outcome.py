@@ -10,14 +10,14 @@ from blis_tui.units import share_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.calibration.elsewhere import Elsewhere
+    from blis_tui.calibration.other_loads import OtherLoadErrors
     from blis_tui.spec.model import PluginConfig
 
 LEVEL: Final = 0.9
 """Probability of the intervals."""
 MEASURED_WITHIN: Final = 0.1
 """A coefficient counts as measured if its interval reaches at most this share of it to either side."""
-UNTOLD: Final = 0.8
+UNDETERMINED_SHARE: Final = 0.8
 """If an interval is longer than this share of the prior one, the measurements hardly determine the coefficient."""
 
 
@@ -89,7 +89,7 @@ class Fit:
     """Part of each step that the server's log does not contain."""
     draws: tuple[PluginConfig, ...] = ()
     """Step-time models drawn from the posterior; empty if it is unknown."""
-    elsewhere: tuple[Elsewhere, ...] = ()
+    elsewhere: tuple[OtherLoadErrors, ...] = ()
     """Expected errors under other loads."""
     kept: bool = False
     """Whether the experiment's own coefficients were kept, because no better ones were found."""

@@ -9,9 +9,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.calibration.document import document_text
-from blis_tui.calibration.elsewhere import expected_under, loads_elsewhere
 from blis_tui.calibration.judge import METRICS, Pair, StepPair, agreement, disagreement
 from blis_tui.calibration.measured import Recording
+from blis_tui.calibration.other_loads import expected_under, other_loads
 from blis_tui.calibration.predicted import compared, name_of, pairs_of
 from blis_tui.calibration.replay import require_one_instance
 from blis_tui.calibration.steps import StepLog
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.calibration.data import Data
-    from blis_tui.calibration.elsewhere import Elsewhere
+    from blis_tui.calibration.other_loads import OtherLoadErrors
     from blis_tui.calibration.outcome import Fit
     from blis_tui.calibration.predicted import Runs
 
@@ -113,12 +113,12 @@ def _with_all_in_coefficients(one: Data) -> Data:
     return replace(one, experiment=replace(one.experiment, pools=(pool,)))
 
 
-def _elsewhere(found: Fit, data: Sequence[Data]) -> tuple[Elsewhere, ...]:
+def _elsewhere(found: Fit, data: Sequence[Data]) -> tuple[OtherLoadErrors, ...]:
     """Return the expected errors of a fit under loads besides the first measured one."""
     for one in data:
         if isinstance(one.recording, Recording):
             lengths = [asked.input_tokens for asked in one.recording.requests]
-            loads = loads_elsewhere(one.experiment, sum(lengths) / len(lengths))
+            loads = other_loads(one.experiment, sum(lengths) / len(lengths))
             return expected_under(one.experiment, found.latency, found.draws, loads)
     return ()
 

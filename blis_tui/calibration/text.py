@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.calibration.elsewhere import expected_text
 from blis_tui.calibration.judge import METRICS, agreement, by_batch, by_stage
+from blis_tui.calibration.other_loads import expected_text
 from blis_tui.calibration.outcome import LEVEL
 from blis_tui.canonical import to_json
 from blis_tui.printable import printable

@@ -13,7 +13,7 @@ from blis_tui.cli import completion
 from blis_tui.cli.cases import Chosen, case_overrides, chosen_options, mention_cases
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import tell
-from blis_tui.cli.signals import ending_on_signals
+from blis_tui.cli.signals import interrupting_on_signals
 from blis_tui.printable import printable, printable_lines
 from blis_tui.units import plural, time_text
 
@@ -97,7 +97,7 @@ def bundle(
     if output.endswith(_PAGE):
         _write_page(output, source, assignments, seed, known, place if at is not None else None, events or _EVENTS)
         return
-    with ending_on_signals():
+    with interrupting_on_signals():
         count = pack(
             output,
             source,
@@ -129,7 +129,7 @@ def _write_page(
     from blis_tui.tui.step_page import step_page  # noqa: PLC0415
 
     experiment = load(source, overrides=list(assignments), seed=seed, plugins=known)
-    with ending_on_signals():
+    with interrupting_on_signals():
         try:
             page = step_page(experiment, source, place=place, events=events)
         except InputError as error:
@@ -173,7 +173,7 @@ def opened(source: str, known: Registry | None) -> Iterator[tuple[Bundle, bool]]
     from blis_tui.golden.bundle import unpacked, verified  # noqa: PLC0415  (heavy imports only when it runs)
 
     with unpacked(source, known) as found:
-        with ending_on_signals():
+        with interrupting_on_signals():
             difference = verified(found)
         if difference:
             tell(printable_lines(f"warning: the results of this run differ from those in {source}\n{difference}"))

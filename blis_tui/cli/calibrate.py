@@ -11,7 +11,7 @@ import click
 from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import print_text, require_different_files, require_spared
+from blis_tui.cli.files import print_text, require_different_files, require_no_overwrite
 from blis_tui.cli.options import format_option, grouped, set_option
 from blis_tui.printable import printable
 from blis_tui.units import plural
@@ -160,7 +160,7 @@ def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], aske
     for path, spec in measured:
         experiment = load(spec, overrides=overrides)
         data.append(Data(read_recording(path, experiment.pools[0]), experiment, asked.repeated_prompts))
-    require_spared(written.files(), [path for path, _ in measured])
+    require_no_overwrite(written.files(), [path for path, _ in measured])
     runs: dict[str, Pairs]
     found = expected = None
     if asked.compare:
@@ -179,17 +179,25 @@ def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], aske
 
 
 def _collect(collect: str, spec: str, overrides: tuple[str, ...], loads: int) -> None:
-    from blis_tui.calibration.collection import collection, collection_text, name_of, remains, told  # noqa: PLC0415
+    from blis_tui.calibration.collection import (  # noqa: PLC0415
+        accuracy_sentences,
+        collection,
+        collection_text,
+        name_of,
+        purpose_sentences,
+    )
     from blis_tui.records.files import write_text  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     require_different_files({"--collect": collect})
     load(spec, overrides=overrides)  # notes the input files that it names
-    require_spared({"--collect": collect})
+    require_no_overwrite({"--collect": collect})
     found = collection(spec, overrides, loads)
     write_text(collect, collection_text(spec, overrides, found, Path(collect)))
-    lines = [f"{name_of(one.load)}: {' '.join(told(one.settles, one.duration_us))}" for one in found.loads]
-    print_text("\n".join(fill(line, 100) for line in [*lines, *remains(found), printable(f"wrote {collect}")]))
+    lines = [f"{name_of(one.load)}: {' '.join(purpose_sentences(one.settles, one.duration_us))}" for one in found.loads]
+    print_text(
+        "\n".join(fill(line, 100) for line in [*lines, *accuracy_sentences(found), printable(f"wrote {collect}")])
+    )
 
 
 def _durations(stages: str | None) -> list[float]:

@@ -99,9 +99,9 @@ def check(
         _print_text(outcomes)
     policies: list[Checked] = []
     if code:
-        from blis_tui.golden.unreturned import Returning  # noqa: PLC0415  (not needed for documents alone)
+        from blis_tui.golden.time_limit import TimeLimit  # noqa: PLC0415  (not needed for documents alone)
 
-        with Returning():
+        with TimeLimit():
             own = known_plugins((*plugins, *code))
             for policy in check_policies(own, source, overrides, seed) if own is not None else ():
                 policies.append(policy)

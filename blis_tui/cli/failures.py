@@ -38,12 +38,12 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
 
     @wraps(command)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
-        from blis_tui.standard_output import for_results  # noqa: PLC0415  (`--help` is printed by Click)
+        from blis_tui.standard_output import reserved_for_results  # noqa: PLC0415  (`--help` is printed by Click)
 
         if (inputs := sys.modules.get("blis_tui.inputs")) is not None:  # another command may have run in this process
-            inputs.forget_noted_inputs()
+            inputs.clear_opened_inputs()
         try:
-            with for_results():
+            with reserved_for_results():
                 command(*args, **kwargs)
         except KeyboardInterrupt:
             raise

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from blis_tui.compare.hindsight import Hindsight
     from blis_tui.metrics.report import Report
 
-_AFRESH: Final = "\r\x1b[2K"
+_CLEAR_LINE: Final = "\r\x1b[2K"
 """Control sequence that moves to the start of the line and clears it."""
 
 
@@ -53,7 +53,7 @@ def tell(message: str, *, nl: bool = True, afresh: bool = False) -> None:
         afresh: whether to replace the current line of the terminal.
     """
     with suppress(OSError):
-        click.echo((_AFRESH if afresh else "") + _shown(message), err=True, nl=nl)
+        click.echo((_CLEAR_LINE if afresh else "") + _shown(message), err=True, nl=nl)
 
 
 def tell_left_out(*reports: Report | Hindsight | Comparison) -> None:
@@ -138,11 +138,11 @@ def require_different_files(outputs: Mapping[str, str | None]) -> None:
         raise click.UsageError(f"{', '.join(outputs)} must be different files")
 
 
-def require_spared(outputs: Mapping[str, str | None], also: Iterable[Path] = ()) -> None:
+def require_no_overwrite(outputs: Mapping[str, str | None], also: Iterable[Path] = ()) -> None:
     """Raise UsageError if a result would overwrite a file that the command reads (including ``also``)."""
-    from blis_tui.inputs import noted_inputs  # noqa: PLC0415  (heavy imports only when a command runs)
+    from blis_tui.inputs import opened_inputs  # noqa: PLC0415  (heavy imports only when a command runs)
 
-    read: tuple[str | Path, ...] = (*noted_inputs(), *also)
+    read: tuple[str | Path, ...] = (*opened_inputs(), *also)
     taken = {_identity(path): path for path in read}
     for option, name in outputs.items():
         if name not in (None, "-") and (path := taken.get(_identity(name))) is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import print_data, require_spared, tell
+from blis_tui.cli.files import print_data, require_no_overwrite, tell
 from blis_tui.cli.options import FiniteRange
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _finish(documents: Sequence[tuple[Path | None, Imported]], *, strict: bool) 
     from blis_tui.importers.section import notes_text  # noqa: PLC0415
     from blis_tui.records.files import atomic_text  # noqa: PLC0415
 
-    require_spared({f"-o ({one.name})": None if path is None else str(path) for path, one in documents})
+    require_no_overwrite({f"-o ({one.name})": None if path is None else str(path) for path, one in documents})
     with ExitStack() as files:
         for path, document in documents:
             if path is None or str(path) == "-":

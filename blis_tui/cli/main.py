@@ -15,7 +15,7 @@ import click
 from blis_tui._version import ENGINE, __version__
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, tell
-from blis_tui.interrupted import command_begins
+from blis_tui.interrupted import raise_on_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ COMMANDS: Final = {
 }
 """Command -> module, attribute, and the line shown by ``--help`` without importing it."""
 
-FORMER: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
+FORMER_COMMANDS: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     ("validate",): ("check",),
     ("plugins", "check"): ("check",),
     ("spec", "explain"): ("explain",),
@@ -72,7 +72,7 @@ _COLLECT_AFTER: Final = 50_000
 """Allocations between two garbage collections; a run's objects are kept and rarely become garbage."""
 
 
-class _ReaderGoneError(Exception):
+class _OutputClosedError(Exception):
     """Standard output has lost its reader."""
 
 
@@ -94,14 +94,14 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        return super().resolve_command(ctx, todays(args))
+        return super().resolve_command(ctx, current_arguments(args))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        with _pipes_told_apart():
+        with _distinguishing_broken_pipes():
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
-        with _pipes_told_apart():
+        with _distinguishing_broken_pipes():
             result: object = super().invoke(ctx)
             return result
 
@@ -110,9 +110,9 @@ class _LazyGroup(click.Group):
             formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
 
 
-def todays(args: list[str]) -> list[str]:
+def current_arguments(args: list[str]) -> list[str]:
     """Return the arguments with a former command name replaced; only a terminal gets a note about it."""
-    for former, now in FORMER.items():
+    for former, now in FORMER_COMMANDS.items():
         if tuple(args[: len(former)]) == former:
             if sys.stderr is not None and sys.stderr.isatty():
                 tell(f"note: `blis-tui {' '.join(former)}` is `blis-tui {' '.join(now)}` now")
@@ -128,7 +128,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 
 @reported
 def _tell_version() -> None:
-    from blis_tui.kept import COMPILED  # noqa: PLC0415  (only needed here)
+    from blis_tui.pickling import COMPILED  # noqa: PLC0415  (only needed here)
 
     print_text(f"blis-tui {__version__} (engine {ENGINE}, {'compiled' if COMPILED else 'plain Python'})")
 
@@ -166,7 +166,7 @@ def cli(context: click.Context) -> None:
       blis-tui run quickstart --format table  simulate an experiment, print the main metrics
       blis-tui explain kv.hit_rate            explain a metric, key or term
     """  # noqa: D301  (click's mark for lines it must not join)
-    command_begins()
+    raise_on_signals()
     _collect_garbage()
     if context.invoked_subcommand is None:
         from blis_tui.cli.tui import has_terminal, show_home  # noqa: PLC0415  (only needed here)
@@ -193,7 +193,7 @@ def main() -> None:
             _require_output()
         if sys.stdout is not None:
             sys.stdout.flush()
-    except (click.ClickException, click.Abort, KeyboardInterrupt, _ReaderGoneError, OSError) as error:
+    except (click.ClickException, click.Abort, KeyboardInterrupt, _OutputClosedError, OSError) as error:
         sys.exit(_failed(error))
 
 
@@ -213,7 +213,7 @@ def _failed(error: BaseException) -> int:
         _tell_interrupted(error)
         return ExitCode.INTERRUPTED
     _discard(sys.stdout)
-    if isinstance(error, _ReaderGoneError | BrokenPipeError):
+    if isinstance(error, _OutputClosedError | BrokenPipeError):
         return ExitCode.READER_GONE
     if isinstance(error, OSError):
         tell(f"error: cannot write standard output: {error.strerror or error}")
@@ -232,12 +232,12 @@ def _tell_interrupted(error: BaseException | None) -> None:
 
 
 @contextmanager
-def _pipes_told_apart() -> Iterator[None]:
+def _distinguishing_broken_pipes() -> Iterator[None]:
     """Hide a broken pipe from click, which would exit with 1, the code of a failed expectation."""
     try:
         yield
     except BrokenPipeError as error:
-        raise _ReaderGoneError from error
+        raise _OutputClosedError from error
 
 
 def _discard(stream: TextIO | None) -> None:

@@ -21,14 +21,14 @@ from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, tell
 from blis_tui.cli.options import FiniteRange, format_option, grouped, known_plugins, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
-from blis_tui.cli.signals import told_on_signals
+from blis_tui.cli.signals import graceful_stop
 from blis_tui.errors import InputError
 from blis_tui.extras import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from blis_tui.cli.signals import Told
+    from blis_tui.cli.signals import GracefulStop
     from blis_tui.observe.observer import Observer, Plan
     from blis_tui.observe.status import Status
     from blis_tui.traffic.opening import Load
@@ -281,7 +281,7 @@ def observe(
     line = ProgressLine(shown.progress)
     say = _status_line if shown.status_lines else _shown_on(line)
     observer = Observer(plan, folder, log=tail, kv_events=listener, tell=say)
-    with told_on_signals() as told:
+    with graceful_stop() as told:
         try:
             complete = _run(observer, told)
         finally:
@@ -293,7 +293,7 @@ def _plan(url: str, loaded: _Loaded, ends: _Ends, sent: _Sent, watched: _Watched
     """Return what to send where, and for how long. Raises UsageError if nothing ends it, or a header has no value."""
     from blis_tui.observe.load import Limits  # noqa: PLC0415
     from blis_tui.observe.observer import Plan  # noqa: PLC0415
-    from blis_tui.observe.prompts import Asking  # noqa: PLC0415
+    from blis_tui.observe.prompts import RequestForm  # noqa: PLC0415
     from blis_tui.observe.target import target_of  # noqa: PLC0415
     from blis_tui.traffic.opening import Choice, open_load  # noqa: PLC0415
     from blis_tui.workload.source import create_source  # noqa: PLC0415
@@ -309,7 +309,7 @@ def _plan(url: str, loaded: _Loaded, ends: _Ends, sent: _Sent, watched: _Watched
         address=url,
         source=source,
         total=_total(load, source, ends.requests, ends.duration_s),
-        asking=Asking(
+        asking=RequestForm(
             api=sent.api,
             dialect=sent.dialect or "",
             model=sent.model,
@@ -387,7 +387,7 @@ def _status_line(status: Status) -> None:
     tell(json.dumps(asdict(status)))
 
 
-def _run(observer: Observer, told: Told) -> bool:
+def _run(observer: Observer, told: GracefulStop) -> bool:
     """Run the recording; the first signal ends it gracefully, a second one at once."""
 
     async def main() -> bool:
@@ -406,14 +406,14 @@ def _finish(folder: Path, output_format: str, *, complete: bool) -> None:
     from blis_tui.canonical import to_json  # noqa: PLC0415
     from blis_tui.observe.folder import write_tables  # noqa: PLC0415
     from blis_tui.observe.reading import is_recording, read_recording  # noqa: PLC0415
-    from blis_tui.observe.summary import summary_document, summary_text, summed_up, warnings  # noqa: PLC0415
+    from blis_tui.observe.summary import summarize, summary_document, summary_text, warnings  # noqa: PLC0415
 
     if not is_recording(folder):
         tell("interrupted before the first request: nothing was recorded")
         sys.exit(ExitCode.INTERRUPTED)
     recording = read_recording(folder)
     write_tables(recording)
-    summary = summed_up(recording.requests)
+    summary = summarize(recording.requests)
     found = warnings(summary, recording)
     if output_format == "json":
         print_text(to_json(summary_document(summary, recording, found)), nl=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from blis_tui.classes import dataclass
-from blis_tui.cli.files import require_different_files, require_spared
+from blis_tui.cli.files import require_different_files, require_no_overwrite
 from blis_tui.cli.options import FiniteRange, grouped
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Outputs:
         """
         from blis_tui.records.files import atomic_bytes  # noqa: PLC0415
 
-        require_spared(self._names, also)
+        require_no_overwrite(self._names, also)
         if self._parquet:
             from blis_tui.study.parquet import require_parquet  # noqa: PLC0415
 

@@ -14,10 +14,10 @@ import click
 from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import columns, print_text, require_different_files, require_spared, results, tell
+from blis_tui.cli.files import columns, print_text, require_different_files, require_no_overwrite, results, tell
 from blis_tui.cli.options import FiniteRange, format_option, grouped, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
-from blis_tui.cli.signals import ending_on_signals
+from blis_tui.cli.signals import interrupting_on_signals
 from blis_tui.cli.sweep import (
     MOST_JOBS,
     Asked,
@@ -192,10 +192,10 @@ def plan(
         raise click.UsageError("no bound given: add one, such as --slo 'latency.ttft_ms.p99<=300'")
     require_different_files({"-o": written.output, "--html": written.html_file})
     size_path, least, most = _sizes(search.sizes)
-    with ending_on_signals():
+    with interrupting_on_signals():
         asked = Asked(slos=slos, axes=choices.all(), seeds=search.seeds, **asdict(start))
         study = open_study(source, asked)
-        require_spared({"-o": written.output, "--html": written.html_file})
+        require_no_overwrite({"-o": written.output, "--html": written.html_file})
         if size_path in study.paths:
             raise click.UsageError(f"`{size_path}` is the key that may grow, so it cannot also be an axis: see --sizes")
         question = Question(

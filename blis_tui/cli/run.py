@@ -17,7 +17,7 @@ from blis_tui.cli.files import columns, print_text, read_standard_input_text, re
 from blis_tui.cli.options import format_option
 from blis_tui.cli.outputs import REPORT, Outputs, Written, written_options
 from blis_tui.cli.progress import ProgressLine
-from blis_tui.cli.signals import OverdueError, ending_on_signals
+from blis_tui.cli.signals import OverdueError, interrupting_on_signals
 from blis_tui.printable import printable, printable_lines
 from blis_tui.units import plural
 
@@ -69,7 +69,7 @@ def run(
     outputs = Outputs(written)
     weighed = () if written.counterfactual is None else (f"counterfactual={written.counterfactual}",)
     same = True
-    with ExitStack() as held, ending_on_signals() as signals:
+    with ExitStack() as held, interrupting_on_signals() as signals:
         packed = [Path(source)] if is_bundle(source) else []
         if packed:
             require_as_packed(chosen.case, chosen.overrides, weighed, chosen.seed is not None)
@@ -157,7 +157,7 @@ def _run(simulation: Simulation, outputs: Outputs, signals: Signals, line: Progr
         with signals.stopping(simulation.stop):
             complete = outputs.run(simulation, go_on) or simulation.done
     except OverdueError as error:
-        if not simulation.sound:
+        if not simulation.is_consistent:
             from blis_tui.registry import place_in_plugin  # noqa: PLC0415  (few runs need it)
 
             left = f", and these files were not written: {written}" if (written := outputs.listed()) else ""

@@ -11,10 +11,10 @@ import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import print_text, require_spared
+from blis_tui.cli.files import print_text, require_no_overwrite
 from blis_tui.cli.options import format_option, grouped, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
-from blis_tui.cli.signals import ending_on_signals
+from blis_tui.cli.signals import interrupting_on_signals
 from blis_tui.cli.sweep import (
     MOST_JOBS,
     Asked,
@@ -82,9 +82,9 @@ def sensitivity(
         number = next(numbers)
         line.show(lambda: f"{plural(number, 'run')}")
 
-    with ending_on_signals(), ExitStack() as opened:
+    with interrupting_on_signals(), ExitStack() as opened:
         study = open_study(source, asked)
-        require_spared({"-o": output})
+        require_no_overwrite({"-o": output})
         file = None if output is None else opened.enter_context(atomic_text(output))
         try:
             runner = opened.enter_context(runs.runner(MOST_JOBS))

@@ -12,7 +12,7 @@ import click
 from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import require_different_files, require_spared, tell
+from blis_tui.cli.files import require_different_files, require_no_overwrite, tell
 from blis_tui.cli.options import (
     FiniteRange,
     grouped,
@@ -22,13 +22,13 @@ from blis_tui.cli.options import (
     seed_option,
     set_option,
 )
-from blis_tui.cli.signals import told_on_signals
+from blis_tui.cli.signals import graceful_stop
 from blis_tui.extras import install_command
 
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from blis_tui.cli.signals import Told
+    from blis_tui.cli.signals import GracefulStop
     from blis_tui.serving.server import Endpoint
 
 _LATE_US: Final = 20_000
@@ -118,8 +118,8 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
     known = known_plugins(changed.plugins)
     resolved = resolve_source(source, overrides=changed.overrides, seed=changed.seed, plugins=known)
     experiment = build(resolved)
-    require_spared(written.files(), resolved.files)
-    with told_on_signals() as told, ExitStack() as opened:
+    require_no_overwrite(written.files(), resolved.files)
+    with graceful_stop() as told, ExitStack() as opened:
         files = _opened(written, opened)
         publisher = None
         if address.kv_events is not None:
@@ -154,7 +154,7 @@ def _opened(written: _Written, opened: ExitStack) -> tuple[TextIO | None, TextIO
     return report, requests
 
 
-async def _served(endpoint: Endpoint, host: str, port: int, told: Told) -> None:
+async def _served(endpoint: Endpoint, host: str, port: int, told: GracefulStop) -> None:
     """Serve until a signal arrives."""
     from blis_tui.serving.server import run  # noqa: PLC0415
 

@@ -11,9 +11,9 @@ import click
 from blis_tui.cli import completion
 from blis_tui.cli.cases import Chosen, case_overrides, chosen_options
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import print_text, require_spared
+from blis_tui.cli.files import print_text, require_no_overwrite
 from blis_tui.cli.progress import ProgressLine
-from blis_tui.cli.signals import ending_on_signals
+from blis_tui.cli.signals import interrupting_on_signals
 from blis_tui.cli.sweep import progress_option
 from blis_tui.printable import printable
 from blis_tui.units import plural
@@ -78,8 +78,8 @@ def shrink(
     trace, document = Path(f"{output}.csv"), Path(f"{output}.blis.yaml")
     made = {"-o": str(trace), "-o (document)": str(document)}
     load(source, overrides=assignments, seed=seed, plugins=known)  # notes the input files that it names
-    require_spared(made)
-    with ending_on_signals(), ExitStack() as opened:
+    require_no_overwrite(made)
+    with interrupting_on_signals(), ExitStack() as opened:
         rows, spec = (opened.enter_context(atomic_text(path)) for path in (trace, document))
         try:
             found = find(
@@ -140,17 +140,17 @@ def _write_golden(document: Path, plugins: Registry | None) -> str:
     """Store its result where pytest looks for it; return the file."""
     from blis_tui.errors import InputError  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.golden.case import cases_of  # noqa: PLC0415
-    from blis_tui.golden.project import from_here, home_of  # noqa: PLC0415
+    from blis_tui.golden.project import project_of_experiment, relative_to_cwd  # noqa: PLC0415
     from blis_tui.golden.session import Settings, run_case  # noqa: PLC0415
     from blis_tui.golden.store import HEADER  # noqa: PLC0415
 
     spec = document.absolute()
     (case,) = cases_of(spec, plugins)
-    project = home_of(spec)
+    project = project_of_experiment(spec)
     files = project.files(spec, case.name)
     spelt = spec.relative_to(project.root) if spec.is_relative_to(project.root) else spec
-    with ending_on_signals():
+    with interrupting_on_signals():
         outcome = run_case(case, files, spelt.as_posix(), Settings(mode="always", checks=()))
     if not outcome.ok:
         raise InputError(f"no golden was written for {document}: {outcome.text}")
-    return from_here(files.file(HEADER))
+    return relative_to_cwd(files.file(HEADER))

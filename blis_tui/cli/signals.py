@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cli.failures import ExitCode
-from blis_tui.interrupted import Interrupted, numbers, raise_what_was_lost
+from blis_tui.interrupted import Interrupted, numbers, raise_lost_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,7 +70,7 @@ class Signals:
             self._raised = True
             raise Interrupted
 
-    def break_off(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  (as above)
+    def interrupt_overdue(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  (as above)
         """Interrupt overdue work."""
         if self._stop is not None:
             raise OverdueError
@@ -79,7 +79,7 @@ class Signals:
         """Install handlers for the signals that are not ignored (`nohup` ignores one); return the previous handlers."""
         previous = {number: signal.signal(number, self.handle) for number in numbers()}
         if hasattr(signal, "SIGALRM"):
-            previous[signal.SIGALRM] = signal.signal(signal.SIGALRM, self.break_off)
+            previous[signal.SIGALRM] = signal.signal(signal.SIGALRM, self.interrupt_overdue)
         return previous
 
 
@@ -89,9 +89,9 @@ def _set_alarm(seconds: float) -> None:
 
 
 @contextmanager
-def ending_on_signals() -> Iterator[Signals]:
+def interrupting_on_signals() -> Iterator[Signals]:
     """Within the block, signals to end raise ``KeyboardInterrupt``."""
-    raise_what_was_lost()
+    raise_lost_interrupt()
     signals = Signals()
     previous = signals.install()
     try:
@@ -101,7 +101,7 @@ def ending_on_signals() -> Iterator[Signals]:
             signal.signal(number, handler)
 
 
-class Told:
+class GracefulStop:
     """Handles signals for programs that serve or load: the first one lets them end gracefully.
 
     Attributes:
@@ -123,13 +123,13 @@ class Told:
 
 
 @contextmanager
-def told_on_signals() -> Iterator[Told]:
+def graceful_stop() -> Iterator[GracefulStop]:
     """Within the block, the first signal is passed on, its echo ignored, and another one raises ``KeyboardInterrupt``.
 
     An event loop removes its own handlers when it ends, but results are written after that. Ctrl-C is handled even if
     it was ignored: shells ignore it for background processes, where it must end a server, too.
     """
-    told = Told()
+    told = GracefulStop()
     heeded = dict.fromkeys([*numbers(), signal.SIGINT])
     previous = {number: signal.signal(number, told.handle) for number in heeded}
     try:

@@ -9,7 +9,7 @@ import click
 
 from blis_tui.cli import completion, spec_write
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import print_data, print_text, read_standard_input_text, require_spared, tell
+from blis_tui.cli.files import print_data, print_text, read_standard_input_text, require_no_overwrite, tell
 from blis_tui.cli.options import KINDS, format_option, known_plugins, plugins_option, seed_option, set_option
 from blis_tui.printable import printable
 
@@ -132,7 +132,7 @@ def resolve(
     )
     text = composed.to_yaml() if output_format == "yaml" else _json(composed.to_data())
     if to_file:
-        require_spared({"-o": output}, composed.files)
+        require_no_overwrite({"-o": output}, composed.files)
         write_text(str(output), text)
     else:
         print_data(text)

@@ -19,13 +19,13 @@ from blis_tui.cli.files import (
     print_text,
     read_standard_input_text,
     require_different_files,
-    require_spared,
+    require_no_overwrite,
     results,
     tell,
 )
 from blis_tui.cli.options import format_option, grouped, known_plugins, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
-from blis_tui.cli.signals import ending_on_signals
+from blis_tui.cli.signals import interrupting_on_signals
 from blis_tui.printable import printable
 from blis_tui.units import plural
 
@@ -212,9 +212,9 @@ def sweep(source: str, asked: Asked, runs: Runs, early_stop: bool, written: _Wri
     endings = [_ending(name) for name in outputs]
     files = {f"-o number {at}": name for at, name in enumerate(outputs, 1)}
     require_different_files({**files, "--html": written.html_file})
-    with ending_on_signals():
+    with interrupting_on_signals():
         study = open_study(source, asked)
-        require_spared({**files, "--html": written.html_file})
+        require_no_overwrite({**files, "--html": written.html_file})
         with ExitStack() as opened:
             writers = _open(opened, outputs, endings)
             page = None if written.html_file is None else open_page(opened, written.html_file)
@@ -228,7 +228,7 @@ def sweep(source: str, asked: Asked, runs: Runs, early_stop: bool, written: _Wri
                 page.write(_page(result))
         _print(result, written.output_format)
     if not complete:
-        _tell_interrupted(result, kept=not (isinstance(store, MemoryStore) or points.unkept))
+        _tell_interrupted(result, kept=not (isinstance(store, MemoryStore) or points.unsaved))
         sys.exit(ExitCode.INTERRUPTED)
     _judge(result)
 
@@ -296,7 +296,7 @@ def runner_of(jobs: int | None, dask: str | None, runs: int) -> Runner:
         InputError: the cluster cannot be used.
         click.UsageError: both are requested.
     """
-    from blis_tui.study.runners import HereRunner, ProcessRunner  # noqa: PLC0415
+    from blis_tui.study.runners import InProcessRunner, ProcessRunner  # noqa: PLC0415
 
     if dask is not None:
         if jobs is not None:
@@ -307,7 +307,7 @@ def runner_of(jobs: int | None, dask: str | None, runs: int) -> Runner:
 
         return DaskRunner(dask)
     count = min(jobs or usable_cores(), MOST_JOBS, runs)
-    return HereRunner() if count == 1 else ProcessRunner(count, warn)
+    return InProcessRunner() if count == 1 else ProcessRunner(count, warn)
 
 
 def warn(message: str) -> None:

@@ -29,7 +29,7 @@ from blis_tui.cli.sweep import (
     store_of,
     store_option,
 )
-from blis_tui.printed import late_errors
+from blis_tui.printed import late_bound_stderr
 
 if TYPE_CHECKING:
     from blis_tui.registry import Registry
@@ -78,7 +78,7 @@ class _Studied:
     store_option,
 )
 @reported
-@late_errors()
+@late_bound_stderr()
 def tui(
     source: str | None,
     at: str | None,
@@ -192,10 +192,10 @@ def _show_twin(
     """Show an experiment beside a recording."""
     from blis_tui.observe.reading import read_recording  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.spec.load import load  # noqa: PLC0415
-    from blis_tui.twin.twin import of_simulated  # noqa: PLC0415
+    from blis_tui.twin.twin import compare_with_simulation  # noqa: PLC0415
 
     left = read_recording(Path(recording))
-    twin = of_simulated(left, load(source, overrides=overrides, seed=seed, plugins=known), source)
+    twin = compare_with_simulation(left, load(source, overrides=overrides, seed=seed, plugins=known), source)
     from blis_tui.tui.app import BlisApp, TwinStart  # noqa: PLC0415
 
     _run(BlisApp(TwinStart(twin=twin, recording=left, source=source), survive=True))

@@ -10,7 +10,7 @@ import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import print_text, require_spared, tell
+from blis_tui.cli.files import print_text, require_no_overwrite, tell
 from blis_tui.cli.options import FiniteRange, format_option, known_plugins, plugins_option, set_option
 
 if TYPE_CHECKING:
@@ -63,21 +63,21 @@ def twin(
     from blis_tui.observe.reading import is_recording, read_recording  # noqa: PLC0415
     from blis_tui.records.files import atomic_text  # noqa: PLC0415
     from blis_tui.twin.text import pairs_csv, twin_document, twin_text  # noqa: PLC0415
-    from blis_tui.twin.twin import of_simulated, of_two  # noqa: PLC0415
+    from blis_tui.twin.twin import compare_recordings, compare_with_simulation  # noqa: PLC0415
 
     left = read_recording(recording)
     if is_recording(Path(other)):
         if overrides or plugins or steps != "model":
             raise click.UsageError("--set, --plugins and --steps apply to an experiment, not to a recording")
         right = read_recording(Path(other))
-        require_spared({"--requests": requests_file}, [*recording.iterdir(), *Path(other).iterdir()])
-        found = of_two(left, right)
+        require_no_overwrite({"--requests": requests_file}, [*recording.iterdir(), *Path(other).iterdir()])
+        found = compare_recordings(left, right)
     else:
         from blis_tui.spec.load import load  # noqa: PLC0415
 
         experiment = load(other, overrides=overrides, plugins=known_plugins(plugins))
-        require_spared({"--requests": requests_file}, recording.iterdir())
-        found = of_simulated(left, experiment, other, steps)
+        require_no_overwrite({"--requests": requests_file}, recording.iterdir())
+        found = compare_with_simulation(left, experiment, other, steps)
     if requests_file is not None:
         with atomic_text(requests_file) as file:
             file.writelines(pairs_csv(found))

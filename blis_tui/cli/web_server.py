@@ -82,11 +82,11 @@ class Program(AppService):
 
     async def start(self, width: int, height: int) -> None:
         """Start the program on a terminal of this size, within limits."""
-        await super().start(*bounded(width, height))
+        await super().start(*clamped_size(width, height))
 
     async def set_terminal_size(self, width: int, height: int) -> None:
         """Resize the program's terminal, within limits."""
-        await super().set_terminal_size(*bounded(width, height))
+        await super().set_terminal_size(*clamped_size(width, height))
 
     def _build_environment(self, width: int = 80, height: int = 24) -> dict[str, str]:
         """Return the environment: the terminal is the page, not the one from which the server was started."""
@@ -169,7 +169,7 @@ class WebServer(Server):
     def run(self, ready: Callable[[], None]) -> None:
         """Serve until Ctrl-C; call `ready` once it does."""
         handler = logging.StreamHandler()
-        handler.setFormatter(OneLine())
+        handler.setFormatter(OneLineFormatter())
         logging.basicConfig(level=logging.WARNING, handlers=[handler])
         with redirect_stdout(sys.stderr):  # the base class prints a failed program's output
             web.run_app(
@@ -191,7 +191,7 @@ class WebServer(Server):
         app = web.Application(middlewares=[self._guard, web.normalize_path_middleware()])
         app.add_subapp(f"/{self.token}", pages)
         app.on_shutdown.append(self.on_shutdown)
-        app.on_response_prepare.append(_protect)
+        app.on_response_prepare.append(_add_security_headers)
         return app
 
     async def on_shutdown(self, app: web.Application) -> None:  # noqa: ARG002  (its base's signature)
@@ -224,7 +224,7 @@ class WebServer(Server):
         here.public_url = f"{request.scheme}://{request.host}"
         page = cast("web.Response", await Server.handle_index(here, request))
         nonce = secrets.token_urlsafe(16)
-        page.text = focusing(own_font(page.text or "")).replace("<script", f'<script nonce="{nonce}"')
+        page.text = with_terminal_focus(with_own_font(page.text or "")).replace("<script", f'<script nonce="{nonce}"')
         page.headers["Content-Security-Policy"] = policy(request.host, nonce)
         return page
 
@@ -239,7 +239,7 @@ class WebServer(Server):
             width, height = (to_int(request.query.get(name, ""), 0) for name in ("width", "height"))
             await program.start(width or 80, height or 24)
             try:
-                await converse(window, program)
+                await relay_input(window, program)
             finally:
                 await program.stop()
         finally:
@@ -253,13 +253,13 @@ async def _drop(said: asyncio.StreamReader | None) -> None:
         pass
 
 
-async def _protect(_request: web.Request, answer: web.StreamResponse) -> None:
+async def _add_security_headers(_request: web.Request, answer: web.StreamResponse) -> None:
     """Add to every answer the headers that restrict what a browser may do with it."""
     for name, value in _HEADERS.items():
         answer.headers.setdefault(name, value)
 
 
-async def converse(window: web.WebSocketResponse, program: AppService) -> None:
+async def relay_input(window: web.WebSocketResponse, program: AppService) -> None:
     """Pass a window's messages to its program, until the window closes or sends an invalid message."""
     async for message in window:
         if message.type is not WSMsgType.TEXT:
@@ -280,7 +280,7 @@ async def converse(window: web.WebSocketResponse, program: AppService) -> None:
                 await window.close(code=WSCloseCode.UNSUPPORTED_DATA)
 
 
-def bounded(width: int, height: int) -> tuple[int, int]:
+def clamped_size(width: int, height: int) -> tuple[int, int]:
     """Limit a terminal size, in columns and rows."""
     return max(1, min(width, MAX_COLUMNS)), max(1, min(height, MAX_ROWS))
 
@@ -293,7 +293,7 @@ def _decoded(text: str) -> object:
         return None
 
 
-class OneLine(logging.Formatter):
+class OneLineFormatter(logging.Formatter):
     """Formats log records as one line that clients cannot break or colour."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -305,12 +305,12 @@ class OneLine(logging.Formatter):
         return f"{record.levelname.lower()}: " + "".join(char if char.isprintable() else "\ufffd" for char in line)
 
 
-def own_font(page: str) -> str:
+def with_own_font(page: str) -> str:
     """Replace the page's font by the server's own, so that nothing is fetched from elsewhere."""
     return _FOREIGN_FONT.sub(_OWN_FONT, page)
 
 
-def focusing(page: str) -> str:
+def with_terminal_focus(page: str) -> str:
     """Make the terminal in the page receive keys from the start."""
     return page.replace(_BUTTON, "").replace("</body>", _FOCUS)
 

@@ -27,7 +27,7 @@ class _One:
     event: int | None
 
     @property
-    def unsaid(self) -> bool:
+    def is_unset(self) -> bool:
         """Whether no option is given."""
         return (self.request, self.route_to, self.event) == (None, None, None)
 
@@ -97,7 +97,7 @@ def whatif(source: str, one: _One, many: _Many, chosen: Chosen, output_format: s
             raise click.UsageError("give --request and --route-to, or --every")
         if many.counterfactual is not None or many.most is not None:
             raise click.UsageError("--counterfactual and --most need --every")
-    elif not one.unsaid:
+    elif not one.is_unset:
         raise click.UsageError("--every replays many requests: leave out --request, --route-to and --event")
     from blis_tui.spec.load import load  # noqa: PLC0415  (heavy imports only when the command runs)
 

@@ -11,7 +11,7 @@ from blis_tui.canonical import to_json
 from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import print_data, print_text, require_spared, tell
+from blis_tui.cli.files import print_data, print_text, require_no_overwrite, tell
 from blis_tui.cli.options import FiniteRange, format_option, grouped, known_plugins, plugins_option
 from blis_tui.printable import printable
 from blis_tui.units import plural
@@ -108,7 +108,7 @@ def describe(
     from blis_tui.traffic.text import as_text  # noqa: PLC0415
 
     traffic = open_traffic(source, chosen.choice())
-    require_spared({"--html": html}, traffic.files)
+    require_no_overwrite({"--html": html}, traffic.files)
     found = figures.describe(traffic, Ledger(traffic.requests, block_size))
     if html:
         write_text(html, page(found))
@@ -250,6 +250,6 @@ def _write(output: str | None, lines: Iterable[str], read: Iterable[Path]) -> No
     if output is None or output == "-":
         print_data("".join(lines))
         return
-    require_spared({"-o": output}, read)
+    require_no_overwrite({"-o": output}, read)
     with atomic_text(output) as file:
         file.writelines(lines)

@@ -8,7 +8,7 @@ from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.policy import ADMISSION
 from blis_tui.cluster.signals import Context
 from blis_tui.errors import SimulationError
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ BUDGET: Final = "tenant-budget"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class AdmissionControl(Kept):
+class AdmissionControl(Picklable):
     """Decides once about each request.
 
     Args:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from blis_tui.cluster.admission_control import AdmissionControl
 from blis_tui.cluster.factory import InstanceFactory
 from blis_tui.cluster.pipeline import Admission, Arrivals, Dispatcher, Pipeline
-from blis_tui.cluster.roster import ALL, DECODING, PREFILLING, Roster
+from blis_tui.cluster.roster import ALL_ROLES, DECODING, PREFILLING, Roster
 from blis_tui.cluster.router import Router
 from blis_tui.engine.events import EventQueue
 from blis_tui.engine.streams import Streams
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.passage import Passage
     from blis_tui.cluster.reroute import Reroute
+    from blis_tui.engine.observed import Ledger
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
-    from blis_tui.engine.seen import Ledger
     from blis_tui.spec.model import Experiment
     from blis_tui.workload.source import RequestSource
 
@@ -41,12 +41,12 @@ def assembled(
     queue, streams = EventQueue(), Streams(experiment.seed)
     ended: list[tuple[Request, int]] = []
     if awaits_answers(source):
-        from blis_tui.cluster.feedback import Listening
+        from blis_tui.cluster.feedback import NotifyingLedger
 
-        ledger = Listening(ledger, ended)
+        ledger = NotifyingLedger(ledger, ended)
     roster = Roster(experiment, InstanceFactory(experiment, queue, ledger, observers))
     pipeline = Pipeline(queue, observers, ledger, roster)
-    fleet = roster.fleet_of(ALL)
+    fleet = roster.fleet_of(ALL_ROLES)
     control = AdmissionControl(experiment, roster, fleet, streams, observers)
     admission = pipeline.admission = Admission(pipeline, control)
     entrance = admission.enter
@@ -73,13 +73,13 @@ def assembled(
     reads = admission.control.reads_signals or pipeline.dispatcher.router.reads_signals
     looks = reads or pipeline.dispatcher.regrets is not None
     if looks or roster.followers or roster.counts_tenants or roster.watch.early:
-        roster.watch_all()
+        roster.enable_reports()
     return pipeline
 
 
 def _dispatcher(experiment: Experiment, pipeline: Pipeline, streams: Streams, routes: dict[str, Reroute]) -> Dispatcher:
     roster, split = pipeline.roster, experiment.cluster.disaggregation
-    whole = ALL if split is None or split.undisaggregated == "all" else DECODING
+    whole = ALL_ROLES if split is None or split.undisaggregated == "all" else DECODING
     router = Router(experiment, experiment.policy.routing, roster.fleet_of(whole), streams, pipeline.observers)
     roster.routers.append(router)
     if split is None:

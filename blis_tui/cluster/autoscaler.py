@@ -15,23 +15,23 @@ from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import NamedTuple
-from blis_tui.cluster.lives import CANDIDATES, COMING, FAILED, NoAutoscaler, accelerators
-from blis_tui.cluster.passage import LIFECYCLE, Background
+from blis_tui.cluster.life import CANDIDATES, FAILED, STARTING, NoAutoscaler, accelerators
+from blis_tui.cluster.passage import LIFECYCLE, BackgroundEvent
 from blis_tui.cluster.placement import draw
 from blis_tui.cluster.records import Scaled, ScalingDecided
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from blis_tui.cluster.lives import Lives
+    from blis_tui.cluster.life import Lives
     from blis_tui.cluster.pipeline import Pipeline
     from blis_tui.engine.streams import Streams
     from blis_tui.spec.model import Autoscaler, Pool
 
 _NEVER: Final = -1
-_CYCLES: Final = 10
+_MAX_FUTILE_DECISIONS: Final = 10
 """Number of decisions it may take while all requests wait for an instance that only it could add."""
-_SIGMAS: Final = 6
+_MAX_DELAY_SIGMAS: Final = 6
 """Delays are expected to stay within this number of standard deviations."""
 
 
@@ -72,12 +72,12 @@ class AutoscalerControl(NoAutoscaler):
         self._up_since_us = [_NEVER] * len(roles)
         self._down_since_us = [_NEVER] * len(roles)
         delay = settings.scrape_delay
-        self._patience_us = _CYCLES * (
+        self._patience_us = _MAX_FUTILE_DECISIONS * (
             settings.interval_us
             + settings.scale_up_window_us
             + settings.scale_down_window_us
             + delay.mean_us
-            + _SIGMAS * delay.std_dev_us
+            + _MAX_DELAY_SIGMAS * delay.std_dev_us
         )
         self._seen = self._progress()
         self._seen_us = 0
@@ -86,7 +86,7 @@ class AutoscalerControl(NoAutoscaler):
 
     def begin(self) -> None:
         """Schedule the first evaluation."""
-        self._look_later(self._settings.interval_us)
+        self._schedule_evaluation(self._settings.interval_us)
 
     def state(self) -> tuple[object, ...]:
         """Return what it remembers, as plain values (for digests)."""
@@ -109,17 +109,19 @@ class AutoscalerControl(NoAutoscaler):
 
     # ---- evaluation ----
 
-    def _look_later(self, time_us: int) -> None:
-        self._pipeline.queue.push(time_us, LIFECYCLE, Background("autoscaler", self._pipeline, None, self._look))
+    def _schedule_evaluation(self, time_us: int) -> None:
+        self._pipeline.queue.push(
+            time_us, LIFECYCLE, BackgroundEvent("autoscaler", self._pipeline, None, self._evaluate)
+        )
 
-    def _look(self, event: Background, now: int) -> bool:  # noqa: ARG002
+    def _evaluate(self, event: BackgroundEvent, now: int) -> bool:  # noqa: ARG002
         for group in range(len(self._groups)):
             self._decide(group, now)
         self._note_progress(now)
         # If nothing else will ever happen, the evaluation does not change, unless a window is still running.
         waiting = any(since != _NEVER for since in (*self._up_since_us, *self._down_since_us))
         if waiting or any(not entry[3].stale for entry in self._pipeline.queue.entries()):
-            self._look_later(now + self._settings.interval_us)
+            self._schedule_evaluation(now + self._settings.interval_us)
         return True
 
     def _note_progress(self, now: int) -> None:
@@ -137,7 +139,7 @@ class AutoscalerControl(NoAutoscaler):
         return self._pipeline.arrived, self._pipeline.closed(), routed
 
     def _decide(self, group: int, now: int) -> None:
-        balance = self._weigh(self._groups[group])
+        balance = self._measure_balance(self._groups[group])
         verdict, pool, count, reason = self._judge(group, balance, now)
         if len(self._groups) > 1:
             reason = f"{self._pools[self._groups[group][0]].role}: {reason}"
@@ -164,7 +166,7 @@ class AutoscalerControl(NoAutoscaler):
             delay = draw(self._settings.scrape_delay, self._stream)
             self._pipeline.queue.push(now + delay, LIFECYCLE, _Order(self._pipeline, self, pool, change, reason))
 
-    def _weigh(self, pools: Sequence[int]) -> _Balance:
+    def _measure_balance(self, pools: Sequence[int]) -> _Balance:
         settings, pipeline, lives = self._settings, self._pipeline, self._lifecycle.lives
         demand = 0
         supply = pending = 0.0
@@ -176,7 +178,7 @@ class AutoscalerControl(NoAutoscaler):
                 supply += self._capacity(life.pool)
                 demand += instance.seen.kv_used * instance.pool.block_size_tokens
                 waiting += len(instance.waiting.items)
-            elif life.state in COMING:
+            elif life.state in STARTING:
                 pending += self._capacity(life.pool)
         for pool in pools:
             pending += max(self._ordered[pool], 0) * self._capacity(pool)
@@ -200,9 +202,11 @@ class AutoscalerControl(NoAutoscaler):
         figures = f"demand {balance.demand:,}, supply {int(balance.supply + balance.pending):,} tokens"
         if balance.required > 0.0:
             self._down_since_us[group] = _NEVER
-            return self._judge_up(group, balance, counts, now, f"{ceil(balance.required):,} tokens missing ({figures})")
+            return self._judge_scale_up(
+                group, balance, counts, now, f"{ceil(balance.required):,} tokens missing ({figures})"
+            )
         self._up_since_us[group] = _NEVER
-        choice = self._too_many(balance, counts)
+        choice = self._spare_instances(balance, counts)
         if choice is None:
             self._down_since_us[group] = _NEVER
             return "hold", None, 0, f"enough and not too much ({figures})"
@@ -215,7 +219,7 @@ class AutoscalerControl(NoAutoscaler):
         self._down_since_us[group] = _NEVER
         return "scale-down", pool, count, reason
 
-    def _judge_up(
+    def _judge_scale_up(
         self, group: int, balance: _Balance, counts: Mapping[int, int], now: int, reason: str
     ) -> tuple[str, int | None, int, str]:
         for pool in self._by_cost(counts):
@@ -233,7 +237,7 @@ class AutoscalerControl(NoAutoscaler):
         self._up_since_us[group] = _NEVER
         return "scale-up", pool, count, reason
 
-    def _too_many(self, balance: _Balance, counts: Mapping[int, int]) -> tuple[int, int] | None:
+    def _spare_instances(self, balance: _Balance, counts: Mapping[int, int]) -> tuple[int, int] | None:
         """Return the most expensive pool with spare instances, and how many of them can go."""
         if min(self._ordered[pool] for pool in counts) < 0:
             return None
@@ -267,7 +271,7 @@ class AutoscalerControl(NoAutoscaler):
         count = self._ordered[pool]
         for life in self._lifecycle.lives:
             if life.pool == pool:
-                count += life.state in CANDIDATES or life.state in COMING or (life.state == FAILED and life.returns)
+                count += life.state in CANDIDATES or life.state in STARTING or (life.state == FAILED and life.returns)
         return count
 
     # ---- actions ----
@@ -277,7 +281,7 @@ class AutoscalerControl(NoAutoscaler):
         self._ordered[pool] -= change
         lifecycle, name = self._lifecycle, self._pools[pool].name
         if change < 0:
-            there = lifecycle.of_pool(pool, CANDIDATES | COMING)
+            there = lifecycle.of_pool(pool, CANDIDATES | STARTING)
             leaving = max(0, min(-change, self._count(pool) - self._bounds(pool)[0], len(there)))
             change = -leaving
         self.scaled.append((now, name, change, reason))
@@ -291,7 +295,7 @@ class AutoscalerControl(NoAutoscaler):
             lifecycle.add(pool, now, "scaled up")
 
 
-class _Order(Background):
+class _Order(BackgroundEvent):
     """A decision that has yet to take effect."""
 
     __slots__ = ("_control", "_order")
@@ -301,6 +305,6 @@ class _Order(Background):
         self._control = control
         self._order = (pool, change, reason)
 
-    def _act(self, event: Background, now: int) -> bool:  # noqa: ARG002
+    def _act(self, event: BackgroundEvent, now: int) -> bool:  # noqa: ARG002
         self._control.act(*self._order, now)
         return True

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.assembly import assembled
-from blis_tui.cluster.loop import Running, heard, unheard
-from blis_tui.cluster.passage import LIFECYCLE, QUEUED, Background
+from blis_tui.cluster.loop import LoopState, run_observed, run_unobserved
+from blis_tui.cluster.passage import LIFECYCLE, QUEUED, BackgroundEvent
 from blis_tui.cluster.roster import Count
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.cluster.pipeline import Dispatcher, Pipeline
     from blis_tui.cluster.reroute import Reroute
-    from blis_tui.cluster.stages import AlwaysUp, OpenGateway
+    from blis_tui.cluster.stages import NoGateway, NoLifecycle
     from blis_tui.engine.instance import Instance
+    from blis_tui.engine.observed import Ledger
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
-    from blis_tui.engine.seen import Ledger
     from blis_tui.spec.model import Experiment
     from blis_tui.workload.interactive import SessionCounts
     from blis_tui.workload.source import RequestSource
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 _NEVER: Final = 1 << 127
 """A time after all others, including those too large to report."""
-_ON_THE_WAY: Final = frozenset({"admission", "routing", "prefill-routing", QUEUED})
+_IN_TRANSIT_STAGES: Final = frozenset({"admission", "routing", "prefill-routing", QUEUED})
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Cluster(Running):
+class Cluster(LoopState):
     """All mutable state of a simulation. It can be pickled: it holds no lambdas, files, threads or user callbacks.
 
     Args:
@@ -78,13 +78,13 @@ class Cluster(Running):
         self.one_by_one = False
         self.stopping = False
         self.warm_up = WarmUp(pipeline, experiment.warm_up_us)
-        pipeline.roster.board.deferring = pipeline.foresees
+        pipeline.roster.board.deferring = pipeline.can_run_ahead
         pipeline.arrivals.pull()
         pipeline.lifecycle.begin()
 
     # ---- the loop ----
 
-    def hear(self) -> None:
+    def pull_requests(self) -> None:
         """Pull requests that the source got from outside between two runs."""
         self.pipeline.arrivals.pull()
 
@@ -96,7 +96,7 @@ class Cluster(Running):
     def run(self, max_events: int, until_us: int | None = None, *, exact: bool = True) -> int:
         """Process up to ``max_events`` events no later than ``until_us`` and the horizon.
 
-        Without ``exact``, it may exceed ``max_events`` slightly: see ``loop.unheard``.
+        Without ``exact``, it may exceed ``max_events`` slightly: see ``loop.run_unobserved``.
 
         Returns the number of events processed; fewer than ``max_events`` means that no further event is due, or that
         ``stopping`` was set meanwhile.
@@ -107,11 +107,11 @@ class Cluster(Running):
         limit = min(_NEVER if end is None else end for end in (self.horizon_us, until_us))
         first = pipeline.events
         if self.one_by_one or pipeline.observers.kinds:
-            heard(self, first + max_events, limit)
+            run_observed(self, first + max_events, limit)
         else:
             # An override names a decision by its event number, so events must be counted exactly.
-            exact = exact or not pipeline.foresees or bool(self.dispatcher.overruled)
-            unheard(self, first + max_events, limit, exact=exact)
+            exact = exact or not pipeline.can_run_ahead or bool(self.dispatcher.route_overrides)
+            run_unobserved(self, first + max_events, limit, exact=exact)
         # Between two calls the first event is never stale, so that looking at it changes nothing.
         self.queue.drop_stale()
         return pipeline.events - first
@@ -144,7 +144,7 @@ class Cluster(Running):
         return self.pipeline.ledger
 
     @property
-    def gateway(self) -> OpenGateway:
+    def gateway(self) -> NoGateway:
         """The stage that may hold back admitted requests."""
         return self.pipeline.gateway
 
@@ -154,7 +154,7 @@ class Cluster(Running):
         return self.pipeline.dispatcher
 
     @property
-    def lifecycle(self) -> AlwaysUp:
+    def lifecycle(self) -> NoLifecycle:
         """The life cycles of the instances."""
         return self.pipeline.lifecycle
 
@@ -190,7 +190,7 @@ class Cluster(Running):
         Those without an event of their own come last: deferred requests, those held by the gateway, those being
         transferred, and those that wait for an instance.
         """
-        pending = [entry for entry in self.queue.heap if entry[3].kind in _ON_THE_WAY]
+        pending = [entry for entry in self.queue.heap if entry[3].kind in _IN_TRANSIT_STAGES]
         pending.sort(key=lambda entry: entry[:3])
         found = [event.request for *_, event in pending if event.request is not None]
         found += [passage.request for passage in (*self.pipeline.deferral.waiting, *self.gateway.held())]
@@ -203,7 +203,7 @@ class Cluster(Running):
 
         Stays that an instance's end cut short are left out, as the requests' books do not contain them.
         """
-        total = self.dispatcher.away_us(self.now) - self.lifecycle.forfeited_us
+        total = self.dispatcher.between_instances_us(self.now) - self.lifecycle.forfeited_us
         for instance in self.instances:
             total += instance.seen.present_us(self.now)
         return total
@@ -225,7 +225,7 @@ class Cluster(Running):
             more += [roster.board.state(), tenants, roster.in_flight]
         if pipeline.deferral.waiting:
             more.append([passage.request.index for passage in pipeline.deferral.waiting])
-        more += [tuple(part.items()) for part in (pipeline.rejections, pipeline.dispatcher.overruled) if part]
+        more += [tuple(part.items()) for part in (pipeline.rejections, pipeline.dispatcher.route_overrides) if part]
         if (regrets := pipeline.dispatcher.regrets) is not None:
             more.append(regrets.state())
         more += [state for part in (self.gateway, self.dispatcher, self.lifecycle) if (state := part.state())]
@@ -236,7 +236,7 @@ class Cluster(Running):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class WarmUp(Kept):
+class WarmUp(Picklable):
     """Remembers the inter-token gaps counted when the period ended; requests have their times in the books.
 
     Args:
@@ -251,9 +251,9 @@ class WarmUp(Kept):
         self._over = not until_us
         self._counted: tuple[dict[int, int], ...] = ()
         if until_us:
-            pipeline.queue.push(until_us, LIFECYCLE, Background("warm-up-over", pipeline, None, self._end))
+            pipeline.queue.push(until_us, LIFECYCLE, BackgroundEvent("warm-up-over", pipeline, None, self._end))
 
-    def _end(self, event: Background, now: int) -> bool:
+    def _end(self, event: BackgroundEvent, now: int) -> bool:
         del event, now
         self._counted = tuple(dict(instance.tallies.itl_us) for instance in self._roster.instances)
         self._over = True

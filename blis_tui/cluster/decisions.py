@@ -10,10 +10,10 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
 
 from blis_tui.classes import dataclass
-from blis_tui.cluster.policy import cut
+from blis_tui.cluster.policy import clamp_score
 from blis_tui.cluster.records import Candidate, RoutingDecision
 from blis_tui.cluster.signals import SignalBoard
-from blis_tui.kept import is_ours
+from blis_tui.pickling import is_internal_class
 from blis_tui.spec.model import Signals
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Regrets:
         self.seen: dict[int, int] = {}
         self.true: dict[int, int] = {}
 
-    def add(self, weighed: Weighed, instance: int) -> None:
+    def add(self, weighed: CapturedDecision, instance: int) -> None:
         """Add one decision for an instance."""
         self.decisions += 1
         for counted, regret in zip((self.seen, self.true), weighed.regret(instance), strict=True):
@@ -77,7 +77,7 @@ class Regrets:
         return (self.decisions, tuple(sorted(self.seen.items())), tuple(sorted(self.true.items())))
 
 
-class Weighed:
+class CapturedDecision:
     """The candidates of a decision, captured before it is made, as the choice changes what policies remember."""
 
     def __init__(self, router: Router, request: IncomingRequest, instances: Sequence[Instance], now: int) -> None:
@@ -89,7 +89,7 @@ class Weighed:
         self._request = request
         self._members = members
         self._seen = seen
-        self._scored = _adds_up(router.policy)
+        self._scored = _is_additive(router.policy)
         self._scores = _scores(router.policy, request, seen)
         self._true = self._scores.total if seen is true else _scores(router.policy, request, true).total
 
@@ -108,7 +108,7 @@ class Weighed:
         told = [chosen, *nsmallest(most, others, key=lambda at: (-total[at], at))]
         return [self._members[at] for at in sorted(told, key=lambda at: (-total[at], at != chosen, at))]
 
-    def decided(self, event: int, now: int, instance: int, most: int = ALTERNATIVES) -> RoutingDecision:
+    def to_record(self, event: int, now: int, instance: int, most: int = ALTERNATIVES) -> RoutingDecision:
         """Create the record of the decision for an instance, with at most ``most`` other candidates."""
         scores = self._scores
         regret, true_regret = self.regret(instance)
@@ -154,9 +154,9 @@ def _true_state(instances: Sequence[Instance], now: int) -> SignalBoard:
 
 
 def _scores(policy: object, request: IncomingRequest, fleet: Fleet) -> _Scores:
-    if _adds_up(policy):
+    if _is_additive(policy):
         named = policy.explain(request, fleet)
-        names, each = tuple(name for name, _ in named), tuple(list(map(cut, values)) for _, values in named)
+        names, each = tuple(name for name, _ in named), tuple(list(map(clamp_score, values)) for _, values in named)
         shares = policy.shares
     else:
         names, each, shares = (LOAD,), ([1.0 / (1.0 + load) for load in fleet.loads()],), (1.0,)
@@ -166,9 +166,9 @@ def _scores(policy: object, request: IncomingRequest, fleet: Fleet) -> _Scores:
     return _Scores(names, shares, each, total)
 
 
-def _adds_up(policy: object) -> TypeGuard[Scoring]:
+def _is_additive(policy: object) -> TypeGuard[Scoring]:
     """Whether a policy sums up scores; attributes of the same names in plug-ins may mean something else."""
-    return is_ours(type(policy)) and hasattr(policy, "explain")
+    return is_internal_class(type(policy)) and hasattr(policy, "explain")
 
 
 def _ppm(share: float) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.passage import ADMISSION, STAYS
+from blis_tui.cluster.passage import ADMISSION, NO_NEXT_STAGE
 from blis_tui.cluster.records import Deferred, Resumed
 from blis_tui.cluster.stages import NoDeferral
 
@@ -45,7 +45,7 @@ class IdleOnly(NoDeferral):
         observers = self._pipeline.observers
         if Deferred in observers.kinds:
             observers.emit(Deferred(observers.event, now, request.request_id, in_flight))
-        return STAYS
+        return NO_NEXT_STAGE
 
     def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:  # noqa: ARG002
         """Resume all deferred requests if the cluster is idle."""

@@ -28,18 +28,18 @@ def digest(cluster: Cluster) -> str:
     hasher = sha256()
     for part in _state(cluster):
         text = repr(part)
-        if _ADDRESS in text and unplain(part):
+        if _ADDRESS in text and address_holder(part):
             raise AddressError
         hasher.update(text.encode())
     return hasher.hexdigest()
 
 
-def unplain(value: object) -> str:
+def address_holder(value: object) -> str:
     """Return the type of the first value in a state whose ``repr`` has a memory address; empty = there is none."""
     if isinstance(value, dict):
         value = [*value, *value.values()]
     if isinstance(value, tuple | list | set | frozenset):
-        return next((kind for one in value if (kind := unplain(one))), "")
+        return next((kind for one in value if (kind := address_holder(one))), "")
     return "" if isinstance(value, str | bytes) or _ADDRESS not in repr(value) else type(value).__name__
 
 
@@ -75,7 +75,7 @@ def _state(cluster: Cluster) -> list[object]:
                 for one in (batch.host, instance.pool.tiers, batch.adapters, batch.encoder)
                 if one is not None
             ),
-            instance.plans(),
+            instance.planned_state(),
         ]
     state.append(cluster.ledger.fingerprint())
     return state

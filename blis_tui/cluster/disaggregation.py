@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.link import Ahead, Link
-from blis_tui.cluster.passage import DECODE_ROUTING, PREFILL_ROUTING, STAYS, TRANSFER_END, TRANSFER_START, Signal
+from blis_tui.cluster.link import Link, OverlappedStep
+from blis_tui.cluster.passage import (
+    DECODE_ROUTING,
+    NO_NEXT_STAGE,
+    PREFILL_ROUTING,
+    TRANSFER_END,
+    TRANSFER_START,
+    Signal,
+)
 from blis_tui.cluster.pipeline import Dispatcher
 from blis_tui.cluster.policy import DECIDER
 from blis_tui.cluster.records import Split, TransferBrokenOff, TransferFinished, TransferStarted
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.stopped import Excess
     from blis_tui.spec.model import Disaggregation, Experiment
 
-_WHETHER_AND_WHY: Final = 2
+_ANSWER_LENGTH: Final = 2
 """Length of a decider's answer."""
 
 
@@ -97,7 +104,7 @@ class Splitter(Dispatcher):
         """
         split: Callable[..., object] = self._decider.split  # a plug-in may answer anything
         answer = split(passage.incoming, self.decode.fleet, place)
-        if isinstance(answer, tuple | list) and len(answer) == _WHETHER_AND_WHY:
+        if isinstance(answer, tuple | list) and len(answer) == _ANSWER_LENGTH:
             whether, why = answer
             if whether in (True, False) and isinstance(why, str):  # accepts NumPy booleans, too
                 return bool(whether), why
@@ -114,7 +121,7 @@ class Splitter(Dispatcher):
             self._to_prefill(passage)
             self._pipeline.queue.push(now, PREFILL_ROUTING, passage)
 
-    def _learn(self, passage: Passage) -> None:
+    def _notify_decider(self, passage: Passage) -> None:
         """Tell the decider about a request that was sent to its prefill or only instance."""
         self._decider.sent(passage.incoming, self.decode.fleet)
 
@@ -126,9 +133,9 @@ class Splitter(Dispatcher):
 
     def _route_prefill(self, passage: Passage, now: int) -> int:
         self._roster.board.read(now)
-        if self._strands_prefill(passage, now):
-            return STAYS
-        self._learn(passage)
+        if self._park_prefill_if_stranded(passage, now):
+            return NO_NEXT_STAGE
+        self._notify_decider(passage)
         index = self.choose(passage, self.prefill, now)
         there_us = self.deliver(passage, index, now)
         self._settle_model(passage, index)
@@ -136,9 +143,9 @@ class Splitter(Dispatcher):
         handover.prefill_instance = index
         return there_us
 
-    def _strands_prefill(self, passage: Passage, now: int) -> bool:
+    def _park_prefill_if_stranded(self, passage: Passage, now: int) -> bool:
         """Whether the request must wait for an instance before its prefill can begin."""
-        return self._pipeline.lifecycle.strands(passage, self.prefill, now)
+        return self._pipeline.lifecycle.park_if_stranded(passage, self.prefill, now)
 
     def _settle_model(self, passage: Passage, index: int) -> None:
         """If instances serve different models, let the first chosen one fix the model of a request that takes any."""
@@ -169,14 +176,14 @@ class Splitter(Dispatcher):
         handover = handover_of(request)
         if self._void.pop(request.index, 0) is None:
             self._give_up(passage, handover.prefill_instance, "its prefill instance has gone", now)
-            return STAYS
-        if not self._keeps_decode_instance(passage, now):
-            return STAYS
+            return NO_NEXT_STAGE
+        if not self._can_use_decode_instance(passage, now):
+            return NO_NEXT_STAGE
         handover.transfer_start_us = now
         index = handover.decode_instance
         if index >= 0 and (excess := self._reserve(request, index, now)) is not None:
             self._fail(passage, excess, now)
-            return STAYS
+            return NO_NEXT_STAGE
         pipeline, observers = self._pipeline, self._pipeline.observers
         if TransferStarted in observers.kinds:
             observers.emit(
@@ -191,14 +198,14 @@ class Splitter(Dispatcher):
                 )
             )
         passage.kind = "transfer-end"
-        duration = self._link.start(request.index, self.bytes_of(request), now, self._ahead(handover))
+        duration = self._link.start(request.index, self.bytes_of(request), now, self._overlapped_step(handover))
         if duration is None:
             self._plan_end(now)
         else:
-            pipeline.queue.push(now + duration, TRANSFER_END, _End(self, passage))
-        return STAYS
+            pipeline.queue.push(now + duration, TRANSFER_END, _TransferEnd(self, passage))
+        return NO_NEXT_STAGE
 
-    def _keeps_decode_instance(self, passage: Passage, now: int) -> bool:  # noqa: ARG002
+    def _can_use_decode_instance(self, passage: Passage, now: int) -> bool:  # noqa: ARG002
         """Whether a chosen decode instance can still be used; otherwise another one is chosen, if there is any."""
         return True
 
@@ -210,11 +217,11 @@ class Splitter(Dispatcher):
         own = self._settings.bytes_per_token
         return blocks * size * (kv_bytes_per_token(pool.model, pool.tensor_parallel) if own is None else own)
 
-    def _ahead(self, handover: Handover) -> Ahead | None:
+    def _overlapped_step(self, handover: Handover) -> OverlappedStep | None:
         if self._settings.overlap == "none":
             return None
         model = self._roster.pools[handover.prefill_instance].model
-        return Ahead(handover.last_step_us, model.num_hidden_layers)
+        return OverlappedStep(handover.last_step_us, model.num_hidden_layers)
 
     def _plan_end(self, now: int) -> None:
         """Under fair share, schedule the end of the transfer that finishes first if nothing changes."""
@@ -246,7 +253,7 @@ class Splitter(Dispatcher):
         if TransferFinished in observers.kinds:
             observers.emit(TransferFinished(observers.event, now, request.request_id, handover.transfer_us))
         if handover.decode_instance >= 0:
-            self._adopt(passage, now)
+            self._enqueue_for_decode(passage, now)
         else:
             passage.kind = "decode-routing"
             passage.handler = self._route_decode
@@ -258,15 +265,15 @@ class Splitter(Dispatcher):
         self._roster.board.read(now)
         handover = handover_of(passage.request)
         if not self.decode.of(passage.incoming).fleet.members:
-            self._pipeline.lifecycle.start_again(passage.request, handover.prefill_instance, now, down=False)
-            return STAYS
+            self._pipeline.lifecycle.handle_broken_handover(passage.request, handover.prefill_instance, now, down=False)
+            return NO_NEXT_STAGE
         index = self.choose(passage, self.decode, now)
         handover.decode_instance = index
         if (excess := self._reserve(passage.request, index, now)) is not None:
             self._fail(passage, excess, now)
         else:
-            self._adopt(passage, now)
-        return STAYS
+            self._enqueue_for_decode(passage, now)
+        return NO_NEXT_STAGE
 
     # ---- instances that go down ----
 
@@ -296,9 +303,9 @@ class Splitter(Dispatcher):
             self._link.end(request.index, now)
             if self._planned_end is not None:
                 self._plan_end(now)
-        self._pipeline.lifecycle.start_again(request, index, now, down=True)
+        self._pipeline.lifecycle.handle_broken_handover(request, index, now, down=True)
 
-    def take_back(self, request: Request, now: int) -> None:
+    def undo_split(self, request: Request, now: int) -> None:
         """Undo the split of a request that starts over; the decider will be asked again."""
         if request.handover is not None:
             self.split -= 1
@@ -318,7 +325,7 @@ class Splitter(Dispatcher):
             if index >= 0:
                 self._pipeline.lifecycle.end_if_empty(index, now)
 
-    def serves(self, index: int) -> bool:
+    def is_transferring(self, index: int) -> bool:
         """Whether KV blocks are being transferred from or to an instance, or soon will be."""
         ways = [handover_of(one.request) for one in self.passages.values()]
         return any(
@@ -332,7 +339,7 @@ class Splitter(Dispatcher):
         self._roster.board.touched[index] = None
         return self._roster.instances[index].reserve(request, now, reuse=self._settings.reuse_cached_blocks)
 
-    def _adopt(self, passage: Passage, now: int) -> None:
+    def _enqueue_for_decode(self, passage: Passage, now: int) -> None:
         request = passage.request
         del self.passages[request.index]
         handover = handover_of(request)
@@ -341,7 +348,7 @@ class Splitter(Dispatcher):
         if request.first_token_us > now:
             self._early_us = [end for end in self._early_us if end > now]
             self._early_us.append(request.first_token_us)
-        if self._pipeline.lifecycle.lets_in(request, now):
+        if self._pipeline.lifecycle.may_enqueue(request, now):
             self._roster.instances[handover.decode_instance].adopt(request, now)
 
     def _fail(self, passage: Passage, excess: Excess, now: int) -> None:
@@ -350,10 +357,10 @@ class Splitter(Dispatcher):
         del self.passages[request.index]
         handover = handover_of(request)
         self._roster.commit(passage, handover.decode_instance)
-        self._roster.instances[handover.decode_instance].turn_down(request, excess, now)
+        self._roster.instances[handover.decode_instance].drop_unservable(request, excess, now)
         self._pipeline.lifecycle.end_if_empty(handover.prefill_instance, now)
 
-    def away_us(self, now: int) -> int:
+    def between_instances_us(self, now: int) -> int:
         """Total time of requests between their two instances until now; negative where they overlap."""
         total = self._away_us
         for end in self._early_us:
@@ -388,13 +395,15 @@ class PrefillFirst(Splitter):
     def route(self, passage: Passage, now: int) -> int:
         """Choose the instance of a request that is not split."""
         if not self._can_route(passage, self.router, now):
-            return STAYS
-        self._learn(passage)
+            return NO_NEXT_STAGE
+        self._notify_decider(passage)
         return self.deliver(passage, self.choose(passage, self.router, now), now)
 
-    def _strands_prefill(self, passage: Passage, now: int) -> bool:
+    def _park_prefill_if_stranded(self, passage: Passage, now: int) -> bool:
         # The prefilled request will need a decode instance.
-        return super()._strands_prefill(passage, now) or self._pipeline.lifecycle.strands(passage, self.decode, now)
+        return super()._park_prefill_if_stranded(passage, now) or self._pipeline.lifecycle.park_if_stranded(
+            passage, self.decode, now
+        )
 
 
 class DecodeFirst(Splitter):
@@ -403,7 +412,7 @@ class DecodeFirst(Splitter):
     def route(self, passage: Passage, now: int) -> int:
         """Choose the decode instance, then decide whether the prompt is computed elsewhere."""
         if not self._can_route(passage, self.decode, now):
-            return STAYS
+            return NO_NEXT_STAGE
         index = self.choose(passage, self.decode, now)
         self._settle_model(passage, index)
         if self.decide(passage, now, self.decode.fleet.place(index)):
@@ -411,23 +420,23 @@ class DecodeFirst(Splitter):
             handover.decode_instance = index
             self._to_prefill(passage)
             return now
-        self._learn(passage)
+        self._notify_decider(passage)
         return self.deliver(passage, index, now)
 
-    def _keeps_decode_instance(self, passage: Passage, now: int) -> bool:
+    def _can_use_decode_instance(self, passage: Passage, now: int) -> bool:
         handover = handover_of(passage.request)
         members = self.decode.of(passage.incoming).fleet.members
         if handover.decode_instance in members:
             return True
         if not members:
-            self._pipeline.lifecycle.start_again(passage.request, handover.prefill_instance, now, down=False)
+            self._pipeline.lifecycle.handle_broken_handover(passage.request, handover.prefill_instance, now, down=False)
             return False
         self._roster.board.read(now)
         handover.decode_instance = self.choose(passage, self.decode, now)
         return True
 
 
-class _End:
+class _TransferEnd:
     """The end of a transfer whose duration does not depend on other transfers."""
 
     __slots__ = ("_passage", "_splitter")
@@ -449,7 +458,7 @@ class _End:
         """Whether the transfer was broken off."""
         return self._splitter.passages.get(self.request.index) is not self._passage
 
-    def happen(self, now: int) -> bool:
+    def fire(self, now: int) -> bool:
         """Finish the transfer unless it was broken off."""
         if self.stale:
             return False

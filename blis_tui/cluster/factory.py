@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.batch import Batch
-from blis_tui.engine.batching.refusals import beside, refusals
+from blis_tui.engine.batching.refusals import unsupported_elsewhere, unsupported_in_engine
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.batching.traits import traits_of
 from blis_tui.engine.cohort import DecodeCohort
@@ -21,14 +21,14 @@ from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.latency.creation import CountsSteps, HasFrontEnd, create_latency
 from blis_tui.engine.latency.launches import launched
 from blis_tui.engine.latency.model import StepLoad, is_pure
-from blis_tui.engine.latency.wrappers import looked_at
+from blis_tui.engine.latency.wrappers import validated
 from blis_tui.engine.preemption import restore as restores
 from blis_tui.engine.preemption.restore import RESTORE
 from blis_tui.engine.preemption.victims import VICTIM
 from blis_tui.engine.profile import Limits
 from blis_tui.engine.scheduling import priority as priorities
 from blis_tui.engine.scheduling.priority import PRIORITY
-from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue, orders_itself
+from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue, overrides_order
 from blis_tui.engine.speculative.cohort import SpeculativeCohort
 from blis_tui.engine.steps import Parts, Steps
 from blis_tui.engine.streams import Streams
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from blis_tui.engine.flow import Flow
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.lockstep import RankGroup
+    from blis_tui.engine.observed import Ledger
     from blis_tui.engine.plan import StepPart
     from blis_tui.engine.preemption.restore import RestoreRule
     from blis_tui.engine.preemption.swapping import Swapping
     from blis_tui.engine.records import Observers
     from blis_tui.engine.scheduling.queue import WaitingQueue
-    from blis_tui.engine.seen import Ledger
     from blis_tui.engine.speculative.drafting import Drafting
     from blis_tui.spec.model import ApiServer, Engine, Experiment, Lora, Pool, Speculative
     from blis_tui.spec.model import Encoder as EncoderKeys
@@ -129,7 +129,7 @@ class InstanceFactory:
         return Parts(
             _captured(latency, rule.max_running(pool.engine)) if rule.traits.captured_sizes else latency,
             rule,
-            priorities.looked_at(
+            priorities.validated_rule(
                 self._experiment.plugins.create(PRIORITY, priority.kind, priority.settings), priority.kind
             ),
             self._events,
@@ -143,7 +143,7 @@ class InstanceFactory:
         """Create the batch of an instance, and the rule by which its victims come back."""
         plugins, policy, engine = self._experiment.plugins, self._experiment.policy, pool.engine
         kind = policy.preemption_restore
-        restore = restores.looked_at(plugins.create(RESTORE, kind, {}), kind)
+        restore = restores.validated_rule(plugins.create(RESTORE, kind, {}), kind)
         batch = Batch(
             _limits(rule, pool),
             self._waiting(rule),
@@ -182,12 +182,14 @@ class InstanceFactory:
         drafter = "" if engine.speculative is None else engine.speculative.method
         adapts, stages = engine.lora is not None, engine.pipeline_parallel
         budgets = [] if engine.encoder is None else engine.encoder.scheduled
-        found = refusals(batching.kind, rule.traits, stages, drafter, adapts=adapts, budgets=budgets)
+        found = unsupported_in_engine(batching.kind, rule.traits, stages, drafter, adapts=adapts, budgets=budgets)
         for _, message, advice in found:
             raise PolicyError(message, help=advice)
         policy, splits = self._experiment.policy, self._experiment.cluster.disaggregation is not None
         victim = policy.preemption_victim
-        for _, message, advice in beside(batching.kind, rule.traits, policy.scheduling.kind, victim, splits=splits):
+        for _, message, advice in unsupported_elsewhere(
+            batching.kind, rule.traits, policy.scheduling.kind, victim, splits=splits
+        ):
             raise PolicyError(message, help=advice)
         return rule
 
@@ -225,7 +227,7 @@ class InstanceFactory:
         waiting = self._experiment.plugins.create(SCHEDULING, scheduling.kind, scheduling.settings)
         if rule.traits.priorities and isinstance(waiting, (FcfsQueue, SortedQueue)):
             return waiting.by_priority(rule.traits.priorities)
-        if isinstance(waiting, SortedQueue) and rule.traits.radix_tree and not orders_itself(waiting):
+        if isinstance(waiting, SortedQueue) and rule.traits.radix_tree and not overrides_order(waiting):
             return waiting.by_turn()
         if isinstance(waiting, SortedQueue):
             waiting.by_name = rule.traits.ties_by_name
@@ -249,12 +251,12 @@ class InstanceFactory:
         load, size, speculative = StepLoad(), engine.block_size_tokens, engine.speculative
         if speculative is None:
             return DecodeCohort(load, size)
-        from blis_tui.engine.speculative.drafts import Luck
+        from blis_tui.engine.speculative.drafts import AcceptanceSampler
 
         return SpeculativeCohort(
             load,
             size,
-            Luck(self._experiment.seed, speculative.chances),
+            AcceptanceSampler(self._experiment.seed, speculative.acceptance_probabilities),
             engine.max_model_len,
             lookahead_tokens=speculative.lookahead_tokens,
             drops_last_hit=speculative.drops_last_hit,
@@ -273,7 +275,7 @@ class InstanceFactory:
             self._measured[pool.name] = latency if isinstance(latency, CountsSteps) else None
             of_model = latency.front_end if isinstance(latency, HasFrontEnd) else None
             self._front_ends[pool.name] = pool.engine.front_end or of_model
-            latency = launched(looked_at(latency, pool.latency.kind), pool)
+            latency = launched(validated(latency, pool.latency.kind), pool)
             if encoder is not None:
                 from blis_tui.engine.latency.encoding import Encoding
 
@@ -309,9 +311,9 @@ def _encoder(keys: EncoderKeys, batch: Batch, observers: Observers, index: int, 
 
 def _adapted(latency: StepTimeModel, lora: Lora) -> StepTimeModel:
     from blis_tui.engine.adapters.costs import step_overhead
-    from blis_tui.engine.latency.wrappers import Adapted
+    from blis_tui.engine.latency.wrappers import AdapterOverhead
 
-    return Adapted(latency, step_overhead(lora))
+    return AdapterOverhead(latency, step_overhead(lora))
 
 
 def _captured(latency: StepTimeModel, max_num_seqs: int) -> StepTimeModel:

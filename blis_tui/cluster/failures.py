@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.cluster.passage import LIFECYCLE, Background
+from blis_tui.cluster.passage import LIFECYCLE, BackgroundEvent
 
 if TYPE_CHECKING:
-    from blis_tui.cluster.lives import Lives
+    from blis_tui.cluster.life import Lives
     from blis_tui.cluster.pipeline import Pipeline
     from blis_tui.engine.streams import Stream, Streams
     from blis_tui.spec.model import Failure
@@ -32,22 +32,22 @@ class Failures:
         """Schedule the failures at given times."""
         for number, failure in enumerate(self._settings):
             if failure.at_us is not None:
-                event = _Planned(self._pipeline, self._lifecycle, number, failure)
+                event = _PlannedFailure(self._pipeline, self._lifecycle, number, failure)
                 self._pipeline.queue.push(failure.at_us, LIFECYCLE, event)
 
     def watch(self, index: int, now: int) -> None:
         """Draw when an instance that has come up will fail."""
         for number, failure in enumerate(self._settings):
-            if failure.mean_time_between_us is None or not self._concerns(failure, index):
+            if failure.mean_time_between_us is None or not self._applies_to(failure, index):
                 continue
             key = (number, index)
             if key not in self._streams:
                 self._streams[key] = self._all_streams.stream(f"failures/{number}/{index}")
             time = now + max(1, int(self._streams[key].exponential() * failure.mean_time_between_us))
             self.due[key] = time
-            self._pipeline.queue.push(time, LIFECYCLE, _AtRandom(self._pipeline, self, key, time))
+            self._pipeline.queue.push(time, LIFECYCLE, _RandomFailure(self._pipeline, self, key, time))
 
-    def strike(self, number: int, index: int, now: int) -> None:
+    def fail_at_random(self, number: int, index: int, now: int) -> None:
         """Fail an instance at random."""
         self._lifecycle.fail(index, now, self._settings[number], "at random")
 
@@ -59,7 +59,7 @@ class Failures:
         """Whether an instance may still fail for good."""
         return self._lifecycle.can_fail(index) and any(
             failure.repair_us is None
-            and self._concerns(failure, index)
+            and self._applies_to(failure, index)
             and (failure.at_us is None or failure.at_us >= self._pipeline.now)
             for failure in self._settings
         )
@@ -69,13 +69,13 @@ class Failures:
         drawn = tuple((key, self._streams[key].state()) for key in sorted(self._streams))
         return (drawn, tuple(sorted(self.due.items())))
 
-    def _concerns(self, failure: Failure, index: int) -> bool:
+    def _applies_to(self, failure: Failure, index: int) -> bool:
         if failure.instance is not None:
             return failure.instance == index
         return failure.pool is None or failure.pool == self._lifecycle.pool_of(index).name
 
 
-class _Planned(Background):
+class _PlannedFailure(BackgroundEvent):
     """A failure at a given time."""
 
     __slots__ = ("_failure", "_lifecycle", "_number")
@@ -86,7 +86,7 @@ class _Planned(Background):
         self._number = number
         self._failure = failure
 
-    def _strike(self, event: Background, now: int) -> bool:  # noqa: ARG002
+    def _strike(self, event: BackgroundEvent, now: int) -> bool:  # noqa: ARG002
         failure, lifecycle = self._failure, self._lifecycle
         if failure.instance is not None:
             there = [failure.instance] if failure.instance < len(lifecycle.lives) else []
@@ -98,7 +98,7 @@ class _Planned(Background):
         return bool(there)
 
 
-class _AtRandom(Background):
+class _RandomFailure(BackgroundEvent):
     """A failure at a random time."""
 
     __slots__ = ("_failures", "_key", "_time_us")
@@ -115,6 +115,6 @@ class _AtRandom(Background):
         failures, key = self._failures, self._key
         return self.audience.finished or failures.due[key] != self._time_us or not failures.alive(key[1])
 
-    def _strike(self, event: Background, now: int) -> bool:  # noqa: ARG002
-        self._failures.strike(*self._key, now)
+    def _strike(self, event: BackgroundEvent, now: int) -> bool:  # noqa: ARG002
+        self._failures.fail_at_random(*self._key, now)
         return True

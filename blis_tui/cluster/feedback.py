@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from blis_tui.cluster.pipeline import Pipeline
+    from blis_tui.engine.observed import Ledger
     from blis_tui.engine.request import Request
-    from blis_tui.engine.seen import Ledger
     from blis_tui.spec.model import Experiment
     from blis_tui.workload.interactive import InteractiveSource, SessionCounts
 
 
-class Listening:
+class NotifyingLedger:
     """A ledger that also notes ended requests for clients that wait for them.
 
     Args:
@@ -50,7 +50,7 @@ class Listening:
         return self._books.fingerprint()
 
 
-class Sending:
+class SendEvent:
     """The event of a client sending its next request, whose content is decided then, as others may send before."""
 
     __slots__ = ("feedback", "time_us")
@@ -68,7 +68,7 @@ class Sending:
         """Whether no request will be sent then: the limit is reached, or its session has ended."""
         return self.feedback.clients.next_us > self.time_us
 
-    def happen(self, now: int) -> bool:
+    def fire(self, now: int) -> bool:
         """Let the request arrive."""
         request = None if self.stale else self.feedback.clients.next_request()
         if request is None:
@@ -119,8 +119,8 @@ class Feedback(Arrivals):
 
     def pull(self) -> None:
         """Schedule every known arrival."""
-        for time_us in self.clients.take_due():
-            self._pipeline.queue.push(time_us, ARRIVAL, Sending(self, time_us))
+        for time_us in self.clients.pop_due():
+            self._pipeline.queue.push(time_us, ARRIVAL, SendEvent(self, time_us))
 
     def send(self, passage: Passage, time_us: int) -> None:
         """Let an arrived request reach the next stage at ``time_us``."""

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.cluster.lives import CANDIDATES, COMING, FAILED
+from blis_tui.cluster.life import CANDIDATES, FAILED, STARTING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -119,7 +119,7 @@ _TABLE: Final = (
     Figure("gateway.saturation", "share", "saturation of the instances, as the gateway sees it", _gateway_saturation),
     Figure("transfers", "transfers", "KV transfers in progress", _transfers),
     Figure("instances.up", "instances", "instances that receive requests", _in_states(CANDIDATES)),
-    Figure("instances.coming", "instances", "instances that are loading or waiting for a node", _in_states(COMING)),
+    Figure("instances.coming", "instances", "instances that are loading or waiting for a node", _in_states(STARTING)),
     Figure(
         "instances.failed", "instances", "instances that have failed, being repaired or permanently", _in_states(_DEAD)
     ),

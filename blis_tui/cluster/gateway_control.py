@@ -7,12 +7,12 @@ from math import isnan
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.gateway_queue import GatewayQueue
-from blis_tui.cluster.passage import DISPATCH, GATEWAY_EXPIRY, STAYS, Signal
+from blis_tui.cluster.passage import DISPATCH, GATEWAY_EXPIRY, NO_NEXT_STAGE, Signal
 from blis_tui.cluster.policy import SATURATION
 from blis_tui.cluster.records import Dispatched, GatewayTick, Held
-from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL, GATEWAY, OpenGateway
+from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL, GATEWAY, NoGateway
 from blis_tui.errors import SimulationError
-from blis_tui.kept import is_ours, remembering
+from blis_tui.pickling import is_internal_class, stateful_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment, Gateway
 
 _PPM: Final = 1_000_000
-_MOST: Final = 1e9
+_MAX_LEVEL: Final = 1e9
 """Cap on the level in records, as a detector may answer infinity."""
 
 
@@ -52,7 +52,7 @@ class Expiry:
         """Whether it has left the queue."""
         return self.held.gone
 
-    def happen(self, now: int) -> bool:
+    def fire(self, now: int) -> bool:
         """Reject the request."""
         if self.held.gone:
             return False
@@ -63,7 +63,7 @@ class Expiry:
         """Do nothing: no other state depends on it."""
 
 
-class GatewayControl(OpenGateway):
+class GatewayControl(NoGateway):
     """Holds requests back while the instances are saturated.
 
     Args:
@@ -114,7 +114,7 @@ class GatewayControl(OpenGateway):
     def saturation(self) -> float:
         """Return the saturation by the signals read last, without changing what a plug-in remembers."""
         detector = self._saturation
-        return self._level(detector if is_ours(type(detector)) else deepcopy(detector))
+        return self._level(detector if is_internal_class(type(detector)) else deepcopy(detector))
 
     # ---- events ----
 
@@ -128,7 +128,7 @@ class GatewayControl(OpenGateway):
             pipeline.reject(victim.passage.request, GATEWAY, reason, now, DISPLACED)
         if held is None:
             pipeline.reject(passage.request, GATEWAY, "the queue is full", now, FULL)
-            return STAYS
+            return NO_NEXT_STAGE
         self.peak_depth = max(self.peak_depth, len(self.queue))
         passage.kind = "held"
         observers = pipeline.observers
@@ -137,8 +137,8 @@ class GatewayControl(OpenGateway):
         if self._settings.request_ttl_us:
             pipeline.queue.push(now + self._settings.request_ttl_us, GATEWAY_EXPIRY, Expiry(self, held))
         self._dispatch(now)
-        self._tick_later(now)
-        return STAYS
+        self._schedule_tick(now)
+        return NO_NEXT_STAGE
 
     def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:  # noqa: ARG002
         """React to requests that left the instances."""
@@ -147,7 +147,7 @@ class GatewayControl(OpenGateway):
     def wake(self, count: int, now: int) -> None:
         """React to a new instance with room for ``count`` requests."""
         self._completed(count, now)
-        self._tick_later(now)
+        self._schedule_tick(now)
 
     def _completed(self, count: int, now: int) -> None:
         """React to ``count`` more places on the instances."""
@@ -183,7 +183,7 @@ class GatewayControl(OpenGateway):
         pipeline.queue.push(pipeline.dispatcher.dispatch(passage, now), passage.order, passage)
         return True
 
-    def _tick_later(self, now: int) -> None:
+    def _schedule_tick(self, now: int) -> None:
         if self._settings.dispatch == "tick" and len(self.queue) and len(self._fleet) and not self._ticking:
             self._ticking = True
             self._pipeline.queue.push(now + self._settings.tick_us, DISPATCH, Signal("dispatch", self._tick))
@@ -191,7 +191,7 @@ class GatewayControl(OpenGateway):
     def _tick(self, event: Signal, now: int) -> bool:  # noqa: ARG002
         self._ticking = False
         self._dispatch(now)
-        self._tick_later(now)
+        self._schedule_tick(now)
         observers = self._pipeline.observers
         if GatewayTick in observers.kinds:
             level = _ppm(self.saturation())
@@ -205,7 +205,7 @@ class GatewayControl(OpenGateway):
             self._ticking,
             self.dispatched,
             self.peak_depth,
-            *(one.state() for one in remembering(self._saturation)),
+            *(one.state() for one in stateful_plugins(self._saturation)),
         )
 
     def _level(self, detector: Saturation) -> float:
@@ -225,4 +225,4 @@ class GatewayControl(OpenGateway):
 
 
 def _ppm(level: float) -> int:
-    return int(min(level, _MOST) * _PPM)
+    return int(min(level, _MAX_LEVEL) * _PPM)

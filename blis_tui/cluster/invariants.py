@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # runs: ``tests/determinism`` and the goldens check the former, the oracle's sessions and ``tests/workload`` the latter.
 
 
-def _freshness(cluster: Cluster) -> str:
+def _board_is_current(cluster: Cluster) -> str:
     return cluster.roster.board.audit(cluster.now) if cluster.roster.watched else ""
 
 
@@ -34,7 +34,9 @@ def _all_accounted_for(cluster: Cluster) -> str:
 
 
 CONTROL_INVARIANTS: Final = (
-    Invariant("INV-7", "the control plane sees each instance as it was when its figures were last renewed", _freshness),
+    Invariant(
+        "INV-7", "the control plane sees each instance as it was when its figures were last renewed", _board_is_current
+    ),
     Invariant("INV-11", "every session that began is unfinished, or has ended in exactly one way", _all_accounted_for),
 )
 """The statements that must hold after every event."""
@@ -88,16 +90,16 @@ def _phases(cluster: Cluster) -> str:
     if not cluster.dispatcher.splits:
         return ""
     for request in cluster.dispatcher.transferring():
-        if wrong := _disorder(request, request.first_token_us, cluster.now):
+        if wrong := _timing_violation(request, request.first_token_us, cluster.now):
             return wrong
     for _, request, way in _on_instances(cluster):
         # After a preemption, a request that has arrived may have got another first token.
-        if way.prefilled and (wrong := _disorder(request, request.queued_us, cluster.now)):
+        if way.prefilled and (wrong := _timing_violation(request, request.queued_us, cluster.now)):
             return wrong
     return ""
 
 
-def _disorder(request: Request, prefilled_us: int, now: int) -> str:
+def _timing_violation(request: Request, prefilled_us: int, now: int) -> str:
     """Return what is wrong with the times of a request whose prompt is computed."""
     way = handover_of(request)
     times = [request.arrival_us, request.queued_us, prefilled_us]

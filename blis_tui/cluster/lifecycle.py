@@ -11,26 +11,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.failures import Failures
-from blis_tui.cluster.lives import (
+from blis_tui.cluster.life import (
     ACTIVE,
+    CAN_FAIL,
     CANDIDATES,
-    COMING,
     DRAINING,
     FAILED,
     LOADING,
-    MORTAL,
     SCHEDULING,
+    STARTING,
     TERMINATED,
     WARMING,
     Life,
     NoAutoscaler,
-    RoomForAll,
+    UnlimitedPlacement,
 )
-from blis_tui.cluster.passage import LIFECYCLE, Background, Passage
+from blis_tui.cluster.passage import LIFECYCLE, BackgroundEvent, Passage
 from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Lost, Retried, Stranded
-from blis_tui.cluster.stages import AlwaysUp
+from blis_tui.cluster.stages import NoLifecycle
 from blis_tui.engine.clientview import client_ttft_us
-from blis_tui.engine.latency.wrappers import slowed_down
+from blis_tui.engine.latency.wrappers import scaled_step_times
 from blis_tui.engine.request import RequestState
 from blis_tui.spec import model as spec
 
@@ -48,7 +48,7 @@ NAME: Final = "lifecycle"
 """Origin of rejections because no instance came up, in place of a policy's name."""
 
 
-class LifecycleControl(AlwaysUp):
+class LifecycleControl(NoLifecycle):
     """Manages the life cycles of all instances.
 
     Args:
@@ -73,7 +73,7 @@ class LifecycleControl(AlwaysUp):
         self._hits: dict[int, int] = {}
         """Request index -> number of instances that have failed under it."""
         self._failures = Failures(settings.failures, self, pipeline, streams)
-        self.placement = RoomForAll()
+        self.placement = UnlimitedPlacement()
         if settings.nodes:
             from blis_tui.cluster.placement import Placement  # noqa: PLC0415  (imported only if configured)
 
@@ -134,7 +134,7 @@ class LifecycleControl(AlwaysUp):
 
     def can_fail(self, index: int) -> bool:
         """Whether an instance exists and can fail."""
-        return self.lives[index].state in MORTAL
+        return self.lives[index].state in CAN_FAIL
 
     def cost_per_hour(self, pool: spec.Pool) -> float | None:
         """Cost of an instance of a pool; None = unknown."""
@@ -179,10 +179,10 @@ class LifecycleControl(AlwaysUp):
             self._loaded(index, now, reason)
             return
         self.lives[index].loaded_us = now + delay
-        self._change(index, LOADING, now, f"loading, {reason}")
-        self.later(now + delay, "instance-loaded", index, self._load_ended)
+        self._set_state(index, LOADING, now, f"loading, {reason}")
+        self.schedule_background(now + delay, "instance-loaded", index, self._load_ended)
 
-    def _load_ended(self, event: Background, now: int) -> bool:
+    def _load_ended(self, event: BackgroundEvent, now: int) -> bool:
         index = _index(event)
         life = self.lives[index]
         if life.state != LOADING or life.loaded_us != now:  # it failed meanwhile, and may be loading again
@@ -195,13 +195,13 @@ class LifecycleControl(AlwaysUp):
         if settings.warm_up_requests and settings.warm_up_factor > 1.0:
             life.served = 0
             self._slow_down(index, settings.warm_up_factor)
-            self._change(index, WARMING, now, f"warming up, {reason}")
+            self._set_state(index, WARMING, now, f"warming up, {reason}")
         else:
-            self._change(index, ACTIVE, now, f"active, {reason}")
+            self._set_state(index, ACTIVE, now, f"active, {reason}")
         self._failures.watch(index, now)
-        self._welcome(index, now)
+        self._resume_waiting(index, now)
 
-    def _welcome(self, index: int, now: int) -> None:
+    def _resume_waiting(self, index: int, now: int) -> None:
         """Resume requests that waited, because an instance has come up."""
         pipeline = self._pipeline
         parked, self.parked = self.parked, {}
@@ -215,23 +215,23 @@ class LifecycleControl(AlwaysUp):
     def fail(self, index: int, now: int, failure: spec.Failure, reason: str) -> None:
         """Fail an instance."""
         life = self.lives[index]
-        if life.state not in MORTAL:
+        if life.state not in CAN_FAIL:
             self._tell(index, life.state, now, f"{reason}, but it is {life.state}")
             return
         life.returns = failure.repair_us is not None and life.state != DRAINING
         life.failure = failure
         self.failed += 1
-        self._change(index, FAILED, now, f"failed, {reason}")
+        self._set_state(index, FAILED, now, f"failed, {reason}")
         self._stop_after_step(index, now)
 
     def drain(self, index: int, now: int, reason: str) -> None:
         """Send an instance no more requests; ``cluster.lifecycle.drain`` decides about its current ones."""
         life = self.lives[index]
-        if life.state in COMING:
+        if life.state in STARTING:
             self._end(index, now, reason)
             return
         how = self._settings.drain
-        self._change(index, DRAINING, now, f"draining, {reason}")
+        self._set_state(index, DRAINING, now, f"draining, {reason}")
         instance = self._roster.instances[index]
         if how == "immediate":
             self._stop_after_step(index, now)
@@ -239,7 +239,7 @@ class LifecycleControl(AlwaysUp):
         if how == "redirect":
             for request in instance.waiting.ordered():
                 self._give_up(instance, request, now)
-                self._send_again(request, index, now)
+                self._retry(request, index, now)
         self.end_if_empty(index, now)
 
     def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:  # noqa: ARG002
@@ -253,7 +253,7 @@ class LifecycleControl(AlwaysUp):
             life.served += 1
             if life.served >= self._settings.warm_up_requests:
                 self._slow_down(index, 1.0)
-                self._change(index, ACTIVE, now, f"active, warm after {life.served} requests")
+                self._set_state(index, ACTIVE, now, f"active, warm after {life.served} requests")
         for request in requests:
             if request.instance >= 0:
                 self.end_if_empty(request.instance, now)
@@ -262,7 +262,7 @@ class LifecycleControl(AlwaysUp):
         """End a draining instance when no request needs it or the KV blocks that it holds or expects."""
         if self.lives[index].state != DRAINING or self._roster.instances[index].seen.in_flight:
             return
-        if not self._pipeline.dispatcher.serves(index):
+        if not self._pipeline.dispatcher.is_transferring(index):
             self._end(index, now, "drained")
 
     def _stop_after_step(self, index: int, now: int) -> None:
@@ -273,9 +273,9 @@ class LifecycleControl(AlwaysUp):
         if end <= now:
             self._stop(index, now)
         else:
-            self.later(end, "instance-stopped", index, self._step_ended)
+            self.schedule_background(end, "instance-stopped", index, self._step_ended)
 
-    def _step_ended(self, event: Background, now: int) -> bool:
+    def _step_ended(self, event: BackgroundEvent, now: int) -> bool:
         self._stop(_index(event), now)
         return True
 
@@ -303,19 +303,19 @@ class LifecycleControl(AlwaysUp):
         instance.abandon()
         self._roster.forget(index)
         if life.failure is not None and life.returns:
-            self.later(now + (life.failure.repair_us or 0), "instance-repaired", index, self._repaired)
+            self.schedule_background(now + (life.failure.repair_us or 0), "instance-repaired", index, self._repaired)
         elif life.state == FAILED:
             self._free(index, now)
         else:
             self.end_if_empty(index, now)
 
-    def _repaired(self, event: Background, now: int) -> bool:
+    def _repaired(self, event: BackgroundEvent, now: int) -> bool:
         self.lives[_index(event)].returns = False
         self._load(_index(event), now, "repaired")
         return True
 
     def _end(self, index: int, now: int, reason: str) -> None:
-        self._change(index, TERMINATED, now, f"terminated, {reason}")
+        self._set_state(index, TERMINATED, now, f"terminated, {reason}")
         self._roster.forget(index)
         self._free(index, now)
 
@@ -327,19 +327,19 @@ class LifecycleControl(AlwaysUp):
 
     # ---- requests ----
 
-    def hopeless(self, left: int) -> bool:
+    def never_progresses(self, left: int) -> bool:
         """Whether all remaining requests wait for instances that will never come up."""
-        if not self.stuck(left):
+        if not self.needs_autoscaler(left):
             return False
         scaler = self.autoscaler
         return scaler.gave_up or not any(self._may_add(pool, scaler) for pool in self._wanted_pools())
 
-    def stuck(self, left: int) -> bool:
+    def needs_autoscaler(self, left: int) -> bool:
         """Whether all remaining requests wait for instances that only the autoscaler could add."""
         if len(self.parked) != left:
             return False
         wanted = self._wanted_pools()
-        return not any(life.pool in wanted and self._comes(life) for life in self.lives)
+        return not any(life.pool in wanted and self._will_serve(life) for life in self.lives)
 
     def _wanted_pools(self) -> list[int]:
         """Return the pools whose instances could serve one of the waiting requests."""
@@ -350,23 +350,23 @@ class LifecycleControl(AlwaysUp):
             if any(pool.role in roles and model in ("", pool.model.name) for roles, model in wanted)
         ]
 
-    def _comes(self, life: Life) -> bool:
+    def _will_serve(self, life: Life) -> bool:
         """Whether an instance gets requests, or will without the autoscaler."""
         if life.state == SCHEDULING:
-            return self._gets_room(self._pools[life.pool])
+            return self._will_get_room(self._pools[life.pool])
         return life.state in CANDIDATES or life.state == LOADING or (life.state == FAILED and life.returns)
 
-    def _gets_room(self, pool: spec.Pool) -> bool:
-        if self.placement.expects_room(pool):
+    def _will_get_room(self, pool: spec.Pool) -> bool:
+        if self.placement.will_have_room(pool):
             return True
         # An instance that fails for good makes room, but an autoscaler may fill it with others again and again.
         return not self.autoscaler.scales and any(self._failures.may_end(index) for index in range(len(self.lives)))
 
     def _may_add(self, pool: int, scaler: NoAutoscaler) -> bool:
         """Whether the autoscaler may add an instance to a pool, or make room for one."""
-        return scaler.may_add(pool) or bool(self.of_pool(pool, COMING))
+        return scaler.may_add(pool) or bool(self.of_pool(pool, STARTING))
 
-    def strands(self, passage: Passage, router: Router, now: int) -> bool:
+    def park_if_stranded(self, passage: Passage, router: Router, now: int) -> bool:
         """Whether no instance that this router could choose is up; if so, the request waits for one."""
         if router.of(passage.incoming).fleet.members:
             return False
@@ -392,7 +392,7 @@ class LifecycleControl(AlwaysUp):
         self._pipeline.dispatcher.forget(request, now)
         self._pipeline.reject(request, NAME, "no instance came up before its deadline", now)
 
-    def lets_in(self, request: Request, now: int) -> bool:
+    def may_enqueue(self, request: Request, now: int) -> bool:
         """Whether a request may enter its instance's queue; if not, it is handled here."""
         index = request.instance
         life = self.lives[index]
@@ -404,19 +404,19 @@ class LifecycleControl(AlwaysUp):
         if request.queued_us >= 0:  # its prompt was computed elsewhere
             self.forfeited_us += now - request.queued_us
         if life.state == DRAINING and self._settings.drain == "redirect":
-            self._send_again(request, index, now)
+            self._retry(request, index, now)
         else:
             self._decide(request, index, now)
         self.end_if_empty(index, now)
         return False
 
-    def start_again(self, request: Request, index: int, now: int, *, down: bool) -> None:
+    def handle_broken_handover(self, request: Request, index: int, now: int, *, down: bool) -> None:
         """Handle a request that cannot continue between two instances; ``down``: because instance ``index`` is gone."""
         self.forfeited_us += now - request.queued_us
         if down:
             self._decide(request, index, now)
         else:
-            self._send_again(request, index, now)
+            self._retry(request, index, now)
 
     def _decide(self, request: Request, index: int, now: int) -> None:
         """Decide whether a request that went down with an instance starts over."""
@@ -431,16 +431,16 @@ class LifecycleControl(AlwaysUp):
             if hits > failure.max_retries:
                 self._lose(request, index, now, f"{hits} instances died under it")
             else:
-                self._send_again(request, index, now)
+                self._retry(request, index, now)
 
     def _give_up(self, instance: Instance, request: Request, now: int) -> None:
         self.forfeited_us += now - request.queued_us
         instance.withdraw(request, now)
         instance.seen.depart(request)
 
-    def _send_again(self, request: Request, index: int, now: int) -> None:
+    def _retry(self, request: Request, index: int, now: int) -> None:
         self.retried += 1
-        self._pipeline.dispatcher.take_back(request, now)
+        self._pipeline.dispatcher.undo_split(request, now)
         request.restart()
         observers = self._pipeline.observers
         if Retried in observers.kinds:
@@ -458,15 +458,17 @@ class LifecycleControl(AlwaysUp):
 
     # ---- helpers ----
 
-    def later(self, time_us: int, kind: str, instance: int | None, handler: Callable[[Background, int], bool]) -> None:
+    def schedule_background(
+        self, time_us: int, kind: str, instance: int | None, handler: Callable[[BackgroundEvent, int], bool]
+    ) -> None:
         """Schedule a background event, which happens only if there are requests then."""
-        self._pipeline.queue.push(time_us, LIFECYCLE, Background(kind, self._pipeline, instance, handler))
+        self._pipeline.queue.push(time_us, LIFECYCLE, BackgroundEvent(kind, self._pipeline, instance, handler))
 
     def _slow_down(self, index: int, factor: float) -> None:
         instance = self._roster.instances[index]
-        instance.latency = slowed_down(instance.latency, factor)
+        instance.latency = scaled_step_times(instance.latency, factor)
 
-    def _change(self, index: int, state: str, now: int, reason: str) -> None:
+    def _set_state(self, index: int, state: str, now: int, reason: str) -> None:
         life = self.lives[index]
         before, life.state = life.state, state
         self._tell(index, before, now, reason)
@@ -482,7 +484,7 @@ class LifecycleControl(AlwaysUp):
             observers.emit(InstanceChanged(observers.event, now, index, pool, state, before, reason))
 
 
-class _Expiry(Background):
+class _Expiry(BackgroundEvent):
     """The deadline of a request that waits for an instance."""
 
     __slots__ = ("_lifecycle", "_passage")
@@ -502,12 +504,12 @@ class _Expiry(Background):
         """Whether it no longer waits."""
         return self._lifecycle.parked.get(self._passage.request.index) is not self._passage
 
-    def _expire(self, event: Background, now: int) -> bool:  # noqa: ARG002
+    def _expire(self, event: BackgroundEvent, now: int) -> bool:  # noqa: ARG002
         self._lifecycle.expire(self._passage.request, now)
         return True
 
 
-def _index(event: Background) -> int:
+def _index(event: BackgroundEvent) -> int:
     index = event.instance_index
     if index is None:
         raise TypeError(f"{event.kind} is about no instance")

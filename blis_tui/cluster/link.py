@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _BYTES_PER_US_OF_GB_PER_S: Final = 1000.0
 
 
-class Ahead(NamedTuple):
+class OverlappedStep(NamedTuple):
     """The last step of a prefill, during which the KV blocks of all layers but the last are sent."""
 
     step_us: int
@@ -46,7 +46,7 @@ class Link(Transfers):
         """Earliest possible end: a transfer takes at least a microsecond."""
         self._since_us = 0
 
-    def start(self, request: int, size: int, now: int, ahead: Ahead | None = None) -> int | None:
+    def start(self, request: int, size: int, now: int, ahead: OverlappedStep | None = None) -> int | None:
         """Start a transfer; return its duration, or None if that depends on others.
 
         Args:

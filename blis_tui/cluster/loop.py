@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.passage import QUEUED, Passage
 from blis_tui.engine.events import NO_STEP, RequestCallback, Step
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from blis_tui.cluster.pipeline import Pipeline
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Running(Kept):
+class LoopState(Picklable):
     """The state that the loop drives; see ``Cluster`` for its attributes."""
 
     pipeline: Pipeline
@@ -25,7 +25,7 @@ class Running(Kept):
     stopping: bool
 
 
-def heard(cluster: Running, last: int, limit: int) -> None:
+def run_observed(cluster: LoopState, last: int, limit: int) -> None:
     """Process events one by one, up to event number ``last`` and time ``limit``."""
     pipeline = cluster.pipeline
     queue = pipeline.queue
@@ -54,7 +54,7 @@ def heard(cluster: Running, last: int, limit: int) -> None:
                 queue.push(upcoming, event.order, event)
         else:
             heappop(heap)
-            if not event.happen(time):
+            if not event.fire(time):
                 event.drop()
                 continue
         cluster.clock_went_back += time < pipeline.now
@@ -65,7 +65,7 @@ def heard(cluster: Running, last: int, limit: int) -> None:
             break
 
 
-def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
+def run_unobserved(cluster: LoopState, last: int, limit: int, *, exact: bool) -> None:
     """Process events without subscribers: an instance takes several steps in one go if nothing can come between.
 
     With ``exact``, a step of another instance counts as coming between. Otherwise instances defer plain decodes until
@@ -80,8 +80,8 @@ def unheard(cluster: Running, last: int, limit: int, *, exact: bool) -> None:
         _catch_up(cluster.pipeline, bound)
 
 
-def _run(cluster: Running, last: int, bound: int, *, exact: bool) -> int:
-    """See ``unheard``: process events before ``bound``; return the time before which all events have happened."""
+def _run(cluster: LoopState, last: int, bound: int, *, exact: bool) -> int:
+    """See ``run_unobserved``: process events before ``bound``; return the time before which all have happened."""
     pipeline = cluster.pipeline
     heap, steps, tells = pipeline.queue.heap, pipeline.queue.steps, pipeline.roster.watched
     ended = pipeline.arrivals.ended
@@ -123,8 +123,8 @@ def _run(cluster: Running, last: int, bound: int, *, exact: bool) -> int:
                 else:
                     pipeline.events = events
                     if type(event) is Passage:
-                        time = _pass(cluster, event, time, last, bound)
-                    elif not _happen(pipeline, event, order, time):
+                        time = _advance_passage(cluster, event, time, last, bound)
+                    elif not _process_event(pipeline, event, order, time):
                         continue
                     events = pipeline.events
                 latest = time
@@ -175,7 +175,7 @@ def _settle(pipeline: Pipeline, flow: Flow, order: int, time: int) -> None:
             heappush(steps, entry)
 
 
-def _pass(cluster: Running, passage: Passage, time: int, last: int, bound: int) -> int:
+def _advance_passage(cluster: LoopState, passage: Passage, time: int, last: int, bound: int) -> int:
     """Move a request through all stages between which nothing else happens; return the time of the last one.
 
     Followers have been told about all of these stages but the last.
@@ -214,13 +214,13 @@ def _pass(cluster: Running, passage: Passage, time: int, last: int, bound: int) 
     return time
 
 
-def _happen(pipeline: Pipeline, event: Event, order: int, time: int) -> bool:
+def _process_event(pipeline: Pipeline, event: Event, order: int, time: int) -> bool:
     """Process an event that is neither a step nor a passage of a request; return whether it happened."""
     for instance in pipeline.roster.instances:
         flow = instance.flow
         if flow.next_us < flow.due_us and event.instance_index in (None, instance.index):
             _settle(pipeline, flow, order, time)
-    if not event.happen(time):
+    if not event.fire(time):
         event.drop()
         return False
     pipeline.events += 1

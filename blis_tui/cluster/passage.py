@@ -9,7 +9,7 @@ from blis_tui.cluster.records import SentByClient
 from blis_tui.cluster.signals import declared
 from blis_tui.engine.content_records import PromptMedia
 from blis_tui.engine.records import Arrived
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,18 +32,18 @@ DISPATCH: Final = 9
 
 QUEUED: Final = "queued"
 """Kind of a passage whose next stage is an instance's queue."""
-STAYS: Final = -1
+NO_NEXT_STAGE: Final = -1
 """Return value of a stage: the request does not go on by itself."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Passage(Kept):
+class Passage(Picklable):
     """A request on its way: one event that moves from stage to stage.
 
     Attributes:
         kind: the next stage.
         request: the request.
-        handler: called at that stage; returns when the passage reaches the following stage, or ``STAYS``.
+        handler: called at that stage; returns when the passage reaches the following stage, or ``NO_NEXT_STAGE``.
         order: tie-breaker of that stage among simultaneous events.
         instance_index: the chosen instance; None before that.
         incoming: the request as the control plane sees it.
@@ -61,7 +61,7 @@ class Passage(Kept):
         self.instance_index: int | None = None
         self.incoming: IncomingRequest = declared(request)
 
-    def happen(self, now: int) -> bool:
+    def fire(self, now: int) -> bool:
         """Not supported: the event loop calls the handler itself, because it must schedule the next stage."""
         raise NotImplementedError
 
@@ -69,7 +69,7 @@ class Passage(Kept):
         """Do nothing: no other state depends on it."""
 
 
-def tell_arrival(observers: Observers, request: Request, now: int) -> None:
+def emit_arrival(observers: Observers, request: Request, now: int) -> None:
     """Emit the record of an arriving request."""
     if Arrived in observers.kinds:
         observers.emit(
@@ -90,7 +90,7 @@ def tell_arrival(observers: Observers, request: Request, now: int) -> None:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Signal(Kept):
+class Signal(Picklable):
     """An event of the control plane itself, such as a tick, that concerns no request."""
 
     __slots__ = ("handler", "kind")
@@ -103,7 +103,7 @@ class Signal(Kept):
         self.kind = kind
         self.handler = handler
 
-    def happen(self, now: int) -> bool:
+    def fire(self, now: int) -> bool:
         """Call the handler, which returns whether the event happened or was outdated."""
         return self.handler(self, now)
 
@@ -111,7 +111,7 @@ class Signal(Kept):
         """Do nothing: no other state depends on it."""
 
 
-class Audience(Protocol):
+class RequestPresence(Protocol):
     """Tells whether there are requests for which background events matter."""
 
     @property
@@ -120,7 +120,7 @@ class Audience(Protocol):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Background(Kept):
+class BackgroundEvent(Picklable):
     """An event of the control plane, such as a failure, that matters only as long as there are requests.
 
     Attributes:
@@ -133,7 +133,11 @@ class Background(Kept):
     __slots__ = ("audience", "handler", "instance_index", "kind")
 
     def __init__(
-        self, kind: str, audience: Audience, instance_index: int | None, handler: Callable[[Background, int], bool]
+        self,
+        kind: str,
+        audience: RequestPresence,
+        instance_index: int | None,
+        handler: Callable[[BackgroundEvent, int], bool],
     ) -> None:
         self.kind = kind
         self.audience = audience
@@ -150,7 +154,7 @@ class Background(Kept):
         """Whether all requests have ended and none will come."""
         return self.audience.finished
 
-    def happen(self, now: int) -> bool:
+    def fire(self, now: int) -> bool:
         """Call the handler, unless the event is stale."""
         return not self.stale and self.handler(self, now)
 

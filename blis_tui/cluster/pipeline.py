@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.cluster.decisions import ALTERNATIVES, Regrets, Weighed
-from blis_tui.cluster.passage import ADMISSION, ARRIVAL, QUEUED, ROUTING, STAYS, Passage, tell_arrival
+from blis_tui.cluster.decisions import ALTERNATIVES, CapturedDecision, Regrets
+from blis_tui.cluster.passage import ADMISSION, ARRIVAL, NO_NEXT_STAGE, QUEUED, ROUTING, Passage, emit_arrival
 from blis_tui.cluster.records import RoutingDecision
 from blis_tui.cluster.router import NAME as ROUTER
-from blis_tui.cluster.stages import AlwaysUp, NoDeferral, OpenGateway, Transfers
+from blis_tui.cluster.stages import NoDeferral, NoGateway, NoLifecycle, Transfers
 from blis_tui.engine.records import Admitted, Rejected, Routed
 from blis_tui.engine.request import RequestState
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from blis_tui.cluster.roster import Roster
     from blis_tui.cluster.router import Router
     from blis_tui.engine.events import EventQueue
+    from blis_tui.engine.observed import Ledger
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
-    from blis_tui.engine.seen import Ledger
     from blis_tui.spec.model import Experiment
     from blis_tui.workload.interactive import SessionCounts
     from blis_tui.workload.source import RequestSource
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Pipeline(Kept):
+class Pipeline(Picklable):
     """What the stages share: time, events, books, instances, and each other.
 
     Attributes:
@@ -65,11 +65,11 @@ class Pipeline(Kept):
         self.ledger = ledger
         self.roster = roster
         self.deferral = NoDeferral()
-        self.gateway = OpenGateway()
-        self.lifecycle = AlwaysUp()
+        self.gateway = NoGateway()
+        self.lifecycle = NoLifecycle()
 
     @property
-    def foresees(self) -> bool:
+    def can_run_ahead(self) -> bool:
         """Whether events on an instance affect others only through events that are pending already."""
         return not self.roster.followers and not self.arrivals.await_answers
 
@@ -79,7 +79,7 @@ class Pipeline(Kept):
         if not self.arrivals.silent:
             return False
         left = self.arrived - len(self.ledger)
-        return self.lifecycle.hopeless(left) if left else self.arrivals.exhausted
+        return self.lifecycle.never_progresses(left) if left else self.arrivals.exhausted
 
     def closed(self) -> int:
         """Number of requests in a terminal state, rejected ones included."""
@@ -98,7 +98,7 @@ class Pipeline(Kept):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Arrivals(Kept):
+class Arrivals(Picklable):
     """Lets requests arrive when the workload says so; there is always one pending arrival.
 
     Args:
@@ -180,12 +180,12 @@ class Arrivals(Kept):
         passage.handler = self._entrance
         passage.order = ADMISSION
         if pipeline.observers.kinds:
-            tell_arrival(pipeline.observers, request, now)
+            emit_arrival(pipeline.observers, request, now)
         return now + self._latency_us
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Admission(Kept):
+class Admission(Picklable):
     """Admits or rejects requests.
 
     Args:
@@ -212,7 +212,7 @@ class Admission(Kept):
         who, reason = control.refusal(passage.incoming, now)
         if reason:
             pipeline.reject(passage.request, who, reason, now)
-            return STAYS
+            return NO_NEXT_STAGE
         observers = pipeline.observers
         if Admitted in observers.kinds:
             observers.emit(Admitted(observers.event, now, passage.request.request_id, control.name))
@@ -220,7 +220,7 @@ class Admission(Kept):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Dispatcher(Kept):
+class Dispatcher(Picklable):
     """Sends each request to the instance that the router chooses.
 
     Args:
@@ -231,7 +231,7 @@ class Dispatcher(Kept):
 
     Attributes:
         router: as above.
-        overruled: entries of ``routes`` not used so far, because the instance was never among the candidates.
+        route_overrides: entries of ``routes`` not used so far, because the instance was never among the candidates.
         passages: split requests that have not reached their decode instance, by their index.
         link: the transfers of KV blocks between the two instances.
         split: number of requests that were split.
@@ -243,7 +243,7 @@ class Dispatcher(Kept):
 
     def __init__(self, experiment: Experiment, pipeline: Pipeline, router: Router, routes: dict[str, Reroute]) -> None:
         self.router = router
-        self.overruled = routes
+        self.route_overrides = routes
         self.passages: dict[int, Passage] = {}
         self.link = Transfers()
         self.split = 0
@@ -287,7 +287,7 @@ class Dispatcher(Kept):
         """Choose an instance and send the request there."""
         checked = self._roster.watched or self._varies or passage.request.model
         if checked and not self._can_route(passage, self.router, now):
-            return STAYS
+            return NO_NEXT_STAGE
         return self.deliver(passage, self.choose(passage, self.router, now), now)
 
     def _can_route(self, passage: Passage, router: Router, now: int) -> bool:
@@ -299,39 +299,41 @@ class Dispatcher(Kept):
         if request.model and request.model not in roster.models:
             self._pipeline.reject(request, ROUTER, f"no instance serves {request.model}", now)
             return False
-        return not self._pipeline.lifecycle.strands(passage, router, now)
+        return not self._pipeline.lifecycle.park_if_stranded(passage, router, now)
 
     def choose(self, passage: Passage, router: Router, now: int) -> int:
         """Let a router choose an instance for a request; return its index."""
         observers = self._pipeline.observers
-        if self.regrets is None and not self.overruled and not observers.kinds:
+        if self.regrets is None and not self.route_overrides and not observers.kinds:
             return router.choose(passage.incoming, now)[0]
         regrets, told = self.regrets, RoutingDecision in observers.kinds
         incoming, instances = passage.incoming, self._roster.instances
-        weighed = Weighed(router.of(incoming), incoming, instances, now) if told or regrets is not None else None
+        weighed = (
+            CapturedDecision(router.of(incoming), incoming, instances, now) if told or regrets is not None else None
+        )
         index, reason = router.choose(incoming, now)
-        if self.overruled:
-            index, reason = self._overrule(passage, router, index, reason)
+        if self.route_overrides:
+            index, reason = self._apply_override(passage, router, index, reason)
         if Routed in observers.kinds:
             request_id = passage.request.request_id
             observers.emit(Routed(observers.event, now, request_id, index, router.name, reason))
         if weighed is not None:
             if told:
-                observers.emit(weighed.decided(observers.event, now, index, self._alternatives))
+                observers.emit(weighed.to_record(observers.event, now, index, self._alternatives))
             if regrets is not None:
                 regrets.add(weighed, index)
         return index
 
-    def _overrule(self, passage: Passage, router: Router, index: int, reason: str) -> tuple[int, str]:
+    def _apply_override(self, passage: Passage, router: Router, index: int, reason: str) -> tuple[int, str]:
         """Return the overriding instance, if it is a candidate, instead of the policy's own choice."""
         name = passage.request.request_id
-        wanted = self.overruled.get(name)
+        wanted = self.route_overrides.get(name)
         if wanted is None or wanted.event not in (None, self._pipeline.events + 1):
             return index, reason
         forced = wanted.instance
         if forced not in router.of(passage.incoming).fleet.members:
             return index, reason
-        del self.overruled[name]
+        del self.route_overrides[name]
         return forced, reason if forced == index else f"forced; the policy chose instance {index}: {reason}"
 
     # ---- to the instance ----
@@ -347,13 +349,13 @@ class Dispatcher(Kept):
 
     def _enqueue(self, passage: Passage, now: int) -> int:
         request = passage.request
-        if not self._varies or self._pipeline.lifecycle.lets_in(request, now):
+        if not self._varies or self._pipeline.lifecycle.may_enqueue(request, now):
             self._roster.instances[request.instance].enqueue(request, now)
-        return STAYS
+        return NO_NEXT_STAGE
 
     # ---- for requests on two instances; here there are none ----
 
-    def serves(self, index: int) -> bool:  # noqa: ARG002
+    def is_transferring(self, index: int) -> bool:  # noqa: ARG002
         """Whether KV blocks are being transferred from or to an instance, or soon will be."""
         return False
 
@@ -363,10 +365,10 @@ class Dispatcher(Kept):
     def forget(self, request: Request, now: int) -> None:
         """Forget a request that ended between its instances."""
 
-    def take_back(self, request: Request, now: int) -> None:
+    def undo_split(self, request: Request, now: int) -> None:
         """Undo the split of a request that starts over; the decider will be asked again."""
 
-    def away_us(self, now: int) -> int:  # noqa: ARG002
+    def between_instances_us(self, now: int) -> int:  # noqa: ARG002
         """Total time of requests between their two instances until now; negative where they overlap."""
         return 0
 

@@ -12,8 +12,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from blis_tui.classes import NamedTuple
-from blis_tui.cluster.lives import Node, RoomForAll, accelerators
-from blis_tui.cluster.passage import LIFECYCLE, Background
+from blis_tui.cluster.life import Node, UnlimitedPlacement, accelerators
+from blis_tui.cluster.passage import LIFECYCLE, BackgroundEvent
 from blis_tui.cluster.records import NodeChanged
 
 if TYPE_CHECKING:
@@ -31,16 +31,16 @@ def draw(delay: Delay, stream: Stream) -> int:
     return max(0, int(delay.mean_us + delay.std_dev_us * stream.normal()))
 
 
-class Need(NamedTuple):
+class GpuDemand(NamedTuple):
     """The GPU type and the number of GPUs that an instance needs."""
 
     gpu: str
     gpus: int
 
 
-def need_of(pool: Pool) -> Need:
+def gpu_demand_of(pool: Pool) -> GpuDemand:
     """Return what the instances of a pool need."""
-    return Need(pool.hardware.name, accelerators(pool))
+    return GpuDemand(pool.hardware.name, accelerators(pool))
 
 
 class NodeGroup:
@@ -66,7 +66,7 @@ class NodeGroup:
         self._by_room: dict[int, list[int]] = {}
         """Free accelerators -> sorted numbers of the ready nodes with that many."""
 
-    def fits(self, need: Need) -> bool:
+    def fits(self, need: GpuDemand) -> bool:
         """Whether an empty node can host such an instance."""
         return self.pool.gpu == need.gpu and self.pool.gpus_per_node >= need.gpus
 
@@ -133,7 +133,7 @@ class NodeGroup:
                 del self._by_room[node.free]
 
 
-class _Place(NamedTuple):
+class _AssignedNode(NamedTuple):
     """The node of an instance."""
 
     group: NodeGroup
@@ -143,11 +143,11 @@ class _Place(NamedTuple):
 class _Row(NamedTuple):
     """Consecutive waiting instances with the same need."""
 
-    need: Need
+    need: GpuDemand
     indices: deque[int]
 
 
-class _Coming(NamedTuple):
+class _PendingNodes(NamedTuple):
     """Consecutive nodes of one pool that are being provisioned, and what is free on each."""
 
     group: NodeGroup
@@ -155,7 +155,7 @@ class _Coming(NamedTuple):
     nodes: int
 
 
-class Placement(RoomForAll):
+class Placement(UnlimitedPlacement):
     """Puts each instance on the first node with enough free accelerators; the others wait for one.
 
     Attributes:
@@ -168,7 +168,7 @@ class Placement(RoomForAll):
         self._pipeline = pipeline
         self._placed = placed
         self.groups = [NodeGroup(pool, streams.stream(f"node/{pool.name}")) for pool in pools]
-        self._places: dict[int, _Place] = {}
+        self._places: dict[int, _AssignedNode] = {}
         """Instance -> its node."""
         self._waiting: list[_Row] = []
         """Instances without a node, in their order."""
@@ -191,7 +191,7 @@ class Placement(RoomForAll):
 
     def place(self, index: int, pool: Pool) -> bool:
         """Put a new instance on the first node with enough free accelerators; False = there is none, so it waits."""
-        need = need_of(pool)
+        need = gpu_demand_of(pool)
         if self._host(index, need):
             return True
         if not self._waiting or self._waiting[-1].need != need:
@@ -199,20 +199,20 @@ class Placement(RoomForAll):
         self._waiting[-1].indices.append(index)
         return False
 
-    def _host(self, index: int, need: Need) -> bool:
+    def _host(self, index: int, need: GpuDemand) -> bool:
         for group in self.groups:
             if group.fits(need) and (node := group.with_room(need.gpus)) is not None:
                 group.host(node, index, need.gpus)
-                self._places[index] = _Place(group, node)
+                self._places[index] = _AssignedNode(group, node)
                 return True
         return False
 
     def provision(self, now: int) -> None:
         """Order nodes for the waiting instances, as far as those being provisioned do not suffice."""
-        coming = [_Coming(one, one.pool.gpus_per_node, one.coming) for one in self.groups if one.coming]
+        coming = [_PendingNodes(one, one.pool.gpus_per_node, one.coming) for one in self.groups if one.coming]
         for need, indices in self._waiting:
             coming, left = _fill(coming, need, len(indices))
-            while left and (group := self._supplier(need)) is not None:
+            while left and (group := self._pool_with_capacity(need)) is not None:
                 self._order(group, now)
                 gpus = group.pool.gpus_per_node
                 served = min(left, gpus // need.gpus)
@@ -230,14 +230,14 @@ class Placement(RoomForAll):
             while (empty := group.release(now)) is not None:
                 self._tell(empty, "released", now)
 
-    def expects_room(self, pool: Pool) -> bool:
+    def will_have_room(self, pool: Pool) -> bool:
         """Whether a node being provisioned will have room for such an instance."""
-        need = need_of(pool)
+        need = gpu_demand_of(pool)
         return any(group.coming and group.fits(need) for group in self.groups)
 
     def cost_per_hour(self, pool: Pool) -> float | None:
         """Cost of an instance: its share of the first node type that can host it; None = unknown."""
-        need = need_of(pool)
+        need = gpu_demand_of(pool)
         for group in self.groups:
             if group.fits(need):
                 cost = group.pool.cost_per_hour
@@ -256,7 +256,7 @@ class Placement(RoomForAll):
         paid_us = tuple(group.paid_us for group in self.groups)
         return (nodes, waiting, ordered, paid_us, tuple(group.stream.state() for group in self.groups))
 
-    def _supplier(self, need: Need) -> NodeGroup | None:
+    def _pool_with_capacity(self, need: GpuDemand) -> NodeGroup | None:
         """Return the first pool that may add a node for such an instance."""
         return next((one for one in self.groups if one.fits(need) and len(one.nodes) < one.pool.max), None)
 
@@ -264,11 +264,11 @@ class Placement(RoomForAll):
         node = group.order()
         self._tell(node, "provisioning", now)
         time = now + draw(group.pool.provisioning_delay, group.stream)
-        self._pipeline.queue.push(time, LIFECYCLE, _Ready(self._pipeline, self, group, node))
+        self._pipeline.queue.push(time, LIFECYCLE, _NodeReady(self._pipeline, self, group, node))
 
     def _place_waiting(self, now: int) -> None:
         """Place waiting instances in order; where one finds no room, neither do others with the same need."""
-        full: dict[Need, None] = {}
+        full: dict[GpuDemand, None] = {}
         for need, indices in self._waiting:
             while indices and need not in full:
                 if self._host(indices[0], need):
@@ -286,7 +286,7 @@ class Placement(RoomForAll):
                     del self._waiting[at]
                 return
 
-    def come(self, group: NodeGroup, node: Node, now: int) -> None:
+    def node_arrived(self, group: NodeGroup, node: Node, now: int) -> None:
         """Handle the arrival of an ordered node."""
         group.ready(node, now)
         self._tell(node, "ready", now)
@@ -298,9 +298,9 @@ class Placement(RoomForAll):
             observers.emit(NodeChanged(observers.event, now, node.name, state, f"node {node.name} is {state}"))
 
 
-def _fill(coming: list[_Coming], need: Need, count: int) -> tuple[list[_Coming], int]:
+def _fill(coming: list[_PendingNodes], need: GpuDemand, count: int) -> tuple[list[_PendingNodes], int]:
     """Assign ``count`` instances to the first nodes with room; return the rest of the nodes and of the instances."""
-    rest: list[_Coming] = []
+    rest: list[_PendingNodes] = []
     for group, free, nodes in coming:
         each = free // need.gpus if group.fits(need) else 0
         taken = min(count, each * nodes)
@@ -312,26 +312,26 @@ def _fill(coming: list[_Coming], need: Need, count: int) -> tuple[list[_Coming],
     return rest, count
 
 
-def _append(coming: list[_Coming], group: NodeGroup, free: int, nodes: int) -> None:
+def _append(coming: list[_PendingNodes], group: NodeGroup, free: int, nodes: int) -> None:
     """Append ``nodes`` nodes, unless they have no room."""
     if not free or not nodes:
         return
     if coming and coming[-1].group is group and coming[-1].free == free:
         nodes += coming.pop().nodes
-    coming.append(_Coming(group, free, nodes))
+    coming.append(_PendingNodes(group, free, nodes))
 
 
-class _Ready(Background):
+class _NodeReady(BackgroundEvent):
     """The arrival of an ordered node."""
 
     __slots__ = ("_group", "_node", "_placement")
 
     def __init__(self, pipeline: Pipeline, placement: Placement, group: NodeGroup, node: Node) -> None:
-        super().__init__("node-ready", pipeline, None, self._come)
+        super().__init__("node-ready", pipeline, None, self._node_arrived)
         self._placement = placement
         self._group = group
         self._node = node
 
-    def _come(self, event: Background, now: int) -> bool:  # noqa: ARG002
-        self._placement.come(self._group, self._node, now)
+    def _node_arrived(self, event: BackgroundEvent, now: int) -> bool:  # noqa: ARG002
+        self._placement.node_arrived(self._group, self._node, now)
         return True

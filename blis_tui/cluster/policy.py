@@ -53,7 +53,7 @@ class RoutingPolicy(Protocol):
 
 
 @runtime_checkable
-class Forgetful(Protocol):
+class TracksInstances(Protocol):
     """A routing policy or a scorer that remembers what it has sent to an instance."""
 
     def forget(self, instance: int) -> None:
@@ -76,7 +76,7 @@ class Scorer(Protocol):
         """Return everything it remembers, as plain values (for digests)."""
 
 
-def cut(score: float) -> float:
+def clamp_score(score: float) -> float:
     """Clamp a score to 0 to 1.
 
     Raises:

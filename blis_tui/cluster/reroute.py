@@ -20,10 +20,10 @@ class Reroute(NamedTuple):
     event: int | None = None
 
 
-Routes: TypeAlias = Mapping[str, int | Reroute]
+RouteOverrides: TypeAlias = Mapping[str, int | Reroute]
 """Overrides by the request's name; an instance alone stands for ``Reroute(instance)``."""
 
 
-def reroutes(routes: Routes | None) -> dict[str, Reroute]:
+def normalized_overrides(routes: RouteOverrides | None) -> dict[str, Reroute]:
     """Normalize all overrides to ``Reroute``."""
     return {name: Reroute(one) if isinstance(one, int) else one for name, one in (routes or {}).items()}

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.cluster.passage import QUEUED
 from blis_tui.cluster.signals import Fleet, SignalBoard
-from blis_tui.engine.seen import Watch
-from blis_tui.kept import Kept
+from blis_tui.engine.observed import Watch
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from blis_tui.cluster.factory import InstanceFactory
     from blis_tui.cluster.passage import Passage
     from blis_tui.cluster.router import Router
-    from blis_tui.cluster.stages import Follower
+    from blis_tui.cluster.stages import DepartureListener
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.instance import Instance
     from blis_tui.spec.model import Experiment, Pool
 
-ALL: Final = frozenset({"any", "prefill", "decode", "whole"})
+ALL_ROLES: Final = frozenset({"any", "prefill", "decode", "whole"})
 """The roles of instances that can serve a whole request, if every role can."""
 PREFILLING: Final = frozenset({"any", "prefill"})
 DECODING: Final = frozenset({"any", "decode"})
@@ -35,7 +35,7 @@ class Count(NamedTuple):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Roster(Kept):
+class Roster(Picklable):
     """All instances, and the fleets that routers choose from.
 
     Attributes:
@@ -70,7 +70,7 @@ class Roster(Kept):
             early_transfers=split is not None and split.transfer.starts == "step-start",
             touched=self.board.touched,
         )
-        self.followers: list[Follower] = []
+        self.followers: list[DepartureListener] = []
         self.in_flight = 0
         self.counts_tenants = False
         self.of_tenants: dict[str, int] = {}
@@ -103,7 +103,7 @@ class Roster(Kept):
         self.fleets.append((fleet, roles))
         return fleet
 
-    def watch_all(self) -> None:
+    def enable_reports(self) -> None:
         """Let instances report about their requests from now on."""
         self.watched = True
         for instance in self.instances:

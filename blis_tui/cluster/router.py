@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.cluster.policy import ROUTING, Forgetful
+from blis_tui.cluster.policy import ROUTING, TracksInstances
 from blis_tui.cluster.signals import Context
 from blis_tui.errors import SimulationError
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ NAME: Final = "router"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Router(Kept):
+class Router(Picklable):
     """Chooses instances of one fleet.
 
     Attributes:
@@ -65,7 +65,7 @@ class Router(Kept):
     def forget(self, instance: int) -> None:
         """Let its policies forget an instance that is gone with everything it had cached."""
         for policy in self.policies():
-            if isinstance(policy, Forgetful):
+            if isinstance(policy, TracksInstances):
                 policy.forget(instance)
 
     def of(self, request: IncomingRequest) -> Router:
@@ -89,7 +89,7 @@ class Router(Kept):
             members = self.fleet.members
             if type(place) is int and type(reason) is str and 0 <= place < len(members):
                 return members[place], reason
-        raise self._no_choice(answer, request)
+        raise self._invalid_choice(answer, request)
 
     def state(self) -> tuple[object, ...]:
         """Return what it remembers, as plain values (for digests)."""
@@ -98,7 +98,7 @@ class Router(Kept):
             memory = (memory, *(router.state() for router in self.by_model.values()))
         return (memory, self._context.stream.state())
 
-    def _no_choice(self, answer: object, request: IncomingRequest) -> SimulationError:
+    def _invalid_choice(self, answer: object, request: IncomingRequest) -> SimulationError:
         return SimulationError(
             f"the routing policy `{self.name}` answers {answer!r} for {request.request_id}",
             help=f"`choose` returns a place in the fleet, 0 to {len(self.fleet) - 1}, and a reason",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, overload
 from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
@@ -33,7 +33,7 @@ UNKNOWN_CLASS_PRIORITY: Final = 3
 """Priority of unknown classes, as of `standard`."""
 
 
-_PROBE: Final = Request(-1, "", 0, 1, 0)
+_EMPTY_REQUEST: Final = Request(-1, "", 0, 1, 0)
 """A dummy request for chunks in step-time estimates; models do not depend on which request it is."""
 
 
@@ -58,7 +58,7 @@ class IncomingRequest(NamedTuple):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class CacheView(Kept):
+class CacheView(Picklable):
     """What a router may ask about an instance's prefix cache: about prompts, never about requests.
 
     Attributes:
@@ -144,7 +144,7 @@ FIGURES: Final[Mapping[str, Callable[[SignalBoard, int], float]]] = {
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class SignalBoard(Kept):
+class SignalBoard(Picklable):
     """The figures of all instances by index, as the control plane sees them.
 
     Attributes:
@@ -189,7 +189,7 @@ class SignalBoard(Kept):
         self._listeners.append(changed)
         return changed
 
-    def announce(self, index: int) -> None:
+    def notify_listeners(self, index: int) -> None:
         """Tell listeners that an instance has joined or left a fleet."""
         for listener in self._listeners:
             listener[index] = None
@@ -217,12 +217,12 @@ class SignalBoard(Kept):
                     self.in_flight[index] = self._instances[index].seen.in_flight
                 self._stale.update(self.touched)
             else:
-                self._renew(self.touched)
+                self._refresh(self.touched)
             for listener in self._listeners:
                 listener.update(self.touched)
             self.touched.clear()
         if due and self._stale:
-            self._renew(self._stale)
+            self._refresh(self._stale)
             for listener in self._listeners:
                 listener.update(self._stale)
             self._stale.clear()
@@ -239,7 +239,7 @@ class SignalBoard(Kept):
                 self.catch_up(index)
                 self._views[index] = CacheView(self, instance, instance.pool.visible_keys(now), adapters)
 
-    def _renew(self, indices: dict[int, None]) -> None:
+    def _refresh(self, indices: dict[int, None]) -> None:
         waiting, running, in_flight, instances = self.waiting, self.running, self.in_flight, self._instances
         for index in indices:
             instance = instances[index]
@@ -256,7 +256,7 @@ class SignalBoard(Kept):
             used = instance.seen.kv_used
             if used != self._kv_used[index]:
                 self._kv_used[index] = used
-                self.announce(index)
+                self.notify_listeners(index)
 
     def catch_up(self, index: int) -> None:
         """Let an instance run deferred steps, so that its blocks and cache are current."""
@@ -323,7 +323,7 @@ class SignalBoard(Kept):
         total = 0
         for chunk, times in ((room, full), (rest, 1 if rest else 0)):
             if times:
-                load = StepLoad([Chunk(_PROBE, 0, chunk, chunk)], decodes, context)
+                load = StepLoad([Chunk(_EMPTY_REQUEST, 0, chunk, chunk)], decodes, context)
                 total += times * instance.latency.step_time_us(load)
         return total
 
@@ -347,7 +347,7 @@ class SignalBoard(Kept):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Fleet(Kept, Sequence[InstanceSignals]):
+class Fleet(Picklable, Sequence[InstanceSignals]):
     """The signals of all instances that a request may be sent to, by place; read on access.
 
     Attributes:
@@ -369,7 +369,7 @@ class Fleet(Kept, Sequence[InstanceSignals]):
 
     def include(self, index: int) -> None:
         """Add an instance."""
-        self.board.announce(index)
+        self.board.notify_listeners(index)
         members = [*self.members]
         insort(members, index)
         self.members = members
@@ -379,7 +379,7 @@ class Fleet(Kept, Sequence[InstanceSignals]):
 
     def exclude(self, index: int) -> None:
         """Remove an instance."""
-        self.board.announce(index)
+        self.board.notify_listeners(index)
         members = [*self.members]
         del members[bisect_left(members, index)]
         self.members = members
@@ -447,7 +447,7 @@ class Fleet(Kept, Sequence[InstanceSignals]):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Context(Kept):
+class Context(Picklable):
     """What a decision may depend on besides the request and the signals.
 
     Attributes:

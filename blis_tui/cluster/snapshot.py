@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.cluster.pipeline import Dispatcher
-    from blis_tui.cluster.stages import OpenGateway
+    from blis_tui.cluster.stages import NoGateway
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.profile import Profile
@@ -137,7 +137,7 @@ class PlannedSnapshot:
     """Each preempted request, and the request it was preempted for."""
 
 
-class BatchUnderWay(NamedTuple):
+class InFlightBatch(NamedTuple):
     """A batch in the pipeline."""
 
     end_us: int
@@ -153,7 +153,7 @@ class PipelineSnapshot:
     """Maximum number of batches in flight."""
     at_first_stage: bool
     """Whether a batch is formed when the first stage is free; otherwise when the oldest batch ends."""
-    batches: tuple[BatchUnderWay, ...]
+    batches: tuple[InFlightBatch, ...]
     """Batches in flight, in the order in which they entered."""
     active_us: int
     """Time during which any batch was in flight so far, to the end of the latest one."""
@@ -340,7 +340,7 @@ def find_request(cluster: Cluster, name: str) -> RequestSnapshot | None:
     return None if moving is None else _request(moving, None, "in-transit")
 
 
-def _gateway(gateway: OpenGateway) -> GatewaySnapshot:
+def _gateway(gateway: NoGateway) -> GatewaySnapshot:
     upcoming = gateway.upcoming()
     return GatewaySnapshot(
         waiting=gateway.waiting,
@@ -467,7 +467,7 @@ def _pipeline(flow: Stages, now: int) -> PipelineSnapshot:
         places=flow.places,
         at_first_stage=flow.batch.traits.pipelines == "stage",
         batches=tuple(
-            BatchUnderWay(one.end_us, tuple(there[slot].request_id for slot in sorted(one.slots) if slot in there))
+            InFlightBatch(one.end_us, tuple(there[slot].request_id for slot in sorted(one.slots) if slot in there))
             for one in flow.under_way
             if one.end_us > now
         ),

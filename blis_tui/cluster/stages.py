@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from blis_tui.cluster.lives import ACTIVE
+from blis_tui.cluster.life import ACTIVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from blis_tui.cluster.gateway_queue import Band, Held
-    from blis_tui.cluster.lives import Life
+    from blis_tui.cluster.life import Life
     from blis_tui.cluster.passage import Passage
     from blis_tui.cluster.router import Router
     from blis_tui.engine.request import Request
@@ -29,7 +29,7 @@ EXPIRED: Final = "gateway-expired"
 """The cause under which these rejections are counted."""
 
 
-class Follower(Protocol):
+class DepartureListener(Protocol):
     """A stage that is told about every request that leaves its instance."""
 
     def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:
@@ -52,7 +52,7 @@ class NoDeferral:
         self.deferrals = 0
 
 
-class OpenGateway:
+class NoGateway:
     """Lets every admitted request pass at once.
 
     Attributes:
@@ -118,7 +118,7 @@ class Transfers:
         self.bytes = 0
 
 
-class AlwaysUp:
+class NoLifecycle:
     """No life cycles: the initial instances stay up to the end.
 
     Attributes:
@@ -161,22 +161,22 @@ class AlwaysUp:
     def begin(self) -> None:
         """Start the simulation."""
 
-    def hopeless(self, left: int) -> bool:  # noqa: ARG002
+    def never_progresses(self, left: int) -> bool:  # noqa: ARG002
         """Whether all remaining requests wait for instances that will never come up."""
         return False
 
-    def strands(self, passage: Passage, router: Router, now: int) -> bool:  # noqa: ARG002
+    def park_if_stranded(self, passage: Passage, router: Router, now: int) -> bool:  # noqa: ARG002
         """Whether no instance that this router could choose is up; if so, the request waits for one."""
         return False
 
-    def lets_in(self, request: Request, now: int) -> bool:  # noqa: ARG002
+    def may_enqueue(self, request: Request, now: int) -> bool:  # noqa: ARG002
         """Whether a request may enter its instance's queue; if not, it is handled here."""
         return True
 
     def end_if_empty(self, index: int, now: int) -> None:
         """End a draining instance when no request needs it or the KV blocks that it holds or expects."""
 
-    def start_again(self, request: Request, index: int, now: int, *, down: bool) -> None:
+    def handle_broken_handover(self, request: Request, index: int, now: int, *, down: bool) -> None:
         """Handle a request that cannot continue between two instances; ``down``: because instance ``index`` is gone."""
 
     def state(self) -> tuple[object, ...]:

@@ -13,7 +13,7 @@ from blis_tui.authoring.figures import figures_at
 from blis_tui.classes import dataclass
 from blis_tui.compare.documents import Difference, experiment_differences
 from blis_tui.errors import InputError
-from blis_tui.metrics.kv import zero_where_left_out
+from blis_tui.metrics.kv import zero_if_omitted
 from blis_tui.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Row:
     @property
     def is_noise(self) -> bool:
         """Whether the figures differ by no more than noise."""
-        return self.differs and self.a is not None and self.b is not None and not matters(self.a, self.b)
+        return self.differs and self.a is not None and self.b is not None and not exceeds_noise(self.a, self.b)
 
     @property
     def verdict(self) -> str:
@@ -120,7 +120,7 @@ class Row:
         }
 
 
-def matters(a: float, b: float) -> bool:
+def exceeds_noise(a: float, b: float) -> bool:
     """Return whether a figure changes by more than noise."""
     return abs(b - a) > THRESHOLD * abs(a)
 
@@ -135,7 +135,7 @@ def rows(a: Mapping[str, object], b: Mapping[str, object]) -> list[Row]:
     left, right = dict(_figures(a)), dict(_figures(b))
     names = [*left, *(name for name in right if name not in left)]
     return [
-        Row(metric=name, a=left.get(name, zero_where_left_out(name)), b=right.get(name, zero_where_left_out(name)))
+        Row(metric=name, a=left.get(name, zero_if_omitted(name)), b=right.get(name, zero_if_omitted(name)))
         for name in names
     ]
 
@@ -199,7 +199,7 @@ class Affected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fates:
+class OutcomeCounts:
     """Number of requests that ended in state ``a`` in one run and in state ``b`` in the other."""
 
     a: str
@@ -222,7 +222,7 @@ class RequestChanges:
     slower: int
     """Compared requests whose end-to-end time grew by more than noise."""
     faster: int
-    different_ends: tuple[Fates, ...]
+    different_ends: tuple[OutcomeCounts, ...]
     """Requests with different outcomes, by frequency."""
     most_affected: tuple[Affected, ...]
     """By the size of the change; ties by the earlier arrival."""
@@ -258,7 +258,7 @@ def request_changes(a: Sequence[RequestRow], b: Sequence[RequestRow]) -> Request
         if row.e2e_us is not None and other.e2e_us is not None:
             timed.append(Affected(request_id=row.request_id, a_us=row.e2e_us, b_us=other.e2e_us))
     changed = sorted((one for one in timed if one.change_us), key=lambda one: -abs(one.change_us))
-    beyond = [one for one in changed if matters(one.a_us, one.b_us)]
+    beyond = [one for one in changed if exceeds_noise(one.a_us, one.b_us)]
     slower = sum(one.change_us > 0 for one in beyond)
     return RequestChanges(
         common=common,
@@ -268,7 +268,7 @@ def request_changes(a: Sequence[RequestRow], b: Sequence[RequestRow]) -> Request
         compared=len(timed),
         slower=slower,
         faster=len(beyond) - slower,
-        different_ends=tuple(Fates(a=one, b=two, count=count) for (one, two), count in fates.most_common()),
+        different_ends=tuple(OutcomeCounts(a=one, b=two, count=count) for (one, two), count in fates.most_common()),
         most_affected=tuple(changed[:MOST_AFFECTED]),
     )
 

@@ -18,7 +18,7 @@ from blis_tui.units import ordinal, time_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
-    from blis_tui.cluster.reroute import Routes
+    from blis_tui.cluster.reroute import RouteOverrides
     from blis_tui.compare.documents import Difference
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
@@ -52,7 +52,7 @@ class Divergence:
         left, right = self.left, self.right
         if left is None or right is None or left["kind"] != right["kind"]:
             return []
-        return differences(counted_from_one(left), counted_from_one(right), dotted)
+        return differences(with_ordinals(left), with_ordinals(right), dotted)
 
 
 def search(
@@ -69,7 +69,7 @@ def search(
     for count, (one, other) in enumerate(zip_longest(left, right), 1):
         if one != other:
             old, new = (None if record is None else plain(record) for record in (one, other))
-            event = min(_whole(fields["event"]) for fields in (old, new) if fields is not None)
+            event = min(_as_int(fields["event"]) for fields in (old, new) if fields is not None)
             return Divergence(event=event, left=old, right=new, before=tuple(map(plain, shared)))
         shared.append(other)
         if not count % _SLICE:
@@ -80,10 +80,10 @@ def search(
 def first_divergence(left: Iterable[T], right: Iterable[T], plain: Callable[[T], Fields]) -> Divergence | None:
     """Return the result of a :func:`search` at once."""
     looking = search(left, right, plain)
-    return at_once(looking)
+    return run_to_end(looking)
 
 
-def at_once(work: Generator[object, None, T]) -> T:
+def run_to_end(work: Generator[object, None, T]) -> T:
     """Run a generator to its end and return its result."""
     while True:
         try:
@@ -93,14 +93,14 @@ def at_once(work: Generator[object, None, T]) -> T:
             return result
 
 
-def _whole(value: object) -> int:
+def _as_int(value: object) -> int:
     """Return a field that is an integer in every record."""
     if not isinstance(value, int):
         raise TypeError(f"{value!r} is not a whole number")
     return value
 
 
-def record_stream(experiment: Experiment, after: int = 0, routes: Routes | None = None) -> Iterator[Record]:
+def record_stream(experiment: Experiment, after: int = 0, routes: RouteOverrides | None = None) -> Iterator[Record]:
     """Yield the records of a new run after event ``after``, without holding them in memory.
 
     If the run fails, they end with those of its last complete event. ``routes``: as for ``Simulation``.
@@ -142,17 +142,17 @@ def record_text(fields: Fields | None) -> str:
     """Return a record as text: event, time, kind, and the fields with a value; None = the run has ended."""
     if fields is None:
         return "the run has ended"
-    event, time_us = (_whole(fields[name]) for name in ("event", "time_us"))
+    event, time_us = (_as_int(fields[name]) for name in ("event", "time_us"))
     head = f"event {event:,}  {time_text(time_us)}  {fields['kind']}"
     rest = [
         f"{name}={value if isinstance(value, str) else _COMPACT.encode(value)}"
-        for name, value in counted_from_one(fields).items()
+        for name, value in with_ordinals(fields).items()
         if name not in ("event", "time_us", "kind") and value not in ([], "")
     ]
     return "  ".join([head, " ".join(rest)]).rstrip()
 
 
-def counted_from_one(fields: Fields) -> dict[str, object]:
+def with_ordinals(fields: Fields) -> dict[str, object]:
     """Return a record's fields, with a queue position given as an ordinal: ``place`` 1st, 2nd, ..."""
     counted: dict[str, object] = {}
     for name, value in fields.items():

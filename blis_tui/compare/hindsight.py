@@ -13,7 +13,7 @@ from blis_tui.classes import dataclass
 from blis_tui.cluster.decisions import PPM
 from blis_tui.cluster.records import RoutingDecision
 from blis_tui.cluster.reroute import Reroute
-from blis_tui.compare.divergence import at_once
+from blis_tui.compare.divergence import run_to_end
 from blis_tui.engine.request import RequestState
 from blis_tui.errors import RouteError
 from blis_tui.metrics.stats import of_samples
@@ -61,7 +61,7 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedDecision:
     """A routing decision, and the runs that its alternatives would have led to."""
 
     event: int
@@ -80,7 +80,7 @@ class Judged:
     """The replayed alternatives, in the order of their scores."""
 
     @property
-    def as_it_was(self) -> Alternative:
+    def actual(self) -> Alternative:
         """The actual decision as an alternative without changes."""
         return Alternative(
             instance=self.chosen,
@@ -95,12 +95,12 @@ class Judged:
     @property
     def best_for_request(self) -> Alternative:
         """The best choice for the request; the actual decision wins ties."""
-        return min((self.as_it_was, *self.alternatives), key=lambda one: one.for_request)
+        return min((self.actual, *self.alternatives), key=lambda one: one.for_request)
 
     @property
     def best_for_run(self) -> Alternative:
         """The best choice for all requests together; the actual decision wins ties."""
-        return min((self.as_it_was, *self.alternatives), key=lambda one: one.for_run)
+        return min((self.actual, *self.alternatives), key=lambda one: one.for_run)
 
     def to_dict(self) -> dict[str, object]:
         """Return the decision as plain data."""
@@ -124,7 +124,7 @@ class Hindsight:
     requests: int
     completed: int
     """Number of completed requests in the original run."""
-    judged: tuple[Judged, ...]
+    judged: tuple[JudgedDecision, ...]
     """The examined decisions: the first one, and every n-th after it."""
     left_out: tuple[LeftOut, ...] = ()
     """What the trace's format left out of a recorded workload; not part of the JSON document."""
@@ -199,7 +199,7 @@ def true_regret(
         TraceError: rows of a recorded workload are invalid.
         ValueError: a number is below 1.
     """
-    return at_once(ask_true_regret(experiment, every=every, alternatives=alternatives, most=most))
+    return run_to_end(ask_true_regret(experiment, every=every, alternatives=alternatives, most=most))
 
 
 def ask_true_regret(
@@ -223,7 +223,7 @@ def ask_true_regret(
     _require_few(total, most, every, decisions)
     before, names = _books(first), [row.request_id for row in first.report(verify=False).rows]
     numbers = dict(zip(names, sorted(before), strict=True))
-    judged: list[Judged] = []
+    judged: list[JudgedDecision] = []
     again, done = Simulation(experiment), 0
     for decision in chosen:
         tried: list[Alternative] = []
@@ -274,9 +274,9 @@ def _completed(rows: dict[int, Row]) -> int:
     return len([row for row in rows.values() if row.state == RequestState.COMPLETED])
 
 
-def _judged(decision: RoutingDecision, row: Row, tried: Sequence[Alternative]) -> Judged:
+def _judged(decision: RoutingDecision, row: Row, tried: Sequence[Alternative]) -> JudgedDecision:
     regret, true = decision.regret_ppm, decision.true_regret_ppm
-    return Judged(
+    return JudgedDecision(
         event=decision.event,
         time_us=decision.time_us,
         request_id=decision.request_id,

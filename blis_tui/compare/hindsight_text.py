@@ -10,7 +10,7 @@ from blis_tui.printable import printable
 from blis_tui.units import ms_change_text, plural
 
 if TYPE_CHECKING:
-    from blis_tui.compare.hindsight import Alternative, Hindsight, Judged
+    from blis_tui.compare.hindsight import Alternative, Hindsight, JudgedDecision
 
 _ROWS: Final = 20
 """Maximum number of decisions listed: those that cost all requests together most."""
@@ -66,11 +66,11 @@ def _decisions(found: Hindsight, *, everything: bool) -> list[str]:
     return [*lines, *([f"… {left:,} more ({rest}): --all, or JSON"] if left else [])]
 
 
-def _better(one: Judged) -> bool:
+def _better(one: JudgedDecision) -> bool:
     return one.best_for_run.instance != one.chosen or one.best_for_request.instance != one.chosen
 
 
-def _row(one: Judged) -> tuple[str, ...]:
+def _row(one: JudgedDecision) -> tuple[str, ...]:
     request, run = one.best_for_request, one.best_for_run
     return (
         f"{one.event:,}",
@@ -83,7 +83,7 @@ def _row(one: Judged) -> tuple[str, ...]:
     )
 
 
-def _change(one: Judged, best: Alternative, ttft_us: int | None, e2e_us: int | None) -> tuple[str, str, str]:
+def _change(one: JudgedDecision, best: Alternative, ttft_us: int | None, e2e_us: int | None) -> tuple[str, str, str]:
     """Return the better instance and the changes; empty if the chosen one was the best."""
     if best.instance == one.chosen:
         return "=", "", ""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.cluster.reroute import Reroute
-from blis_tui.compare.comparison import Fates, Simulated, compare
-from blis_tui.compare.divergence import at_once, record_stream, search
+from blis_tui.compare.comparison import OutcomeCounts, Simulated, compare
+from blis_tui.compare.divergence import record_stream, run_to_end, search
 from blis_tui.engine.records import Routed
 from blis_tui.errors import RouteError
 from blis_tui.metrics.stats import of_samples
@@ -75,7 +75,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shift:
+class LatencyShift:
     """Changes of a latency of the other requests; positive = longer."""
 
     longer: int
@@ -88,7 +88,7 @@ class Shift:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Others:
+class OtherRequests:
     """The effect of the decision on all other requests."""
 
     total: int
@@ -96,9 +96,9 @@ class Others:
     """Requests for which anything in the request table differs."""
     moved: int
     """Requests that another instance served."""
-    ttft: Shift
-    e2e: Shift
-    different_ends: tuple[Fates, ...]
+    ttft: LatencyShift
+    e2e: LatencyShift
+    different_ends: tuple[OutcomeCounts, ...]
     """Requests with different outcomes, by frequency."""
     worst: tuple[Change, ...]
     """Requests whose E2E grew most; ties by the earlier arrival."""
@@ -127,7 +127,7 @@ class WhatIf:
     forced: int
     """The instance to which the request was sent instead."""
     request: Change
-    others: Others
+    others: OtherRequests
     divergence: Divergence | None
     """The first event that differs; None if the policy chose that instance anyway."""
     comparison: Comparison
@@ -195,7 +195,7 @@ def whatif(experiment: Experiment, request: str, route_to: int, *, event: int | 
         SimulationError: one of the two runs cannot go on.
         TraceError: rows of a recorded workload are invalid.
     """
-    return at_once(ask_whatif(experiment, request, route_to, event))
+    return run_to_end(ask_whatif(experiment, request, route_to, event))
 
 
 def ask_whatif(
@@ -221,12 +221,12 @@ def ask_whatif(
     left_alone: list[Routed] = []
 
     def note_undisturbed(record: Routed) -> None:
-        if record.request_id == request and changed.routes_left:
+        if record.request_id == request and changed.unused_routes:
             left_alone.append(record)
 
     changed.subscribe(Routed, note_undisturbed)
     yield from _run(changed)
-    if changed.routes_left:
+    if changed.unused_routes:
         been = " and ".join(str(one.instance) for one in decisions if event in (None, one.event))
         where = "" if event is None else f" at event {count_text(event)}"
         who = "candidates depend on cluster.pools and cluster.disaggregation"
@@ -285,7 +285,7 @@ def require_instance(index: int, count: int) -> None:
         raise RouteError(f"there is no instance {index}", help=f"the cluster has {plural(count, 'instance')}: {which}")
 
 
-def _others(changes: Sequence[Change]) -> Others:
+def _others(changes: Sequence[Change]) -> OtherRequests:
     fates: Counter[tuple[str, str]] = Counter()
     for one in changes:
         if one.before.state != one.after.state:
@@ -293,25 +293,25 @@ def _others(changes: Sequence[Change]) -> Others:
     timed = [(one.e2e_change_us, one) for one in changes if one.e2e_change_us]
     worst = sorted((pair for pair in timed if pair[0] > 0), key=lambda pair: -pair[0])
     best = sorted((pair for pair in timed if pair[0] < 0), key=lambda pair: pair[0])
-    return Others(
+    return OtherRequests(
         total=len(changes),
         changed=len([one for one in changes if one.before != one.after]),
         moved=len([one for one in changes if one.moved]),
         ttft=_shift([one.ttft_change_us for one in changes]),
         e2e=_shift([one.e2e_change_us for one in changes]),
-        different_ends=tuple(Fates(a=one, b=two, count=count) for (one, two), count in fates.most_common()),
+        different_ends=tuple(OutcomeCounts(a=one, b=two, count=count) for (one, two), count in fates.most_common()),
         worst=tuple(one for _, one in worst[:MOST]),
         best=tuple(one for _, one in best[:MOST]),
     )
 
 
-def _shift(changes_us: Sequence[int | None]) -> Shift:
+def _shift(changes_us: Sequence[int | None]) -> LatencyShift:
     changed = [change for change in changes_us if change]
     total = 0
     for change in changed:
         total += change
     longer = len([change for change in changed if change > 0])
-    return Shift(longer=longer, shorter=len(changed) - longer, total_us=total, change_ms=of_samples(changed))
+    return LatencyShift(longer=longer, shorter=len(changed) - longer, total_us=total, change_ms=of_samples(changed))
 
 
 def _change(before: int | None, after: int | None) -> int | None:

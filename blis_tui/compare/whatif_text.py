@@ -14,7 +14,7 @@ from blis_tui.units import ms_change_text, ms_text, plural
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.compare.whatif import Change, Others, Shift, WhatIf
+    from blis_tui.compare.whatif import Change, LatencyShift, OtherRequests, WhatIf
     from blis_tui.metrics.request_log import RequestRow
 
 _INDENT: Final = " " * len("what if  ")
@@ -81,7 +81,7 @@ def place_text(row: RequestRow) -> str:
     return there if row.prefill_instance is None else f"{row.prefill_instance} > {there}"
 
 
-def _others(others: Others) -> list[str]:
+def _others(others: OtherRequests) -> list[str]:
     moved = f"others: {others.changed:,} of {others.total:,} changed, {others.moved:,} on another instance"
     lines = [
         f"{moved}; end to end {others.e2e.longer:,} slower, {others.e2e.shorter:,} faster",
@@ -107,7 +107,7 @@ def _moved(one: Change) -> str:
     return before if before == after else f"{before} -> {after}"
 
 
-def _figures(shift: Shift) -> list[str]:
+def _figures(shift: LatencyShift) -> list[str]:
     return [ms_change_text(shift.total_us), *shift.change_ms.texts(_STATISTICS, "+,.3f")]
 
 

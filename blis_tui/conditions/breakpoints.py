@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from blis_tui.classes import dataclass
 from blis_tui.conditions.expression import parse_condition
 from blis_tui.conditions.lexer import ConditionError, check_length, unquoted
-from blis_tui.conditions.probes import Breaks, Happens, Holds, Misses, Reaches, Sends
+from blis_tui.conditions.probes import Breaks, Holds, Misses, Reaches, RecordMatch, Sends
 from blis_tui.conditions.syntax import NAMES, check_instance
 from blis_tui.conditions.vocabulary import TIME_UNITS
 from blis_tui.engine.records import RECORD_KINDS
@@ -19,7 +19,7 @@ from blis_tui.spec.diagnostics import suggestion
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from blis_tui.conditions.probes import Condition, Watched
+    from blis_tui.conditions.probes import Condition, ObservedSimulation
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Expectation
 
@@ -71,12 +71,12 @@ class Watch:
     def __bool__(self) -> bool:
         return bool(self._probes)
 
-    def reset(self, simulation: Watched) -> None:
+    def reset(self, simulation: ObservedSimulation) -> None:
         """Start from the simulation's current state: what already holds there is not a hit."""
         for probe, _ in self._probes:
             probe.reset(simulation)
 
-    def check(self, simulation: Watched, records: Sequence[Record]) -> tuple[Hit, ...]:
+    def check(self, simulation: ObservedSimulation, records: Sequence[Record]) -> tuple[Hit, ...]:
         """Return the hits of the event just processed, given its records."""
         hits: tuple[Hit, ...] = ()
         for probe, one in self._probes:
@@ -197,11 +197,11 @@ def _first(reader: _Reader) -> Condition:
     if kind not in RECORD_KINDS:
         hint = suggestion(what, (*FIRST, "slo-miss", *RECORD_KINDS))
         raise reader.error(word, f"`first` does not support `{printable(what)}`", hint)
-    return Happens(kind)
+    return RecordMatch(kind)
 
 
 def _request(reader: _Reader) -> Condition:
-    return Happens(request=_name(reader, "the name of a request", "request request_12"), kind=reader.kind())
+    return RecordMatch(request=_name(reader, "the name of a request", "request request_12"), kind=reader.kind())
 
 
 def _session(reader: _Reader) -> Condition:
@@ -218,7 +218,7 @@ def _instance(reader: _Reader) -> Condition:
     word = reader.take("the number of an instance", "instance 0")
     number = _whole_number(reader, word, "instance 0")
     check_instance(number, reader.experiment.instance_numbers, reader.text, word.start(), word.end())
-    return Happens(instance=number, kind=reader.kind())
+    return RecordMatch(instance=number, kind=reader.kind())
 
 
 def _time(reader: _Reader) -> Condition:
@@ -322,15 +322,15 @@ def parse_breakpoint(text: str, experiment: Known) -> Breakpoint:
         return Breakpoint(text=text.strip(), condition=condition, once=first == "first")
     if plain and first in RECORD_KINDS:
         if rest:
-            raise _after_kind(text, first, words[1])
-        return Breakpoint(text=text.strip(), condition=Happens(first))
+            raise _error_after_kind(text, first, words[1])
+        return Breakpoint(text=text.strip(), condition=RecordMatch(first))
     if plain and _NAME.fullmatch(first) and first not in (*NAMES, "not"):
         hint = suggestion(first, tuple(dict.fromkeys((*KEYWORDS, *RECORD_KINDS, *NAMES))))
         raise ConditionError(f"unknown word `{first}`", text, words[0].start(), words[0].end(), help=hint)
     return Breakpoint(text=text.strip(), condition=Holds(parse_condition(text, instances=experiment.instance_numbers)))
 
 
-def _after_kind(text: str, kind: str, word: re.Match[str]) -> ConditionError:
+def _error_after_kind(text: str, kind: str, word: re.Match[str]) -> ConditionError:
     """Create the error for a word after a kind of record."""
     if word.group() in ("and", "or"):
         hint = f'within a condition write `kind == "{kind}" {word.group()} ...`'

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from blis_tui.classes import dataclass
 from blis_tui.conditions.breakpoints import duration_us, parse_breakpoint
 from blis_tui.conditions.lexer import ConditionError
-from blis_tui.conditions.probes import Happens, Holds, Watched
+from blis_tui.conditions.probes import Holds, ObservedSimulation, RecordMatch
 from blis_tui.metrics.expectations import Verdict, holds
 from blis_tui.spec.model import CourseExpectation, Expectation
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SUBJECTS: Final = ("always", "never", "eventually", "count")
 """An expectation about the course of a run has exactly one of these keys."""
-_TAKES: Final = {
+_ALLOWED_KEYS: Final = {
     "always": (),
     "never": ("after", "within"),
     "eventually": ("after", "within", "by"),
@@ -32,7 +32,7 @@ _TAKES: Final = {
 """The other keys allowed with each."""
 
 
-class Run(Watched, Protocol):
+class Run(ObservedSimulation, Protocol):
     """A simulation before its first event."""
 
     @property
@@ -81,8 +81,8 @@ def problems(wish: CourseExpectation, known: Known) -> Iterator[tuple[str, str, 
         return
     subject = said[0]
     for name in ("after", "within", "by", "min", "max"):
-        if getattr(wish, name) not in ("", None) and name not in _TAKES[subject]:
-            takes = " and ".join(f"`{one}`" for one in SUBJECTS if name in _TAKES[one])
+        if getattr(wish, name) not in ("", None) and name not in _ALLOWED_KEYS[subject]:
+            takes = " and ".join(f"`{one}`" for one in SUBJECTS if name in _ALLOWED_KEYS[one])
             yield name, f"`{subject}` takes no `{name}`", f"{takes} {'do' if ' and ' in takes else 'does'}"
     if wish.within and not wish.after:
         yield "within", "`within` without `after`", "say after what, such as `after: scaled`"
@@ -115,14 +115,14 @@ def judged(wishes: Sequence[CourseExpectation], known: Known, run: Run) -> tuple
     while not run.done:
         run.run(max_events=1)
         for judge in judges:
-            judge.look(run, records)
+            judge.examine(run, records)
         records.clear()
     for judge in judges:
         judge.end(run)
     return tuple(judge.verdict() for judge in judges)
 
 
-class _Sight:
+class _Occurrences:
     """Counts how often something happens in an event or holds after it."""
 
     def __init__(self, text: str, known: Known, *, edges: bool = False) -> None:
@@ -141,11 +141,11 @@ class _Sight:
         said = self._probe.check(run, records)
         if not said:
             return 0, ""
-        if isinstance(condition, Happens) and condition.kind:
+        if isinstance(condition, RecordMatch) and condition.kind:
             return sum(map(condition.fits, records)), said
         return 1, said
 
-    def unseen(self, run: Run, records: Sequence[Record]) -> str:
+    def describe_false(self, run: Run, records: Sequence[Record]) -> str:
         """Describe a condition that is false; empty if it is true."""
         condition = self._condition
         if isinstance(condition, Holds) and not condition.condition.measure(run, records):
@@ -154,7 +154,7 @@ class _Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class _Breach:
+class _Violation:
     """The first violation of an expectation."""
 
     event: int
@@ -162,19 +162,19 @@ class _Breach:
     why: str
 
 
-class _Judge:
+class _Monitor:
     """Judges one expectation, event by event."""
 
     def __init__(self, wish: CourseExpectation, known: Known) -> None:
         self.wish = wish
         subject = subject_of(wish)
-        self._sight = _Sight(getattr(wish, subject), known, edges=subject == "count")
-        self._after = _Sight(wish.after, known) if wish.after else None
+        self._sight = _Occurrences(getattr(wish, subject), known, edges=subject == "count")
+        self._after = _Occurrences(wish.after, known) if wish.after else None
         self._within_us = duration_us(wish.within) if wish.within else None
         self.needs = self._sight.needs | (self._after.needs if self._after else frozenset())
-        self.breach: _Breach | None = None
+        self.breach: _Violation | None = None
 
-    def look(self, run: Run, records: Sequence[Record]) -> None:
+    def examine(self, run: Run, records: Sequence[Record]) -> None:
         """Examine an event."""
         raise NotImplementedError
 
@@ -196,27 +196,27 @@ class _Judge:
             why=None if found is None else found.why,
         )
 
-    def _broken(self, run: Run, why: str) -> None:
+    def _violate(self, run: Run, why: str) -> None:
         if self.breach is None:
-            self.breach = _Breach(run.events, run.now_us, why)
+            self.breach = _Violation(run.events, run.now_us, why)
 
 
-class _Always(_Judge):
-    def look(self, run: Run, records: Sequence[Record]) -> None:
-        if self.breach is None and (why := self._sight.unseen(run, records)):
-            self._broken(run, why)
+class _Always(_Monitor):
+    def examine(self, run: Run, records: Sequence[Record]) -> None:
+        if self.breach is None and (why := self._sight.describe_false(run, records)):
+            self._violate(run, why)
 
 
-class _Never(_Judge):
+class _Never(_Monitor):
     def __init__(self, wish: CourseExpectation, known: Known) -> None:
         super().__init__(wish, known)
         self._open_us: int | None = None if wish.after else 0
         """Since when it applies."""
 
-    def look(self, run: Run, records: Sequence[Record]) -> None:
+    def examine(self, run: Run, records: Sequence[Record]) -> None:
         count, said = self._sight.seen(run, records)
         if count and self._counts(run.now_us):
-            self._broken(run, said)
+            self._violate(run, said)
         # What happens in the triggering event does not come after it.
         if self._after is not None and self._after.seen(run, records)[0]:
             self._open_us = run.now_us
@@ -227,7 +227,7 @@ class _Never(_Judge):
         return self._within_us is None or now_us - self._open_us <= self._within_us
 
 
-class _Eventually(_Judge):
+class _Eventually(_Monitor):
     def __init__(self, wish: CourseExpectation, known: Known) -> None:
         super().__init__(wish, known)
         if wish.by:
@@ -235,9 +235,9 @@ class _Eventually(_Judge):
         self._since_us: int | None = None if wish.after else 0
         """Since when it is awaited; None = it is not."""
 
-    def look(self, run: Run, records: Sequence[Record]) -> None:
+    def examine(self, run: Run, records: Sequence[Record]) -> None:
         if self._since_us is not None and self._within_us is not None and run.now_us - self._since_us > self._within_us:
-            self._broken(run, "it did not happen in time")
+            self._violate(run, "it did not happen in time")
             self._since_us = None
         seen, _ = self._sight.seen(run, records)
         if seen:
@@ -247,19 +247,19 @@ class _Eventually(_Judge):
 
     def end(self, run: Run) -> None:
         if self._since_us is not None:
-            self._broken(run, "it had not happened by the end of the run")
+            self._violate(run, "it had not happened by the end of the run")
 
 
-class _Count(_Judge):
+class _Count(_Monitor):
     def __init__(self, wish: CourseExpectation, known: Known) -> None:
         super().__init__(wish, known)
         self._found = 0
 
-    def look(self, run: Run, records: Sequence[Record]) -> None:
+    def examine(self, run: Run, records: Sequence[Record]) -> None:
         count, said = self._sight.seen(run, records)
         self._found += count
         if count and self.wish.max is not None and self._found > self.wish.max:
-            self._broken(run, said)
+            self._violate(run, said)
 
     def verdict(self) -> Verdict:
         wish, found = self.wish, self.breach
@@ -277,8 +277,8 @@ class _Count(_Judge):
         )
 
 
-_JUDGES: Final = {"always": _Always, "never": _Never, "eventually": _Eventually, "count": _Count}
+_MONITORS: Final = {"always": _Always, "never": _Never, "eventually": _Eventually, "count": _Count}
 
 
-def _judge(wish: CourseExpectation, known: Known) -> _Judge:
-    return _JUDGES[subject_of(wish)](wish, known)
+def _judge(wish: CourseExpectation, known: Known) -> _Monitor:
+    return _MONITORS[subject_of(wish)](wish, known)

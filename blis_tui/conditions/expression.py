@@ -27,11 +27,11 @@ from blis_tui.cluster.figures import FIGURES
 from blis_tui.conditions.lexer import ConditionError
 from blis_tui.conditions.syntax import MAX_DEPTH, Syntax
 from blis_tui.conditions.vocabulary import (
+    BOOLEAN,
     EVENT_NUMBERS,
     EVENT_TEXTS,
     TEXT,
     TIME_UNITS,
-    TRUTH,
     Quantity,
     combine,
     common_unit,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _ATOM: Final = 6
 """The level of parts that never need parentheses."""
-_JOIN: Final = "join two conditions with `and` or `or`"
+_JOIN_HINT: Final = "join two conditions with `and` or `or`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Expression:
     def shown(self, state: State, records: Sequence[Record]) -> str:
         """Format its current value with its unit; ``-`` = undefined."""
         number = self.measure(state, records)
-        if self.quantity == TRUTH:
+        if self.quantity == BOOLEAN:
             return "yes" if number else "no"
         if not isfinite(number):
             return "-"
@@ -105,8 +105,8 @@ def parse_condition(text: str, *, instances: int) -> Expression:
     if not text.strip():
         raise ConditionError("no condition is given", text, len(text), help="write one, such as `kv.utilization > 90%`")
     analysis = _Analysis(Syntax(text, instances))
-    analysis.require_truth(analysis.whole)
-    analysis.syntax.require_end(_JOIN)
+    analysis.require_boolean(analysis.whole)
+    analysis.syntax.require_end(_JOIN_HINT)
     return analysis.expression()
 
 
@@ -122,7 +122,7 @@ def parse_expression(text: str, *, instances: int) -> Expression:
     whole = analysis.whole
     if whole.quantity == TEXT:
         raise analysis.syntax.wrong(whole.node, f"`{analysis.syntax.quote(whole.node)}` is a text, not a number")
-    analysis.syntax.require_end(_JOIN if whole.quantity == TRUTH else "only one metric is expected here")
+    analysis.syntax.require_end(_JOIN_HINT if whole.quantity == BOOLEAN else "only one metric is expected here")
     return analysis.expression()
 
 
@@ -186,9 +186,9 @@ class _Analysis:
 
     # ---- conditions ----
 
-    def require_truth(self, part: _Part) -> None:
+    def require_boolean(self, part: _Part) -> None:
         """Raise ConditionError unless it is a condition."""
-        if part.quantity != TRUTH:
+        if part.quantity != BOOLEAN:
             quoted = self.syntax.quote(part.node)
             limit = "90%" if part.quantity.dimension == "share" else "0"
             example = 'kind == "preempted"' if part.quantity == TEXT else f"{quoted} > {limit}"
@@ -198,21 +198,21 @@ class _Analysis:
 
     def _junction(self, node: ast.BoolOp, parts: Sequence[_Part]) -> _Part:
         for part in parts:
-            self.require_truth(part)
-        sign, level, join = ("and", 1, _both) if isinstance(node.op, ast.And) else ("or", 0, _either)
+            self.require_boolean(part)
+        sign, level, join = ("and", 1, _and) if isinstance(node.op, ast.And) else ("or", 0, _or)
         text = f" {sign} ".join(part.within(level) for part in parts)
-        return _around(node, text, level, TRUTH, reduce(join, (part.measure for part in parts)), *parts)
+        return _around(node, text, level, BOOLEAN, reduce(join, (part.measure for part in parts)), *parts)
 
     def _negation(self, node: ast.UnaryOp, part: _Part) -> _Part:
-        self.require_truth(part)
+        self.require_boolean(part)
         measure = part.measure
         text = f"not {part.within(2)}"
-        return _around(node, text, 2, TRUTH, lambda state, records: not measure(state, records), part)
+        return _around(node, text, 2, BOOLEAN, lambda state, records: not measure(state, records), part)
 
     def _comparison(self, node: ast.Compare, left: _Part, right: _Part) -> _Part:
         sign, compare = _COMPARE[type(node.ops[0])]
         for part in (left, right):
-            if part.quantity == TRUTH:
+            if part.quantity == BOOLEAN:
                 raise self.syntax.wrong(part.node, "a condition cannot be compared", "join it with `and`, `or`, `not`")
         if TEXT in (left.quantity, right.quantity):
             measure = self._text_comparison(sign, left, right)
@@ -226,8 +226,8 @@ class _Analysis:
         text = f"{left.within(4)} {sign} {right.within(4)}"
         if len(node.ops) > 1:
             hint = f"write `{text} and {right.text} {_COMPARE[type(node.ops[1])][0]} ...`"
-            raise self.syntax.wrong_after(right.node, "comparisons do not chain", hint)
-        return _around(node, text, 3, TRUTH, measure, left, right)
+            raise self.syntax.error_after(right.node, "comparisons do not chain", hint)
+        return _around(node, text, 3, BOOLEAN, measure, left, right)
 
     def _text_comparison(self, sign: str, left: _Part, right: _Part) -> Measure:
         literal, other = (left, right) if left.quoted is not None else (right, left)
@@ -240,7 +240,7 @@ class _Analysis:
         if other.quantity != TEXT or other.operand is None or other.quoted is not None:
             raise self.syntax.wrong(other.node, "only `kind` and `request` are compared with texts")
         if sign not in ("==", "!="):
-            raise self.syntax.wrong_after(left.node, "texts cannot be ordered", "compare them with `==` or `!=`")
+            raise self.syntax.error_after(left.node, "texts cannot be ordered", "compare them with `==` or `!=`")
         name = other.operand.name
         if name == "kind" and wanted not in RECORD_KINDS:
             message = f"there is no record kind `{printable(wanted)}`"
@@ -272,8 +272,8 @@ class _Analysis:
         quantity = combine(sign, left.quantity, right.quantity)
         if quantity is None:
             message = f"{self._what(left)} and {self._what(right)}: `{sign}` does not apply to them"
-            raise self.syntax.wrong_after(left.node, message)
-        a, b = _in_one_unit(left, right)
+            raise self.syntax.error_after(left.node, message)
+        a, b = _in_same_unit(left, right)
         text = f"{left.within(level)} {sign} {right.within(level + 1)}"
         measure: Measure = lambda state, records: compute(a(state, records), b(state, records))  # noqa: E731
         return _around(node, text, level, quantity, measure, left, right)
@@ -310,23 +310,23 @@ _COMPUTE: Final[dict[type[ast.operator], tuple[str, int, Callable[[float, float]
 }
 
 
-def _both(a: Measure, b: Measure) -> Measure:
+def _and(a: Measure, b: Measure) -> Measure:
     return lambda state, records: a(state, records) and b(state, records)
 
 
-def _either(a: Measure, b: Measure) -> Measure:
+def _or(a: Measure, b: Measure) -> Measure:
     return lambda state, records: a(state, records) or b(state, records)
 
 
 def _number_comparison(compare: Callable[[float, float], bool], left: _Part, right: _Part) -> Measure:
-    a, b = _in_one_unit(left, right)
+    a, b = _in_same_unit(left, right)
     if right.quantity.constant:  # the usual case: a figure compared with a number
         limit = b(cast("State", None), ())
         return lambda state, records: compare(a(state, records), limit)
     return lambda state, records: compare(a(state, records), b(state, records))
 
 
-def _in_one_unit(left: _Part, right: _Part) -> tuple[Measure, Measure]:
+def _in_same_unit(left: _Part, right: _Part) -> tuple[Measure, Measure]:
     """Return both sides as functions; two times in the same unit."""
     if not left.quantity.dimension == right.quantity.dimension == "time":
         return left.measure, right.measure

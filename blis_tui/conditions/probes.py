@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from blis_tui.classes import dataclass
 from blis_tui.cluster.records import SessionBegun, SessionContinued
-from blis_tui.conditions.vocabulary import TIME_UNITS, State, instance_of, names_request, takes_part
+from blis_tui.conditions.vocabulary import TIME_UNITS, State, instance_of, involves, names_request
 from blis_tui.engine.records import RECORD_KINDS, Completed, FirstToken, StepFinished, streamed_kinds
 from blis_tui.errors import InvariantError
 from blis_tui.records.tables import record_dict
@@ -25,7 +25,7 @@ def sentence(record: Record) -> str:
     return filled(record.shown.sentence, record_dict(record))
 
 
-def amount(value: float, unit: str) -> str:
+def quantity_text(value: float, unit: str) -> str:
     """Format a figure with its unit, such as ``1,024 blocks``, ``1 block`` or ``12.5 ms``; a share as it is."""
     text = f"{value:,.0f}" if value == int(value) else f"{value:,.3f}" if abs(value) >= 100 else f"{value:.5g}"
     if unit in ("", "share"):
@@ -33,7 +33,7 @@ def amount(value: float, unit: str) -> str:
     return f"{text} {unit.removesuffix('s')}" if value == 1 and unit not in TIME_UNITS else f"{text} {unit}"
 
 
-class Watched(State, Protocol):
+class ObservedSimulation(State, Protocol):
     """What a probe examines: a simulation."""
 
     def verify(self) -> None:
@@ -43,10 +43,10 @@ class Watched(State, Protocol):
 class Probe(Protocol):
     """Examines events one by one."""
 
-    def reset(self, simulation: Watched) -> None:
+    def reset(self, simulation: ObservedSimulation) -> None:
         """Start from the simulation's current state: what already holds there does not count."""
 
-    def check(self, simulation: Watched, records: Sequence[Record]) -> str:
+    def check(self, simulation: ObservedSimulation, records: Sequence[Record]) -> str:
         """Return why to stop after the event with these records; empty = go on."""
 
 
@@ -61,37 +61,39 @@ class Condition(Protocol):
         """Create a new probe."""
 
 
-class _Each:
+class _EveryEvent:
     """Stops at every event in which something is found."""
 
-    def __init__(self, find: Callable[[Watched, Sequence[Record]], str]) -> None:
+    def __init__(self, find: Callable[[ObservedSimulation, Sequence[Record]], str]) -> None:
         self.check = find
 
-    def reset(self, simulation: Watched) -> None:
+    def reset(self, simulation: ObservedSimulation) -> None:
         """Do nothing, as it has no memory."""
 
 
-class _Edge:
+class _RisingEdge:
     """Stops when something becomes true that was false before the event."""
 
     def __init__(
-        self, truth: Callable[[Watched, Sequence[Record]], float], words: Callable[[Watched, Sequence[Record]], str]
+        self,
+        truth: Callable[[ObservedSimulation, Sequence[Record]], float],
+        words: Callable[[ObservedSimulation, Sequence[Record]], str],
     ) -> None:
         self._truth = truth
         self._words = words
         self._before: float = False
 
-    def reset(self, simulation: Watched) -> None:
+    def reset(self, simulation: ObservedSimulation) -> None:
         self._before = self._truth(simulation, ())
 
-    def check(self, simulation: Watched, records: Sequence[Record]) -> str:
+    def check(self, simulation: ObservedSimulation, records: Sequence[Record]) -> str:
         before = self._before
         self._before = now = self._truth(simulation, records)
         return self._words(simulation, records) if now and not before else ""
 
 
 @dataclass(frozen=True, slots=True)
-class Happens:
+class RecordMatch:
     """A record of a kind, about a request, about an instance; all given criteria must match."""
 
     kind: str = ""
@@ -106,19 +108,19 @@ class Happens:
     def probe(self) -> Probe:
         """Create a probe that stops at each event with such a record."""
         if not self.kind:
-            return _Each(self._find)
+            return _EveryEvent(self._find)
         wanted = RECORD_KINDS[self.kind]
         find = self._find
 
-        def find_kind(simulation: Watched, records: Sequence[Record]) -> str:
+        def find_kind(simulation: ObservedSimulation, records: Sequence[Record]) -> str:
             for record in records:
                 if type(record) is wanted:
                     return find(simulation, records)
             return ""
 
-        return _Each(find_kind)
+        return _EveryEvent(find_kind)
 
-    def _find(self, simulation: Watched, records: Sequence[Record]) -> str:  # noqa: ARG002  (see Probe.check)
+    def _find(self, simulation: ObservedSimulation, records: Sequence[Record]) -> str:  # noqa: ARG002  (see Probe.check)
         found = [record for record in records if self.fits(record)]
         if not found:
             return ""
@@ -137,7 +139,7 @@ class Happens:
         if not self.request:
             return True
         # The victim and the beneficiary of a preemption are different roles; without a kind either one matches.
-        return (takes_part if self.kind else names_request)(record, self.request)
+        return (involves if self.kind else names_request)(record, self.request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +155,9 @@ class Sends:
 
     def probe(self) -> Probe:
         """Create a probe that stops at each event in which a request of the session arrives."""
-        return _Each(self._find)
+        return _EveryEvent(self._find)
 
-    def _find(self, simulation: Watched, records: Sequence[Record]) -> str:  # noqa: ARG002  (see Probe.check)
+    def _find(self, simulation: ObservedSimulation, records: Sequence[Record]) -> str:  # noqa: ARG002  (see Probe.check)
         for record in records:
             if isinstance(record, SessionBegun | SessionContinued) and record.session_id == self.session:
                 return sentence(record)
@@ -175,9 +177,9 @@ class Reaches:
     def probe(self) -> Probe:
         """Create a probe that stops at the first event at or after it."""
         name, value = self.figure, self.value
-        return _Edge(lambda simulation, _: simulation.figure(name) >= value, self._words)
+        return _RisingEdge(lambda simulation, _: simulation.figure(name) >= value, self._words)
 
-    def _words(self, simulation: Watched, records: Sequence[Record]) -> str:  # noqa: ARG002  (see Probe.check)
+    def _words(self, simulation: ObservedSimulation, records: Sequence[Record]) -> str:  # noqa: ARG002  (see Probe.check)
         event, time_us = int(simulation.figure("event")), int(simulation.figure("time_us"))
         return f"{self.text} is reached (event {count_text(event)} at {time_text(time_us)})"
 
@@ -197,21 +199,21 @@ class Holds:
         """Create a probe that stops as the class says."""
         truth = self.condition.measure
         if not self.condition.about_event:
-            return _Edge(truth, lambda simulation, records: self.words("became true", simulation, records))
+            return _RisingEdge(truth, lambda simulation, records: self.words("became true", simulation, records))
 
-        def find(simulation: Watched, records: Sequence[Record]) -> str:
+        def find(simulation: ObservedSimulation, records: Sequence[Record]) -> str:
             return self.words("is true", simulation, records) if truth(simulation, records) else ""
 
-        return _Each(find)
+        return _EveryEvent(find)
 
-    def words(self, says: str, simulation: Watched, records: Sequence[Record]) -> str:
+    def words(self, says: str, simulation: ObservedSimulation, records: Sequence[Record]) -> str:
         """Describe the condition, what happened to it, and the figures it uses."""
         numbers = [one for one in self.condition.names if one.quantity.is_number]
         values: list[str] = []
         for one in numbers:
             value = one.measure(simulation, records)
             if isfinite(value):
-                shown = amount(value, one.quantity.unit)
+                shown = quantity_text(value, one.quantity.unit)
                 values.append(shown if len(numbers) == 1 else f"{one.text}: {shown}")
         return f"{self.condition} {says}" + (f" ({', '.join(values)})" if values else "")
 
@@ -224,10 +226,10 @@ class Breaks:
 
     def probe(self) -> Probe:
         """Create a probe that stops at the first violation."""
-        return _Edge(lambda simulation, _: bool(_broken(simulation)), lambda simulation, _: _broken(simulation))
+        return _RisingEdge(lambda simulation, _: bool(_broken(simulation)), lambda simulation, _: _broken(simulation))
 
 
-def _broken(simulation: Watched) -> str:
+def _broken(simulation: ObservedSimulation) -> str:
     """Describe the violated invariant; empty = all hold."""
     try:
         simulation.verify()
@@ -251,9 +253,9 @@ class Misses:
 
     def probe(self) -> Probe:
         """Create a probe that stops at each such first token or completion; of several, the worst is reported."""
-        return _Each(self._find)
+        return _EveryEvent(self._find)
 
-    def _find(self, simulation: Watched, records: Sequence[Record]) -> str:  # noqa: ARG002  (see Probe.check)
+    def _find(self, simulation: ObservedSimulation, records: Sequence[Record]) -> str:  # noqa: ARG002  (see Probe.check)
         worst = ""
         excess = 0.0
         count = 0

@@ -106,9 +106,9 @@ class Syntax:
         first, last = self.token_numbers(node)
         return ConditionError(message, self.text, self._read[first].start, self._read[last].end, help=help)
 
-    def wrong_after(self, node: ast.expr, message: str, help: str | None = None) -> ConditionError:  # noqa: A002  (as above)
+    def error_after(self, node: ast.expr, message: str, help: str | None = None) -> ConditionError:  # noqa: A002  (as above)
         """Create an error about the operator after a node."""
-        return self._wrong(self._read[self.token_numbers(node)[1] + 1], message, help)
+        return self._error_at(self._read[self.token_numbers(node)[1] + 1], message, help)
 
     def require_end(self, hint: str) -> None:
         """Raise ConditionError if any token is left."""
@@ -118,7 +118,7 @@ class Syntax:
                 hint = "there is no opening bracket for it"
             elif token.text.lower() in _KEYWORDS:
                 hint = f"write `{token.text.lower()}`"
-            raise self._wrong(token, f"unexpected `{printable(token.text)}`", hint)
+            raise self._error_at(token, f"unexpected `{printable(token.text)}`", hint)
 
     # ---- reading ----
 
@@ -144,7 +144,7 @@ class Syntax:
             while self._next.text in ("(", "-") or (self._next.text == "not" and self._may_negate):
                 opened.append(self._take())
                 if len(opened) > MAX_DEPTH:
-                    raise self._wrong(opened[-1], f"more than {MAX_DEPTH} nested conditions")
+                    raise self._error_at(opened[-1], f"more than {MAX_DEPTH} nested conditions")
             self._operand()
             _close(opened, "-")
             while self._next.text == ")" and any(one.text == "(" for one in opened):
@@ -158,7 +158,7 @@ class Syntax:
                 _close(opened, "not")
         for bracket in reversed(opened):
             if bracket.text == "(":
-                raise self._wrong(self._next, f"the `(` at column {bracket.start + 1} is never closed")
+                raise self._error_at(self._next, f"the `(` at column {bracket.start + 1} is never closed")
 
     def _operand(self) -> None:
         """Read a number, a text or a name."""
@@ -174,9 +174,9 @@ class Syntax:
                 found = self._name(start)
             case "end":
                 hint = "a number, a name or a condition"
-                raise self._wrong(start, f"something is missing after `{self._read[-1].text}`", hint)
+                raise self._error_at(start, f"something is missing after `{self._read[-1].text}`", hint)
             case _:
-                raise self._wrong(start, f"unexpected `{start.text}`", "a number or a name is expected here")
+                raise self._error_at(start, f"unexpected `{start.text}`", "a number or a name is expected here")
         end = self._next.end
         self._at += 1
         self.operands[len(self._read)] = found
@@ -185,7 +185,7 @@ class Syntax:
     def _number(self, token: Token) -> Operand:
         written = float(token.text)
         if isinf(written):
-            raise self._wrong(token, "this number is too large")
+            raise self._error_at(token, "this number is too large")
         if token.unit and token.unit not in _UNITS:
             start = token.end - len(token.unit)
             hint = f"units are {', '.join(f'`{unit}`' for unit in _UNITS)}"
@@ -201,7 +201,7 @@ class Syntax:
             if name == "instance":
                 return self._figure_of_instance()
             if name in NAMES:
-                raise self._wrong(
+                raise self._error_at(
                     bracket, "unexpected `[`", f"write `instance[0].{name}` for the metric of one instance"
                 )
         if name in FIGURES:
@@ -211,7 +211,7 @@ class Syntax:
             return Operand(name, of_unit(number.unit), lambda _state, records: float(number.read(records)), name)
         if name in EVENT_TEXTS:
             return Operand(name, TEXT, name=name)
-        raise self._wrong(token, f"unknown name `{name}`", self._known(token))
+        raise self._error_at(token, f"unknown name `{name}`", self._known(token))
 
     def _figure_of_instance(self) -> Operand:
         """Read up to the last token of ``instance[N].NAME``."""
@@ -219,20 +219,20 @@ class Syntax:
         number = self._next
         example = "such as `instance[0].waiting`"
         if number.kind != "number" or number.unit or not number.text.isdecimal():
-            raise self._wrong(number, "the number of an instance is expected here", example)
+            raise self._error_at(number, "the number of an instance is expected here", example)
         check_instance(int(number.text), self._instances, self.text, number.start, number.end)
         for sign, message, hint in (("]", "the `[` is never closed", None), (".", "a metric must follow", example)):
             self._at += 1
             if self._next.text != sign:
-                raise self._wrong(self._next, message, hint)
+                raise self._error_at(self._next, message, hint)
         self._at += 1
         name = self._next
         if name.text in _OF_INSTANCE:
             return _figure(name.text, int(number.text))
         if name.text in FIGURES:
-            raise self._wrong(name, f"`{name.text}` is a metric of the whole cluster", "leave out `instance[...].`")
+            raise self._error_at(name, f"`{name.text}` is a metric of the whole cluster", "leave out `instance[...].`")
         message = f"an instance has no metric `{printable(name.text)}`"
-        raise self._wrong(name, message, suggestion(name.text, _OF_INSTANCE))
+        raise self._error_at(name, message, suggestion(name.text, _OF_INSTANCE))
 
     def _known(self, token: Token) -> str:
         """Suggest what an unknown name may mean."""
@@ -247,7 +247,7 @@ class Syntax:
         family = [name for name in NAMES if name.startswith(f"{token.text}.")]
         return suggestion(token.text, family or NAMES)
 
-    def _wrong(self, token: Token, message: str, help: str | None = None) -> ConditionError:  # noqa: A002  (as above)
+    def _error_at(self, token: Token, message: str, help: str | None = None) -> ConditionError:  # noqa: A002  (as above)
         return ConditionError(message, self.text, token.start, token.end, help=help)
 
 

@@ -54,7 +54,7 @@ class Quantity:
                 return f"a {self.dimension}"
 
 
-TRUTH: Final = Quantity("truth")
+BOOLEAN: Final = Quantity("truth")
 TEXT: Final = Quantity("text")
 
 
@@ -139,7 +139,7 @@ def subject_of(record: Record) -> str:
     return found
 
 
-def takes_part(record: Record, request: str) -> bool:
+def involves(record: Record, request: str) -> bool:
     """Whether a record is about a request, or about a step that did more for it than decode one token."""
     if isinstance(record, StepFinished):
         return (
@@ -155,7 +155,7 @@ def takes_part(record: Record, request: str) -> bool:
 
 def names_request(record: Record, request: str) -> bool:
     """Whether a record mentions a request in any role."""
-    return takes_part(record, request) or (isinstance(record, Preempted) and record.for_request == request)
+    return involves(record, request) or (isinstance(record, Preempted) and record.for_request == request)
 
 
 def _of_kind(record: Record, kind: str) -> bool:

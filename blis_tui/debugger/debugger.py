@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from blis_tui.debugger.history import CAP_BYTES, SLICE, SPACING, History, Progress, Replay, Stop, observed, watched
+from blis_tui.debugger.history import (
+    MAX_CHECKPOINT_BYTES,
+    SLICE,
+    SPACING,
+    History,
+    Progress,
+    Replay,
+    Stop,
+    observed,
+    watched,
+)
 from blis_tui.debugger.moment import LAST_PHASE, WINDOW, Moment, settles
 from blis_tui.debugger.recorder import Recorder
 from blis_tui.debugger.tape import Tape
@@ -19,10 +29,10 @@ from blis_tui.simulation import Simulation
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from blis_tui.cluster.reroute import Routes
+    from blis_tui.cluster.reroute import RouteOverrides
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot
     from blis_tui.conditions.breakpoints import Watch
-    from blis_tui.debugger.history import Done, Move
+    from blis_tui.debugger.history import EventDetails, Move
     from blis_tui.debugger.tape import EventRow
     from blis_tui.engine.records import Record
     from blis_tui.metrics.lints.lints import Checkup
@@ -58,8 +68,8 @@ class Debugger:
         experiment: Experiment,
         *,
         check: str = "end",
-        cap_bytes: int = CAP_BYTES,
-        routes: Routes | None = None,
+        cap_bytes: int = MAX_CHECKPOINT_BYTES,
+        routes: RouteOverrides | None = None,
     ) -> None:
         self.experiment = experiment
         self.routes = dict(routes or {})
@@ -131,7 +141,7 @@ class Debugger:
         """Return the full report as of the current event; tokens and completions count from the time they occur."""
         return self._simulation.report(by_clock=True)
 
-    def circumstances(self) -> dict[str, str]:
+    def bug_report_facts(self) -> dict[str, str]:
         """Return the facts about this run that a bug report should contain."""
         one = self.experiment
         return {"experiment": one.name, "spec_sha256": one.sha256, "seed": str(one.seed), "event": str(self.event)}
@@ -148,7 +158,7 @@ class Debugger:
         """Return a live request at the current position; None if it has not arrived or has ended."""
         return self.ask(lambda simulation: simulation.request(name))
 
-    def glance(self) -> Moment:
+    def quick_moment(self) -> Moment:
         """Return the current position without the event's records, which a running display does not need."""
         return self._moment or self._frozen(None)
 
@@ -168,7 +178,7 @@ class Debugger:
         """Return the records of a recorded event, without moving."""
         return self._replay.of(event).records if 0 < event <= self.frontier else ()
 
-    def _frozen(self, done: Done | None) -> Moment:
+    def _frozen(self, done: EventDetails | None) -> Moment:
         return Moment(
             event=self.event,
             phase=self.phase,
@@ -191,7 +201,7 @@ class Debugger:
             return False
         before = self.event
         if self._listen():
-            done = observed(self._simulation, self.glance().after, lambda: self._advance(1))
+            done = observed(self._simulation, self.quick_moment().after, lambda: self._advance(1))
             if self.event > before:
                 self._replay.remember(self.event, done)
         else:
@@ -201,34 +211,34 @@ class Debugger:
     def step_phase(self) -> bool:
         """Go forward one phase: within a step, or to the next event and, if that is a step, to its first phase."""
         if self.phase is not None and self.phase < LAST_PHASE:
-            self._look_into(self.phase + 1)
+            self._show_phase(self.phase + 1)
             return True
         if not self.step():
             return False
         if self.phase is not None:
-            self._look_into(0)
+            self._show_phase(0)
         return True
 
     def back_phase(self) -> Move:
         """Go back one phase: within a step, or to the end of the previous event."""
         if self.phase:
-            self._look_into(self.phase - 1)
+            self._show_phase(self.phase - 1)
             return Stop("there")
         return (yield from self.seek(self.event - 1))
 
-    def _look_into(self, phase: int) -> None:
+    def _show_phase(self, phase: int) -> None:
         self.phase = phase
         self._moment = None
 
     def finish_batch(self) -> Move:
         """Go to the end of the current step, or of the next step of any instance."""
         if self.phase is not None and self.phase < LAST_PHASE:
-            self._look_into(LAST_PHASE)
+            self._show_phase(LAST_PHASE)
             return Stop("there")
         known = self.tape.next_step(self.event)
         if known:
             return (yield from self.seek(known))
-        yield from self._travel(self.frontier)
+        yield from self._go_to_event(self.frontier)
         while not self.at_end:
             self.step()
             if self.phase is not None:
@@ -245,14 +255,14 @@ class Debugger:
     def seek(self, event: int) -> Move:
         """Go to an event, recorded or not; stop at the start or the end if it lies beyond."""
         event = max(event, 0)
-        yield from self._travel(event)
+        yield from self._go_to_event(event)
         return self._end() if self.event < event else Stop("there")
 
     def seek_time(self, time_us: int) -> Move:
         """Go to the last event at or before a time."""
         if self.tape.at_time(time_us) < self.frontier or self.complete:
             return (yield from self.seek(self.tape.at_time(time_us)))
-        yield from self._travel(self.frontier)
+        yield from self._go_to_event(self.frontier)
         while self._advance(SLICE, time_us):
             yield self._progress(None)
         return self._end() if self.at_end else Stop("there")
@@ -261,11 +271,11 @@ class Debugger:
         """Go to the arrival of a request."""
         if not self.tape.first_event_of(name):
             start = self.event
-            yield from self._travel(self.frontier)
+            yield from self._go_to_event(self.frontier)
             while not self.tape.first_event_of(name) and self._advance(SLICE):
                 yield self._progress(None)
             if not self.tape.first_event_of(name):
-                yield from self._travel(start)
+                yield from self._go_to_event(start)
                 return Stop("unknown")
         return (yield from self.seek(self.tape.first_event_of(name)))
 
@@ -277,7 +287,7 @@ class Debugger:
                 yield self._progress(None)
         if not found and not back:
             start = self.event
-            yield from self._travel(self.frontier)
+            yield from self._go_to_event(self.frontier)
             while self._advance(1):
                 if matches(self.tape.row(self.event)):
                     found = self.event
@@ -285,7 +295,7 @@ class Debugger:
                 if not self.event % SLICE:
                     yield self._progress(None)
             if not found:
-                yield from self._travel(start)
+                yield from self._go_to_event(start)
         if not found:
             return Stop("unknown")
         return (yield from self.seek(found))
@@ -332,17 +342,17 @@ class Debugger:
 
     # ---- implementation ----
 
-    def _travel(self, event: int) -> Generator[Progress, None, None]:
+    def _go_to_event(self, event: int) -> Generator[Progress, None, None]:
         """Go to an event, or to the end of the run if that comes first."""
         start = self.event
         if event == start:
-            self._landed()
+            self._finish_move()
             return
         checkpoint = self.history.before(event)
         if event < start or checkpoint.event > start:
             self.history.return_to(self._simulation, event)
-            self._landed()
-        stops = self.history.ladder(event, self.event) if event < start else []
+            self._finish_move()
+        stops = self.history.checkpoint_events(event, self.event) if event < start else []
         while self.event < event:
             goal = min([stop for stop in stops if stop > self.event] + [event])
             count = min(SLICE, goal - self.event)
@@ -365,7 +375,7 @@ class Debugger:
             simulation.run(until_us, max_events=count)
         except SimulationError as error:
             self._fail(error)
-        self._landed()
+        self._finish_move()
         if simulation.events > start:
             self._keep_if_due()
         return simulation.events - start
@@ -396,7 +406,7 @@ class Debugger:
         self.history.return_to(self._simulation, last)
         self._simulation.run(max_events=last - self._simulation.events)
 
-    def _landed(self) -> None:
+    def _finish_move(self) -> None:
         """Finish a move at an event, with all its phases shown; an abandoned move also leaves a valid position."""
         self._moment = None
         is_step = self.event > 0 and self.tape.is_step(self.event)

@@ -127,7 +127,7 @@ def differences(moment: Moment) -> tuple[Change, ...]:
     """Return what the event of a moment has changed so far; empty at the start, and while running."""
     if moment.before is None:
         return ()
-    return compare(moment.before, moment.state, moment.past)
+    return compare(moment.before, moment.state, moment.applied_records)
 
 
 def compare(before: Snapshot, after: Snapshot, records: Sequence[Record]) -> tuple[Change, ...]:
@@ -136,7 +136,7 @@ def compare(before: Snapshot, after: Snapshot, records: Sequence[Record]) -> tup
     Snapshots may hold only a window of a long queue. Therefore only requests that the records name count as having come
     or gone: others may merely have moved into or out of the window.
     """
-    news = _news(records)
+    news = _outcomes(records)
     old = {request.request_id: request for request in live(before)}
     new = {request.request_id: request for request in live(after)}
     found: list[Change] = []
@@ -174,7 +174,7 @@ def _others(records: Sequence[Record]) -> Iterator[Change]:
 
 
 @dataclass(frozen=True, slots=True)
-class _News:
+class _Outcome:
     """What the records say about a request: the group, a word for what became of the request, and its meaning."""
 
     group: str
@@ -182,13 +182,13 @@ class _News:
     about: str
 
 
-def _news(records: Sequence[Record]) -> Mapping[str, _News]:
+def _outcomes(records: Sequence[Record]) -> Mapping[str, _Outcome]:
     """Return what the event did to each request it names; if it did several things, the most important comes first."""
-    by_name: dict[str, list[_News]] = {}
+    by_name: dict[str, list[_Outcome]] = {}
     for record in records:
-        for name, news in _news_of(record):
+        for name, news in _outcomes_of(record):
             by_name.setdefault(name, []).append(news)
-    found: dict[str, _News] = {}
+    found: dict[str, _Outcome] = {}
     for name, several in by_name.items():
         several.sort(key=lambda news: GROUPS.index(news.group) if news.group in GROUPS else GROUPS.index("moved"))
         abouts = dict.fromkeys(news.about for news in several if news.about)
@@ -196,24 +196,24 @@ def _news(records: Sequence[Record]) -> Mapping[str, _News]:
     return MappingProxyType(found)
 
 
-def _news_of(record: Record) -> Iterator[tuple[str, _News]]:
+def _outcomes_of(record: Record) -> Iterator[tuple[str, _Outcome]]:
     if isinstance(record, StepFinished):
-        yield from _each(record.completed, _News("done", "done", "its last token is computed"))
-        yield from _each(record.first_tokens, _News("first-token", "first token", "its first token"))
+        yield from _each(record.completed, _Outcome("done", "done", "its last token is computed"))
+        yield from _each(record.first_tokens, _Outcome("first-token", "first token", "its first token"))
         return
     name, shown = getattr(record, "request_id", ""), record.shown
     if name and shown.change:
-        yield name, _News(shown.ends or shown.kind, shown.label, filled(shown.change, record_dict(record)))
+        yield name, _Outcome(shown.ends or shown.kind, shown.label, filled(shown.change, record_dict(record)))
     elif name:
-        yield name, _News("moved", "", "")
+        yield name, _Outcome("moved", "", "")
 
 
-def _each(names: Iterable[str], news: _News) -> Iterator[tuple[str, _News]]:
+def _each(names: Iterable[str], news: _Outcome) -> Iterator[tuple[str, _Outcome]]:
     return ((name, news) for name in names)
 
 
 def _request(
-    name: str, old: RequestSnapshot | None, new: RequestSnapshot | None, news: Mapping[str, _News]
+    name: str, old: RequestSnapshot | None, new: RequestSnapshot | None, news: Mapping[str, _Outcome]
 ) -> Iterator[Change]:
     latest = news.get(name)
     path = f"requests.{name}"

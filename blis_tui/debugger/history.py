@@ -28,7 +28,7 @@ SPACING: Final = 2000
 """Minimum work between two checkpoints, in ordinary events: 3 to 10 ms of replay."""
 _WORK_PER_REQUEST: Final = 2
 """Additional minimum work for each live request, because a checkpoint costs that much (rough measurement)."""
-CAP_BYTES: Final = 64 * 1024 * 1024
+MAX_CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
 """Memory that checkpoints may take. Beyond it, checkpoints are thinned out, those far from the reader first."""
 _LADDER: Final = (512, 128, 32, 8)
 """Distances, in events, before the target of a move back at which checkpoints are kept, to make further steps back
@@ -54,7 +54,7 @@ class History:
     event visited before must have the same digest again.
     """
 
-    def __init__(self, simulation: Simulation, *, cap_bytes: int = CAP_BYTES) -> None:
+    def __init__(self, simulation: Simulation, *, cap_bytes: int = MAX_CHECKPOINT_BYTES) -> None:
         self._cap_bytes = cap_bytes
         self._checkpoints: list[Checkpoint] = []
         self._events: list[int] = []
@@ -91,9 +91,9 @@ class History:
         self._checkpoints.insert(place, checkpoint)
         self._bytes += checkpoint.mark.size_bytes
         if self._bytes > self._cap_bytes:
-            self._thin(event)
+            self._evict_checkpoints(event)
 
-    def ladder(self, target: int, start: int) -> list[int]:
+    def checkpoint_events(self, target: int, start: int) -> list[int]:
         """Return the events between ``start`` and ``target`` at which a replay should keep checkpoints."""
         return [target - distance for distance in _LADDER if target - distance > start]
 
@@ -122,7 +122,7 @@ class History:
             del self._digests[next(iter(self._digests))]
         return digest
 
-    def _thin(self, here: int) -> None:
+    def _evict_checkpoints(self, here: int) -> None:
         """Drop the least useful checkpoints until they use at most three quarters of the allowed memory.
 
         Without a checkpoint, a replay to an event shortly after it grows by the gap before it. That matters less the
@@ -152,7 +152,7 @@ _REMEMBERED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class EventDetails:
     """One event in detail: the state before it, its records, and for a step the state in the middle."""
 
     before: Snapshot
@@ -160,7 +160,7 @@ class Done:
     scheduled: Snapshot | None
 
 
-def observed(simulation: Simulation, before: Snapshot, do: Callable[[], object]) -> Done:
+def observed(simulation: Simulation, before: Snapshot, do: Callable[[], object]) -> EventDetails:
     """Run one event of a simulation and return it in detail."""
     records: list[Record] = []
     middles: list[Snapshot] = []
@@ -175,9 +175,9 @@ def observed(simulation: Simulation, before: Snapshot, do: Callable[[], object])
     for stop in stops:
         stop()
     if not middles or not records:
-        return Done(before, tuple(records), None)
+        return EventDetails(before, tuple(records), None)
     # The simulation counts the event only after it is complete, so the snapshot in the middle still has the one before.
-    return Done(before, tuple(records), replace(middles[0], event=records[0].event, time_us=records[0].time_us))
+    return EventDetails(before, tuple(records), replace(middles[0], event=records[0].event, time_us=records[0].time_us))
 
 
 @contextmanager
@@ -206,9 +206,9 @@ class Replay:
         self._twin = twin
         self._history = history
         self._tape = tape
-        self._done: OrderedDict[int, Done] = OrderedDict()
+        self._done: OrderedDict[int, EventDetails] = OrderedDict()
 
-    def of(self, event: int, digest: str | None = None) -> Done:
+    def of(self, event: int, digest: str | None = None) -> EventDetails:
         """Return a recorded event in detail, by replaying it in the twin.
 
         Args:
@@ -235,7 +235,7 @@ class Replay:
         twin.run(max_events=event - 1 - twin.events)
         return twin
 
-    def remember(self, event: int, done: Done) -> Done:
+    def remember(self, event: int, done: EventDetails) -> EventDetails:
         """Cache an event's details, and evict the least recently used ones."""
         self._done[event] = done
         if len(self._done) > _REMEMBERED:

@@ -17,7 +17,7 @@ from blis_tui.records.tables import record_dict
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from blis_tui.cluster.reroute import Routes
+    from blis_tui.cluster.reroute import RouteOverrides
     from blis_tui.compare.divergence import Divergence
     from blis_tui.debugger.history import Move
     from blis_tui.spec.model import Experiment
@@ -45,7 +45,7 @@ class Lockstep:
         right: the debugger of the right side.
     """
 
-    def __init__(self, left: Experiment, right: Experiment, routes: Routes | None = None) -> None:
+    def __init__(self, left: Experiment, right: Experiment, routes: RouteOverrides | None = None) -> None:
         self.left = Debugger(left)
         self.right = Debugger(right, routes=routes)
 
@@ -109,7 +109,7 @@ class Lockstep:
         goal = _NEVER - 1 if until_us is None else until_us
         while True:
             for _ in range(_BURSTS):
-                if not self._burst(goal):
+                if not self._run_behind(goal):
                     return self._end() if self.at_end else Stop("there")
             yield self._progress()
 
@@ -158,7 +158,7 @@ class Lockstep:
 
     # ---- implementation ----
 
-    def _burst(self, goal: int) -> bool:
+    def _run_behind(self, goal: int) -> bool:
         """Run the side that is behind until the other side's turn; return False if nothing happens up to ``goal``."""
         left, right = self.sides
         left_us, right_us = _next_us(left), _next_us(right)

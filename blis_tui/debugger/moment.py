@@ -40,7 +40,7 @@ class Moment:
     """The simulation right after an event, or in the middle of a step, and how it got there.
 
     A step is one event. Its results carry the time at which the step ends, and are in effect from its phase
-    ``complete``. The reader sees ``state``, ``past`` and the events up to ``settled``; the rest is the known future.
+    ``complete``. The reader sees ``state``, ``applied_records`` and the events up to ``settled``; the rest is future.
     """
 
     event: int
@@ -81,7 +81,7 @@ class Moment:
         return self.after if self.scheduled is None or settles(self.phase) else self.scheduled
 
     @property
-    def past(self) -> tuple[Record, ...]:
+    def applied_records(self) -> tuple[Record, ...]:
         """The records of the event that apply at the reader's phase."""
         if settles(self.phase):
             return self.records

@@ -69,7 +69,7 @@ class Overview:
         """Number of instances seen so far."""
         return len(self._load)
 
-    def heard_of(self, instance: int) -> None:
+    def register_instance(self, instance: int) -> None:
         """Register an instance, and all with lower indices."""
         while len(self._load) <= instance:
             self._load.append(0)
@@ -98,10 +98,10 @@ class Overview:
         waiting, running, kv_used = totals
         index = record.instance
         if index >= len(self._load):
-            self.heard_of(index)
+            self.register_instance(index)
         place = len(self.buckets) - 1
-        _raise(self._load_max[index], place, self._load[index], record.waiting + record.running)
-        _raise(self._kv_max[index], place, self._kv[index], record.kv_used_blocks)
+        _raise_max(self._load_max[index], place, self._load[index], record.waiting + record.running)
+        _raise_max(self._kv_max[index], place, self._kv[index], record.kv_used_blocks)
         self._load[index] = record.waiting + record.running
         self._kv[index] = record.kv_used_blocks
         bucket.tokens += batch_tokens
@@ -153,7 +153,7 @@ class Overview:
         self.width_us *= 2
 
 
-def _raise(series: array[int], place: int, before: int, value: int) -> None:
+def _raise_max(series: array[int], place: int, before: int, value: int) -> None:
     """Raise the maximum of the last bucket; buckets without a step get the value from before."""
     while len(series) <= place:
         series.append(before)

@@ -55,7 +55,7 @@ class Recorder:
 
     def listen(self, simulation: Simulation) -> Callable[[], None]:
         """Start to record a simulation, which must be at the tape's end; return a function that stops the recording."""
-        self._tape.overview.heard_of(len(simulation.snapshot(0).instances) - 1)
+        self._tape.overview.register_instance(len(simulation.snapshot(0).instances) - 1)
         stops = [
             simulation.subscribe(InstanceChanged, partial(self._welcome, simulation)),
             simulation.subscribe(SentByClient, self._note_client),
@@ -71,7 +71,7 @@ class Recorder:
 
     def _welcome(self, simulation: Simulation, record: InstanceChanged) -> None:
         """Register an instance that may be new."""
-        self._tape.overview.heard_of(record.instance)
+        self._tape.overview.register_instance(record.instance)
         if record.instance >= len(self._tape.profiles):
             self._tape.profiles.append(simulation.snapshot(0).instances[record.instance].profile)
 
@@ -99,9 +99,9 @@ class Recorder:
             if number is not None:
                 tape.note(number, record.event, code, *figures)
             elif figures:
-                tape.keep_figures(record.event, figures)
+                tape.record_figures(record.event, figures)
             if has_reason:
-                tape.keep_reason(record.event, record.reason)  # type: ignore[attr-defined]
+                tape.record_reason(record.event, record.reason)  # type: ignore[attr-defined]
             if shown.ends:
                 self._end(shown, record, name, instance)
             if learn is not None and number is not None:

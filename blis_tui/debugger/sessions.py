@@ -29,7 +29,7 @@ FORMAT: Final = 1
 """Version of the file format; files of other versions are not read."""
 _MAX_BYTES: Final = 1024 * 1024
 
-Plain = bool | int | float | str
+JsonScalar = bool | int | float | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Session:
     """The event of the reader's position; 0 = the start."""
     breakpoints: tuple[tuple[str, bool], ...] = ()
     """Text of each breakpoint, and whether it is enabled."""
-    layout: Mapping[str, Plain] = field(default_factory=dict)
+    layout: Mapping[str, JsonScalar] = field(default_factory=dict)
     """Screen layout by name: the active tab, the speed and so on."""
     problem: str = field(default="", compare=False)
     """A sentence saying what was lost and why; empty if nothing was."""

@@ -59,7 +59,7 @@ def figure_pairs(left: Snapshot, right: Snapshot) -> tuple[FigurePair, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RequestStatus:
     """The state of a request.
 
     ``state``: ``not arrived``, ``in transit``, ``waiting``, ``prefill``, ``decode``, ``stalled``, ``running`` (the
@@ -73,7 +73,7 @@ class Standing:
     goal: int = 0
 
 
-NOT_ARRIVED: Final = Standing("not arrived")
+NOT_ARRIVED: Final = RequestStatus("not arrived")
 _AFTER: Final[Mapping[str, str]] = {
     "started": "running",
     "chunk": "running",
@@ -88,11 +88,11 @@ class RequestPair:
     """A request and its state on both sides."""
 
     name: str
-    left: Standing
-    right: Standing
+    left: RequestStatus
+    right: RequestStatus
 
 
-class Standings:
+class RequestStatuses:
     """The states of one side's requests at its current position."""
 
     def __init__(self, tape: Tape, snapshot: Snapshot) -> None:
@@ -100,31 +100,31 @@ class Standings:
         self._event = snapshot.event
         self.live = {request.request_id: request for request in live(snapshot)}
 
-    def standing(self, name: str) -> Standing:
+    def standing(self, name: str) -> RequestStatus:
         """Return the state of a request."""
         request = self.live.get(name)
-        return self._from_tape(name) if request is None else _of_live(request)
+        return self._recorded_status(name) if request is None else _live_status(request)
 
-    def _from_tape(self, name: str) -> Standing:
+    def _recorded_status(self, name: str) -> RequestStatus:
         """Return the state of a request that has ended or lies outside the snapshot's window."""
         life = self._tape.life(name, self._event)
         if not life:
             return NOT_ARRIVED
         if life[-1].what == "completed":
-            return Standing("completed", life[-1].second)
+            return RequestStatus("completed", life[-1].second)
         states = (_AFTER.get(one.what) or described(one.what).state for one in reversed(life))
-        return Standing(next(state for state in states if state))
+        return RequestStatus(next(state for state in states if state))
 
 
-def _of_live(request: RequestSnapshot) -> Standing:
+def _live_status(request: RequestSnapshot) -> RequestStatus:
     if request.phase == "prefill":
-        return Standing("prefill", request.computed_tokens, request.target_tokens)
+        return RequestStatus("prefill", request.computed_tokens, request.target_tokens)
     if request.phase in ("decode", "stalled"):
-        return Standing(request.phase, request.generated_tokens)
-    return Standing(request.phase.replace("-", " "))
+        return RequestStatus(request.phase, request.generated_tokens)
+    return RequestStatus(request.phase.replace("-", " "))
 
 
-def differing_requests(left: Standings, right: Standings) -> Iterator[RequestPair]:
+def differing_requests(left: RequestStatuses, right: RequestStatuses) -> Iterator[RequestPair]:
     """Yield the requests that live on at least one side and have different states, in order of arrival."""
     either = {**right.live, **left.live}
     for name in sorted(either, key=lambda name: (either[name].arrival_us, len(name), name)):

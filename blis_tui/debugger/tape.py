@@ -546,11 +546,11 @@ class Tape:
         """Record the reasoning tokens of a request."""
         self._reasoned[number] = tokens
 
-    def keep_reason(self, event: int, reason: str) -> None:
+    def record_reason(self, event: int, reason: str) -> None:
         """Record why an event turned out as it did."""
         self._reasons[event] = reason
 
-    def keep_figures(self, event: int, figures: Iterable[int]) -> None:
+    def record_figures(self, event: int, figures: Iterable[int]) -> None:
         """Record the figures of an event that is not about a request."""
         self._figures[event] = tuple(figures)
 

@@ -10,7 +10,7 @@ from blis_tui.engine.plan import Preemption, Reloaded
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.speculative.cohort import SpeculativeCohort
 from blis_tui.errors import StalledError
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 from blis_tui.spec.model.engine import UNLIMITED
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Admitting(Kept):
+class AdmissionLoop(Picklable):
     """Admits waiting requests into a batch, as the batching rule defines; created on first use."""
 
     __slots__ = ()
@@ -43,7 +43,7 @@ class Admitting(Kept):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Batch(Kept):
+class Batch(Picklable):
     """The requests that an instance works on, and its waiting queue.
 
     Attributes:
@@ -161,7 +161,7 @@ class Batch(Kept):
         self.serves_on = victim.serves_on or traits.serves_behind_own_victim
         self.adapters: Adapters | None = None
         self.encoder: Encoder | None = None
-        self.admission: Admitting | None = None
+        self.admission: AdmissionLoop | None = None
         self.swapping: Swapping | None = None
         self._recomputed_tokens = 0
 
@@ -195,13 +195,13 @@ class Batch(Kept):
         cached blocks that tiers hold (``in_tiers``). ``padding``: how many of the new tokens are draft placeholders;
         the only other one is decoded.
         """
-        slot = self._seat(request)
+        slot = self._assign_slot(request)
         pool = self.pool
         if cached_blocks:
             pool.pin(request, cached_blocks)
         cached_tokens = cached_blocks * pool.block_size_tokens
         if self.swapping is not None:
-            cached_tokens = self.swapping.bring_back(plan, request, cached_tokens, swapped_tokens)
+            cached_tokens = self.swapping.restore_blocks(plan, request, cached_tokens, swapped_tokens)
         if tiered:
             self._load(plan, request, tiered)
             cached_tokens += len(tiered) * pool.block_size_tokens
@@ -226,7 +226,7 @@ class Batch(Kept):
                 plan.instant.append(request)
         plan.admitted.append(request)
 
-    def _seat(self, request: Request) -> int:
+    def _assign_slot(self, request: Request) -> int:
         """Mark a waiting request as running and return its batch slot."""
         self.waiting.remove(request)
         if self.adapters is not None:
@@ -267,7 +267,7 @@ class Batch(Kept):
         tiers = self.pool.tiers
         if tiers is None or not tiers.looks_up:
             return []
-        keys = self.pool.keys_behind(request, cached, limit)
+        keys = self.pool.keys_after(request, cached, limit)
         return keys[: tiers.found(keys)]
 
     def reload(self, plan: Plan, request: Request, cached: int, limit: int, room: int) -> bool:
@@ -275,11 +275,11 @@ class Batch(Kept):
         tiers = self.pool.tiers
         if tiers is None or tiers.looks_up:
             return False
-        keys = self.pool.keys_behind(request, cached, min(limit, cached + room))
+        keys = self.pool.keys_after(request, cached, min(limit, cached + room))
         keys = keys[: tiers.found(keys)]
         if keys:
             self._load(plan, request, keys)
-            self.pool.bring_back(request, cached, keys)
+            self.pool.restore_blocks(request, cached, keys)
         return bool(keys)
 
     def _load(self, plan: Plan, request: Request, keys: Sequence[int]) -> None:
@@ -296,7 +296,7 @@ class Batch(Kept):
 
         ``padding``: number of draft placeholders beside its token.
         """
-        self._seat(request)
+        self._assign_slot(request)
         del self.reserved[request.index]
         if padding:
             self._decode_padded(request, padding)
@@ -304,7 +304,7 @@ class Batch(Kept):
             if self.speculative is not None:
                 self.pool.hold(request, self.speculative.slots(request, 1))
             self.pool.extend(request, request.computed_tokens + 1)
-            self._let_decode(request)
+            self._join_cohort(request)
         plan.admitted.append(request)
 
     def first_with_blocks(self) -> Request | None:
@@ -323,9 +323,9 @@ class Batch(Kept):
         """Reset everything, because the instance is gone and its requests have been taken out."""
         self.refused = None
         if self.adapters is not None:
-            self.adapters.wipe()
+            self.adapters.reset()
         if self.encoder is not None:
-            self.encoder.wipe()
+            self.encoder.reset()
 
     def forget_flights(self) -> None:
         """Forget the steps in flight: none contains any of these requests any more."""
@@ -346,11 +346,11 @@ class Batch(Kept):
         victim = next(one for one in reversed(self.waiting.ordered()) if one.index in self.reserved)
         del self.reserved[victim.index]
         lost = Preemption(victim, self.waiting.head(), victim.computed_tokens, victim.held_blocks)
-        self._take_all(victim, victim.computed_tokens)
+        self._release_victim(victim, victim.computed_tokens)
         return lost
 
-    def _take_all(self, victim: Request, content_tokens: int) -> None:
-        self._note_lost(victim)
+    def _release_victim(self, victim: Request, content_tokens: int) -> None:
+        self._deduct_lost_recompute(victim)
         # Its content can be found again only under keys that exist for preempted requests.
         victim.preemptions += 1
         self.pool.release(victim, content_tokens, findable=True)
@@ -359,7 +359,7 @@ class Batch(Kept):
             victim.generated_tokens = 0
         victim.target_tokens = victim.input_tokens + victim.generated_tokens
 
-    def _note_lost(self, request: Request) -> None:
+    def _deduct_lost_recompute(self, request: Request) -> None:
         """Deduct the tokens that a request which loses its blocks had yet to recompute."""
         if request.computed_tokens < request.peak_tokens:
             self._recomputed_tokens -= request.peak_tokens - request.computed_tokens
@@ -416,7 +416,7 @@ class Batch(Kept):
         plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
         if self.swapping is not None:
             self.swapping.swap_out(plan, victim)
-        self._take_all(victim, content)
+        self._release_victim(victim, content)
         victim.batch_slot = -1
         victim.state = RequestState.WAITING
         self.waiting.push_front(victim)
@@ -432,7 +432,7 @@ class Batch(Kept):
         del self.running[slot]
         self.prefills.pop(slot, None)
         plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
-        self._take_all(victim, 0)
+        self._release_victim(victim, 0)
         victim.batch_slot = -1
         victim.state = RequestState.WAITING
         self.waiting.push(victim)
@@ -479,9 +479,9 @@ class Batch(Kept):
         """Let the requests that get a token in this step advance together again; the others stay stalled."""
         for slot, request in decoding.items():
             del self.stalled[slot]
-            self._let_decode(request)
+            self._join_cohort(request)
 
-    def _let_decode(self, request: Request) -> None:
+    def _join_cohort(self, request: Request) -> None:
         """Let a request join the cohort; it gets a token in the step being planned."""
         if request.joined_us <= self.now:
             request.known_clock = self.cohort.clock + 1
@@ -562,7 +562,7 @@ class Batch(Kept):
             self.adapters.leave(request)
         if self.encoder is not None:
             self.encoder.forget(request)
-        self._note_lost(request)
+        self._deduct_lost_recompute(request)
         return content
 
     def deadlock(self, index: int, now: int) -> StalledError:

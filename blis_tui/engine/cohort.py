@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from blis_tui.engine.kv.pool import BlockPool
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class DecodeCohort(Kept):
+class DecodeCohort(Picklable):
     """The requests of one instance that decode in lock-step.
 
     Attributes:
@@ -148,7 +148,7 @@ class DecodeCohort(Kept):
         answer = request.joined_clock + reasoning.tokens + 1 - request.generated_tokens
         return answer if answer <= request.finish_clock else 0
 
-    def asks(self, threshold: int) -> tuple[int, int]:  # noqa: ARG002  (no member asks for more than one token)
+    def next_needs(self, threshold: int) -> tuple[int, int]:  # noqa: ARG002  (no member asks for more than one token)
         """Return the tokens and KV blocks that the next advance of all members needs."""
         return self.load.decode_requests, self.due_blocks() if self.load.decode_requests else 0
 
@@ -181,7 +181,7 @@ class DecodeCohort(Kept):
         blocks = rounds * self.load.decode_requests + sum(dues[first : first + rest])
         return blocks + sum(dues[: first + rest - size]) if first + rest > size else blocks
 
-    def affordable(self, blocks: int) -> int:
+    def affordable_advances(self, blocks: int) -> int:
         """Number of advances that ``blocks`` suffice for; must be small, as the loop counts one by one."""
         advances, size, dues = 0, self.block_size_tokens, self.dues
         first = self.clock + self.ahead

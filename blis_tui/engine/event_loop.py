@@ -16,7 +16,7 @@ from blis_tui.engine.kv.radix_pool import radix_pool
 from blis_tui.engine.plan import Ghost, Plan, Planned
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.tallies import tally_wait
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Arrival(Kept):
+class Arrival(Picklable):
     """The end of a transfer between GPU and host: there may be room for waiting requests now."""
 
     __slots__ = ("_flow", "instance_index", "time_us")
@@ -42,7 +42,7 @@ class Arrival(Kept):
         """Whether another step is pending already, or no request is left."""
         return self._flow.step_pending or not self._flow.has_work
 
-    def happen(self, now: int) -> bool:
+    def fire(self, now: int) -> bool:
         """Look for work again."""
         if self.stale:
             return False
@@ -94,27 +94,27 @@ class EventLoop(Flow):
         """Take the results of the previous step and start the next; return when that ends, IDLE or NO_STEP."""
         batch, steps, rule = self.batch, self.steps, self.rule
         self._take_results()
-        self._pool.results_taken(self.steps.free_us)
+        self._pool.on_step_results(self.steps.free_us)
         ready, batch.planned = batch.planned, None
         if ready is None:
             if not batch.has_requests:
                 return NO_STEP
             if now > steps.free_us:
                 rule.idle()
-            ready = self._form(now)
+            ready = self._plan_step(now)
             if ready is None:  # an idle scheduler polls for requests continuously
                 rule.idle()
-                ready = self._form(now)
+                ready = self._plan_step(now)
             if ready is None and (change_us := self._pool.next_change_us()) > now:
                 steps.events.push(change_us, self.order, Arrival(self, change_us))
                 return NO_STEP
             if ready is None:
                 raise batch.deadlock(self.index, now)
-            if waited_us := self._pool.take_waited_us():
+            if waited_us := self._pool.pop_waited_us():
                 batch.planned = ready
                 return now + waited_us
         plan = ready.plan or Plan()
-        following = self._form_ahead(plan, now) if self._overlaps else None
+        following = self._plan_following(plan, now) if self._overlaps else None
         members = batch.load.decode_requests
         end = steps.run(plan, ready.epoch, now)
         if plan.decodes and not members:
@@ -124,10 +124,10 @@ class EventLoop(Flow):
         if steps.done is not None:
             steps.tell(plan, end if goes_on else IDLE)
         if self._overlaps and batch.waiting.items:
-            self._tally(following, end - now)
+            self._tally_step(following, end - now)
         return end if goes_on else IDLE
 
-    def _form(self, now: int) -> Planned | None:
+    def _plan_step(self, now: int) -> Planned | None:
         """Plan a step; None = it would have nothing to do."""
         batch, steps = self.batch, self.steps
         ahead = self.rule.under_way is not None
@@ -136,7 +136,7 @@ class EventLoop(Flow):
             return None
         planned = self.rule.before is not None
         if batch.waiting.items and (planned or ahead):
-            steps.tell_stopped(plan, now, later=1 + ahead)
+            steps.report_stopped(plan, now, later=1 + ahead)
         if self.put_back is not None:
             plan.follow(self.put_back)
             self.put_back = None
@@ -145,12 +145,12 @@ class EventLoop(Flow):
             return None
         return Planned(plan, batch.pool.epoch)
 
-    def _form_ahead(self, plan: Plan, now: int) -> Planned | None:
+    def _plan_following(self, plan: Plan, now: int) -> Planned | None:
         """Plan the step that follows the one starting now."""
         rule = self.rule
         rule.under_way = rule.before
         self.batch.cohort.ahead = int(plan.decodes)
-        following = self._form(now)
+        following = self._plan_step(now)
         rule.under_way = None
         return following
 
@@ -186,7 +186,7 @@ class EventLoop(Flow):
         """Whether the request leaves when the latest step is over."""
         return self.batch.ending.get(request.batch_slot) is request
 
-    def _tally(self, following: Planned | None, duration: int) -> None:
+    def _tally_step(self, following: Planned | None, duration: int) -> None:
         batch = self.batch
         plan = (following and following.plan) or Plan()
         tokens = 0

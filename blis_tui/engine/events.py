@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.request import RequestState
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ NO_STEP: Final = -2
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Stepper(Kept):
+class Stepper(Picklable):
     """Interface that runs the steps of an instance; ``Flow`` implements it."""
 
     __slots__ = ("due_us", "index", "next_us", "order", "step_pending")
@@ -65,8 +65,8 @@ class Stepper(Kept):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Step(Kept):
-    """The next step of an instance as an event; the main loop runs it directly (``happen`` is the slow path)."""
+class Step(Picklable):
+    """The next step of an instance as an event; the main loop runs it directly (``fire`` is the slow path)."""
 
     __slots__ = ("flow", "instance_index")
 
@@ -82,7 +82,7 @@ class Step(Kept):
         """Whether the instance has nothing to do."""
         return not self.flow.has_work
 
-    def happen(self, now: int) -> bool:
+    def fire(self, now: int) -> bool:
         """Run the step."""
         return self.flow.step(now) != NO_STEP
 
@@ -115,7 +115,7 @@ class Event(Protocol):
     def stale(self) -> bool:
         """Whether the event would have no effect any more; once true, it stays true."""
 
-    def happen(self, now: int) -> bool:
+    def fire(self, now: int) -> bool:
         """Execute the event; return False if it was stale and so did not happen."""
 
     def drop(self) -> None:
@@ -159,7 +159,7 @@ class RequestCallback:
         """Return False: it never becomes stale."""
         return False
 
-    def happen(self, now: int) -> bool:
+    def fire(self, now: int) -> bool:
         """Call the handler."""
         self.handler(self.request, now)
         return True
@@ -181,7 +181,7 @@ class Timeout(RequestCallback):
         there = request.state is RequestState.WAITING or request.state is RequestState.RUNNING
         return not there or request.instance != self.instance_index
 
-    def happen(self, now: int) -> bool:
+    def fire(self, now: int) -> bool:
         """Call the handler unless the event is stale."""
         if self.stale:
             return False
@@ -195,7 +195,7 @@ def instance_order(priority: int, instance: int) -> int:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class EventQueue(Kept):
+class EventQueue(Picklable):
     """Pending events, earliest first.
 
     Attributes:

@@ -102,7 +102,7 @@ class Flow(Stepper):
         """Take out a running request, which leaves without a result."""
         self.batch.abort(request)
 
-    def withdrawn(self, now: int) -> None:
+    def on_withdrawn(self, now: int) -> None:
         """React to a waiting or running request that left without a result: others may fit now."""
 
     def halt(self) -> int | None:
@@ -122,7 +122,7 @@ class Flow(Stepper):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Coasting(Flow):
+class FastForward(Flow):
     """Runs plain decodes in one go when there are no observers.
 
     A plain decode involves no decision: every running request gets its token and, where one is due, its block.
@@ -171,7 +171,7 @@ class Coasting(Flow):
                     or cohort.answers
                     or (lead and not self._has_planned_decode())
                 ):
-                    count, before, now = self._coast(now, bar, most - done)
+                    count, before, now = self._fast_forward(now, bar, most - done)
                     if count:
                         done += count
                         latest = before
@@ -220,7 +220,7 @@ class Coasting(Flow):
                 bar = heap[0][0]
             due = self._due(start)
             if due < 0:  # plain decodes, for a time that is not known yet
-                count, before, start = self._coast(start, bar, most - done)
+                count, before, start = self._fast_forward(start, bar, most - done)
                 if count:
                     done += count
                     latest = before
@@ -258,7 +258,7 @@ class Coasting(Flow):
         count = cohort.soonest - clock - 1
         free, size = batch.pool.free, cohort.block_size_tokens
         if free < decodes * (count // size + 1):
-            count = min(count, cohort.affordable(free))
+            count = min(count, cohort.affordable_advances(free))
             if not count:
                 return start
         self._plain_until = clock + count
@@ -277,7 +277,7 @@ class Coasting(Flow):
             count, self.late_us, self.next_us = self._decode(self.next_us, bar, left, duration)
             self.late += count
 
-    def _coast(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
+    def _fast_forward(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
         """Run plain decodes until a step has more to do; return their number, the last one's start and its end."""
         batch, load, cohort, calendar, _ = self._at_hand
         pool, clock = batch.pool, cohort.clock
@@ -292,7 +292,7 @@ class Coasting(Flow):
                 count = next(filter(calendar.__contains__, ends)) - clock - 1
         roomy = pool.free >= load.decode_requests * (count // cohort.block_size_tokens + 1)
         if not roomy and cohort.due_within(count) > pool.free:
-            count = cohort.affordable(pool.free)
+            count = cohort.affordable_advances(pool.free)
             if not count:
                 return 0, now, now
         return self._decode(now, bar, count, duration)
@@ -334,7 +334,7 @@ class Coasting(Flow):
         if decodes >= self._budget:
             tallies.full_budget_us += now - start
         if self._lead:
-            self._coasted(now - start)
+            self._note_fast_forward(now - start)
         elif batch.waiting.items:  # for lack of a free place in the batch
             tallies.seqs_wait_us += now - start
         return count, now - duration, now
@@ -364,13 +364,13 @@ class Coasting(Flow):
         """Whether the due step was planned as a plain decode; called only where steps are planned ahead."""
         raise NotImplementedError
 
-    def _coasted(self, duration_us: int) -> None:
+    def _note_fast_forward(self, duration_us: int) -> None:
         """Record the duration of plain decodes; the next is planned. Called only where steps are planned ahead."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class OneAtATime(Coasting):
+class OneAtATime(FastForward):
     """Starts a step when the previous one is over."""
 
     __slots__ = ()
@@ -407,7 +407,7 @@ class OneAtATime(Coasting):
         if steps.done is not None:
             steps.tell(NO_PLAN, upcoming)
             if waiting:
-                steps.tell_stopped(None, now)
+                steps.report_stopped(None, now)
         return upcoming
 
     def planned_step(self, now: int) -> int:
@@ -427,12 +427,12 @@ class OneAtATime(Coasting):
         if steps.done is not None:
             steps.tell(plan, upcoming)
             if batch.waiting.items:
-                steps.tell_stopped(plan, now)
+                steps.report_stopped(plan, now)
         return upcoming
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Ahead(Coasting):
+class Ahead(FastForward):
     """Plans a step while the previous one runs: vLLM's asynchronous scheduling.
 
     Two steps are in flight at any time. When a step starts, the results of the previous one have come, and the next
@@ -477,8 +477,8 @@ class Ahead(Coasting):
         if ready is None or (not decodes and ready.computes_nothing):
             if not (batch.running or batch.waiting.items):
                 return None
-            self._lapse(now)
-            ready = self._plan_anew(ready, now)
+            self._void_plan(now)
+            ready = self._replan(ready, now)
         return ready
 
     def planned_step(self, now: int) -> int:
@@ -489,7 +489,7 @@ class Ahead(Coasting):
         planned = self.batch.planned
         return planned is not None and planned.plan is None
 
-    def _coasted(self, duration_us: int) -> None:
+    def _note_fast_forward(self, duration_us: int) -> None:
         batch = self.batch
         batch.planned = Planned(None, batch.pool.epoch)
         if batch.waiting.items:
@@ -515,7 +515,7 @@ class Ahead(Coasting):
             tokens += chunk.new
         return tokens >= self.batch.limits.max_num_batched_tokens
 
-    def _plan_anew(self, before: Planned | None, now: int) -> Planned | None:
+    def _replan(self, before: Planned | None, now: int) -> Planned | None:
         """Plan the step that starts now; it takes over the preemptions of ``before``, a plan that computes nothing."""
         planned = self._plan_next(now, ahead=False)
         if planned is None:
@@ -536,11 +536,11 @@ class Ahead(Coasting):
             plan = steps.plan(now, ahead=ahead)
             if plan is None or (plan.computes_nothing and not batch.load.decode_requests):
                 if ahead and plan is not None and batch.waiting.items:
-                    steps.tell_stopped(plan, now, later=1)
+                    steps.report_stopped(plan, now, later=1)
                 return None
             batch.pool.planned()
         if batch.waiting.items:
-            steps.tell_stopped(plan, now, later=1)
+            steps.report_stopped(plan, now, later=1)
         batch.cohort.ahead = int(batch.load.decode_requests > 0 and (plan is None or plan.decodes))
         return Planned(plan, batch.pool.epoch)
 
@@ -568,12 +568,12 @@ class Ahead(Coasting):
             plan.ghosts.append(Ghost(request, 1 + drafts, request.computed_tokens))
             batch.planned = planned._replace(plan=plan)
 
-    def withdrawn(self, now: int) -> None:
+    def on_withdrawn(self, now: int) -> None:
         """React to a waiting or running request that left without a result."""
         if not self.has_work:
-            self._lapse(now)
+            self._void_plan(now)
 
-    def _lapse(self, now: int) -> None:
+    def _void_plan(self, now: int) -> None:
         """Count what is in the blocks of a plan as computed, since all its requests have left."""
         self.batch.pool.computed(now, -1)
 

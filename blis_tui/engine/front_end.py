@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepLoad, StepTimeModel
@@ -24,7 +24,7 @@ _MOST_STREAMING: Final = 0.8
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class FrontEnd(Kept):
+class FrontEnd(Picklable):
     """Accepts one request at a time per process; a request that arrives while its process is busy waits.
 
     Args:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.clientview import client_ttft_us
 from blis_tui.engine.events import Timeout, instance_order
-from blis_tui.engine.latency.model import Around
-from blis_tui.engine.latency.wrappers import Pausing
+from blis_tui.engine.latency.model import ModelWrapper
+from blis_tui.engine.latency.wrappers import HookedModel
 from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Dropped, Queued, TimedOut
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.scheduling.priority import ConstantPriority
 from blis_tui.engine.stopped import KV_BLOCKS, Excess
-from blis_tui.kept import Kept, remembering
+from blis_tui.pickling import Picklable, stateful_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from blis_tui.engine.flow import Flow
     from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.engine.observed import Watch
     from blis_tui.engine.request import Request
-    from blis_tui.engine.seen import Watch
     from blis_tui.engine.steps import Parts
 
 
@@ -34,7 +34,7 @@ _TIMEOUT: Final = 5
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Instance(Kept):
+class Instance(Picklable):
     """One engine with its own GPU memory.
 
     Attributes:
@@ -91,7 +91,7 @@ class Instance(Kept):
         self.turned_down: dict[str, int] = {}
         self.order_queued = instance_order(_QUEUED, steps.index)
         self._order_timeout = instance_order(_TIMEOUT, steps.index)
-        self._roomy_tokens = roomy_tokens(batch)
+        self._roomy_tokens = always_fitting_tokens(batch)
         self.front_end = parts.front_end
         self._priority = parts.priority
         self._ranks = not isinstance(parts.priority, ConstantPriority)
@@ -100,10 +100,10 @@ class Instance(Kept):
         self._ledger = parts.ledger
         self._observers = parts.observers
         latency = parts.latency
-        while isinstance(latency, Around):
+        while isinstance(latency, ModelWrapper):
             latency = latency.model
         restore = None if batch.swapping is None else batch.swapping.restore
-        self._remembering = remembering(batch.waiting, batch.victim, restore, latency)
+        self._remembering = stateful_plugins(batch.waiting, batch.victim, restore, latency)
         if batch.adapters is not None:
             batch.adapters.wake = flow.want_step
 
@@ -111,7 +111,7 @@ class Instance(Kept):
         """Report from now on to the control plane what happens to requests here."""
         self.seen.watch = watch
         if not watch.early:
-            self.pool.hide_unseen()
+            self.pool.track_pending()
 
     @property
     def profile(self) -> Profile:
@@ -139,15 +139,15 @@ class Instance(Kept):
             more += tuple([one.state() for one in self._remembering])
         return (self.steps.rule.state(), self._priority.state(), *more)
 
-    def plans(self) -> tuple[object, ...]:
+    def planned_state(self) -> tuple[object, ...]:
         """Return what is planned but not executed, and draft totals, as plain values (for digests)."""
         drafts = self.batch.speculative
         return (*self.flow.state(), *(() if drafts is None else drafts.tallies.state()))
 
     def pause_in_steps(self, look: Callable[[], None] | None) -> None:
         """Call ``look`` in every step from now on, between its first two phases; None stops that."""
-        latency = self.latency.model if isinstance(self.latency, Pausing) else self.latency
-        self.latency = latency if look is None else Pausing(latency, look)
+        latency = self.latency.model if isinstance(self.latency, HookedModel) else self.latency
+        self.latency = latency if look is None else HookedModel(latency, look)
 
     # ---- into the queue ----
 
@@ -165,8 +165,8 @@ class Instance(Kept):
         prompt, budget = request.input_tokens, request.max_output_tokens
         # Fast path: nearly all requests have room to spare.
         surely = 0 < budget <= self._roomy_tokens - prompt and request.declared_tokens >= 0
-        if not surely and (excess := unservable(self.batch, request)) is not None:
-            self.turn_down(request, excess, now)
+        if not surely and (excess := unservable_reason(self.batch, request)) is not None:
+            self.drop_unservable(request, excess, now)
             return
         self.input_tokens += prompt
         if 0 < request.deadline_us <= now:
@@ -181,7 +181,7 @@ class Instance(Kept):
         are new.
         """
         pool = self.pool
-        if (excess := unservable(self.batch, request)) is not None:
+        if (excess := unservable_reason(self.batch, request)) is not None:
             return excess
         found = pool.visible_head(request.segments, now) if reuse else 0
         if pool.missing(request, request.input_tokens) - found + pool.idle_among(request, found) > pool.free:
@@ -200,13 +200,13 @@ class Instance(Kept):
             self._expire(request, now, was_running=False)
             return
         self.pool.extend(request, request.input_tokens)
-        self.pool.delivered(request)
+        self.pool.publish_transferred(request)
         if request.generated_tokens >= min(request.output_tokens, request.max_output_tokens):
             request.generated_tokens -= 1  # as in BLIS, it decodes at least once here
         request.joined_us = min(request.first_token_us, now)
         self._wait(request, now)
 
-    def turn_down(self, request: Request, excess: Excess, now: int) -> None:
+    def drop_unservable(self, request: Request, excess: Excess, now: int) -> None:
         """Drop a request that can never be served here."""
         request.state = RequestState.DROPPED_UNSERVABLE
         self.turned_down[excess.limit] = self.turned_down.get(excess.limit, 0) + 1
@@ -254,7 +254,7 @@ class Instance(Kept):
         else:
             self.batch.leave_queue(request)
             self.give_back(request, now)
-        self.flow.withdrawn(now)
+        self.flow.on_withdrawn(now)
 
     def _expire(self, request: Request, now: int, *, was_running: bool) -> None:
         request.state = RequestState.TIMED_OUT
@@ -271,13 +271,13 @@ class Instance(Kept):
     def abandon(self) -> None:
         """Stop at once; its requests have been taken out."""
         self.flow.abandon()
-        self.pool.wipe()
+        self.pool.reset()
 
 
 # Requests that can never run on an instance are judged by their declared budget, never by their actual output length.
 
 
-def unservable(batch: Batch, request: Request) -> Excess | None:
+def unservable_reason(batch: Batch, request: Request) -> Excess | None:
     """Return why ``request`` can never run in a batch, or None if it can. Sets its output budget.
 
     A declared budget must fit beside the prompt, or is cut to what ``max_model_len`` leaves (``cuts_output``).
@@ -289,7 +289,7 @@ def unservable(batch: Batch, request: Request) -> Excess | None:
     if limit is not None and prompt >= limit:
         return Excess("max_model_len", f"prompt of {prompt} tokens, max_model_len is {limit}")
     if request.declared_tokens < 0:
-        request.max_output_tokens = _room(batch, request)
+        request.max_output_tokens = _max_answer_tokens(batch, request)
     budget = request.max_output_tokens
     if limit is not None and prompt + budget > limit:
         if not batch.traits.cuts_output:
@@ -316,8 +316,8 @@ def unservable(batch: Batch, request: Request) -> Excess | None:
     return None
 
 
-def roomy_tokens(batch: Batch) -> int:
-    """Largest total of tokens with which a request with a declared budget surely fits; negative: see ``unservable``."""
+def always_fitting_tokens(batch: Batch) -> int:
+    """Largest total of tokens with which a request with a budget surely fits; negative: see ``unservable_reason``."""
     if batch.speculative is not None or batch.encoder is not None:
         return -1
     limits, pool = batch.limits, batch.pool
@@ -329,7 +329,7 @@ def roomy_tokens(batch: Batch) -> int:
     return most
 
 
-def _room(batch: Batch, request: Request) -> int:
+def _max_answer_tokens(batch: Batch, request: Request) -> int:
     """Length of the longest answer that the limits allow, at least 1."""
     limit, slots = batch.limits.max_model_len, batch.pool.total * batch.limits.block_size_tokens
     longest = slots - request.input_tokens + 1

@@ -17,7 +17,7 @@ from blis_tui.engine.request import Request, RequestState
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.engine.seen import Ledger
+    from blis_tui.engine.observed import Ledger
 
 
 class Auditable(Protocol):
@@ -149,7 +149,7 @@ _SHOWN: Final = "blis_tui.cluster.signals"
 """Module of the fleet and context that policies are shown; objects from it reveal no output lengths."""
 
 
-class _Finder(pickle.Pickler):
+class _ReferenceCollector(pickle.Pickler):
     """Traverses everything an object holds and notes engine objects in it."""
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ class _Finder(pickle.Pickler):
 def _oracle_boundary(state: Auditable) -> str:
     # Policies get frozen values that do not tell the future; it remains to check that they keep nothing else.
     for policy in state.policies():
-        finder = _Finder()
+        finder = _ReferenceCollector()
         try:
             finder.dump(policy)
         except (pickle.PicklingError, TypeError, AttributeError) as error:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.engine.events import IDLE, NO_STEP
 from blis_tui.engine.flow import Ahead, Flow, OneAtATime
-from blis_tui.engine.latency.model import Around, StepLoad
+from blis_tui.engine.latency.model import ModelWrapper, StepLoad
 from blis_tui.engine.plan import NO_PLAN, Planned
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ SYNC_STEPS: Final = 32
 _DUMMY_TOKENS: Final = 1
 
 
-class Paced(Around):
+class GroupPacedModel(ModelWrapper):
     """Wraps a step-time model so that the step in flight lasts as long as the group's.
 
     Attributes:
@@ -55,7 +55,7 @@ class Paced(Around):
         return self.lasting_us or self.model.step_time_us(load)
 
 
-class RankGroup(Kept):
+class RankGroup(Picklable):
     """A group of ranks that step together.
 
     When the first rank comes to a step, all of them plan theirs, which determines its duration. Each rank executes
@@ -99,7 +99,7 @@ class RankGroup(Kept):
 
     def join(self, steps: Steps) -> Rank:
         """Add a rank, whose instance has the next number; return its flow."""
-        paced = Paced(steps.latency)
+        paced = GroupPacedModel(steps.latency)
         steps.keep_pace(paced)
         kind = AheadRank if steps.rule.traits.plans_ahead else OneAtATimeRank
         rank = kind(steps, self, paced)
@@ -183,7 +183,7 @@ class Rank(Flow):
         prepared: its part of the step that has begun and that it has yet to execute.
     """
 
-    def __init__(self, steps: Steps, group: RankGroup, paced: Paced) -> None:
+    def __init__(self, steps: Steps, group: RankGroup, paced: GroupPacedModel) -> None:
         super().__init__(steps)
         self.group = group
         self.paced = paced
@@ -253,7 +253,7 @@ class OneAtATimeRank(Rank, OneAtATime):
         if steps.done is not None:
             steps.tell(plan or NO_PLAN, upcoming)
             if batch.waiting.items:
-                steps.tell_stopped(plan, now)
+                steps.report_stopped(plan, now)
         return upcoming
 
 

@@ -16,7 +16,7 @@ from blis_tui.engine.events import IDLE, NO_STEP
 from blis_tui.engine.flow import Flow
 from blis_tui.engine.plan import StepPart
 from blis_tui.engine.request import Request  # noqa: TC001  (mypyc evaluates annotations of named tuples)
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.tallies import Tallies
 
 
-class UnderWay(NamedTuple):
+class InFlightBatch(NamedTuple):
     """A batch in the pipeline."""
 
     end_us: int
@@ -35,12 +35,12 @@ class UnderWay(NamedTuple):
     """The requests of the batch that get their last token at its end."""
 
 
-_NOTHING: Final = UnderWay(0, (), ())
+_NOTHING: Final = InFlightBatch(0, (), ())
 """A plan that found nothing to do: over at once, when its turn comes."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Pass(Kept):
+class FirstStageFree(Picklable):
     """The event that the first stage is free and another batch may enter; it does nothing if none can be formed."""
 
     __slots__ = ("_flow", "instance_index", "time_us")
@@ -58,7 +58,7 @@ class Pass(Kept):
         """Whether an earlier pass replaced it, or no request is left."""
         return self._flow.upcoming is not self or not self._flow.has_work
 
-    def happen(self, now: int) -> bool:
+    def fire(self, now: int) -> bool:
         """Form a batch."""
         if self.stale:
             return False
@@ -73,7 +73,7 @@ class Pass(Kept):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Pipe(StepPart):
+class PipelineLatency(StepPart):
     """The pipeline stages: how long a batch takes to get through them.
 
     Attributes:
@@ -119,12 +119,12 @@ class Stages(Flow):
 
     def __init__(self, steps: Steps, stages: int) -> None:
         super().__init__(steps)
-        self.pipe = Pipe(stages, steps.tallies)
+        self.pipe = PipelineLatency(stages, steps.tallies)
         steps.parts += (self.pipe,)
         steps.holds = True
         self.places = stages
-        self.under_way: list[UnderWay] = []
-        self.upcoming: Pass | None = None
+        self.under_way: list[InFlightBatch] = []
+        self.upcoming: FirstStageFree | None = None
         self.halted = False
 
     def step(self, now: int) -> int:
@@ -132,11 +132,11 @@ class Stages(Flow):
         batch = self.batch
         self._drain(now)
         if len(self.under_way) == self.places:
-            return self._come_again(self.under_way[0].end_us)
+            return self._retry_at(self.under_way[0].end_us)
         plan = self.steps.plan(now, ahead=bool(self.under_way)) if self.has_work else None
         if plan is None or (plan.computes_nothing and not batch.load.decode_requests):
             if self.under_way:
-                return self._come_again(self.under_way[0].end_us)
+                return self._retry_at(self.under_way[0].end_us)
             if plan is None:
                 return NO_STEP
             raise batch.deadlock(self.index, now)
@@ -153,7 +153,7 @@ class Stages(Flow):
         before = dict.fromkeys(batch.ending)
         end = steps.run(plan, batch.pool.epoch, now)
         held = tuple(request for slot, request in batch.ending.items() if slot not in before)
-        self.under_way.append(UnderWay(end, tuple(slots), held))
+        self.under_way.append(InFlightBatch(end, tuple(slots), held))
         for slot in slots:
             batch.busy[slot] = end
         goes_on = self.has_work
@@ -161,15 +161,15 @@ class Stages(Flow):
             ends_us = [one.end_us for one in self.under_way]
             steps.tell(plan, self._next_us(now, ends_us) if goes_on else IDLE)
             if batch.waiting.items:
-                steps.tell_stopped(plan, now)
+                steps.report_stopped(plan, now)
         return end if goes_on else IDLE
 
     def want_step(self, now: int) -> None:
         """Schedule a pass if there is work; it may move to an earlier time later on."""
         if self.has_work and not self.halted:
-            self._come_by(self._next_us(now, [one.end_us for one in self.under_way]))
+            self._schedule_entry(self._next_us(now, [one.end_us for one in self.under_way]))
 
-    def withdrawn(self, now: int) -> None:
+    def on_withdrawn(self, now: int) -> None:
         """React to a waiting or running request that left: others may fit now."""
         if self.batch.waiting.items:
             self.want_step(now)
@@ -179,15 +179,15 @@ class Stages(Flow):
         full = len(ends_us) == self.places
         return max(now, self.pipe.free_us[0], ends_us[0] if full else 0)
 
-    def _come_by(self, time_us: int) -> None:
+    def _schedule_entry(self, time_us: int) -> None:
         if self.upcoming is None or self.upcoming.time_us > time_us:
-            self.upcoming = Pass(self, time_us)
+            self.upcoming = FirstStageFree(self, time_us)
             self.step_pending = True
             self.steps.events.push(time_us, self.order, self.upcoming)
 
-    def _come_again(self, time_us: int) -> int:
+    def _retry_at(self, time_us: int) -> int:
         """Try again at ``time_us``: no batch can be formed before one has left the pipeline."""
-        self._come_by(time_us)
+        self._schedule_entry(time_us)
         return NO_STEP
 
     def _drain(self, now: int) -> None:
@@ -260,7 +260,7 @@ class BatchQueue(Stages):
         answer = NO_STEP
         if self.under_way and self.under_way[0].end_us < now:
             self._drain(now - 1)
-            self._fill_up()
+            self._fill_with_empty()
         while True:
             self._drain(now)
             if not self.has_work:
@@ -307,17 +307,17 @@ class BatchQueue(Stages):
         batch.blind.update((index, end) for index, time_us in token_us.items() if time_us > now)
         self._note(self.under_way.pop(), tuple(slots))
         if self.has_work:
-            self._come_by(self._next_us(now, [one.end_us for one in self.under_way]))
+            self._schedule_entry(self._next_us(now, [one.end_us for one in self.under_way]))
         else:
-            self._fill_up()
+            self._fill_with_empty()
         return upcoming
 
-    def _fill_up(self) -> None:
+    def _fill_with_empty(self) -> None:
         """Fill the queue with empty plans, as the engine keeps planning without work while any batch is in flight."""
         if any(one.end_us for one in self.under_way):
             self.under_way += [_NOTHING] * (self.places - len(self.under_way))
 
-    def _note(self, entry: UnderWay, sampled: tuple[int, ...]) -> None:
+    def _note(self, entry: InFlightBatch, sampled: tuple[int, ...]) -> None:
         self.under_way.append(entry)
         if self.sampled is not None:
             self.sampled.append(sampled)
@@ -325,7 +325,7 @@ class BatchQueue(Stages):
     def want_step(self, now: int) -> None:
         """Schedule the next planning for when the oldest batch is over."""
         if self.has_work and not self.halted:
-            self._come_by(next((one.end_us for one in self.under_way if one.end_us >= now), now))
+            self._schedule_entry(next((one.end_us for one in self.under_way if one.end_us >= now), now))
 
     def _next_us(self, now: int, ends_us: list[int]) -> int:
         return ends_us[0] if len(ends_us) == self.places else now

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.engine.request import Request  # noqa: TC001  (as above)
 from blis_tui.engine.stopped import PREEMPTED, TOKENS, Stopped
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import Chunk
@@ -91,7 +91,7 @@ class Ghost(NamedTuple):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Plan(Kept):
+class Plan(Picklable):
     """One step, while it is planned. Granted tokens take blocks from the pool at once.
 
     Attributes:
@@ -204,7 +204,7 @@ class Done(NamedTuple):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class StepPart(Kept):
+class StepPart(Picklable):
     """Something that extends steps or emits records about them; the defaults do nothing."""
 
     __slots__ = ()

@@ -11,7 +11,7 @@ from operator import add, attrgetter
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import NamedTuple, mypyc_attr
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from blis_tui.engine.kv.extent import Piece
@@ -60,7 +60,7 @@ _HANDOVER: Final = (
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Handover(Kept):
+class Handover(Picklable):
     """State of a request whose prompt is computed on one instance and whose answer is generated on another.
 
     Attributes:
@@ -101,7 +101,7 @@ def handover_of(request: Request) -> Handover:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Reasoning(Kept):
+class Reasoning(Picklable):
     """The reasoning of a request before its answer.
 
     Attributes:

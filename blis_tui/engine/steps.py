@@ -15,14 +15,14 @@ from blis_tui.engine.clientview import client_times_us, client_ttfat_us
 from blis_tui.engine.content_records import AnswerBegun
 from blis_tui.engine.events import RequestCallback, instance_order
 from blis_tui.engine.latency.model import StepLoad, Timed, is_pure
+from blis_tui.engine.observed import ObservedInstance
 from blis_tui.engine.plan import NO_PLAN, Done
 from blis_tui.engine.records import Completed, Prefilled
 from blis_tui.engine.request import RequestState, handover_of
-from blis_tui.engine.seen import Seen
 from blis_tui.engine.step_records import emit_first_tokens, emit_plan, emit_step
 from blis_tui.engine.stopped import PLACES, SchedulingStopped, Stopped, emit_stopped
 from blis_tui.engine.tallies import Tallies, tally_wait
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.front_end import FrontEnd
     from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.engine.observed import Ledger
     from blis_tui.engine.plan import Plan, StepPart
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.priority import PriorityRule
-    from blis_tui.engine.seen import Ledger
 
 
-_LEFT: Final = 4
+_DEPARTURE_PRIORITY: Final = 4
 """Priority at a tie with other events of the instance: a step that starts then comes first."""
 
 
@@ -83,7 +83,7 @@ class Parts:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Steps(Kept):
+class Steps(Picklable):
     """Plans steps and carries them out.
 
     Attributes:
@@ -137,7 +137,7 @@ class Steps(Kept):
         self.take(parts.latency)
         self.events = parts.events
         self.observers = parts.observers
-        self.seen = Seen(batch)
+        self.seen = ObservedInstance(batch)
         self.tallies = Tallies()
         self.parts = parts.beside
         self.place_of: Callable[[Request], int] = slot_of
@@ -145,7 +145,7 @@ class Steps(Kept):
         self.holds = self.plans_on = False
         self.done: Done | None = None
         self._ledger = parts.ledger
-        self._order_left = instance_order(_LEFT, index)
+        self._order_left = instance_order(_DEPARTURE_PRIORITY, index)
         self._budget = batch.limits.max_num_batched_tokens
         traits = parts.rule.traits
         self._plans_ahead = traits.plans_ahead
@@ -250,7 +250,7 @@ class Steps(Kept):
             duration = part.lasting_us(plan, now, duration)
         load.chunks = NO_PLAN.chunks
         end = self.free_us = now + duration
-        if batch.pool.unseen is not None:
+        if batch.pool.pending_blocks is not None:
             batch.pool.computed(now, end)
         finishing = (cohort.advance(now, duration, tallies.itl_us) if members else None) or []
         for request in finishing:
@@ -337,7 +337,7 @@ class Steps(Kept):
             free = pool.free
             # Its last token needs a new block.
             if stores_last and request.generated_tokens and not request.computed_tokens % pool.block_size_tokens:
-                pool.take_spare(request, request.computed_tokens + 1)
+                pool.extend_if_free(request, request.computed_tokens + 1)
             if self.holds:
                 batch.ending[request.batch_slot] = request
                 if self.plans_on and request.stops_early and (handover is None or handover.prefilled):
@@ -345,7 +345,7 @@ class Steps(Kept):
             else:
                 batch.vacate(request, end)
             if watched:
-                self.seen.vacated(request, pool.free - free)
+                self.seen.note_slot_freed(request, pool.free - free)
             request.state = RequestState.COMPLETED
             request.length_capped = request.generated_tokens < request.output_tokens
             request.completed_us = end
@@ -361,7 +361,7 @@ class Steps(Kept):
             batch.ending[request.batch_slot] = request
         else:  # the step is over, or the transfer to the other instance has started already
             batch.vacate(request, end)
-        self.seen.vacated(request, batch.pool.free - free, handed_over=True)
+        self.seen.note_slot_freed(request, batch.pool.free - free, handed_over=True)
         handover_of(request).prefilled = True
         request.state = RequestState.CREATED
         if watch is not None and early:
@@ -419,7 +419,7 @@ class Steps(Kept):
         for part in self.parts:
             part.tell(done)
 
-    def tell_stopped(self, plan: Plan | None, now: int, *, later: int = 0) -> None:
+    def report_stopped(self, plan: Plan | None, now: int, *, later: int = 0) -> None:
         """Emit why requests wait, if there are observers.
 
         Args:

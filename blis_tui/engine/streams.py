@@ -17,7 +17,7 @@ from typing import Final
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.portable_math import ln, power
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 _UNPACK: Final = Struct("<8Q").unpack
 _KEY_BYTES: Final = 32
@@ -159,7 +159,7 @@ class Stream:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Streams(Kept):
+class Streams(Picklable):
     """All streams of one seed."""
 
     __slots__ = ("_seed",)

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Tallies(Kept):
+class Tallies(Picklable):
     """Totals over the steps of an instance. Times are step durations in microseconds.
 
     Attributes:

@@ -25,8 +25,8 @@ from blis_tui.golden.session import (
     OUTDATED,
     answer_lines,
     debugger_command,
+    differs_only_in_engine,
     engine_lines,
-    only_the_engine,
     plugin_lines,
 )
 from blis_tui.metrics.expectations import Verdict
@@ -113,7 +113,7 @@ _STATES: Final = ("changed", "new", _UNEXPECTED, "obsolete", "broken")
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _TestComment:
     """The part of the comment about one golden test."""
 
     name: str
@@ -141,25 +141,27 @@ def _cut(head: str, parts: Sequence[str], most: int) -> str:
     return text
 
 
-def _about(entry: Entry, root: Path, plugins: Registry | None, style: Style) -> _Told | None:
+def _about(entry: Entry, root: Path, plugins: Registry | None, style: Style) -> _TestComment | None:
     """Return the part about a golden test; None if there is nothing to report."""
     if entry.state == "broken":
-        return _Told(entry.name, "broken", _block(entry.problem))
+        return _TestComment(entry.name, "broken", _block(entry.problem))
     if entry.state == "obsolete":
         text = "No experiment has it any more: `pytest --blis-obsolete=delete` removes it.\n"
-        return _Told(entry.name, "obsolete", text)
+        return _TestComment(entry.name, "obsolete", text)
     try:
         case = case_of(entry.files, root, plugins)
         new = entry.files.read(pending=entry.waiting)
         breaks = _breaks(new, () if case is None else case.known)
         if case is None or not entry.waiting:
-            return _Told(entry.name, _UNEXPECTED, _expectations(None, new, case), breaks=True) if breaks else None
+            return (
+                _TestComment(entry.name, _UNEXPECTED, _expectations(None, new, case), breaks=True) if breaks else None
+            )
         golden = entry.files.read() if entry.state == "changed" else None
         body = _unseen(new, case) if golden is None else _changed(entry, case, golden, new, style)
     except BlisError as error:
-        return _Told(entry.name, "broken", _block(str(error)))
+        return _TestComment(entry.name, "broken", _block(str(error)))
     where = "" if entry.case == DEFAULT else f", case {_code(entry.case)}"
-    return _Told(entry.name, entry.state, f"{_code(entry.spec)}{where}\n\n{body}", waiting=True, breaks=breaks)
+    return _TestComment(entry.name, entry.state, f"{_code(entry.spec)}{where}\n\n{body}", waiting=True, breaks=breaks)
 
 
 def _unseen(new: Golden, case: Case) -> str:
@@ -170,7 +172,7 @@ def _changed(entry: Entry, case: Case, golden: Golden, new: Golden, style: Style
     difference = compare(golden, new, case.comparison)
     lines = plugin_lines(golden, new)
     if difference.engine is not None:
-        lines += engine_lines(*difference.engine, alone=only_the_engine(difference))
+        lines += engine_lines(*difference.engine, alone=differs_only_in_engine(difference))
     parts = [_block("\n".join(lines))] if lines else []
     if difference.spec:
         changed = experiment_differences(golden.document, new.document)
@@ -215,12 +217,14 @@ def _table(title: str, found: Sequence[Difference], total: int) -> str:
 
 def _expectations(golden: Golden | None, new: Golden, case: Case | None) -> str:
     """Return the experiment's expectations with their old and new verdicts, and broken invariants."""
-    before = {} if golden is None else {_wish(one): one for one in _verdicts(golden)}
+    before = {} if golden is None else {_expected_text(one): one for one in _verdicts(golden)}
     rows, opens = [], []
     for one in _verdicts(new):
-        old = before.get(_wish(one))
+        old = before.get(_expected_text(one))
         known = case is not None and one.metric in case.known
-        rows.append(f"| {_cell(_wish(one))} | {'' if old is None else _held(old, known)} | {_held(one, known)} |")
+        rows.append(
+            f"| {_cell(_expected_text(one))} | {'' if old is None else _held(old, known)} | {_held(one, known)} |"
+        )
         opens.append("" if known else _opening(one, case))
     text = "\n".join(["| expected | golden | now |", "|---|---|---|", *rows]) + "\n" if rows else ""
     return "\n".join(filter(None, [text, *opens, *(f"Invariant {_code(one)}.\n" for one in _broken_invariants(new))]))
@@ -230,7 +234,7 @@ def _opening(verdict: Verdict, case: Case | None) -> str:
     """Return where an expectation of the course was first broken, and the debugger command for that event."""
     if verdict.event is None or case is None:
         return ""
-    where = f"{_code(_wish(verdict))} failed at event {verdict.event:,}: {_code(verdict.why or '')}.\n"
+    where = f"{_code(_expected_text(verdict))} failed at event {verdict.event:,}: {_code(verdict.why or '')}.\n"
     command = debugger_command(case, verdict.event)
     return where + (f"\n{_block(command, 'sh')}" if command else "")
 
@@ -245,7 +249,7 @@ def _held(verdict: Verdict, known: bool) -> str:
     return f"{holds if verdict.ok else broken} ({shown})"
 
 
-def _wish(verdict: Verdict) -> str:
+def _expected_text(verdict: Verdict) -> str:
     return f"{verdict.metric} {verdict.wish()}".rstrip()
 
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.compare.documents import differences
 from blis_tui.compare.documents import pointer as as_pointer
-from blis_tui.golden.store import first_other_line, report_text
+from blis_tui.golden.store import first_line_difference, report_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from blis_tui.compare.documents import Difference
     from blis_tui.golden.options import ComparisonOptions, Tolerance
-    from blis_tui.golden.store import Golden, OtherLine
+    from blis_tui.golden.store import Golden, LineDifference
 
 REDACTED: Final = "[redacted]"
 
@@ -39,7 +39,7 @@ class ResultDifference:
     """Whether the schemas, and so perhaps a default, have changed."""
     records: bool
     """Whether the record streams differ."""
-    text: tuple[str, OtherLine] | None = None
+    text: tuple[str, LineDifference] | None = None
     """If no value differs: the file (``report`` or ``header``) with another text, and the place."""
 
     @property
@@ -82,12 +82,12 @@ def _close(one: Difference, tolerance: Mapping[str, Tolerance]) -> bool:
     return tolerance[one.path].accepts(old, new)
 
 
-def _other_text(golden: Golden, allowed: Golden) -> tuple[str, OtherLine] | None:
+def _other_text(golden: Golden, allowed: Golden) -> tuple[str, LineDifference] | None:
     for name, found, expected in (
         ("report", golden.report, allowed.report),
         ("header", golden.header(), allowed.header()),
     ):
-        if (other := first_other_line(found, expected)) is not None:
+        if (other := first_line_difference(found, expected)) is not None:
             return name, other
     return None
 

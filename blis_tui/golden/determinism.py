@@ -20,7 +20,7 @@ from blis_tui.cluster.digest import AddressError
 from blis_tui.engine.request import FIELDS, Request
 from blis_tui.errors import SimulationError
 from blis_tui.golden.other_process import OtherProcess
-from blis_tui.kept import own_attributes
+from blis_tui.pickling import own_attributes
 from blis_tui.records.tables import record_line
 from blis_tui.simulation import Simulation
 
@@ -83,10 +83,10 @@ def find_nondeterminism(experiment: Experiment) -> str:
     if _end(alone) != end:
         return "a run without observers ends in a different state"
     return (
-        _continued(experiment, lines, end)
+        _resumed_differently(experiment, lines, end)
         or _elsewhere(experiment, lines, end)
-        or _forgotten(experiment)
-        or _changed_by_asking(experiment)
+        or _hidden_state(experiment)
+        or _mutating_queries(experiment)
         or _changed_requests(experiment)
     )
 
@@ -139,7 +139,7 @@ def _compare(simulation: Simulation, lines: list[str]) -> str:
     return listener.finish()
 
 
-def _continued(experiment: Experiment, lines: list[str], end: tuple[str, str]) -> str:
+def _resumed_differently(experiment: Experiment, lines: list[str], end: tuple[str, str]) -> str:
     """Compare with a run continued from a checkpoint in the middle."""
     middle = json.loads(lines[-1])["event"] // 2 if lines else 0
     simulation = Simulation(experiment)
@@ -173,7 +173,7 @@ def _elsewhere(experiment: Experiment, lines: list[str], end: tuple[str, str]) -
     return "" if digest == end[1] else "a run in another process, with another hash seed, ends in a different state"
 
 
-def _forgotten(experiment: Experiment) -> str:
+def _hidden_state(experiment: Experiment) -> str:
     """Check that all state of plug-ins is visible in their ``state()``."""
     modules = frozenset(plugin.module for plugin in experiment.plugins_used())
     simulation = Simulation(experiment)
@@ -197,7 +197,7 @@ def _forgotten(experiment: Experiment) -> str:
     return ""
 
 
-def _changed_by_asking(experiment: Experiment) -> str:
+def _mutating_queries(experiment: Experiment) -> str:
     """Check that query methods of plug-ins change no state, because the number of their calls may vary."""
     modules = frozenset(plugin.module for plugin in experiment.plugins_used())
     kinds = dict.fromkeys(type(part) for part in Simulation(experiment).parts_from(modules))

@@ -15,7 +15,7 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import BlisError, SimulationError
-from blis_tui.golden.unreturned import Returning
+from blis_tui.golden.time_limit import TimeLimit
 from blis_tui.spec.build import build_experiment
 from blis_tui.user_plugins import load_plugins
 
@@ -64,7 +64,7 @@ class OtherProcess:
         if self._process is None:
             self._process = self._started()
         try:
-            line = _asked(self._process, json.dumps(job))
+            line = _answer_line(self._process, json.dumps(job))
         except BaseException:
             self._end()  # a late answer must not be taken for that of the next call
             raise
@@ -109,7 +109,7 @@ class OtherProcess:
         self._process = None
 
 
-def _asked(process: subprocess.Popen[str], job: str) -> str:
+def _answer_line(process: subprocess.Popen[str], job: str) -> str:
     """Return the answer line; empty if the process ends instead."""
     if process.stdin is None or process.stdout is None:
         return ""
@@ -134,7 +134,7 @@ def _answer(line: str) -> dict[str, object]:
     try:
         plugins = load_plugins(job["plugins"])
         experiment = build_experiment(job["document"], trace_path=job["trace_path"], plugins=plugins)
-        with Returning():
+        with TimeLimit():
             return {"result": getattr(import_module(module), name)(experiment)}
     except BlisError as error:
         return {"told": " ".join(str(error).split())}

@@ -53,7 +53,7 @@ class Project:
     def options(self) -> str:
         """Return the options that make ``blis-tui golden`` use these goldens from the current folder."""
         elsewhere = self.root.resolve() != present().root.resolve()
-        root = f" --root {quote(from_here(self.root))}" if elsewhere else ""
+        root = f" --root {quote(relative_to_cwd(self.root))}" if elsewhere else ""
         return root + _folder_option(self.golden_dir, chosen(self.root if elsewhere else None))
 
 
@@ -66,7 +66,7 @@ def project_of(spec: Path, run: Project) -> Project:
     return _nearest(takewhile(lambda folder: folder != run.root, spec.parents)) or run
 
 
-def home_of(spec: Path) -> Project:
+def project_of_experiment(spec: Path) -> Project:
     """Return the project of the nearest configured folder above an experiment, else of the working directory.
 
     Raises:
@@ -75,7 +75,7 @@ def home_of(spec: Path) -> Project:
     return _nearest(spec.parents) or Project.at(Path.cwd(), {})
 
 
-def home(folder: Path) -> Project:
+def project_of_folder(folder: Path) -> Project:
     """Return the project of a folder: of the nearest configured folder from it upwards, else of itself.
 
     Raises:
@@ -90,8 +90,8 @@ def present() -> Project:
     Raises:
         InputError: a configuration on the way cannot be read.
     """
-    here = home(Path.cwd())
-    return Project(*[Path(from_here(folder)) for folder in (here.root, here.spec_root, here.golden_dir)])
+    here = project_of_folder(Path.cwd())
+    return Project(*[Path(relative_to_cwd(folder)) for folder in (here.root, here.spec_root, here.golden_dir)])
 
 
 def chosen(root: Path | None = None, golden_dir: Path | None = None) -> Project:
@@ -143,7 +143,7 @@ def _ours(settings: Mapping[str, object]) -> Mapping[str, str]:
     return {name: str(value) for name, value in settings.items() if name.startswith("blis_")}
 
 
-def from_here(path: Path) -> str:
+def relative_to_cwd(path: Path) -> str:
     """Return a path relative to the current folder."""
     return Path(os.path.relpath(path)).as_posix()
 
@@ -155,4 +155,4 @@ def accept_command(files: GoldenFiles) -> str:
 
 def _folder_option(folder: Path, project: Project) -> str:
     """Return the option for the folder of the golden files; empty if it is the project's."""
-    return "" if folder.resolve() == project.golden_dir.resolve() else f" --golden-dir {quote(from_here(folder))}"
+    return "" if folder.resolve() == project.golden_dir.resolve() else f" --golden-dir {quote(relative_to_cwd(folder))}"

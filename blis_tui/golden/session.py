@@ -17,9 +17,9 @@ from blis_tui.golden.case import DEFAULT
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
 from blis_tui.golden.produce import is_up_to_date, produce_checked
-from blis_tui.golden.project import accept_command, from_here
+from blis_tui.golden.project import accept_command, relative_to_cwd
 from blis_tui.golden.store import HEADER, REPORT, Baseline
-from blis_tui.golden.unreturned import Returning
+from blis_tui.golden.time_limit import TimeLimit
 from blis_tui.metrics.expectations import Verdict
 from blis_tui.printable import printable
 from blis_tui.units import plural
@@ -129,7 +129,7 @@ def run_case(
             study, spec=spec, case=case.name, checks=settings.checks, other=other, is_known=is_known
         )
     else:
-        with Returning() if experiment.plugins_used() else nullcontext():
+        with TimeLimit() if experiment.plugins_used() else nullcontext():
             result, trouble = produce_checked(
                 experiment,
                 spec=spec,
@@ -227,7 +227,7 @@ def describe(
     """Describe a difference completely; for an experiment, with the first event that shows it."""
     lines = [printable(f"{files.name}: the result of {case.what} differs from its golden")]
     if difference.engine is not None:
-        lines += engine_lines(*difference.engine, alone=only_the_engine(difference))
+        lines += engine_lines(*difference.engine, alone=differs_only_in_engine(difference))
     lines += plugin_lines(golden, result)
     lines += ["--- golden", "+++ this run"]
     if difference.spec:
@@ -277,7 +277,7 @@ def debugger_command(case: Case, event: int) -> str:
     if find_spec("blis_tui.tui") is None:
         return ""
     chosen = "" if case.name == DEFAULT else f" --case {quote(case.name)}"
-    return printable(f"blis-tui tui {quote(from_here(case.spec))}{chosen} --at {event}")
+    return printable(f"blis-tui tui {quote(relative_to_cwd(case.spec))}{chosen} --at {event}")
 
 
 def engine_lines(golden: str, here: str, *, alone: bool = False) -> list[str]:
@@ -302,7 +302,7 @@ def engine_lines(golden: str, here: str, *, alone: bool = False) -> list[str]:
     return [*lines, f"    to rule out a change of your own, compare with a blis-tui with engine {golden} first"]
 
 
-def only_the_engine(difference: ResultDifference) -> bool:
+def differs_only_in_engine(difference: ResultDifference) -> bool:
     """Return whether a result differs only in the engine number."""
     return (
         not difference.records and not difference.spec and {one.path for one in difference.report} <= {"/meta/engine"}

@@ -25,7 +25,7 @@ from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.golden.chain import Chain
 from blis_tui.inputs import open_input, parse_json, read_input, real_path, unmerged_line
-from blis_tui.records.files import atomic_bytes, unwritable, write_text
+from blis_tui.records.files import atomic_bytes, write_error_text, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -119,7 +119,7 @@ class GoldenFiles:
         try:
             golden = _parse(header, text)
         except (ValueError, KeyError, TypeError) as error:
-            raise _damaged(file, error) from error
+            raise _damaged_error(file, error) from error
         _require_as_written(self.file(REPORT, pending=pending), text, report_text(report))
         _require_as_written(file, header_text, golden.header())
         _require_one_origin(file, golden, report)
@@ -131,19 +131,19 @@ class GoldenFiles:
         try:
             text = read_input(path, limit=_MAX_BYTES).decode().replace("\r\n", "\n")
             if (conflict := unmerged_line(text.split("\n"))) is not None:
-                raise _damaged(path, f"a merge has left a conflict at line {conflict + 1}")
+                raise _damaged_error(path, f"a merge has left a conflict at line {conflict + 1}")
             value = parse_json(text)
             to_json(value)  # rejects NaN and infinities, which Python reads
         except ValueError as error:
-            raise _damaged(path, error) from error
+            raise _damaged_error(path, error) from error
         if not isinstance(value, dict):
-            raise _damaged(path, "it is not a map")
+            raise _damaged_error(path, "it is not a map")
         return value, text
 
     def write(self, golden: Golden, *, pending: bool = False) -> None:
         """Write both files; a golden makes a waiting result obsolete."""
         folder = self.file(HEADER).parent
-        with _changing(folder):
+        with _reporting_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         write_text(self.file(REPORT, pending=pending), golden.report)
         write_text(self.file(HEADER, pending=pending), golden.header())
@@ -154,7 +154,7 @@ class GoldenFiles:
         """Delete the waiting result; return whether there was one."""
         waiting = [path for kind in (REPORT, HEADER) if (path := self.file(kind, pending=True)).exists()]
         for path in waiting:
-            with _changing(path):
+            with _reporting_write_errors(path):
                 path.unlink()
         return bool(waiting)
 
@@ -164,7 +164,7 @@ class GoldenFiles:
         with suppress(InputError):  # there is no golden, or it is damaged
             old = self.read().chain.sha256
         new = self.read(pending=True).chain.sha256
-        with _changing(self.file(HEADER)):
+        with _reporting_write_errors(self.file(HEADER)):
             for kind in (REPORT, HEADER):
                 self.file(kind, pending=True).replace(self.file(kind))
             if old != new:
@@ -172,7 +172,7 @@ class GoldenFiles:
 
     def remove(self) -> None:
         """Delete all files of this golden."""
-        with _changing(self.file(HEADER)):
+        with _reporting_write_errors(self.file(HEADER)):
             for kind in (REPORT, HEADER, RECORDS):
                 self.file(kind).unlink(missing_ok=True)
         self.drop_pending()
@@ -193,12 +193,12 @@ class GoldenFiles:
 
 
 @contextmanager
-def _changing(path: Path) -> Iterator[None]:
+def _reporting_write_errors(path: Path) -> Iterator[None]:
     """Raise InputError, and no OSError, where files cannot be changed, as in a checkout that is read-only."""
     try:
         yield
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise write_error_text(path, error) from error
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -209,10 +209,10 @@ def _lines(path: Path) -> Iterator[str]:
         ):
             yield from stored
     except (EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise _damaged(path, error) from error
+        raise _damaged_error(path, error) from error
 
 
-def _damaged(path: Path, why: object) -> InputError:
+def _damaged_error(path: Path, why: object) -> InputError:
     return InputError(
         f"{path} is not a golden file of format {FORMAT}: {why}", help="regenerate it with --blis-update=always"
     )
@@ -220,7 +220,7 @@ def _damaged(path: Path, why: object) -> InputError:
 
 def _require_as_written(path: Path, text: str, expected: str) -> None:
     """Raise InputError if a file's text differs from what this program would write for its values."""
-    other = first_other_line(text, expected)
+    other = first_line_difference(text, expected)
     if other is not None:
         raise InputError(
             f"{path} has been modified: {other}",
@@ -235,7 +235,7 @@ def _require_one_origin(path: Path, golden: Golden, report: Mapping[str, object]
         return
     for name, said in (("spec_sha256", golden.spec_sha256), ("engine", golden.engine)):
         if said != (found := meta.get(name)):
-            raise _damaged(path, f"its `{name}` is {said}, but its report says {found}")
+            raise _damaged_error(path, f"its `{name}` is {said}, but its report says {found}")
 
 
 def _parse(header: Mapping[str, object], report: str) -> Golden:
@@ -306,7 +306,7 @@ def report_text(report: Mapping[str, object]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherLine:
+class LineDifference:
     """The first line in which two texts differ."""
 
     number: int
@@ -327,10 +327,10 @@ _MOST: Final = 60
 """Maximum number of characters of a line that are shown."""
 
 
-def first_other_line(found: str, expected: str) -> OtherLine | None:
+def first_line_difference(found: str, expected: str) -> LineDifference | None:
     """Return the first line that is not as expected; None if the texts are equal."""
     if found == expected:
         return None
     lines = found.split("\n"), expected.split("\n")
     same = next((at for at, (one, other) in enumerate(zip(*lines, strict=False)) if one != other), min(map(len, lines)))
-    return OtherLine(same + 1, *(side[same].strip()[:_MOST] if same < len(side) else None for side in lines))
+    return LineDifference(same + 1, *(side[same].strip()[:_MOST] if same < len(side) else None for side in lines))

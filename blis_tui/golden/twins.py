@@ -15,8 +15,8 @@ from blis_tui.golden.studies import NO_RECORDS
 from blis_tui.observe.reading import read_recording
 from blis_tui.printable import printable
 from blis_tui.twin.agreement import METRICS
-from blis_tui.twin.parting import where
-from blis_tui.twin.twin import of_simulated
+from blis_tui.twin.divergence import where
+from blis_tui.twin.twin import compare_with_simulation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -81,7 +81,7 @@ def produce_twin(experiment: Experiment, twin: TwinTest, folder: Path, *, spec: 
         PolicyError: the experiment has several instances.
     """
     recording = read_recording(folder / twin.recording)
-    found = of_simulated(recording, experiment, experiment.name, twin.steps)
+    found = compare_with_simulation(recording, experiment, experiment.name, twin.steps)
     document = {key: value for key, value in experiment.document.items() if key not in _UNTOLD}
     return Golden(
         report=report_text(_report(recording, found, experiment.name, twin.steps)),

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.cluster.decisions import Regrets
     from blis_tui.cluster.pipeline import Dispatcher
-    from blis_tui.cluster.stages import OpenGateway
-    from blis_tui.metrics.request_log import Row, Way
+    from blis_tui.cluster.stages import NoGateway
+    from blis_tui.metrics.request_log import Detour, Row
     from blis_tui.spec.model import Experiment
 
 
@@ -141,7 +141,7 @@ def deferral_report(cluster: Cluster) -> DeferralReport:
 
 
 def gateway_report(
-    gateway: OpenGateway, rejections: Mapping[str, int], rows: Sequence[tuple[Row, Way]], warm_up_us: int
+    gateway: NoGateway, rejections: Mapping[str, int], rows: Sequence[tuple[Row, Detour]], warm_up_us: int
 ) -> GatewayReport:
     """Return the section on the gateway for the run so far."""
     full, displaced, expired = (rejections.get(cause, 0) for cause in (FULL, DISPLACED, EXPIRED))
@@ -161,7 +161,7 @@ def gateway_report(
 
 
 def disaggregation_report(
-    dispatcher: Dispatcher, rows: Sequence[tuple[Row, Way]], now_us: int, duration_us: int, warm_up_us: int
+    dispatcher: Dispatcher, rows: Sequence[tuple[Row, Detour]], now_us: int, duration_us: int, warm_up_us: int
 ) -> DisaggregationReport:
     """Return the section on disaggregation for the run so far."""
     split = [(row, way) for row, way in rows if way.split]

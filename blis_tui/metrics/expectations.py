@@ -6,8 +6,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from blis_tui.classes import dataclass
-from blis_tui.metrics.kv import zero_where_left_out
-from blis_tui.metrics.stats import WHERE_IT_APPLIES
+from blis_tui.metrics.kv import zero_if_omitted
+from blis_tui.metrics.stats import OMITTED_IF_ABSENT
 from blis_tui.units import time_text
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ class Verdict:
     """The value in the report; None if it has no such metric, or nothing was observed."""
     ok: bool
     """Whether it holds; a metric that is missing or null never does."""
-    event: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    event: int | None = field(default=None, metadata=OMITTED_IF_ABSENT)
     """For expectations of the course of the run: the number of the first event that broke it."""
-    time_us: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    time_us: int | None = field(default=None, metadata=OMITTED_IF_ABSENT)
     """Time of that event, in microseconds."""
-    why: str | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    why: str | None = field(default=None, metadata=OMITTED_IF_ABSENT)
     """What happened in that event."""
 
     def wish(self) -> str:
@@ -79,9 +79,9 @@ def look_up(metric: str, report: dict[str, object]) -> float | str | bool | None
         elif isinstance(here, list) and name.isdecimal() and int(name) < len(here):
             here = here[int(name)]
         else:
-            return zero_where_left_out(metric)
+            return zero_if_omitted(metric)
     if here is None:
-        return zero_where_left_out(metric)
+        return zero_if_omitted(metric)
     return here if isinstance(here, (int, float, str)) else None
 
 

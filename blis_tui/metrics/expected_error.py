@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.engine.portable_math import power
 from blis_tui.metrics.measured import CACHED_SHARE, LOADS, measured, nearest, traits_of
-from blis_tui.metrics.unmeasured import STEPS, WAITS, unmeasured
+from blis_tui.metrics.unmeasured import STEP_METRICS, WAIT_METRICS, unmeasured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -51,9 +51,9 @@ DIFFERENT: Final[Mapping[str, Mapping[str, float]]] = {
 class of distance; for tensor parallelism, per doubling."""
 _AT_LEAST: Final = 0.01
 """Minimum weight of every server, so that the bands also hold where few servers are near."""
-NEAR: Final = 0.1
+MIN_NEAR_WEIGHT: Final = 0.1
 """A server with a lower weight is not near; without any near server, no error is predicted."""
-RAISED: Final = 0.5
+QUANTILE_RAISE: Final = 0.5
 """With n servers, quantile levels are raised by this fraction of 1/n; it is below 1 because runs of one server differ.
 """
 _MEDIAN: Final = 0.5
@@ -98,10 +98,10 @@ class Expectation(NamedTuple):
     @property
     def error(self) -> ExpectedError | None:
         """The bands; None if there are none."""
-        return ExpectedError(**{name: self.bands.get(name) for name in STEPS}) if self.bands else None
+        return ExpectedError(**{name: self.bands.get(name) for name in STEP_METRICS}) if self.bands else None
 
 
-class Seen(NamedTuple):
+class ObservedLoad(NamedTuple):
     """What is known of the load of a pool's instances, before or after a run."""
 
     prompt_tokens: float
@@ -120,12 +120,12 @@ class Seen(NamedTuple):
     """Why small errors of step times would change waits a lot; empty = they would not."""
 
 
-def expectation(experiment: Experiment, pool: Pool, seen: Seen) -> Expectation:
+def expectation(experiment: Experiment, pool: Pool, seen: ObservedLoad) -> Expectation:
     """Return the expected errors of the means of a pool's requests."""
     known = measured(pool.latency.kind)
     if known is None:
         reason = "expected error unknown: docs/accuracy.md compares it with other models"
-        return Expectation({}, dict.fromkeys(STEPS, reason))
+        return Expectation({}, dict.fromkeys(STEP_METRICS, reason))
     traits = traits_of(
         experiment,
         pool,
@@ -137,26 +137,26 @@ def expectation(experiment: Experiment, pool: Pool, seen: Seen) -> Expectation:
     for reason, spoils in _of_load(seen, known):
         for metric in spoils:
             reasons.setdefault(metric, reason)
-    return bands_of(traits, known.runs, seen, reasons)
+    return error_bands(traits, known.runs, seen, reasons)
 
 
-def _of_load(seen: Seen, known: Known) -> Iterable[tuple[str, tuple[str, ...]]]:
+def _of_load(seen: ObservedLoad, known: Known) -> Iterable[tuple[str, tuple[str, ...]]]:
     """Yield the properties of the load that no measured server had."""
     tokens = seen.prompt_tokens + seen.answer_tokens
     if tokens > known.most_tokens:
-        yield f"requests of {tokens:,.0f} tokens (measured: up to {known.most_tokens:,})", STEPS
+        yield f"requests of {tokens:,.0f} tokens (measured: up to {known.most_tokens:,})", STEP_METRICS
     if seen.at_a_time is not None and seen.at_a_time > known.most_at_a_time:
         at_a_time = f"{seen.at_a_time:,.0f} concurrent requests per instance"
-        yield f"{at_a_time} (measured: up to {known.most_at_a_time:,.0f})", STEPS
+        yield f"{at_a_time} (measured: up to {known.most_at_a_time:,.0f})", STEP_METRICS
     if CACHED_SHARE[0] < seen.cached_share < CACHED_SHARE[1]:
         share = f"{100 * seen.cached_share:.0f} % of prompt tokens from the prefix cache"
-        yield f"{share} (measured: none, or all but their last block)", WAITS
+        yield f"{share} (measured: none, or all but their last block)", WAIT_METRICS
     if seen.strained:
-        yield seen.strained, WAITS
+        yield seen.strained, WAIT_METRICS
 
 
-def bands_of(
-    traits: Traits, runs: Sequence[Measured], seen: Seen, reasons: Mapping[str, str] | None = None
+def error_bands(
+    traits: Traits, runs: Sequence[Measured], seen: ObservedLoad, reasons: Mapping[str, str] | None = None
 ) -> Expectation:
     """Return the expected errors of a server, derived from measured runs of others.
 
@@ -177,16 +177,16 @@ def bands_of(
             for one, like in zip(runs, likeness[weighed_by], strict=True)
             if all(name in one.errors for name in needed)
         ]
-        if metric not in why and max((like for _, like in there), default=0.0) < NEAR:
+        if metric not in why and max((like for _, like in there), default=0.0) < MIN_NEAR_WEIGHT:
             why[metric] = "no server similar to this one"
         if metric in why or (metric == "e2e" and seen.ttft_share is None):
             continue
-        bands[metric] = _band([_error(one, metric, seen) for one, _ in there], *_weighed(there))
+        bands[metric] = _band([_error(one, metric, seen) for one, _ in there], *_run_weights(there))
     near = nearest(runs, likeness["itl"]) if why else ""
     return Expectation(bands, {name: f"not measured: {reason}; nearest: {near}" for name, reason in why.items()})
 
 
-def _error(one: Measured, metric: str, seen: Seen) -> float:
+def _error(one: Measured, metric: str, seen: ObservedLoad) -> float:
     """Return the error of a metric here if step times had the same error as in that run."""
     if metric != "e2e":
         return _grown(one.errors[metric], seen.amplified / one.amplified)
@@ -200,7 +200,7 @@ def _grown(error: float, times: float) -> float:
     return error if times == 1.0 else power(1.0 + error, times) - 1.0
 
 
-def _weighed(there: Sequence[tuple[Measured, float]]) -> tuple[list[float], float]:
+def _run_weights(there: Sequence[tuple[Measured, float]]) -> tuple[list[float], float]:
     """Return the weight of each run by its likeness, and the effective number of servers (Kish)."""
     of_server: dict[str, int] = {}
     for one, _ in there:
@@ -218,7 +218,7 @@ def _weighed(there: Sequence[tuple[Measured, float]]) -> tuple[list[float], floa
 
 def _band(errors: Sequence[float], weights: Sequence[float], count: float) -> Band:
     """Return the band, with quantile levels raised for a new server: with n known ones, its quantile lies higher."""
-    more = 1.0 + RAISED / count
+    more = 1.0 + QUANTILE_RAISE / count
     inside, tail = min(_WIDEST_MEDIAN, _MEDIAN * more), max(0.0, (1.0 - _BAND * more) / 2)
     median = _quantile(zip(map(abs, errors), weights, strict=True), inside)
     low, high = (_quantile(zip(errors, weights, strict=True), level) for level in (tail, 1.0 - tail))
@@ -277,7 +277,7 @@ class SlowerServer(NamedTuple):
 
 
 def slower_server(
-    experiment: Experiment, pool: Pool, seen: Seen, confidence: float, metrics: Sequence[str] = ("itl",)
+    experiment: Experiment, pool: Pool, seen: ObservedLoad, confidence: float, metrics: Sequence[str] = ("itl",)
 ) -> SlowerServer | str:
     """Return the slowdown that only ``1 - confidence`` of the measured servers exceed.
 
@@ -302,8 +302,8 @@ def slower_server(
     times = {}
     for metric in ("itl", "ttft"):
         there = [(one, _likeness(metric, traits, one.traits)) for one in known.runs if metric in one.errors]
-        weights, count = _weighed(there)
-        level = confidence * (1.0 + RAISED / count)
+        weights, count = _run_weights(there)
+        level = confidence * (1.0 + QUANTILE_RAISE / count)
         if level > 1.0:
             return f"{count:.0f} measured servers are too few for a confidence of {100 * confidence:g} %"
         errors = [_grown(one.errors[metric], 1.0 / one.amplified) for one, _ in there]

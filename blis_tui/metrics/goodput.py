@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.request import RequestState
-from blis_tui.metrics.stats import WHERE_IT_APPLIES, of_samples
+from blis_tui.metrics.stats import OMITTED_IF_ABSENT, of_samples
 from blis_tui.spec.model import SLO_CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.metrics.request_log import RequestTable, Row, Way
+    from blis_tui.metrics.request_log import Detour, RequestTable, Row
     from blis_tui.spec.model import SloTarget
 
 _REQUESTS_PER_S: Final = 100.0
@@ -52,7 +52,7 @@ class ClassSlo:
     """Requests that met ``tpot_ms``; None = there is no such target."""
     e2e: Met | None
     """Requests that met ``e2e_ms``; None = there is no such target."""
-    ttfat: Met | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    ttfat: Met | None = field(default=None, metadata=OMITTED_IF_ABSENT)
     """Requests that met ``ttfat_ms`` (time to first answer token); left out if there is no such target."""
 
 
@@ -83,7 +83,7 @@ class FitnessReport:
 
 
 def slo_report(
-    targets: Mapping[str, SloTarget], rows: Sequence[tuple[Row, Way]], table: RequestTable, duration_us: int
+    targets: Mapping[str, SloTarget], rows: Sequence[tuple[Row, Detour]], table: RequestTable, duration_us: int
 ) -> SloReport:
     """Judge every request of the classes that have targets; a request without a class is ``standard``."""
     classes = {}
@@ -150,7 +150,7 @@ def figures_ms(row: Row) -> dict[str, float | None]:
 
 
 def fitness_report(
-    weights: Mapping[str, float], rows: Sequence[tuple[Row, Way]], duration_us: int, warm_up_us: int = 0
+    weights: Mapping[str, float], rows: Sequence[tuple[Row, Detour]], duration_us: int, warm_up_us: int = 0
 ) -> FitnessReport:
     """Return the components that have a weight, and their weighted sum; latencies exclude the warm-up."""
     completed = tokens = 0

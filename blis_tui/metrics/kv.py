@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.kv.capacity import kv_bytes_per_token
-from blis_tui.metrics.stats import UNLESS_ZERO
+from blis_tui.metrics.stats import OMITTED_IF_ZERO
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,24 +34,24 @@ class KvCounts:
     many."""
     preempted_requests: int
     """Requests that were preempted at least once."""
-    preempted_lookups: int = field(default=0, metadata=UNLESS_ZERO)
+    preempted_lookups: int = field(default=0, metadata=OMITTED_IF_ZERO)
     """How often preempted requests looked up their tokens in the prefix cache when they were rescheduled
     (``preempted_requests`` of vLLM's ``PrefixCacheStats``); left out of the file if 0."""
-    preempted_queries: int = field(default=0, metadata=UNLESS_ZERO)
+    preempted_queries: int = field(default=0, metadata=OMITTED_IF_ZERO)
     """Tokens that preempted requests looked up: the prompt, and the generated ones where victims keep them. Like vLLM,
     this is separate from the lookups of new requests, which are ``tokens.input``; left out of the file if 0."""
-    preempted_hits: int = field(default=0, metadata=UNLESS_ZERO)
+    preempted_hits: int = field(default=0, metadata=OMITTED_IF_ZERO)
     """Tokens of these lookups found in the GPU's cache, mostly the request's own earlier ones; part of ``hit_rate``,
     not of ``tokens.cached``; left out of the file if 0."""
-    allocation_failures: int = field(default=0, metadata=UNLESS_ZERO)
+    allocation_failures: int = field(default=0, metadata=OMITTED_IF_ZERO)
     """Failed attempts to allocate KV blocks for a request: one for each victim preempted for it, and one for each step
     that left the next request of the queue waiting for blocks; left out of the file if 0."""
 
 
-_LEFT_OUT: Final = tuple(f"kv.{one.name}" for one in fields(KvCounts) if one.metadata == UNLESS_ZERO)
+_LEFT_OUT: Final = tuple(f"kv.{one.name}" for one in fields(KvCounts) if one.metadata == OMITTED_IF_ZERO)
 
 
-def zero_where_left_out(metric: str) -> int | None:
+def zero_if_omitted(metric: str) -> int | None:
     """Return the value of a metric that is absent from a report: 0 if absence means zero, otherwise None."""
     return 0 if metric.endswith(_LEFT_OUT) else None
 

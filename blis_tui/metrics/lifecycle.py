@@ -6,8 +6,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.cluster.lives import accelerators
-from blis_tui.metrics.stats import WHERE_IT_APPLIES
+from blis_tui.cluster.life import accelerators
+from blis_tui.metrics.stats import OMITTED_IF_ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,7 @@ class LifecycleReport:
     """Failures of instances."""
     retries: int
     """How often requests had to leave their instance and restart."""
-    transfers_broken_off: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    transfers_broken_off: int | None = field(default=None, metadata=OMITTED_IF_ABSENT)
     """KV transfers aborted because one of their instances went away; left out without disaggregation."""
     stranded: int
     """Requests waiting for an instance at the end."""

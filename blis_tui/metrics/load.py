@@ -63,7 +63,7 @@ class Steady:
     these requests count, even those generated earlier; tokens of requests that complete later do not."""
 
 
-class Presence:
+class Occupancy:
     """How many requests were in some state, given the times at which they entered and left it, both ascending."""
 
     def __init__(self, came_us: list[int], left_us: list[int]) -> None:
@@ -163,17 +163,17 @@ class Flow:
 
     # Books do not say when a request timed out, so the three methods below exclude requests that did.
 
-    def present(self) -> Presence:
+    def present(self) -> Occupancy:
         """Return the requests in queues, batches and transfers."""
-        return Presence(self._in_order("queued"), self._in_order("left"))
+        return Occupancy(self._in_order("queued"), self._in_order("left"))
 
-    def waiting(self) -> Presence:
+    def waiting(self) -> Occupancy:
         """Return the requests in queues that have never run yet."""
-        return Presence(self._in_order("waiting" if self._held else "queued"), self._in_order("scheduled"))
+        return Occupancy(self._in_order("waiting" if self._held else "queued"), self._in_order("scheduled"))
 
-    def running(self) -> Presence:
+    def running(self) -> Occupancy:
         """Return the requests that are running, from their first step to their last token."""
-        return Presence(self._in_order("scheduled"), self._in_order("left"))
+        return Occupancy(self._in_order("scheduled"), self._in_order("left"))
 
     def _in_order(self, what: str) -> list[int]:
         """Return the times of all requests, in ascending order."""

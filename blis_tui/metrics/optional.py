@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.instance import Instance
-    from blis_tui.metrics.request_log import RequestTable, Row, Way
+    from blis_tui.metrics.request_log import Detour, RequestTable, Row
     from blis_tui.spec.model import Experiment
     from blis_tui.workload.interactive import SessionCounts
 
@@ -143,7 +143,7 @@ class Anomalies:
 
 
 def anomalies_of(
-    experiment: Experiment, cluster: Cluster, rows: Sequence[tuple[Row, Way]], table: RequestTable
+    experiment: Experiment, cluster: Cluster, rows: Sequence[tuple[Row, Detour]], table: RequestTable
 ) -> Anomalies:
     """Return the anomalies of the run so far."""
     policy = experiment.policy
@@ -155,7 +155,7 @@ def anomalies_of(
     )
 
 
-def _inversions(rows: Sequence[tuple[Row, Way]], table: RequestTable) -> int:
+def _inversions(rows: Sequence[tuple[Row, Detour]], table: RequestTable) -> int:
     groups: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for row, _ in rows:
         if row.state == RequestState.COMPLETED:
@@ -181,7 +181,7 @@ def doubled_pairs(values: Sequence[int]) -> tuple[int, list[int]]:
     return count, sorted((*early, *late))
 
 
-def _blocked(cluster: Cluster, rows: Sequence[tuple[Row, Way]]) -> int:
+def _blocked(cluster: Cluster, rows: Sequence[tuple[Row, Detour]]) -> int:
     waited_us = [0] * len(cluster.instances)
     for row, way in rows:
         first = way.prefill_instance if way.split else row.instance

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import NamedTuple
 from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.portable_math import ln
-from blis_tui.metrics.expected_error import Expectation, Seen, expectation
+from blis_tui.metrics.expected_error import Expectation, ObservedLoad, expectation
 from blis_tui.metrics.measured import measured
 from blis_tui.units import plural
 from blis_tui.workload.arrivals import CLOSED_LOOP
@@ -135,11 +135,11 @@ def expectations(
     """
     found = {}
     for pool in experiment.pools:
-        load, seen = loads[pool.name], Seen(0.0)
+        load, seen = loads[pool.name], ObservedLoad(0.0)
         if measured(pool.latency.kind) is not None:
             waits = clients_wait(experiment.workload)
-            amplified = 1.0 if waits else amplified_in(load, model_of(pool))
-            seen = Seen(
+            amplified = 1.0 if waits else itl_amplification(load, model_of(pool))
+            seen = ObservedLoad(
                 prompt_tokens=load.prompt_tokens,
                 answer_tokens=load.answer_tokens,
                 cached_share=load.cached_share,
@@ -157,7 +157,7 @@ def clients_wait(workload: Workload) -> bool:
     return bool(workload.clients) and all(one.arrivals.kind == CLOSED_LOOP for one in workload.clients)
 
 
-def amplified_in(load: PoolLoad, model: StepTimeModel) -> float:
+def itl_amplification(load: PoolLoad, model: StepTimeModel) -> float:
     """Return the factor by which the load amplifies step-time errors in ITL, if clients do not wait."""
     return amplification(
         model,

@@ -41,7 +41,7 @@ class PreemptionReport:
     behind computation."""
 
 
-def says_more(policy: Policy) -> bool:
+def has_preemption_section(policy: Policy) -> bool:
     """Return whether reports under this policy have the section."""
     plain = policy.preemption_restore == "recompute" and policy.preemption_victim in {"tail", "priority"}
     return not plain or policy.preemption_recompute is not None

@@ -57,7 +57,7 @@ def reasons(experiment: Experiment, cluster: Cluster) -> bool:
     """Return whether the workload states which output tokens are reasoning."""
     table = table_of(cluster.source)
     if table is not None:
-        return table.says("reasoning_tokens")
+        return table.has_column("reasoning_tokens")
     return any(client.reasoning is not None for client in experiment.workload.clients)
 
 
@@ -65,7 +65,7 @@ def is_multimodal(experiment: Experiment, cluster: Cluster) -> bool:
     """Return whether the workload states which prompt tokens are media."""
     table = table_of(cluster.source)
     if table is not None:
-        return table.says("media")
+        return table.has_column("media")
     return any(client.multimodal is not None for client in experiment.workload.clients)
 
 

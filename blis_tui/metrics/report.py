@@ -16,12 +16,12 @@ from blis_tui.engine.request import RequestState
 from blis_tui.metrics.expectations import Verdict, judge
 from blis_tui.metrics.kv import KvCounts, kv_counts
 from blis_tui.metrics.lifecycle import lifecycle_report
-from blis_tui.metrics.lints.finding import Seen
+from blis_tui.metrics.lints.finding import LintContext
 from blis_tui.metrics.lints.lints import check_all
 from blis_tui.metrics.load import Flow
 from blis_tui.metrics.request_columns import happened, split, where
 from blis_tui.metrics.sections import Sections, sections_apply
-from blis_tui.metrics.stats import WHERE_IT_APPLIES, Distribution, of_histogram, of_ratios, of_samples, whole_sum
+from blis_tui.metrics.stats import OMITTED_IF_ABSENT, Distribution, of_histogram, of_ratios, of_samples, whole_sum
 from blis_tui.metrics.step_time import step_times
 from blis_tui.units import plural
 
@@ -92,7 +92,7 @@ class RequestCounts:
     length_capped: int
     """Completed requests with fewer output tokens than their model would have generated, because ``max_model_len`` or
     their declared budget cut them short; part of ``completed``."""
-    lost: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    lost: int | None = field(default=None, metadata=OMITTED_IF_ABSENT)
     """Requests that were lost with their instance and were not retried; left out where no instance is started or
     stopped."""
 
@@ -149,10 +149,10 @@ class InstanceReport:
 
     instance: int
     """Its index in the cluster, from 0."""
-    replica: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    replica: int | None = field(default=None, metadata=OMITTED_IF_ABSENT)
     """The index of its replica within the pool, from 0, if the instance is one of a replica's ranks
     (``engine.data_parallel``)."""
-    rank: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    rank: int | None = field(default=None, metadata=OMITTED_IF_ABSENT)
     """Its number within its replica, from 0, if the instance is one of a replica's ranks."""
     routed: int
     """Requests sent to it; a request that is retried after a failure counts again, and a split one at both of its
@@ -233,7 +233,7 @@ class Report(Sections):
     """The experiment's ``expect`` entries, and whether each holds."""
     warnings: tuple[Finding, ...]
     """Problems found in the run, defects of the simulator first; empty if there are none."""
-    lifecycle: LifecycleReport | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    lifecycle: LifecycleReport | None = field(default=None, metadata=OMITTED_IF_ABSENT)
     """Instances that were started and stopped; left out where none can be."""
     experiment: Experiment = field(repr=False, compare=False)
     """The simulated experiment; not part of the JSON document."""
@@ -538,7 +538,7 @@ def _gaps_us(cluster: Cluster) -> list[dict[int, int]]:
     return [cluster.warm_up.gaps_since(one) for one in cluster.instances]
 
 
-def check_up(experiment: Experiment, cluster: Cluster, log: RequestLog, *, duration_us: int) -> Checkup:
+def run_checks(experiment: Experiment, cluster: Cluster, log: RequestLog, *, duration_us: int) -> Checkup:
     """Run all checks behind the warnings on a simulation in its current state; cheaper than a whole report."""
     table = log.table(cluster)
     flow = Flow(held=cluster.gateway.holds)
@@ -549,7 +549,7 @@ def check_up(experiment: Experiment, cluster: Cluster, log: RequestLog, *, durat
 
 def _check(experiment: Experiment, cluster: Cluster, flow: Flow, table: RequestTable, duration_us: int) -> Checkup:
     return check_all(
-        Seen(
+        LintContext(
             experiment=experiment,
             cluster=cluster,
             flow=flow,

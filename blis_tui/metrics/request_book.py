@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.engine.request import NO_MEDIA, Media, MediaItem, declared_segments
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request, Segments
@@ -58,7 +58,7 @@ def contradicts(request: Request) -> bool:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class RequestBook(Kept):
+class RequestBook(Picklable):
     """Facts that a packed row has no room for: names, sessions, truncated outputs, budgets; and the groups."""
 
     def __init__(self) -> None:

@@ -61,7 +61,7 @@ class Block(NamedTuple):
     length_capped: tuple[int, ...]
 
 
-class Ways(NamedTuple):
+class DetourColumns(NamedTuple):
     """The ways of some requests, by column: the fields of ``Way``."""
 
     prefill_instance: tuple[int, ...]
@@ -107,14 +107,14 @@ class RequestColumns:
         self._book = book
         self._page = page
 
-    def column(self, name: str, block: Block, ways: Ways | None) -> Cells:
+    def column(self, name: str, block: Block, ways: DetourColumns | None) -> Cells:
         """Return the cells of a column; None where something never happened."""
         if name in _PLAIN:
             numbers: tuple[int, ...] = getattr(block, name)
             return numbers
         if name in _MOMENTS:
             return _happened(getattr(block, name))
-        if name in Ways._fields:
+        if name in DetourColumns._fields:
             return [None] * len(block.number) if ways is None else _happened(getattr(ways, name))
         if name in _OF_GROUPS:
             of_group = [*map(_OF_GROUPS[name], self._page.groups)]

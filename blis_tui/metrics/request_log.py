@@ -16,7 +16,7 @@ from blis_tui.classes import NamedTuple
 from blis_tui.engine.clientview import client_ttft_us
 from blis_tui.engine.request import Media, RequestState
 from blis_tui.metrics.request_book import NO_EXTRAS, PACKED, RequestBook
-from blis_tui.metrics.request_columns import BLOCK, Block, RequestColumns, Ways
+from blis_tui.metrics.request_columns import BLOCK, Block, DetourColumns, RequestColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.request_book import Extras
     from blis_tui.metrics.request_columns import Cells
 
-_WAY: Final = Struct("<iqqq")
+_DETOUR: Final = Struct("<iqqq")
 _NUMBERS: Final = Struct(f"<q{PACKED.size - 8}x")
 """Unpacks only the request number of a row."""
 
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 _COMPLETED: Final = Row._fields.index("completed_us")
 
 
-class Way(NamedTuple):
+class Detour(NamedTuple):
     """A request's way through gateway and transfer as integers; times in microseconds, -1 = never happened."""
 
     prefill_instance: int
@@ -71,7 +71,7 @@ class Way(NamedTuple):
         return self.prefill_instance >= 0
 
 
-_STRAIGHT: Final = Way(-1, -1, -1, -1)
+_NO_DETOUR: Final = Detour(-1, -1, -1, -1)
 
 
 class RequestRow(NamedTuple):
@@ -171,7 +171,7 @@ class RequestRow(NamedTuple):
 _AT_ONCE: Final = 64
 """Number of ended requests whose rows are written in one batch."""
 
-PLAIN_COLUMNS: Final = RequestRow._fields[: RequestRow._fields.index(Way._fields[0])]
+PLAIN_COLUMNS: Final = RequestRow._fields[: RequestRow._fields.index(Detour._fields[0])]
 """The columns of every request file."""
 
 
@@ -202,7 +202,7 @@ class RequestLog:
     def __init__(self, *, detours: bool = False, facts: tuple[str, ...] = ()) -> None:
         self.facts = facts
         self._packed = bytearray()
-        self._ways: bytearray | None = bytearray() if detours else None
+        self._detours: bytearray | None = bytearray() if detours else None
         self._book = RequestBook()
         self._contradictions: list[str] = []
         self._ended: list[tuple[Request, int, int]] = []
@@ -211,11 +211,11 @@ class RequestLog:
         self._hashed = 0
 
     def __getstate__(self) -> tuple[bytearray, bytearray | None, RequestBook, list[str], tuple[str, ...]]:
-        self.settle()
-        return (self._packed, self._ways, self._book, self._contradictions, self.facts)
+        self.flush()
+        return (self._packed, self._detours, self._book, self._contradictions, self.facts)
 
     def __setstate__(self, state: tuple[bytearray, bytearray | None, RequestBook, list[str], tuple[str, ...]]) -> None:
-        self._packed, self._ways, self._book, self._contradictions, self.facts = state
+        self._packed, self._detours, self._book, self._contradictions, self.facts = state
         self._ended = []
         self._hasher, self._way_hasher = sha256(), sha256()
         self._hashed = 0
@@ -226,40 +226,40 @@ class RequestLog:
     @property
     def contradictions(self) -> list[str]:
         """Requests whose times contradict each other (INV-5), in words."""
-        self.settle()
+        self.flush()
         return self._contradictions
 
     def close(self, request: Request, ttft_us: int = -1, e2e_us: int = -1) -> None:
         """Record a request that has ended."""
         self._ended.append((request, ttft_us, e2e_us))
         if len(self._ended) == _AT_ONCE:
-            self.settle()
+            self.flush()
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Write the rows of all ended requests.
 
         Raises:
             struct.error: a time is too large for its row.
         """
         self._book.write(self._ended, self._packed, self._contradictions)
-        if self._ways is not None:
+        if self._detours is not None:
             for request, _, _ in self._ended:
-                self._ways += _pack_way(request)
+                self._detours += _pack_detour(request)
         self._ended.clear()
 
     def mark(self) -> LogMark:
         """Return a mark of the log's current state."""
-        self.settle()
+        self.flush()
         return LogMark(len(self), len(self._book.groups), len(self._contradictions))
 
     def up_to(self, mark: LogMark) -> RequestLog:
         """Return a log that ends where this one (or one that this one continues) was marked."""
-        self.settle()
+        self.flush()
         if mark.rows > len(self):
             raise ValueError(f"the log has {len(self)} rows, not {mark.rows}")
-        other = RequestLog(detours=self._ways is not None, facts=self.facts)
-        if other._ways is not None and self._ways is not None:
-            other._ways += memoryview(self._ways)[: mark.rows * _WAY.size]
+        other = RequestLog(detours=self._detours is not None, facts=self.facts)
+        if other._detours is not None and self._detours is not None:
+            other._detours += memoryview(self._detours)[: mark.rows * _DETOUR.size]
         other._packed += memoryview(self._packed)[: mark.rows * PACKED.size]
         other._book = self._book.up_to(mark.groups)
         other._contradictions += self._contradictions[: mark.contradictions]
@@ -273,22 +273,22 @@ class RequestLog:
             now_us: ignore first tokens and ends of steps that end later, and first tokens that a preemption discarded;
                 None = take them as the simulation has them.
         """
-        self.settle()
+        self.flush()
         page = self._book.page()
-        closed = len(self) if now_us is None else self._closed_by(now_us)
-        live, ways = bytearray(), None if self._ways is None else bytearray()
+        closed = len(self) if now_us is None else self._count_ended_by(now_us)
+        live, ways = bytearray(), None if self._detours is None else bytearray()
         if now_us is not None:
             for row in self.rows(closed):
-                live += PACKED.pack(*(row if row.completed_us <= now_us else _before_its_end(row, now_us)))
-            if ways is not None and self._ways is not None:
-                ways += self._ways[closed * _WAY.size :]
+                live += PACKED.pack(*(row if row.completed_us <= now_us else _row_before_end(row, now_us)))
+            if ways is not None and self._detours is not None:
+                ways += self._detours[closed * _DETOUR.size :]
         for request in cluster.in_transit():
             # A request between two instances already has its first token.
             started = _has_first_token(request, now_us)
             ttft = client_ttft_us(request, cluster.instances[request.instance].latency) if started else -1
             live += page.pack(request, ttft, -1, request.generated_tokens)
             if ways is not None:
-                ways += _pack_way(request)
+                ways += _pack_detour(request)
         for instance in cluster.instances:
             cohort = instance.batch.cohort
             for request in (*instance.waiting.ordered(), *instance.batch.running.values()):
@@ -297,59 +297,63 @@ class RequestLog:
                 ttft = client_ttft_us(request, instance.latency) if started else -1
                 live += page.pack(request, ttft, -1, generated)
                 if ways is not None:
-                    ways += _pack_way(request)
+                    ways += _pack_detour(request)
         table = RequestTable(self, self._book, closed, page, bytes(live), None if ways is None else bytes(ways))
         table.post_decode_us = tuple(instance.latency.post_decode_overhead_us for instance in cluster.instances)
         return table
 
-    def _closed_by(self, now_us: int) -> int:
+    def _count_ended_by(self, now_us: int) -> int:
         """Return how many rows come before the first request that completes later."""
         ends = (row[_COMPLETED] for row in PACKED.iter_unpack(bytes(self._packed)))
         return next((number for number, end_us in enumerate(ends) if end_us > now_us), len(self))
 
-    def piece(self, start: int, stop: int) -> bytearray:
+    def packed_slice(self, start: int, stop: int) -> bytearray:
         """Return the packed rows of the requests from the ``start``-th to end up to, but without, the ``stop``-th."""
-        self.settle()
+        self.flush()
         return self._packed[start * PACKED.size : stop * PACKED.size]
 
     def packed(self) -> memoryview:
         """Return the packed rows of all ended requests; release it before another request ends."""
-        self.settle()
+        self.flush()
         return memoryview(self._packed)
 
-    def way(self, number: int) -> Way:
+    def way(self, number: int) -> Detour:
         """Return the way of the ``number``-th request to end."""
-        self.settle()
-        return _STRAIGHT if self._ways is None else Way._make(_WAY.unpack_from(self._ways, number * _WAY.size))
+        self.flush()
+        return (
+            _NO_DETOUR
+            if self._detours is None
+            else Detour._make(_DETOUR.unpack_from(self._detours, number * _DETOUR.size))
+        )
 
     def rows(self, start: int) -> list[Row]:
         """Return the rows of the ended requests from the ``start``-th on."""
-        self.settle()
+        self.flush()
         with memoryview(self._packed) as packed:
             return list(map(Row._make, PACKED.iter_unpack(packed[start * PACKED.size :])))
 
     def groups(self) -> list[tuple[str, str]]:
         """Return the SLO class and tenant of each group of requests."""
-        self.settle()
+        self.flush()
         return [group[:2] for group in self._book.groups]
 
     def name(self, index: int) -> str:
         """Return the name of a request that has ended."""
-        self.settle()
+        self.flush()
         return self._book.names.get(index) or f"request_{index}"
 
     def fingerprint(self) -> str:
         """Return a digest of all rows of ended requests, in order of their ends."""
-        self.settle()
+        self.flush()
         # Rows never change, so each is hashed once. Ways have a separate hash, so that the digest does not depend on
         # when it was computed before.
         done, self._hashed = self._hashed, len(self)
         with memoryview(self._packed) as rows:
             self._hasher.update(rows[done * PACKED.size :])
-        if self._ways is None:
+        if self._detours is None:
             return self._hasher.hexdigest()
-        with memoryview(self._ways) as ways:
-            self._way_hasher.update(ways[done * _WAY.size :])
+        with memoryview(self._detours) as ways:
+            self._way_hasher.update(ways[done * _DETOUR.size :])
         return self._hasher.hexdigest() + self._way_hasher.hexdigest()
 
 
@@ -370,7 +374,7 @@ class RequestTable(Sequence["RequestRow"]):
         self._closed = closed
         self._page = page
         self._live = live
-        self._ways = ways
+        self._detours = ways
         self._order: array[int] | None = None
         self.post_decode_us: tuple[int, ...] = ()
 
@@ -388,7 +392,7 @@ class RequestTable(Sequence["RequestRow"]):
         media = Media._fields if any(any(one.media) for one in extras) else ()
         items = ("media_items",) if any(one.items for one in extras) else ()
         budgets = _BUDGETS if self._book.budgets or self._page.budgets else ()
-        ways = () if self._ways is None else Way._fields
+        ways = () if self._detours is None else Detour._fields
         return (*PLAIN_COLUMNS, *ways, *self._log.facts, *segments, *adapters, *reasoning, *media, *items, *budgets)
 
     def blocks(self) -> Iterator[Block]:
@@ -405,12 +409,12 @@ class RequestTable(Sequence["RequestRow"]):
             stop: index after the last row; None = all.
         """
         table = RequestColumns(self._book, self._page)
-        detours = any(name in Ways._fields for name in names)
+        detours = any(name in DetourColumns._fields for name in names)
         order, stop = self._in_order(), len(self) if stop is None else stop
         for first in range(start, stop, BLOCK):
             places = order[first : min(first + BLOCK, stop)]
             block = Block._make(zip(*self._unpacked(places), strict=True))
-            ways = Ways._make(zip(*map(self._way, places), strict=True)) if detours else None
+            ways = DetourColumns._make(zip(*map(self._detour_of, places), strict=True)) if detours else None
             yield [table.column(name, block, ways) for name in names]
 
     def __iter__(self) -> Iterator[RequestRow]:
@@ -448,15 +452,15 @@ class RequestTable(Sequence["RequestRow"]):
     def _pieces(self) -> Iterator[bytes | bytearray]:
         """Yield the packed rows, a few thousand at a time, in the order of ``plain``."""
         for start in range(0, self._closed, BLOCK):
-            yield self._log.piece(start, min(start + BLOCK, self._closed))
+            yield self._log.packed_slice(start, min(start + BLOCK, self._closed))
         size = BLOCK * PACKED.size
         for start in range(0, len(self._live), size):
             yield self._live[start : start + size]
 
-    def ways(self) -> Iterator[Way]:
+    def detours(self) -> Iterator[Detour]:
         """Yield the ways, in the order of ``plain``."""
         for place in range(len(self)):
-            yield self._way(place)
+            yield self._detour_of(place)
 
     def group_names(self) -> list[tuple[str, str]]:
         """Return the SLO class and tenant of each group of rows."""
@@ -495,12 +499,12 @@ class RequestTable(Sequence["RequestRow"]):
         """Return the session of the request with a number, and its call number; None if it has none."""
         return self._book.sessions.get(number) or self._page.sessions.get(number)
 
-    def _way(self, place: int) -> Way:
-        if self._ways is None:
-            return _STRAIGHT
+    def _detour_of(self, place: int) -> Detour:
+        if self._detours is None:
+            return _NO_DETOUR
         if place < self._closed:
             return self._log.way(place)
-        return Way._make(_WAY.unpack_from(self._ways, (place - self._closed) * _WAY.size))
+        return Detour._make(_DETOUR.unpack_from(self._detours, (place - self._closed) * _DETOUR.size))
 
     def _unpacked(self, places: Sequence[int]) -> list[tuple[int, ...]]:
         closed, size, unpack = self._closed, PACKED.size, PACKED.unpack_from
@@ -512,7 +516,7 @@ class RequestTable(Sequence["RequestRow"]):
             ]
 
 
-def _before_its_end(row: Row, now_us: int) -> Row:
+def _row_before_end(row: Row, now_us: int) -> Row:
     """Return the row of a request whose last token is being computed."""
     ttft_us = row.ttft_us if row.first_token_us <= now_us else -1
     return row._replace(completed_us=-1, e2e_us=-1, ttft_us=ttft_us, state=RequestState.RUNNING, length_capped=0)
@@ -522,9 +526,9 @@ def _has_first_token(request: Request, now_us: int | None) -> bool:
     return request.first_token_us >= 0 and (now_us is None or request.first_token_us <= now_us)
 
 
-def _pack_way(request: Request) -> bytes:
+def _pack_detour(request: Request) -> bytes:
     way = request.handover
     gateway_us = request.gateway_us
     if way is None:
-        return _WAY.pack(-1, -1, -1, gateway_us)
-    return _WAY.pack(way.prefill_instance, way.transfer_start_us, way.transfer_us, gateway_us)
+        return _DETOUR.pack(-1, -1, -1, gateway_us)
+    return _DETOUR.pack(way.prefill_instance, way.transfer_start_us, way.transfer_us, gateway_us)

@@ -12,7 +12,7 @@ from blis_tui.engine.request import RequestState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.metrics.request_log import Row, Way
+    from blis_tui.metrics.request_log import Detour, Row
 
 WINDOW_US: Final = 30_000_000
 """The label is the most frequent verdict in this last part of the run."""
@@ -44,7 +44,7 @@ class Saturation:
     """From 0 to 1: arrivals / 20, at most 1."""
 
 
-def composite(rows: Sequence[tuple[Row, Way]]) -> Saturation:
+def composite(rows: Sequence[tuple[Row, Detour]]) -> Saturation:
     """Return the label of a run."""
     events = [(row.arrival_us, 0, row.number, 0) for row, _ in rows if row.state != RequestState.REJECTED]
     events += [(row.completed_us, 1, row.number, row.e2e_us) for row, _ in rows if row.state == RequestState.COMPLETED]

@@ -16,7 +16,7 @@ from blis_tui.metrics.control_plane import (
 from blis_tui.metrics.goodput import fitness_report, slo_report
 from blis_tui.metrics.kv import kv_counts, tiers_report
 from blis_tui.metrics.optional import anomalies_of, session_report, speculative_report
-from blis_tui.metrics.preemption import PreemptionReport, preemption_report, says_more
+from blis_tui.metrics.preemption import PreemptionReport, has_preemption_section, preemption_report
 from blis_tui.metrics.reasoning import is_multimodal, multimodal_report, reasoning_report, reasons
 from blis_tui.metrics.saturation import composite
 from blis_tui.metrics.sections import (
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.metrics.encoder import EncoderReport
-    from blis_tui.metrics.request_log import RequestTable, Row, Way
+    from blis_tui.metrics.request_log import Detour, RequestTable, Row
     from blis_tui.spec.model import Experiment
 
-    Travelled = Sequence[tuple[Row, Way]]
+    Travelled = Sequence[tuple[Row, Detour]]
     """All requests, each with its way."""
 
 
@@ -48,13 +48,13 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
     """Return the sections that apply to a run that has any."""
     several = len(experiment.pools) > 1
     full = experiment.report == "full" or not experiment.plain
-    preempts = says_more(experiment.policy)
+    preempts = has_preemption_section(experiment.policy)
     pipelines = any(pool.engine.pipeline_parallel > 1 for pool in experiment.pools)
     counts_cached = cluster.instances[0].batch.traits.counts_cached_tokens
     sessions = cluster.sessions
     adapts = any(pool.engine.lora is not None for pool in experiment.pools)
     thinks, media = reasons(experiment, cluster), is_multimodal(experiment, cluster)
-    rows = list(zip(table.plain(), table.ways(), strict=True))
+    rows = list(zip(table.plain(), table.detours(), strict=True))
     models = dict.fromkeys(pool.model.name for pool in experiment.pools)
     gateway, dispatcher, warm_up_us = cluster.gateway, cluster.dispatcher, experiment.warm_up_us
     return Sections(

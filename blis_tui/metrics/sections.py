@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.classes import dataclass
-from blis_tui.metrics.preemption import says_more
+from blis_tui.metrics.preemption import has_preemption_section
 from blis_tui.metrics.reasoning import is_multimodal, reasons
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def sections_apply(experiment: Experiment, cluster: Cluster) -> bool:
         len(experiment.pools) > 1
         or experiment.report == "full"
         or not experiment.plain
-        or says_more(experiment.policy)
+        or has_preemption_section(experiment.policy)
         or bool(experiment.warm_up_us or experiment.slo_targets or experiment.fitness or experiment.counterfactual)
         or cluster.sessions is not None
         or instances[0].batch.traits.counts_cached_tokens

@@ -19,9 +19,9 @@ _MILLISECOND: Final = 1000
 _PPM: Final = 1_000_000
 
 
-WHERE_IT_APPLIES: Final = {"left_out": True}
+OMITTED_IF_ABSENT: Final = {"left_out": True}
 """Metadata of a report field that is in the file only if it is not None."""
-UNLESS_ZERO: Final = {"left_out": True, "zero": True}
+OMITTED_IF_ZERO: Final = {"left_out": True, "zero": True}
 """Metadata of a report field that is in the file only if it is not 0; reading an absent one gives 0."""
 
 
@@ -53,7 +53,7 @@ class Distribution:
         return ["-" if value is None else format(value, form) for value in values]
 
 
-NOTHING: Final = Distribution(mean=None, min=None, p50=None, p90=None, p95=None, p99=None, max=None)
+EMPTY: Final = Distribution(mean=None, min=None, p50=None, p90=None, p95=None, p99=None, max=None)
 
 
 def whole_sum(values: Iterable[int]) -> int:
@@ -74,7 +74,7 @@ def of_ratios(samples_us: Sequence[float]) -> Distribution:
 def of_shares(counts: Mapping[int, int]) -> Distribution:
     """Return the distribution of shares from 0 to 1; the keys of ``counts`` are in parts per million."""
     total = whole_sum([value * count for value, count in counts.items()])
-    return _distribution(Expanded(counts), total, _PPM)
+    return _distribution(HistogramSamples(counts), total, _PPM)
 
 
 def of_histogram(counts: Mapping[int, int], offset_us: int = 0) -> Distribution:
@@ -82,10 +82,10 @@ def of_histogram(counts: Mapping[int, int], offset_us: int = 0) -> Distribution:
     total = 0
     for value, count in counts.items():
         total += count * (value + offset_us)
-    return _distribution(Expanded(counts, offset_us), total)
+    return _distribution(HistogramSamples(counts, offset_us), total)
 
 
-class Expanded:
+class HistogramSamples:
     """A histogram that behaves like the sorted list of its samples, with ``offset`` added to each."""
 
     def __init__(self, counts: Mapping[int, int], offset: int = 0) -> None:
@@ -101,7 +101,7 @@ class Expanded:
 
 
 def percentile_ms(
-    ordered: Sequence[float] | Expanded, percent: int, of: int = 100, *, unit: int = _MILLISECOND
+    ordered: Sequence[float] | HistogramSamples, percent: int, of: int = 100, *, unit: int = _MILLISECOND
 ) -> float:
     """Return the value at rank ``percent/of * (n - 1)`` of ascending microseconds, interpolated, in milliseconds.
 
@@ -124,16 +124,16 @@ def nearest_rank(ordered: Sequence[T], percent: int) -> T:
     return ordered[-(-len(ordered) * percent // 100) - 1]
 
 
-def middle(values: Iterable[int]) -> int | None:
+def median_high(values: Iterable[int]) -> int | None:
     """Return the median as one of the values (the upper one of an even number); None if there are none."""
     ordered = sorted(values)
     return ordered[len(ordered) // 2] if ordered else None
 
 
-def _distribution(ordered: Sequence[float] | Expanded, total: float, unit: int = _MILLISECOND) -> Distribution:
+def _distribution(ordered: Sequence[float] | HistogramSamples, total: float, unit: int = _MILLISECOND) -> Distribution:
     count = len(ordered)
     if not count:
-        return NOTHING
+        return EMPTY
     p50, p90, p95, p99 = (percentile_ms(ordered, percent, unit=unit) for percent in PERCENTILES)
     return Distribution(
         mean=total / (unit * count),

@@ -6,7 +6,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from blis_tui.classes import dataclass
-from blis_tui.metrics.stats import WHERE_IT_APPLIES
+from blis_tui.metrics.stats import OMITTED_IF_ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,18 +25,18 @@ class StepTime:
     """The name of the GPU."""
     tensor_parallel: int
     """GPUs that each layer is split over (of each pipeline stage)."""
-    pipeline_parallel: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    pipeline_parallel: int | None = field(default=None, metadata=OMITTED_IF_ABSENT)
     """Stages that the layers are spread over; left out if there is one."""
-    data_parallel: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    data_parallel: int | None = field(default=None, metadata=OMITTED_IF_ABSENT)
     """Ranks of a replica, each an instance; left out if there is one."""
-    expert_parallel: int | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    expert_parallel: int | None = field(default=None, metadata=OMITTED_IF_ABSENT)
     """GPUs over which whole experts are spread; left out if experts are split like other layers."""
     kind: str
     """The step-time model, also if the experiment says ``auto``."""
-    expected_error_percent: ExpectedError | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    expected_error_percent: ExpectedError | None = field(default=None, metadata=OMITTED_IF_ABSENT)
     """Expected error of the means, from measurements of similar servers with the same coefficients. Only with ``report:
     full``, because later versions may change it while no other result depends on it."""
-    not_measured: Mapping[str, str] | None = field(default=None, metadata=WHERE_IT_APPLIES)
+    not_measured: Mapping[str, str] | None = field(default=None, metadata=OMITTED_IF_ABSENT)
     """Metric -> why its error is not known; with ``report: full``, if there is any such metric."""
 
 

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from blis_tui.metrics.measured import Known, Traits
     from blis_tui.spec.model import Experiment, Pool
 
-STEPS: Final = ("ttft", "itl", "e2e")
+STEP_METRICS: Final = ("ttft", "itl", "e2e")
 """Metrics without a known error if steps are of another kind."""
-WAITS: Final = ("ttft", "e2e")
+WAIT_METRICS: Final = ("ttft", "e2e")
 """Metrics without a known error if requests reach their steps in another way."""
 
 
-class Asked(NamedTuple):
+class MeasuredSetting(NamedTuple):
     """A key of an experiment, and its value on the measured servers."""
 
     key: str
@@ -47,45 +47,45 @@ class Asked(NamedTuple):
             return ""
         if not isinstance(value, bool | int | float | str):
             return f"`{self.key}` (measured: without it)"
-        return f"`{self.key}: {_said(value)}` (measured: {_said(self.measured)})"
+        return f"`{self.key}: {_value_text(value)}` (measured: {_value_text(self.measured)})"
 
 
 OF_EXPERIMENT: Final = (
-    Asked("cluster.disaggregation", None, STEPS),
-    Asked("cluster.failures", (), STEPS),
-    Asked("policy.preemption.restore", "recompute", STEPS, "policy.preemption_restore"),
-    Asked("policy.admission", "always-admit", WAITS, "policy.admission.kind"),
-    Asked("policy.scheduling", "fcfs", WAITS, "policy.scheduling.kind"),
-    Asked("policy.preemption.victim", "tail", WAITS, "policy.preemption_victim"),
-    Asked("policy.preemption.recompute", None, WAITS, "policy.preemption_recompute"),
-    Asked("policy.tenant_budgets", None, WAITS),
-    Asked("policy.deferral", "none", WAITS),
-    Asked("policy.gateway", None, WAITS),
-    Asked("cluster.admission_latency_us", 0, WAITS),
-    Asked("cluster.routing_latency_us", 0, WAITS),
-    Asked("cluster.lifecycle", None, WAITS),
-    Asked("cluster.nodes", (), WAITS),
-    Asked("cluster.autoscaler", None, WAITS),
+    MeasuredSetting("cluster.disaggregation", None, STEP_METRICS),
+    MeasuredSetting("cluster.failures", (), STEP_METRICS),
+    MeasuredSetting("policy.preemption.restore", "recompute", STEP_METRICS, "policy.preemption_restore"),
+    MeasuredSetting("policy.admission", "always-admit", WAIT_METRICS, "policy.admission.kind"),
+    MeasuredSetting("policy.scheduling", "fcfs", WAIT_METRICS, "policy.scheduling.kind"),
+    MeasuredSetting("policy.preemption.victim", "tail", WAIT_METRICS, "policy.preemption_victim"),
+    MeasuredSetting("policy.preemption.recompute", None, WAIT_METRICS, "policy.preemption_recompute"),
+    MeasuredSetting("policy.tenant_budgets", None, WAIT_METRICS),
+    MeasuredSetting("policy.deferral", "none", WAIT_METRICS),
+    MeasuredSetting("policy.gateway", None, WAIT_METRICS),
+    MeasuredSetting("cluster.admission_latency_us", 0, WAIT_METRICS),
+    MeasuredSetting("cluster.routing_latency_us", 0, WAIT_METRICS),
+    MeasuredSetting("cluster.lifecycle", None, WAIT_METRICS),
+    MeasuredSetting("cluster.nodes", (), WAIT_METRICS),
+    MeasuredSetting("cluster.autoscaler", None, WAIT_METRICS),
 )
 OF_POOL: Final = (
-    Asked("engine.enforce_eager", False, STEPS),
-    Asked("engine.cudagraph_mode", "FULL_AND_PIECEWISE", STEPS),
-    Asked("engine.block_size_tokens", 16, STEPS),
-    Asked("engine.pipeline_parallel", 1, STEPS),
-    Asked("engine.data_parallel", 1, STEPS),
-    Asked("engine.expert_parallel", False, STEPS),
-    Asked("engine.speculative", None, STEPS),
-    Asked("engine.lora", None, STEPS),
-    Asked("engine.encoder", None, STEPS),
-    Asked("engine.kv_tiers", None, STEPS),
-    Asked("engine.front_end", None, WAITS),
-    Asked("engine.long_prefill_token_threshold", 0, WAITS),
+    MeasuredSetting("engine.enforce_eager", False, STEP_METRICS),
+    MeasuredSetting("engine.cudagraph_mode", "FULL_AND_PIECEWISE", STEP_METRICS),
+    MeasuredSetting("engine.block_size_tokens", 16, STEP_METRICS),
+    MeasuredSetting("engine.pipeline_parallel", 1, STEP_METRICS),
+    MeasuredSetting("engine.data_parallel", 1, STEP_METRICS),
+    MeasuredSetting("engine.expert_parallel", False, STEP_METRICS),
+    MeasuredSetting("engine.speculative", None, STEP_METRICS),
+    MeasuredSetting("engine.lora", None, STEP_METRICS),
+    MeasuredSetting("engine.encoder", None, STEP_METRICS),
+    MeasuredSetting("engine.kv_tiers", None, STEP_METRICS),
+    MeasuredSetting("engine.front_end", None, WAIT_METRICS),
+    MeasuredSetting("engine.long_prefill_token_threshold", 0, WAIT_METRICS),
 )
 OF_CLIENT: Final = (
-    Asked("workload.clients.multimodal", None, WAITS, "multimodal"),
-    Asked("workload.clients.network", None, WAITS, "network"),
+    MeasuredSetting("workload.clients.multimodal", None, WAIT_METRICS, "multimodal"),
+    MeasuredSetting("workload.clients.network", None, WAIT_METRICS, "network"),
 )
-_BLIND: Final = ("round-robin",)
+_LOAD_BLIND_ROUTERS: Final = ("round-robin",)
 """Routing policies that ignore the state of instances."""
 _OF_STEPS: Final = ("async_scheduling", "disable_overlap_scheduler")
 """Batching settings that change the time between steps; the other settings change which requests are in which step."""
@@ -106,7 +106,7 @@ def unmeasured(experiment: Experiment, pool: Pool, traits: Traits, known: Known)
     for reason, spoils in _reasons(experiment, pool, traits, known):
         for metric in spoils:
             found.setdefault(metric, reason)
-        if len(found) == len(STEPS):
+        if len(found) == len(STEP_METRICS):
             break
     return found
 
@@ -114,30 +114,33 @@ def unmeasured(experiment: Experiment, pool: Pool, traits: Traits, known: Known)
 def _reasons(experiment: Experiment, pool: Pool, traits: Traits, known: Known) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the reasons with the metrics they affect, those that affect the most first."""
     if reason := _of_server(experiment, pool, traits, known):
-        yield reason, STEPS
+        yield reason, STEP_METRICS
         return
     for one in OF_POOL:
         if reason := one.reason(pool):
             yield reason, one.spoils
     lifecycle = experiment.cluster.lifecycle
     if lifecycle is not None and lifecycle.warm_up_factor != 1.0:
-        yield f"`cluster.lifecycle.warm_up_factor: {lifecycle.warm_up_factor:g}` (measured: warm instances)", STEPS
+        yield (
+            f"`cluster.lifecycle.warm_up_factor: {lifecycle.warm_up_factor:g}` (measured: warm instances)",
+            STEP_METRICS,
+        )
     for one in OF_EXPERIMENT:
         if reason := one.reason(experiment):
             yield reason, one.spoils
     yield from _of_batching(experiment, known, traits.engine)
     if reason := _of_routing(experiment):
-        yield reason, WAITS
+        yield reason, WAIT_METRICS
     for name, (low, high) in known.limits.items():
         value = getattr(pool.engine, name)
         if not low <= value <= high:
-            yield f"`engine.{name}: {value:,}` (measured: {low:,} to {high:,})", WAITS
+            yield f"`engine.{name}: {value:,}` (measured: {low:,} to {high:,})", WAIT_METRICS
     for client in experiment.workload.clients:
         for one in OF_CLIENT:
             if reason := one.reason(client):
                 yield reason, one.spoils
         if client.max_output_tokens is not None and traits.engine == "trtllm":
-            yield "`workload.clients.max_output_tokens` (measured: answers as long as declared)", WAITS
+            yield "`workload.clients.max_output_tokens` (measured: answers as long as declared)", WAIT_METRICS
 
 
 def _of_server(experiment: Experiment, pool: Pool, traits: Traits, known: Known) -> str:
@@ -170,19 +173,19 @@ def _of_batching(experiment: Experiment, known: Known, engine: str) -> Iterator[
     measured: Mapping[str, Sequence[object]] = known.batching[engine]
     for name, value in experiment.policy.batching.settings.items():
         if value not in measured.get(name, (None,)):
-            there = ", ".join(map(_said, measured.get(name, ()))) or "without"
-            reason = f"`policy.batching.{name}: {_said(value)}` (measured: {there})"
-            yield reason, STEPS if name in _OF_STEPS else WAITS
+            there = ", ".join(map(_value_text, measured.get(name, ()))) or "without"
+            reason = f"`policy.batching.{name}: {_value_text(value)}` (measured: {there})"
+            yield reason, STEP_METRICS if name in _OF_STEPS else WAIT_METRICS
 
 
 def _of_routing(experiment: Experiment) -> str:
     kind, instances = experiment.policy.routing.kind, experiment.instances
-    if instances == 1 or kind in _BLIND:
+    if instances == 1 or kind in _LOAD_BLIND_ROUTERS:
         return ""
     return f"`policy.routing: {kind}` over {instances:,} instances (measured: one at a time)"
 
 
-def _said(value: object) -> str:
+def _value_text(value: object) -> str:
     """Return a value as documents write it."""
     if value is None:
         return "none"

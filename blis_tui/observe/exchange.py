@@ -24,7 +24,7 @@ MOST_BYTES: Final = 1 << 28
 _KEPT_HEADERS: Final = frozenset({"content-encoding", "content-type", "location", "retry-after"})
 
 
-class BrokenError(OSError):
+class ConnectionBrokenError(OSError):
     """The connection ended before the answer did."""
 
 
@@ -91,7 +91,7 @@ class _Reading:
         if error is None and self._headed and not self._delimited:
             self._finish()  # the end of the connection delimits the body
         else:
-            self._fail(error or BrokenError("the connection was closed before the end of the answer"))
+            self._fail(error or ConnectionBrokenError("the connection was closed before the end of the answer"))
 
     # ---- the parser ----
 

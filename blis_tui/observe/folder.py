@@ -10,7 +10,7 @@ from blis_tui.canonical import to_json
 from blis_tui.errors import InputError
 from blis_tui.metrics.request_log import PLAIN_COLUMNS, RequestRow
 from blis_tui.observe.lines import STEP_COLUMNS, request_line, scrape_line, server_document, step_line
-from blis_tui.observe.reading import ABOUT, KV_EVENTS, METRICS, REQUESTS, STEPS, VERSION
+from blis_tui.observe.reading import KV_EVENTS, MANIFEST, METRICS, REQUESTS, STEPS, VERSION
 from blis_tui.observe.recording import BROKEN, COMPLETED, SERVED, TIMED_OUT
 from blis_tui.observe.timeline import write_timeline
 from blis_tui.records.files import atomic_bytes, atomic_text, write_text
@@ -62,7 +62,7 @@ class Folder:
     def say(self, about: Mapping[str, object], server: Server) -> None:
         """Write the description of the recording."""
         document = {"version": VERSION, **about, "server": server_document(server)}
-        write_text(self.path / ABOUT, to_json(document))
+        write_text(self.path / MANIFEST, to_json(document))
 
     def request(self, row: Observed) -> None:
         """Record a finished request."""

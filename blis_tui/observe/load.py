@@ -130,9 +130,9 @@ class Load:
             if not self._tasks and (due_us is None or self._too_late(due_us)):
                 return
             self._news.clear()
-            await self._heard(due_us)
+            await self._wait_for_end(due_us)
 
-    async def _heard(self, until_us: int | None) -> None:
+    async def _wait_for_end(self, until_us: int | None) -> None:
         """Wait for the end of a request, or until a time."""
         wait_s = None if until_us is None else max(until_us - self._clock.now_us(), 0) / 1e6
         with suppress(TimeoutError):
@@ -211,7 +211,7 @@ class Load:
         request.generated_tokens = row.tokens
         request.state = _STATES.get(outcome, RequestState.LOST)
         if outcome == COMPLETED:
-            self._prompts.heard(request, answer)
+            self._prompts.record_answer(request, answer)
         if isinstance(self._source, InteractiveSource):
             e2e_us = row.done_us - request.arrival_us if outcome == COMPLETED else -1
             self._source.on_ended(request, e2e_us, self._clock.now_us())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from blis_tui.observe.folder import Folder
     from blis_tui.observe.kv_events import KvEvents
     from blis_tui.observe.load import Limits
-    from blis_tui.observe.prompts import Asking
+    from blis_tui.observe.prompts import RequestForm
     from blis_tui.observe.recording import Observed, Server
     from blis_tui.observe.server_log import Tail
     from blis_tui.observe.status import Status
@@ -48,7 +48,7 @@ class Plan:
     source: RequestSource | InteractiveSource
     total: int | None
     """Number of requests; None = unknown."""
-    asking: Asking
+    asking: RequestForm
     """Form of requests; empty fields are filled with the server's values."""
     limits: Limits
     warm_up: int
@@ -124,7 +124,7 @@ class Observer:
 
     # ---- before the run ----
 
-    async def _prepare(self) -> tuple[Asking, bool, TextScale]:
+    async def _prepare(self) -> tuple[RequestForm, bool, TextScale]:
         plan = self._plan
         found = await survey(self._exchanges, plan.address)
         self.server = found.server
@@ -143,7 +143,7 @@ class Observer:
 
     # ---- the run ----
 
-    async def _observe(self, asking: Asking, metrics: bool, scale: TextScale) -> None:
+    async def _observe(self, asking: RequestForm, metrics: bool, scale: TextScale) -> None:
         assert self.server is not None  # noqa: S101  (queried before)
         plan = self._plan
         before = await self._counters() if metrics else None
@@ -165,7 +165,7 @@ class Observer:
         if self._kv_events is not None:
             beside.append(self._kv_events.listen(self._clock, self._folder.kv_event))
         await self._together(self._load, beside)
-        self._say_how_it_goes()
+        self._report_progress()
         after = None if before is None else await self._counters()
         counters = {} if before is None or after is None else differences(before, after)
         about |= {"complete": not self._stopped, "began_unix_s": round(began_s, 6), "counters": counters}
@@ -200,9 +200,9 @@ class Observer:
     async def _show(self) -> None:
         while True:
             await asyncio.sleep(_STATUS_S)
-            self._say_how_it_goes()
+            self._report_progress()
 
-    def _say_how_it_goes(self) -> None:
+    def _report_progress(self) -> None:
         if self._tell is not None and self._load is not None:
             self._tell(self._progress.look(self._clock.now_us(), self._load.sent, self._load.running))
 
@@ -235,7 +235,7 @@ class Observer:
             await asyncio.sleep(_LOG_S)
 
 
-def _said(asking: Asking) -> dict[str, object]:
+def _said(asking: RequestForm) -> dict[str, object]:
     """Return the form of requests, for the recording."""
     return {
         "api": asking.api,

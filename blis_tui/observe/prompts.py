@@ -46,7 +46,7 @@ class TextScale:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class RequestForm:
     """The form of requests.
 
     Attributes:
@@ -80,7 +80,7 @@ class Asking:
 class Prompts:
     """The requests of one run, as JSON bodies."""
 
-    def __init__(self, asking: Asking, scale: TextScale | None = None) -> None:
+    def __init__(self, asking: RequestForm, scale: TextScale | None = None) -> None:
         self.asking = asking
         self.scale = scale or TextScale()
         self._answers: dict[str, tuple[list[int], str]] = {}
@@ -133,7 +133,7 @@ class Prompts:
             prompt = {"prompt": self._drawn(name, input_tokens)}
         return _encoded({"model": self.asking.model, **prompt, **self.common(output_tokens)})
 
-    def heard(self, request: Request, answer: Answer) -> None:
+    def record_answer(self, request: Request, answer: Answer) -> None:
         """Remember an answer with which other prompts may begin."""
         if len(request.content) > len(request.segments):
             self._answers[request.content[-1][0]] = (answer.tokens if answer.told_ids else [], answer.text)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-ABOUT: Final = "recording.json"
+MANIFEST: Final = "recording.json"
 REQUESTS: Final = "requests.jsonl"
 METRICS: Final = "metrics.jsonl"
 STEPS: Final = "steps.csv"
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 def is_recording(path: Path) -> bool:
     """Return whether a folder is a recording."""
-    return (path / ABOUT).is_file()
+    return (path / MANIFEST).is_file()
 
 
 def read_recording(folder: Path) -> Recording:
@@ -44,9 +44,9 @@ def read_recording(folder: Path) -> Recording:
     """
     if not is_recording(folder):
         raise InputError(
-            f"{folder} is not a recording: it has no {ABOUT}", help="`blis-tui observe` creates recordings"
+            f"{folder} is not a recording: it has no {MANIFEST}", help="`blis-tui observe` creates recordings"
         )
-    about, server = _about(folder / ABOUT)
+    about, server = _about(folder / MANIFEST)
     requests = sorted(_lines(folder / REQUESTS, read_request), key=lambda row: (row.sent_us, row.index))
     steps = _lines(folder / STEPS, read_step, head=",".join(STEP_COLUMNS)) if (folder / STEPS).is_file() else []
     scrapes = _lines(folder / METRICS, read_scrape) if (folder / METRICS).is_file() else []

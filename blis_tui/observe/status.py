@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.metrics.stats import middle
+from blis_tui.metrics.stats import median_high
 from blis_tui.observe.recording import COMPLETED
 from blis_tui.units import count_text, span_text
 
@@ -87,8 +87,8 @@ class Progress:
             tokens=self.tokens,
             requests_per_s=len(done) / span_s,
             tokens_per_s=tokens / span_s,
-            ttft_us=middle(row.ttft_us for row in done if row.ttft_us is not None),
-            e2e_us=middle(row.e2e_us for row in done if row.e2e_us is not None),
+            ttft_us=median_high(row.ttft_us for row in done if row.ttft_us is not None),
+            e2e_us=median_high(row.e2e_us for row in done if row.e2e_us is not None),
             late_us=max((row.late_us for row in latest), default=0),
             server=self.server,
         )

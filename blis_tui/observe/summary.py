@@ -80,7 +80,7 @@ class Summary:
         return self.requests - self.outcomes.get(COMPLETED, 0)
 
 
-def summed_up(rows: Sequence[Observed]) -> Summary:
+def summarize(rows: Sequence[Observed]) -> Summary:
     """Summarise the requests of a recording."""
     done = [row for row in rows if row.outcome == COMPLETED]
     outcomes = {name: len([row for row in rows if row.outcome == name]) for name in OUTCOMES}

@@ -11,7 +11,7 @@ from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.inputs import parse_json
 from blis_tui.observe.answers import error_text, read_answer
-from blis_tui.observe.exchange import BrokenError, Reply
+from blis_tui.observe.exchange import ConnectionBrokenError, Reply
 from blis_tui.observe.metrics import settings
 from blis_tui.observe.prompts import TextScale
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from blis_tui.observe.answers import Answer
     from blis_tui.observe.exchange import Exchanges
-    from blis_tui.observe.prompts import Asking, Prompts
+    from blis_tui.observe.prompts import Prompts, RequestForm
     from blis_tui.observe.recording import Server
 
 _PATIENCE_S: Final = 10.0
@@ -53,7 +53,7 @@ async def fetch(exchanges: Exchanges, path: str) -> Reply | None:
     async with asyncio.timeout(_PATIENCE_S):
         try:
             await exchanges.ask("GET", path, b"", reply)
-        except (BrokenError, ConnectionError):
+        except (ConnectionBrokenError, ConnectionError):
             reply = Reply()
             await exchanges.ask("GET", path, b"", reply)
     return reply if reply.status == 200 else None
@@ -86,7 +86,7 @@ async def survey(exchanges: Exchanges, address: str) -> Found:
     return Found(server, "vllm:" in text)
 
 
-async def ask(exchanges: Exchanges, asking: Asking, body: bytes, timeout_s: float) -> Answer:
+async def ask(exchanges: Exchanges, asking: RequestForm, body: bytes, timeout_s: float) -> Answer:
     """Send one request outside of the schedule.
 
     Raises:

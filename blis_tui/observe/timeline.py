@@ -53,7 +53,7 @@ def _write_requests(packets: Packets, server: int, recording: Recording) -> None
     taken: list[tuple[int, int]] = []
     for row in recording.requests:
         while taken and taken[0][0] <= row.sent_us:
-            lanes.give_back(heappop(taken)[1])
+            lanes.release(heappop(taken)[1])
         lane = lanes.take()
         heappush(taken, (max(row.done_us, row.sent_us), lane))
         _write_request(packets, lane, row)

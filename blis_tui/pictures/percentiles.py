@@ -13,7 +13,7 @@ from blis_tui.pictures.parts import View
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.metrics.stats import Expanded
+    from blis_tui.metrics.stats import HistogramSamples
     from blis_tui.spec.model import Expectation
 
     Curve = Sequence[tuple[int, float]]
@@ -45,7 +45,7 @@ def name_of(hundredths: int) -> str:
     return f"p{hundredths / 100:.12g}"
 
 
-def curve(ordered: Sequence[float] | Expanded) -> Curve:
+def curve(ordered: Sequence[float] | HistogramSamples) -> Curve:
     """Return the percentiles of samples, computed like the report's; those beyond the second-largest are left out.
 
     Args:
@@ -55,7 +55,7 @@ def curve(ordered: Sequence[float] | Expanded) -> Curve:
     return [(one, _value(ordered, one)) for one in GRID if (OF - one) * count >= OF]
 
 
-def _value(ordered: Sequence[float] | Expanded, hundredths: int) -> float:
+def _value(ordered: Sequence[float] | HistogramSamples, hundredths: int) -> float:
     # Use the report's fraction, so that results are equal to the last bit.
     percent, rest = divmod(hundredths, 100)
     return percentile_ms(ordered, hundredths, OF) if rest else percentile_ms(ordered, percent)

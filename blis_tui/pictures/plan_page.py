@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from blis_tui.pictures.chosen import Chosen
     from blis_tui.spec.model import Experiment
-    from blis_tui.study.planning.plan import Candidate, Plan, Tried
+    from blis_tui.study.planning.plan import Candidate, Plan, Trial
 
 
 def plan_page(plan: Plan, chosen: Sequence[Chosen] = ()) -> str:
@@ -68,12 +68,12 @@ def answer_runs(plan: Plan) -> list[tuple[str, Experiment]]:
     ]
 
 
-def _size(plan: Plan, one: Tried) -> float:
+def _size(plan: Plan, one: Trial) -> float:
     """Return the quantity that was searched: a rate, or a number of instances."""
     return (one.rate_per_s if plan.question.max_rate else one.size) or 0.0
 
 
-def _size_text(plan: Plan, one: Tried) -> str:
+def _size_text(plan: Plan, one: Trial) -> str:
     return (
         f"{one.rate_per_s:g} {plan.candidates[0].of}/s" if plan.question.max_rate else plural(one.size or 0, "instance")
     )
@@ -94,7 +94,7 @@ def _answer(plan: Plan) -> list[str | Picture | Table]:
         Card(name=f"{best.of.capitalize()} per second", value=_rate(plan, best), more=_beyond(best)),
         Card(
             name="Seeds that agree",
-            value="all alike" if found.seedless else f"{found.holding} of {found.seeds}",
+            value="all alike" if found.ignores_seed else f"{found.holding} of {found.seeds}",
             more=f"{plural(plan.runs, 'run')} in total",
         ),
     ]

@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.metrics.report import seen_gaps_us
-from blis_tui.metrics.stats import Expanded
+from blis_tui.metrics.stats import HistogramSamples
 from blis_tui.pictures.arrivals import arrivals_picture, rates_picture
 from blis_tui.pictures.load_pictures import load_pictures
 from blis_tui.pictures.page import page, provenance, settings
@@ -185,7 +185,7 @@ def curves_of(simulation: Simulation, table: RequestTable, rows: Sequence[Row]) 
             whose |= {f"{kind} {group}": members[group] for group in sorted(largest)}
     found = {name: {group: _curve(some, name) for group, some in whose.items()} for name in NAMES if name != "itl_ms"}
     # Gaps between tokens are counted per instance, not per request.
-    found["itl_ms"] = {"all requests": curve(Expanded(seen_gaps_us(simulation.cluster)))}
+    found["itl_ms"] = {"all requests": curve(HistogramSamples(seen_gaps_us(simulation.cluster)))}
     return found
 
 

@@ -25,7 +25,7 @@ _UNNAMED: Final = getattr(os, "O_TMPFILE", None)
 """Flag to open an unnamed file, which vanishes with the process; supported by Linux on most file systems."""
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 """Where such a file can be given a name."""
-_OLD_S: Final = 60.0
+_STALE_S: Final = 60.0
 """A hidden file this old without a lock was left behind by a killed process; a younger one may not be locked yet."""
 _DIRECT: Final = os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 """Flags that make a pipe without a reader an error, instead of an endless wait."""
@@ -59,7 +59,7 @@ def atomic_bytes(path: str | Path, *, asked_for: bool = True) -> Iterator[Binary
         place = _place(Path(path))
         opened = BufferedWriter(_Target(place.descriptor, path), _BUFFER_BYTES)
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise write_error_text(path, error) from error
     try:
         yield opened
         try:
@@ -67,7 +67,7 @@ def atomic_bytes(path: str | Path, *, asked_for: bool = True) -> Iterator[Binary
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise unwritable(path, error) from error
+            raise write_error_text(path, error) from error
     except BaseException as error:
         with suppress(OSError, InputError):  # what could not be written before cannot be written now
             opened.close()
@@ -90,10 +90,10 @@ class _Target(FileIO):
         except BrokenPipeError:  # the reader of a pipe is gone, which is not an error here
             raise
         except OSError as error:
-            raise unwritable(self._shown, error) from error
+            raise write_error_text(self._shown, error) from error
 
 
-class _Place:
+class _TempFile:
     """Where content is written; this base class writes special files directly."""
 
     def __init__(self, descriptor: int) -> None:
@@ -112,7 +112,7 @@ class _Place:
         """Leave the original file as it was."""
 
 
-class _UnnamedPlace(_Place):
+class _UnnamedTempFile(_TempFile):
     """An unnamed file."""
 
     def __init__(self, descriptor: int, target: Path) -> None:
@@ -152,7 +152,7 @@ class _UnnamedPlace(_Place):
     def _copy(self) -> None:
         from shutil import copyfileobj  # noqa: PLC0415  (imports all of Python's compression modules)
 
-        other = _HiddenPlace(self._target)
+        other = _HiddenTempFile(self._target)
         try:
             with FileIO(self.descriptor, closefd=False) as content, FileIO(other.descriptor, "wb") as copy:
                 content.seek(0)
@@ -163,7 +163,7 @@ class _UnnamedPlace(_Place):
             raise
 
 
-class _HiddenPlace(_Place):
+class _HiddenTempFile(_TempFile):
     """A hidden file, for systems without unnamed ones; the process holds a lock on it."""
 
     def __init__(self, target: Path) -> None:
@@ -195,17 +195,17 @@ def _left(target: Path) -> str:
     return "stays as it was" if target.exists() else "was not written"
 
 
-def _place(path: Path) -> _Place:
+def _place(path: Path) -> _TempFile:
     """Choose where to write the content of a file. Raises OSError."""
     with suppress(FileNotFoundError):
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
-            return _Place(_open_special(path, mode))
+            return _TempFile(_open_special(path, mode))
     target = Path(os.path.realpath(path))  # a link stays a link
     if _UNNAMED is not None and _DESCRIPTORS.is_dir():
         with suppress(OSError):  # unsupported by this file system; other errors recur with the other way
-            return _UnnamedPlace(os.open(target.parent, _UNNAMED | os.O_RDWR, 0o666), target)
-    return _HiddenPlace(target)
+            return _UnnamedTempFile(os.open(target.parent, _UNNAMED | os.O_RDWR, 0o666), target)
+    return _HiddenTempFile(target)
 
 
 def _open_special(path: Path, mode: int) -> int:
@@ -231,7 +231,7 @@ def _remove_left_behind(target: Path, descriptor: int) -> None:
     now_s = os.fstat(descriptor).st_mtime
     for path in target.parent.glob(f"{_prefix(target)}*"):
         with suppress(OSError), path.open("rb") as file:
-            if path.stat().st_mtime < now_s - _OLD_S and _lock(file.fileno()):
+            if path.stat().st_mtime < now_s - _STALE_S and _lock(file.fileno()):
                 path.unlink()
 
 
@@ -248,7 +248,7 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def unwritable(path: str | Path, error: OSError) -> InputError:
+def write_error_text(path: str | Path, error: OSError) -> InputError:
     """What to say of a file that cannot be written."""
     return InputError(f"cannot write {path}: {error.strerror or error}")
 

@@ -36,7 +36,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ParsedRequest:
     """A parsed request."""
 
     chat: bool
@@ -54,7 +54,7 @@ class Wanted:
     user: str
 
 
-def understood(document: object, *, chat: bool) -> Wanted:
+def parse_request(document: object, *, chat: bool) -> ParsedRequest:
     """Parse a request body.
 
     Raises:
@@ -73,7 +73,7 @@ def understood(document: object, *, chat: bool) -> Wanted:
     if limit is not None and (type(limit) is not int or limit < 1):
         raise RefusedError(400, f"max_tokens must be at least 1, got {limit!r}.", "max_tokens")
     model, user = document.get("model"), document.get("user")
-    return Wanted(
+    return ParsedRequest(
         chat=chat,
         model=model if isinstance(model, str) else "",
         prompt=prompt,
@@ -135,7 +135,7 @@ def _integer(document: Mapping[str, object], name: str, otherwise: int) -> int:
 class Shape:
     """The format of the answers to one request."""
 
-    wanted: Wanted
+    wanted: ParsedRequest
     identifier: str
     created: int
     model: str
@@ -155,7 +155,7 @@ class Shape:
             choice["token_ids"] = list(ids)
         return self._document([choice], usage, chunk=True)
 
-    def beginning(self) -> dict[str, object] | None:
+    def first_chunk(self) -> dict[str, object] | None:
         """Return the first chunk of a stream, if any."""
         if not self.wanted.chat:
             return None

@@ -38,7 +38,7 @@ ABORTED: Final = "aborted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SubmittedRequest:
     """A request as parsed by the endpoint."""
 
     prompt_tokens: int
@@ -51,7 +51,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
+class RequestUpdate:
     """An update about a request at a time."""
 
     number: int
@@ -64,7 +64,7 @@ class News:
 
 
 @dataclass(slots=True)
-class _Live:
+class _LiveRequest:
     """A request in progress."""
 
     request: Request
@@ -89,10 +89,10 @@ class Core:
         made = replace(experiment, workload=Workload(name="live"), horizon_us=None, warm_up_us=0, expect=())
         self.simulation = Simulation(made, check="off", source=self._source)
         self.requests: list[Request] = []
-        self._live: dict[int, _Live] = {}
-        self._at: dict[int, dict[int, _Live]] = {}
+        self._live: dict[int, _LiveRequest] = {}
+        self._at: dict[int, dict[int, _LiveRequest]] = {}
         self._numbers: dict[str, int] = {}
-        self._news: list[tuple[int, int, News]] = []
+        self._news: list[tuple[int, int, RequestUpdate]] = []
         self._order = 0
         self._gone: dict[int, None] = {}
         self._reached_us = -1
@@ -100,7 +100,7 @@ class Core:
             (Routed, self._routed),
             (StepFinished, self._stepped),
             (Completed, self._completed),
-            (Rejected, self._turned_away),
+            (Rejected, self._rejected),
             (Dropped, self._dropped),
             (Lost, self._lost),
         ):
@@ -116,7 +116,7 @@ class Core:
         """Number of requests in progress."""
         return len(self._live)
 
-    def submit(self, asked: Asked, time_us: int) -> Request:
+    def submit(self, asked: SubmittedRequest, time_us: int) -> Request:
         """Let a request arrive at ``time_us``, or as soon as possible if the simulation is beyond that."""
         number = len(self.requests)
         arrival_us = max(time_us, self._reached_us + 1, self.requests[-1].arrival_us if self.requests else 0)
@@ -136,10 +136,10 @@ class Core:
         whole = (*content.segments, (content.answer, asked.output_tokens))
         request.content = under_adapter(asked.adapter, whole)
         self.requests.append(request)
-        self._live[number] = _Live(request)
+        self._live[number] = _LiveRequest(request)
         self._numbers[request.request_id] = number
         self._source.give(request)
-        self.simulation.cluster.hear()
+        self.simulation.cluster.pull_requests()
         return request
 
     def abort(self, number: int, time_us: int) -> None:
@@ -163,7 +163,7 @@ class Core:
         times += [self._news[0][0]] if self._news else []
         return min(times, default=None)
 
-    def advance(self, until_us: int) -> list[News]:
+    def advance(self, until_us: int) -> list[RequestUpdate]:
         """Simulate up to ``until_us``; return the updates until then, in order.
 
         Raises:
@@ -186,7 +186,7 @@ class Core:
 
     def _tell(self, number: int, time_us: int, tokens: int, end: str = "", reason: str = "") -> None:
         self._order += 1
-        news = News(number=number, time_us=time_us, tokens=tokens, end=end, reason=reason)
+        news = RequestUpdate(number=number, time_us=time_us, tokens=tokens, end=end, reason=reason)
         heappush(self._news, (time_us, self._order, news))
 
     def _routed(self, record: Routed) -> None:
@@ -210,7 +210,7 @@ class Core:
     def _completed(self, record: Completed) -> None:
         self._end(record.request_id, record.time_us, OVER, "")
 
-    def _turned_away(self, record: Rejected) -> None:
+    def _rejected(self, record: Rejected) -> None:
         self._end(record.request_id, record.time_us, REJECTED, record.reason)
 
     def _dropped(self, record: Dropped) -> None:
@@ -236,7 +236,7 @@ class Core:
             self._gone[live.request.index] = None  # tokens of the step in flight are not delivered any more
             self._tell(live.request.index, time_us, live.told, end, reason)
 
-    def _known(self, name: str) -> _Live | None:
+    def _known(self, name: str) -> _LiveRequest | None:
         number = self._numbers.get(name)
         return None if number is None else self._live.get(number)
 

@@ -13,9 +13,9 @@ from aiohttp import web
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.streams import Streams
-from blis_tui.serving.api import RefusedError, Shape, understood
+from blis_tui.serving.api import RefusedError, Shape, parse_request
 from blis_tui.serving.content import Answer, Contents
-from blis_tui.serving.core import ABORTED, LOST, OVER, REJECTED, Asked, Core
+from blis_tui.serving.core import ABORTED, LOST, OVER, REJECTED, Core, SubmittedRequest
 from blis_tui.serving.metrics import CONTENT_TYPE, Metrics
 from blis_tui.workload.lengths import LENGTHS
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from blis_tui.engine.request import Request
-    from blis_tui.serving.api import Wanted
-    from blis_tui.serving.core import News
+    from blis_tui.serving.api import ParsedRequest
+    from blis_tui.serving.core import RequestUpdate
     from blis_tui.serving.kv_events import KvPublisher
     from blis_tui.spec.model import Experiment
 
@@ -40,10 +40,10 @@ class _Client:
 
     request: Request
     answer: Answer
-    news: deque[News] = field(default_factory=deque)
+    news: deque[RequestUpdate] = field(default_factory=deque)
     heard: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def tell(self, news: News) -> None:
+    def tell(self, news: RequestUpdate) -> None:
         """Deliver an update."""
         self.news.append(news)
         self.heard.set()
@@ -54,7 +54,7 @@ class _Client:
         if not self.news:
             await self.heard.wait()
 
-    def latest(self) -> News | None:
+    def latest(self) -> RequestUpdate | None:
         """Return all updates since the last call as one."""
         last = self.news.pop() if self.news else None
         self.news.clear()
@@ -150,7 +150,7 @@ class Endpoint:
         try:
             document = await _json(request)
             arrived_us = self.now_us()
-            wanted = understood(document, chat=chat)
+            wanted = parse_request(document, chat=chat)
             client = self._submit(wanted, arrived_us)
         except RefusedError as error:
             return web.json_response(error.document(), status=error.status)
@@ -170,7 +170,7 @@ class Endpoint:
             self.core.abort(number, self.now_us())  # no effect if it has ended
             self._work.set()
 
-    def _submit(self, wanted: Wanted, arrived_us: int) -> _Client:
+    def _submit(self, wanted: ParsedRequest, arrived_us: int) -> _Client:
         """Submit a request.
 
         Raises:
@@ -187,7 +187,7 @@ class Endpoint:
         content = self._contents.add(f"r{number}", wanted.prompt, ids)
         several = len(self._models) > 1
         request = self.core.submit(
-            Asked(
+            SubmittedRequest(
                 prompt_tokens=len(wanted.prompt),
                 output_tokens=count,
                 content=content,
@@ -203,7 +203,7 @@ class Endpoint:
         self._work.set()
         return client
 
-    def _answer_tokens(self, wanted: Wanted) -> int:
+    def _answer_tokens(self, wanted: ParsedRequest) -> int:
         """Return the length of the answer.
 
         Raises:
@@ -225,12 +225,12 @@ class Endpoint:
         drawn = self._answers.draw()
         return limit if drawn is None else min(max(drawn, wanted.min_tokens, 1), limit)
 
-    def _finish(self, wanted: Wanted, client: _Client) -> str:
+    def _finish(self, wanted: ParsedRequest, client: _Client) -> str:
         """Return why an answer ends."""
         count = client.request.output_tokens
         return "length" if wanted.ignore_eos or wanted.max_tokens is None or count >= wanted.max_tokens else "stop"
 
-    async def _news(self, client: _Client) -> News:
+    async def _news(self, client: _Client) -> RequestUpdate:
         """Wait for the next update about a request.
 
         Raises:
@@ -257,7 +257,7 @@ class Endpoint:
         news = await self._news(client)  # a request that is rejected at once gets no stream
         response = web.StreamResponse(headers=_STREAM_HEADERS)
         await response.prepare(request)
-        if (beginning := shape.beginning()) is not None:
+        if (beginning := shape.first_chunk()) is not None:
             await _event(response, beginning)
         sent, wanted = 0, shape.wanted
         total = client.request.output_tokens
@@ -324,7 +324,7 @@ class Endpoint:
         return web.json_response({"tokens": tokens, "count": len(tokens), "max_model_len": longest})
 
     def _tokens(self, document: object, *, chat: bool) -> list[int]:
-        return list(understood(document, chat=chat).prompt)
+        return list(parse_request(document, chat=chat).prompt)
 
 
 class _Lengths:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.spec.diagnostics import about
 from blis_tui.spec.source import as_map
-from blis_tui.spec.study.axes import assignments, coordinates_of, cross, crossed, how_many
+from blis_tui.spec.study.axes import assignments, coordinates_of, count_points, cross, crossed
 from blis_tui.spec.study.model import MAX_POINTS
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class NamedCase:
 def expanded_cases(document: Document, problems: Problems) -> list[NamedCase]:
     """Return every case combined with every point of the matrix; without either, the unnamed experiment itself."""
     axes = tuple(crossed(document, ("matrix",), problems))
-    if (count := how_many(axes)) > MAX_POINTS:
+    if (count := count_points(axes)) > MAX_POINTS:
         message = f"the matrix expands to {count:,} cases; the limit is {MAX_POINTS:,}"
         problems.add(about(document, ("matrix",), "BLIS2061", message, key=True))
         return []

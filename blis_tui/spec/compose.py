@@ -86,7 +86,7 @@ def naming_directory(document: Document, path: DataPath) -> Path:
     return (document.source if source.is_argument else source).directory or Path()
 
 
-def no_file(document: Document, path: DataPath, message: str) -> Diagnostic:
+def unreadable_path(document: Document, path: DataPath, message: str) -> Diagnostic:
     """Return the diagnostic for an unreadable path written at ``path``."""
     argument = document.place(path).source.is_argument
     base = "the working directory" if argument else "the file that contains them"
@@ -109,7 +109,7 @@ def open_reference(document: Document, path: DataPath, kind: str, problems: Prob
         message = f"{shown(target)} is not a document of kind `{kind}`"
         problems.add(about(document, path, "BLIS1008", message, hint=f"such a document has {header}"))
     except InputError as error:
-        problems.add(no_file(document, path, error.message))
+        problems.add(unreadable_path(document, path, error.message))
     except SpecError as error:
         problems.take(error)
     return None
@@ -339,7 +339,7 @@ def inline_config_file(document: Document, at: DataPath, problems: Problems) -> 
         problems.add(about(document, path, "BLIS1008", message, hint=hint))
         return
     except InputError as error:
-        problems.add(no_file(document, path, error.message))
+        problems.add(unreadable_path(document, path, error.message))
         return
     except SpecError as error:
         problems.take(error)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.batching.refusals import beside, refusals
-from blis_tui.engine.batching.versions import advised, foreign
+from blis_tui.engine.batching.refusals import unsupported_elsewhere, unsupported_in_engine
+from blis_tui.engine.batching.versions import advice_for, unsupported_settings
 from blis_tui.engine.latency.shape import check_expert_parallel
 from blis_tui.errors import BlisError, InputError, PolicyError
 from blis_tui.spec.build import batching_traits, build_model_part, stack_of
 from blis_tui.spec.diagnostics import about
 from blis_tui.spec.model.engine import ENCODER_BUDGETS
-from blis_tui.spec.operator_files import lacking
+from blis_tui.spec.operator_files import coverage_error
 from blis_tui.spec.pools import pool_paths, stacks, where
 from blis_tui.spec.source import as_list, as_map
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def check_version(document: Document) -> Iterator[Diagnostic]:
     """Check for settings that the configured engine version's batching rule does not have."""
     batching = as_map(document.get("policy", "batching"))
-    for name, message, hint in foreign(batching.get("kind"), batching.get("version"), batching.get):
+    for name, message, hint in unsupported_settings(batching.get("kind"), batching.get("version"), batching.get):
         yield about(document, ("policy", "batching", name), "BLIS2026", message, key=True, hint=hint)
 
 
@@ -66,7 +66,7 @@ def _check_tiers(document: Document, tiers: tuple[str | int, ...], kind: str, tr
         message = f"`{kind}` batching supports KV tiers only as SGLang's HiCache"
         yield about(document, tiers, "BLIS2026", message, hint="use `kind: hicache`")
     elif not traits.running_first and not traits.radix_tree:
-        hint = advised(kind, "kv_tiers", "remove kv_tiers, or use blis or vllm-v1 batching")
+        hint = advice_for(kind, "kv_tiers", "remove kv_tiers, or use blis or vllm-v1 batching")
         yield about(document, tiers, "BLIS2026", f"`{kind}` batching does not support KV tiers", hint=hint)
 
 
@@ -81,7 +81,7 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
     scheduling = document.get("policy", "scheduling", "kind")
     victim = document.get("policy", "preemption", "victim") or "tail"
     splits = document.get("cluster", "disaggregation") is not None
-    for key, message, hint in beside(str(kind), traits, str(scheduling), str(victim), splits=splits):
+    for key, message, hint in unsupported_elsewhere(str(kind), traits, str(scheduling), str(victim), splits=splits):
         splitting = key == "cluster.disaggregation"
         yield about(document, tuple(key.split(".")), "BLIS2027", message, key=splitting, hint=hint)
     if not traits.running_first:
@@ -97,7 +97,9 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
         adapts = document.get(*engine, "lora") is not None
         stages = document.whole(*engine, "pipeline_parallel") or 1
         budgets = [key for key in ENCODER_BUDGETS if document.get(*engine, "encoder", key)]
-        for key, message, hint in refusals(str(kind), traits, stages, str(drafter), adapts=adapts, budgets=budgets):
+        for key, message, hint in unsupported_in_engine(
+            str(kind), traits, stages, str(drafter), adapts=adapts, budgets=budgets
+        ):
             path = (*engine, *key.split("."))
             yield about(document, path, "BLIS2027", message, key=key != "pipeline_parallel", hint=hint)
         chunked_by = traits.step_tokens_setting
@@ -187,7 +189,7 @@ def check_operators(document: Document, owner: DataPath) -> Iterator[Diagnostic]
     model = build_model_part(stack)
     wrong: BlisError | None
     try:
-        wrong = lacking(str(latency.get("tables")), model, split)
+        wrong = coverage_error(str(latency.get("tables")), model, split)
     except InputError as missing:
         wrong = missing
     if wrong is not None:

@@ -36,9 +36,9 @@ def key_hint(
 
     With ``as_argument`` the key was written on the command line, and the hint is for there.
     """
-    from blis_tui.spec.older import older_of  # noqa: PLC0415  (only needed for unknown keys)
+    from blis_tui.spec.former_keys import former_key  # noqa: PLC0415  (only needed for unknown keys)
 
-    older = older_of(path, key)
+    older = former_key(path, key)
     if older is not None and (older.now in known or not older.now or "." in older.now):
         return f"{older.sentence()}; `blis-tui upgrade FILE` rewrites older documents"
     name = plain(key)

@@ -253,7 +253,7 @@ class _Reader:
         if top is not None and top.key is None and isinstance(top.value, dict):
             self._key(event, top, span)
             return
-        self._spend(span)
+        self._count_value(span)
         path = self._next_path()
         value = self._value(event, span, path)
         self.document.values[path] = Location(self.source, span)
@@ -289,7 +289,7 @@ class _Reader:
         span = self._span(event)
         if len(self.stack) >= MAX_DEPTH:
             self._stop("BLIS0010", f"nested deeper than {MAX_DEPTH} levels", span)
-        self._spend(span)
+        self._count_value(span)
         kind = "map" if isinstance(event, events.MappingStartEvent) else "seq"
         top = self.stack[-1] if self.stack else None
         if top is not None and isinstance(top.value, dict) and top.key is None:
@@ -331,7 +331,7 @@ class _Reader:
             self._add(None)
             return
         self.count += anchor.size - 1
-        self._spend(span)
+        self._count_value(span)
         value = self._copy(anchor.value, anchor.path, path, len(self.stack), span)
         self.document.values[path] = Location(self.source, span)
         self._add(value)
@@ -396,7 +396,7 @@ class _Reader:
             self._problem(error.code, error.message, span, path)
             return 0
 
-    def _spend(self, span: Span) -> None:
+    def _count_value(self, span: Span) -> None:
         self.count += 1
         if self.count > MAX_VALUES:
             self._stop("BLIS0009", f"more than {MAX_VALUES} values (aliases expanded)", span)

@@ -83,11 +83,11 @@ def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnosti
             where = (
                 f"`{path[-1]}`" if path and isinstance(path[-1], str) else "the document" if not path else "this entry"
             )
-            help_ = _glued(instance, key) or _renamed(instance, key) or _required_help(violation, key)
+            help_ = _glued_key_hint(instance, key) or _renamed(instance, key) or _required_help(violation, key)
             yield about(document, path, "BLIS1002", f"{where} lacks the key `{key}`", key=True, hint=help_)
 
 
-def _glued(instance: dict[str, Json], key: str) -> str | None:
+def _glued_key_hint(instance: dict[str, Json], key: str) -> str | None:
     """Return a hint for ``{kind:gamma}``, which YAML reads as one long key."""
     found = next((one for one in instance if one.startswith(f"{key}:")), None)
     return None if found is None else f"`{found[:40]}` is one word: write a space after the colon"

@@ -55,7 +55,7 @@ def read_tables(name: str) -> Mapping[str, object]:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def lacking(name: str, model: Model, split: int) -> PolicyError | None:
+def coverage_error(name: str, model: Model, split: int) -> PolicyError | None:
     """Return why these tables do not cover a model on ``split`` GPUs; None if they do.
 
     Raises:

@@ -21,15 +21,15 @@ from blis_tui.spec.compose import (
     fill_slot,
     inherit,
     naming_directory,
-    no_file,
     shown,
+    unreadable_path,
 )
 from blis_tui.spec.diagnostics import about, in_order
 from blis_tui.spec.generation import family_generation
 from blis_tui.spec.hf import canonical_config
 from blis_tui.spec.library import find
 from blis_tui.spec.loader import ForeignFileError
-from blis_tui.spec.operator_files import lacking, table_digest, table_names, tables_of
+from blis_tui.spec.operator_files import coverage_error, table_digest, table_names, tables_of
 from blis_tui.spec.overrides import apply_override
 from blis_tui.spec.pools import complete_pools, slot_of, slots, stacks, where
 from blis_tui.spec.schema import complete, default, properties_of
@@ -151,7 +151,7 @@ def pin_trace(document: Document, problems: Problems) -> Path | None:
         found = input_digest(path, limit=MAX_TRACE_BYTES)
     except InputError as error:
         message = error.message.replace(str(path), str(trace["file"]))
-        problems.add(no_file(document, at, message))
+        problems.add(unreadable_path(document, at, message))
         return None
     if trace.get("sha256", found) != found:
         message = f"`{trace['file']}` does not match its `sha256`"
@@ -301,7 +301,7 @@ def _operators_cover(stack: Mapping[str, object]) -> bool:
     if name is None or not isinstance(split, int):
         return False
     try:
-        return lacking(name, build_model_part(stack), split) is None
+        return coverage_error(name, build_model_part(stack), split) is None
     except (PolicyError, InputError):  # an incomplete model is reported by the document checks
         return False
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
 from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.errors import InputError
+from blis_tui.spec.fast_validator import FastValidator
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.source import as_list, as_map, copied
-from blis_tui.spec.sure import Sure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ _REMEMBERED_CHARACTERS: Final = 32 * 1024
 _Found = TypeVar("_Found")
 
 
-class Memory(Generic[_Found]):
+class PlaceCache(Generic[_Found]):
     """A cache of results for values at places of the schemas, which never change.
 
     The experiments of a study have equal values everywhere except for the parts that vary.
@@ -113,7 +113,7 @@ class Violation:
 def violations(data: Json, kind: str, plugins: Plugins | None = None) -> Iterator[Violation]:
     """Yield every leaf violation of the schema for ``kind``."""
     name = kind.lower()
-    if _sure(name, plugins).allows_document(data, schema(name, plugins)):
+    if _fast_validator(name, plugins).allows_document(data, schema(name, plugins)):
         return
     for error in _validator(name, plugins).iter_errors(data):
         yield Violation(
@@ -129,14 +129,14 @@ def violations(data: Json, kind: str, plugins: Plugins | None = None) -> Iterato
 
 
 @cache
-def _sure(name: str, plugins: Plugins | None) -> Sure:
+def _fast_validator(name: str, plugins: Plugins | None) -> FastValidator:
     """Return the fast checker, which does not need jsonschema."""
 
-    def resolve(reference: str) -> tuple[Json, Sure]:
+    def resolve(reference: str) -> tuple[Json, FastValidator]:
         node, file = referred(reference, File(name, plugins))
-        return node, _sure(*file)
+        return node, _fast_validator(*file)
 
-    return Sure(resolve)
+    return FastValidator(resolve)
 
 
 @cache
@@ -177,7 +177,7 @@ def _short_forms(data: Json, node: Json, file: File, path: DataPath) -> Iterator
         return
     if "$ref" in node:
         memory = _without_short_forms(file.plugins)
-        place = Memory.key(node, data)
+        place = PlaceCache.key(node, data)
         if not memory.get(place):
             found = list(_short_forms(data, *_follow({"$ref": node["$ref"]}, file), path))
             memory.put(place, found=not found)
@@ -199,8 +199,8 @@ def _short_forms(data: Json, node: Json, file: File, path: DataPath) -> Iterator
 
 
 @cache
-def _without_short_forms(plugins: Plugins | None) -> Memory[bool]:  # noqa: ARG001  (a cache per set of plug-ins)
-    return Memory()
+def _without_short_forms(plugins: Plugins | None) -> PlaceCache[bool]:  # noqa: ARG001  (a cache per set of plug-ins)
+    return PlaceCache()
 
 
 def _long_form(data: Json, node: Schema) -> dict[str, Json] | None:
@@ -269,7 +269,7 @@ def _walk(data: Json, node: Json, file: File) -> Json:
     if not isinstance(node, dict):
         return data
     if "$ref" in node:
-        memory, key = _completed(file.plugins), Memory.key(node, data)
+        memory, key = _completed(file.plugins), PlaceCache.key(node, data)
         known = memory.get(key)
         if known is None:
             target, where = _follow({"$ref": node["$ref"]}, file)
@@ -289,8 +289,8 @@ def _walk(data: Json, node: Json, file: File) -> Json:
 
 
 @cache
-def _completed(plugins: Plugins | None) -> Memory[tuple[Json]]:  # noqa: ARG001  (a cache per set of plug-ins)
-    return Memory()
+def _completed(plugins: Plugins | None) -> PlaceCache[tuple[Json]]:  # noqa: ARG001  (a cache per set of plug-ins)
+    return PlaceCache()
 
 
 def _fill(data: dict[str, Json], node: Schema, file: File) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import NamedTuple
-from blis_tui.engine.batching.versions import advised
+from blis_tui.engine.batching.versions import advice_for
 from blis_tui.engine.latency.shape import check_expert_parallel
 from blis_tui.errors import PolicyError
 from blis_tui.spec.build import batching_traits, build_model_part, stack_of
@@ -125,7 +125,7 @@ def _check_ranks(found: _Ranks, traits: Traits) -> Iterator[Diagnostic]:
     kind = document.get("policy", "batching", "kind")
     if not traits.ranks:
         message = f"`{kind}` batching does not support ranks that share experts and step together"
-        yield found.wrong(path, _RANKS, message, advised(str(kind), "data_parallel", "use vllm-v1 or blis batching"))
+        yield found.wrong(path, _RANKS, message, advice_for(str(kind), "data_parallel", "use vllm-v1 or blis batching"))
     if (document.whole(*found.at("engine", "pipeline_parallel")) or 1) > 1:
         message = "data_parallel of a model with experts is not simulated together with pipeline_parallel"
         yield found.wrong(path, _RANKS, message, "set `pipeline_parallel: 1`")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.keys import said
+from blis_tui.keys import document_key
 from blis_tui.spec import model
 from blis_tui.spec.study.model import Objective
 from blis_tui.workload.trace_columns import KNOWN_NAMES
 
 if TYPE_CHECKING:
-    from blis_tui.keys import Said
+    from blis_tui.keys import DocumentKey
 
 
 _COEFFICIENTS: Final = "common.schema.json#/$defs/coefficients"
@@ -23,7 +23,7 @@ _WIDEST: Final = 10**15
 class Metadata:
     """Name and purpose of a document."""
 
-    name = said(
+    name = document_key(
         str,
         "Name shown in reports and messages: lower-case letters, digits, `.` and `-`. Other documents refer to this one"
         " by the name of its file, so give both the same.",
@@ -32,7 +32,7 @@ class Metadata:
         maxLength=100,
         examples=["quickstart", "support-chats.v2"],
     )
-    description = said(
+    description = document_key(
         str, "Purpose of the document, in one sentence.", default="", examples=["Two H100s serve chat traffic."]
     )
 
@@ -40,11 +40,15 @@ class Metadata:
 class Values:
     """The values to try, in this order: a list, or a range of numbers."""
 
-    start = said(float, "First value of the range.", name="from", required=True, examples=[5])
-    to = said(float, "Last value of the range; with `step`, the largest possible one.", required=True, examples=[40])
-    step = said(float, "Distance from one value to the next.", exclusiveMinimum=0, examples=[5])
-    count = said(int, "How many values the range has, instead of `step`.", minimum=2, maximum=10_000, examples=[8])
-    scale = said(
+    start = document_key(float, "First value of the range.", name="from", required=True, examples=[5])
+    to = document_key(
+        float, "Last value of the range; with `step`, the largest possible one.", required=True, examples=[40]
+    )
+    step = document_key(float, "Distance from one value to the next.", exclusiveMinimum=0, examples=[5])
+    count = document_key(
+        int, "How many values the range has, instead of `step`.", minimum=2, maximum=10_000, examples=[8]
+    )
+    scale = document_key(
         None,
         "With `count`: equal distances between the values, or equal ratios (rounded to four digits).",
         words={"linear": "Equal distances.", "log": "Equal ratios."},
@@ -58,19 +62,21 @@ class Values:
 class GenerationConfig:
     """How engines sample where a request does not say."""
 
-    temperature = said(float, "Divides the logits.", minimum=0)
-    top_p = said(float, "Tokens that together have this probability are kept.", minimum=0, maximum=1)
-    top_k = said(int, "So many of the most likely tokens are kept; 0 or -1 = all.", minimum=-1)
-    repetition_penalty = said(float, "Makes tokens less likely that have appeared; 1 = off.", exclusiveMinimum=0)
+    temperature = document_key(float, "Divides the logits.", minimum=0)
+    top_p = document_key(float, "Tokens that together have this probability are kept.", minimum=0, maximum=1)
+    top_k = document_key(int, "So many of the most likely tokens are kept; 0 or -1 = all.", minimum=-1)
+    repetition_penalty = document_key(
+        float, "Makes tokens less likely that have appeared; 1 = off.", exclusiveMinimum=0
+    )
 
 
-def _count(doc: str, least: int = 0, most: int = _MOST_EXPERTS, **limits: object) -> Said:
+def _count(doc: str, least: int = 0, most: int = _MOST_EXPERTS, **limits: object) -> DocumentKey:
     """Return a count that configurations may also give as null."""
-    return said(None, doc, type=["integer", "null"], minimum=least, maximum=most, raw=limits)
+    return document_key(None, doc, type=["integer", "null"], minimum=least, maximum=most, raw=limits)
 
 
-def _size(doc: str, **limits: object) -> Said:
-    return said(int, doc, minimum=1, maximum=_MOST, raw=limits)
+def _size(doc: str, **limits: object) -> DocumentKey:
+    return document_key(int, doc, minimum=1, maximum=_MOST, raw=limits)
 
 
 _DTYPES: Final = ("float32", "float16", "bfloat16", "int8", "uint8", "fp8", "float8_e4m3fn", "int4", "nf4")
@@ -81,17 +87,17 @@ _KV_HEADS: Final = "Other name of num_key_value_heads."
 class RopeScaling:
     """How rotary embeddings are scaled."""
 
-    type = said(str, "Kind of scaling (older name).")
-    rope_type = said(str, "Kind of scaling.")
-    factor = said(float, "Multiplies the context length.", exclusiveMinimum=0)
+    type = document_key(str, "Kind of scaling (older name).")
+    rope_type = document_key(str, "Kind of scaling.")
+    factor = document_key(float, "Multiplies the context length.", exclusiveMinimum=0)
     original_max_position_embeddings = _size("Context length in tokens before scaling.")
 
 
 class Quantization:
     """How weights are quantised."""
 
-    quant_method = said(str, "Method, such as fp8, mxfp4, gptq, awq or compressed-tensors.")
-    bits = said(int, "Bits of one weight (gptq, awq).", minimum=1, maximum=64)
+    quant_method = document_key(str, "Method, such as fp8, mxfp4, gptq, awq or compressed-tensors.")
+    bits = document_key(int, "Bits of one weight (gptq, awq).", minimum=1, maximum=64)
 
 
 class ModelConfig:
@@ -110,15 +116,15 @@ class ModelConfig:
     ffn_hidden_size = _size("Other name of intermediate_size.")
     intermediate_size_mlp = _size("Width of the dense layers of an interleaved mixture-of-experts model.")
     vocab_size = _size("Entries of the vocabulary.", examples=[151_936])
-    torch_dtype = said(
+    torch_dtype = document_key(
         None,
         "Type of activations and KV cache, and of weights unless quantised.",
         words=_DTYPES,
         default="bfloat16",
     )
-    dtype = said(None, "Newer name of torch_dtype.", words=_DTYPES)
+    dtype = document_key(None, "Newer name of torch_dtype.", words=_DTYPES)
     max_position_embeddings = _size("Longest context in tokens, before rope_scaling.", examples=[40_960])
-    rope_scaling = said(
+    rope_scaling = document_key(
         None,
         "Rotary-embedding scaling, as in the Hugging Face configuration; its factor lengthens the context unless the"
         " type is su, longrope or llama3.",
@@ -126,9 +132,9 @@ class ModelConfig:
         type=["object", "null"],
         examples=[{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}],
     )
-    tie_word_embeddings = said(bool, "Whether input and output embeddings are one matrix.", default=False)
-    hidden_act = said(str, "Activation of the feed-forward block.", default="silu")
-    model_type = said(str, "Architecture family.", examples=["qwen3"])
+    tie_word_embeddings = document_key(bool, "Whether input and output embeddings are one matrix.", default=False)
+    hidden_act = document_key(str, "Activation of the feed-forward block.", default="silu")
+    model_type = document_key(str, "Architecture family.", examples=["qwen3"])
     num_local_experts = _count("Routed experts of one layer; 0 = dense.", examples=[8])
     num_experts = _count(_EXPERTS)
     n_routed_experts = _count(_EXPERTS)
@@ -155,17 +161,17 @@ class ModelConfig:
     sliding_window = _count(
         "Tokens that layers with a sliding window see; absent = all layers see the whole context.", most=_WIDEST
     )
-    use_sliding_window = said(None, "Whether `sliding_window` counts; false = no.", type=["boolean", "null"])
+    use_sliding_window = document_key(None, "Whether `sliding_window` counts; false = no.", type=["boolean", "null"])
     sliding_window_pattern = _count(
         "Every so many layers, one sees the whole context; absent = none does, unless `layer_types` says so.", 1
     )
-    layer_types = said(
+    layer_types = document_key(
         None,
         "What each layer's attention is: `sliding_attention` or `full_attention`.",
         type=["array", "null"],
         items={"type": "string"},
     )
-    quantization_config = said(
+    quantization_config = document_key(
         None,
         "Weight quantisation, as in the Hugging Face configuration: bits (gptq, awq), fp8, mxfp4 (routed experts"
         " only), or compressed-tensors groups.",
@@ -173,7 +179,7 @@ class ModelConfig:
         type=["object", "null"],
         examples=[{"quant_method": "fp8"}],
     )
-    text_config = said(
+    text_config = document_key(
         "#/$defs/config",
         "The language model's part of a multi-modal configuration; its fields win over the outer ones.",
     )
@@ -182,7 +188,7 @@ class ModelConfig:
 class ModelDocument:
     """A transformer's shape, as its Hugging Face config.json states it."""
 
-    huggingface_ids = said(
+    huggingface_ids = document_key(
         None,
         "Hugging Face ids by which experiments can name this model, in any case. No part of what is simulated.",
         type="array",
@@ -193,13 +199,13 @@ class ModelDocument:
         },
         examples=[["Qwen/Qwen3-14B"]],
     )
-    generation_config = said(
+    generation_config = document_key(
         GenerationConfig,
         "What the model's `generation_config.json` says of sampling: engines sample so where a request does not say"
         " otherwise. Step-time models that count sampling look at it.",
         examples=[{"temperature": 0.6, "top_p": 0.9}],
     )
-    config = said(
+    config = document_key(
         ModelConfig,
         "The Hugging Face config.json fields under their own names; unknown ones are ignored.",
         examples=[
@@ -218,7 +224,7 @@ class ModelDocument:
             }
         ],
     )
-    config_file = said(
+    config_file = document_key(
         str,
         "Path to a Hugging Face config.json, relative to this file; the alternative to `config`.",
         minLength=1,
@@ -232,25 +238,27 @@ class ModelDocument:
 class Row:
     """One measured configuration."""
 
-    model = said(str, "Name of the model.", required=True, minLength=1)
-    hardware = said(str, "Name of the hardware.", required=True, minLength=1)
-    tensor_parallel = said(int, "Accelerators of one instance.", required=True, minimum=1, maximum=1024)
-    engine = said(str, "Engine and version that was measured.", default="")
-    alpha = said(_COEFFICIENTS, "Coefficients outside the steps.", required=True)
-    beta = said(_COEFFICIENTS, "Coefficients of a step.", required=True)
+    model = document_key(str, "Name of the model.", required=True, minLength=1)
+    hardware = document_key(str, "Name of the hardware.", required=True, minLength=1)
+    tensor_parallel = document_key(int, "Accelerators of one instance.", required=True, minimum=1, maximum=1024)
+    engine = document_key(str, "Engine and version that was measured.", default="")
+    alpha = document_key(_COEFFICIENTS, "Coefficients outside the steps.", required=True)
+    beta = document_key(_COEFFICIENTS, "Coefficients of a step.", required=True)
 
 
 class LatencyDocument:
     """Coefficients of one step-time model."""
 
-    step_time = said(None, "The step-time model these coefficients belong to.", required=True, examples=["roofline"])
-    alpha = said(
+    step_time = document_key(
+        None, "The step-time model these coefficients belong to.", required=True, examples=["roofline"]
+    )
+    alpha = document_key(
         _COEFFICIENTS,
         "Coefficients outside the steps; for every model and accelerator.",
         examples=[[0.0, 0.0, 0.0]],
     )
-    beta = said(_COEFFICIENTS, "Coefficients of a step; for every model and accelerator.", examples=[[]])
-    rows = said(
+    beta = document_key(_COEFFICIENTS, "Coefficients of a step; for every model and accelerator.", examples=[[]])
+    rows = document_key(
         (Row,),
         "Coefficients per model, accelerator and tensor parallelism; the first matching row is used.",
         minItems=1,
@@ -263,13 +271,13 @@ class LatencyDocument:
 # ---- traces ----
 
 
-def _column(name: str, doc: str, example: str) -> Said:
+def _column(name: str, doc: str, example: str) -> DocumentKey:
     """Return a trace column; its known names are those that the readers recognise."""
     known = KNOWN_NAMES[name]
     unit = "; a unit may follow: `timestamp_ms`" if name == "arrival" else ""
     names = ", ".join(f"`{one}`" for one in known)
     more = f" Known names: {names} (in any case; with or without `_` and spaces{unit})." if len(known) > 1 else ""
-    return said("#/$defs/column", doc + more, examples=[example])
+    return document_key("#/$defs/column", doc + more, examples=[example])
 
 
 class TraceColumns:
@@ -363,20 +371,20 @@ class TraceColumns:
 class Excluded:
     """A value, a list of values, or bounds within which all values are meant."""
 
-    min = said(float, "Smallest value that is meant.", examples=[4])
-    max = said(float, "Largest value that is meant.", examples=[2])
+    min = document_key(float, "Smallest value that is meant.", examples=[4])
+    max = document_key(float, "Largest value that is meant.", examples=[2])
 
 
 class StudyDocument:
     """Many runs of one experiment: which values to try, and what to look for in the results."""
 
-    experiment = said(
+    experiment = document_key(
         str,
         "The experiment whose settings vary: its name, or the path of its file.",
         minLength=1,
         examples=["quickstart", "experiments/chat.blis.yaml"],
     )
-    case = said(
+    case = document_key(
         str,
         "Start from this case of the experiment (one of its `cases`, or of those that its `matrix` gives) instead of"
         " the experiment as it stands.",
@@ -384,7 +392,7 @@ class StudyDocument:
         minLength=1,
         examples=["small-cache"],
     )
-    set = said(
+    set = document_key(
         None,
         "Overrides for all runs, by dotted path, as with `--set`.",
         default={},
@@ -392,7 +400,7 @@ class StudyDocument:
         additionalProperties={"description": "The value, as it would stand in the experiment."},
         examples=[{"workload.requests": 2000}],
     )
-    axes = said(
+    axes = document_key(
         None,
         "What varies: dotted path of a key of the experiment -> the values to try, as a list or as a range such as"
         " `{from: 5, to: 40, step: 5}` or `{from: 1, to: 64, count: 7, scale: log}`. Every value of one axis meets"
@@ -402,7 +410,7 @@ class StudyDocument:
         additionalProperties={"$ref": _VALUES},
         examples=[{"cluster.instances": [1, 2, 4], "workload.rate_per_s": {"from": 5, "to": 40, "step": 5}}],
     )
-    zip = said(
+    zip = document_key(
         None,
         "Paths that change together, as one axis: the first value of each, then the second of each, and so on.",
         default=[],
@@ -415,7 +423,7 @@ class StudyDocument:
         },
         examples=[[{"hardware": ["h100", "l40s"], "cluster.tensor_parallel": [1, 2]}]],
     )
-    exclude = said(
+    exclude = document_key(
         None,
         "Points to leave out: those that match all keys of one of these entries.",
         default=[],
@@ -429,7 +437,7 @@ class StudyDocument:
         },
         examples=[[{"cluster.instances": 1, "workload.rate_per_s": {"min": 30}}]],
     )
-    seeds = said(
+    seeds = document_key(
         None,
         "Number of seeds per point: the experiment's own and those after it; or, as a list, the seeds themselves.",
         default=1,
@@ -441,21 +449,21 @@ class StudyDocument:
         maxItems=1000,
         examples=[5, [1, 2, 3]],
     )
-    objectives = said(
+    objectives = document_key(
         (Objective,),
         "Metrics to minimise or maximise. The Pareto front has the points that no other point beats in one of them"
         " without being worse in another.",
         default=[],
         examples=[[{"metric": "cost.gpus"}, {"metric": "throughput.output_tokens_per_s", "goal": "max"}]],
     )
-    constraints = said(
+    constraints = document_key(
         (model.Expectation,),
         "Bounds that must hold, such as SLOs: on metrics of the report or of `cost`, written as in `expect` of an "
         "experiment.",
         default=[],
         examples=[[{"metric": "latency.ttft_ms.p99", "max": 300}]],
     )
-    prices = said(
+    prices = document_key(
         None,
         "Price of an accelerator in US dollars per hour, by the name of its hardware; takes precedence over "
         "`cost_per_hour_usd` of the hardware document. It affects no simulation, only the metrics of `cost`.",

@@ -17,7 +17,7 @@ from blis_tui.spec.study.arguments import study_of_arguments
 from blis_tui.spec.study.document import read_study
 from blis_tui.spec.study.opening import open_study_or_experiment
 from blis_tui.study.figures import require_figures
-from blis_tui.study.runners import HereRunner, ProcessRunner
+from blis_tui.study.runners import InProcessRunner, ProcessRunner
 from blis_tui.study.store import FolderStore
 from blis_tui.study.sweep import Sweep
 from blis_tui.user_plugins import load_plugins
@@ -149,7 +149,7 @@ def runner_from(jobs: int, dask: str | None) -> Runner:
         from blis_tui.study.dask_runner import DaskRunner  # noqa: PLC0415  (an extra that may be missing)
 
         return DaskRunner(dask)
-    return HereRunner() if jobs == 1 else ProcessRunner(jobs, warn)
+    return InProcessRunner() if jobs == 1 else ProcessRunner(jobs, warn)
 
 
 def warn(message: str) -> None:

@@ -10,18 +10,18 @@ from blis_tui.study.bounds import (
     Attainment,
     Clock,
     Count,
+    CounterBound,
     Gaps,
     Goodput,
     Mean,
     Percentile,
     Range,
     Scope,
-    Tallied,
     Throughput,
-    ages,
+    e2e_lower_bounds,
     first_tokens,
 )
-from blis_tui.study.most import most_output_tokens, most_requests
+from blis_tui.study.maxima import max_output_tokens_of, max_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ def _scope(steps: Sequence[str], since_us: int = 0) -> Scope:
     return Scope(since_us=since_us) if place is None else Scope(since_us=since_us, place=place, name=steps[1])
 
 
-class Followers:
+class FollowerFactory:
     """Creates followers for the figures of a run.
 
     Args:
@@ -83,7 +83,7 @@ class Followers:
     def __init__(self, experiment: Experiment, cluster: Cluster) -> None:
         self._experiment = experiment
         self._cluster = cluster
-        self._most = most_requests(experiment.workload, cluster.source)
+        self._most = max_requests(experiment.workload, cluster.source)
         # If instances come and go, running requests may restart, and may end without a first token.
         self._varies = experiment.cluster.varies
 
@@ -117,7 +117,7 @@ class Followers:
             case ["duration_us"]:
                 return Clock(wanted)
             case ["kv", "preemptions" | "preempted_requests" as name]:
-                return Tallied(wanted, lambda: self._tallied(name))
+                return CounterBound(wanted, lambda: self._tallied(name))
         return None
 
     def _latency(self, latency: str, statistic: str, wanted: Range) -> Figure | None:
@@ -142,7 +142,7 @@ class Followers:
             return first_tokens
         # Without a horizon or a second instance, every running request completes.
         endless = self._experiment.horizon_us is None and self._experiment.cluster.disaggregation is None
-        return ages if latency == "e2e_ms" and endless else None
+        return e2e_lower_bounds if latency == "e2e_ms" and endless else None
 
     def _gaps(self, statistic: str, wanted: Range) -> Figure | None:
         percent, most = _PERCENTS.get(statistic), self._most_gaps()
@@ -152,7 +152,7 @@ class Followers:
 
     def _most_gaps(self) -> tuple[int, int] | None:
         """Return the most requests and the most tokens of each, if no token is generated twice; otherwise None."""
-        tokens = most_output_tokens(self._experiment.workload)
+        tokens = max_output_tokens_of(self._experiment.workload)
         again = any(not instance.batch.traits.keeps_output for instance in self._cluster.instances)
         return None if self._most is None or tokens is None or again else (self._most, tokens)
 

@@ -154,12 +154,12 @@ class Percentile(Follower):
 
     def reason(self, now_us: int) -> str:  # noqa: ARG002  (common signature)
         """Return why the percentile cannot end in its range."""
-        return said_of_rank(
+        return rank_violation(
             self._wanted, self._percent, (self._above + self._late, self._below), self._most, "requests"
         )
 
 
-def said_of_rank(wanted: Range, percent: int, missed: tuple[int, int], most: int | None, noun: str) -> str:
+def rank_violation(wanted: Range, percent: int, missed: tuple[int, int], most: int | None, noun: str) -> str:
     """Return why a percentile cannot end in its range.
 
     Args:
@@ -170,16 +170,16 @@ def said_of_rank(wanted: Range, percent: int, missed: tuple[int, int], most: int
         noun: what the samples belong to.
     """
     above, below = missed
-    may = _may(percent, most)
+    may = _allowed_worse(percent, most)
     if wanted.high is not None and may is not None and above > may:
         return _told(wanted.metric, "above", wanted.high, above, may, most, f"{noun} had more")
-    may = _may(100 - percent, most)
+    may = _allowed_worse(100 - percent, most)
     if wanted.low is not None and may is not None and below > may:
         return _told(wanted.metric, "below", wanted.low, below, may, most, f"{noun} had less")
     return ""
 
 
-def _may(percent: int, most: int | None) -> int | None:
+def _allowed_worse(percent: int, most: int | None) -> int | None:
     """Return how many samples may be worse; None = not known. The maximum never allows any."""
     return 0 if percent == 100 else None if most is None else allowed_above(percent, most)
 
@@ -355,7 +355,7 @@ def first_tokens(answering: Sequence[Request], now_us: int) -> list[int]:  # noq
     return [one.first_token_us - one.arrival_us for one in answering]
 
 
-def ages(answering: Sequence[Request], now_us: int) -> list[int]:
+def e2e_lower_bounds(answering: Sequence[Request], now_us: int) -> list[int]:
     """Return lower bounds of the E2E of requests that will complete, in microseconds; 0 if one may time out."""
     return [0 if one.deadline_us else now_us - one.arrival_us for one in answering]
 
@@ -377,7 +377,7 @@ class Clock(Bounded):
         return now_us
 
 
-class Tallied(Bounded):
+class CounterBound(Bounded):
     """A counter of the instances, which never decreases."""
 
     def __init__(self, wanted: Range, count: Callable[[], int]) -> None:
@@ -437,4 +437,4 @@ class Gaps(Follower):
         if self._most is not None:
             requests, tokens = self._most
             most = self._tokens + (requests - self._ended) * tokens
-        return said_of_rank(wanted, self._percent, (above, below), most, "gaps")
+        return rank_violation(wanted, self._percent, (above, below), most, "gaps")

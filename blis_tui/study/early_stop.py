@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.simulation import SLICE_EVENTS
-from blis_tui.study.bounded import Followers, range_of
+from blis_tui.study.bounded import FollowerFactory, range_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -96,7 +96,7 @@ class Watch:
         self.events_to_next = _FEWEST_EVENTS
         self._simulation = simulation
         self._read = 0
-        followers = Followers(experiment, simulation.cluster)
+        followers = FollowerFactory(experiment, simulation.cluster)
         found = [(constraint, followers.follow(range_of(constraint))) for constraint in constraints]
         self._followed: list[tuple[Expectation, Figure]] = [
             (one, figure) for one, figure in found if figure is not None

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import SpecError
-from blis_tui.metrics.kv import zero_where_left_out
+from blis_tui.metrics.kv import zero_if_omitted
 from blis_tui.metrics.report import GroupReport
 from blis_tui.simulation import Simulation
 from blis_tui.spec.diagnostics import about, in_order, suggestion
@@ -125,7 +125,7 @@ def _instead(steps: list[str], experiment: Experiment, report: Json) -> str | No
     for at, step in enumerate(steps):
         parts = {str(number): part for number, part in enumerate(here)} if isinstance(here, list) else as_map(here)
         if step not in parts:
-            if at == len(steps) - 1 and zero_where_left_out(".".join(steps)) is not None:
+            if at == len(steps) - 1 and zero_if_omitted(".".join(steps)) is not None:
                 return None
             if at == 0:
                 return f"reports contain `{step}` only {_SECTIONS[step]}" if step in _SECTIONS else ""

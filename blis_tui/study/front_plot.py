@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from blis_tui.spec.study.model import Objective
     from blis_tui.study.summary import PointSummary
 
-What = Literal["", "axis", "holds", "broken", "front", "selected"]
+PieceKind = Literal["", "axis", "holds", "broken", "front", "selected"]
 """What a piece of a plot shows: nothing, the axes, a point, a point that violates a bound, the front, a selected point.
 """
-Piece = tuple[str, What]
+Piece = tuple[str, PieceKind]
 
 FRONT: Final = "*"
 SELECTED: Final = "●"
@@ -111,7 +111,7 @@ class FrontPlot:
             cells = [list(row) for row in cells]
             self._put(cells, [self._shares[selected]], SELECTED, "selected")
         rows = [[(label, "axis"), *_joined(row)] for label, row in zip(self._labels, cells, strict=True)]
-        axis: What = "axis"
+        axis: PieceKind = "axis"
         return [[(self._title, axis)], *rows, *([(text, axis)] for text in self._below)]
 
     def _draw(self, points: Sequence[PointSummary], front: set[int]) -> list[list[Piece]]:
@@ -124,7 +124,7 @@ class FrontPlot:
         self._put(cells, [place for number, place in shares.items() if number in front], FRONT, "front")
         return cells
 
-    def _put(self, cells: list[list[Piece]], places: Sequence[tuple[float, float]], mark: str, what: What) -> None:
+    def _put(self, cells: list[list[Piece]], places: Sequence[tuple[float, float]], mark: str, what: PieceKind) -> None:
         for y, row in enumerate(scatter(places, self._width, self._height)):
             for x, char in enumerate(row):
                 if char != " ":
@@ -162,7 +162,7 @@ def _scale(objective: Objective, values: Sequence[float]) -> Scale:
 def _joined(cells: Iterable[Piece]) -> Iterator[Piece]:
     """Join neighbouring pieces that show the same."""
     text, before = "", ""
-    kept: What = ""
+    kept: PieceKind = ""
     for char, what in cells:
         if text and what != before:
             yield text, kept

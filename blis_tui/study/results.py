@@ -29,7 +29,7 @@ class Results:
     """
 
     def __init__(self, study: Study, store: Store, warn: Callable[[str], None] | None = None) -> None:
-        self.unkept = 0
+        self.unsaved = 0
         """Number of results that could not be kept."""
         self._study = study
         self._store = store
@@ -63,8 +63,8 @@ class Results:
             if stop_at and not row.ok:
                 self._store.keep(key, stop_at, outcome)
         except InputError as error:
-            self.unkept += 1
-            if self.unkept == 1:
+            self.unsaved += 1
+            if self.unsaved == 1:
                 self._say(error.message)
 
     def _say(self, message: str) -> None:

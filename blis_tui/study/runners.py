@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.errors import SimulationError
 from blis_tui.printed import Printed, Stream
-from blis_tui.standard_output import for_results
+from blis_tui.standard_output import reserved_for_results
 from blis_tui.study.task import Outcome, execute
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Runner(ABC):
         self.close()
 
 
-class HereRunner(Runner):
+class InProcessRunner(Runner):
     """Runs one task after the other in this process."""
 
     name = "this process"
@@ -140,7 +140,7 @@ class HereRunner(Runner):
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _PrintedOutput:
     """Output printed in a process."""
 
     text: str
@@ -203,7 +203,7 @@ class ProcessRunner(Runner):
     def start(self, task: Task) -> None:
         """See :meth:`Runner.start`."""
         self._queue.append(task)
-        self._hand_out()
+        self._dispatch_tasks()
 
     def collect(self, *, block: bool) -> list[tuple[Task, Outcome]]:
         """See :meth:`Runner.collect`."""
@@ -221,14 +221,14 @@ class ProcessRunner(Runner):
                     worker.ready, self._stillborn = True, 0
                 elif said == _DEAD:
                     ended += self._lost(worker)
-                elif isinstance(said, _Said):
+                elif isinstance(said, _PrintedOutput):
                     if self._prints is not None:
                         self._prints(said.text)
                 elif worker.task is not None:
                     self._attempts.pop(id(worker.task), None)
                     ended.append((worker.task, said))
                     worker.task = None
-            self._hand_out()
+            self._dispatch_tasks()
             if not block:
                 break
         return ended
@@ -247,7 +247,7 @@ class ProcessRunner(Runner):
     def _working(self) -> list[_Worker]:
         return [one for one in self._workers if one.task is not None]
 
-    def _hand_out(self) -> None:
+    def _dispatch_tasks(self) -> None:
         for worker in self._workers:
             if self._queue and worker.ready and worker.task is None:
                 worker.task = self._queue.popleft()
@@ -304,14 +304,14 @@ def _start(*, keep: bool = False) -> _Worker:
     context = multiprocessing.get_context("spawn")
     own, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs, keep), daemon=True)
-    with _ctrl_c_later():
+    with _deferred_ctrl_c():
         process.start()
     theirs.close()  # otherwise the end of the process would not close the pipe
     return _Worker(process, own)
 
 
 @contextmanager
-def _ctrl_c_later() -> Iterator[None]:
+def _deferred_ctrl_c() -> Iterator[None]:
     """Block Ctrl-C here, and permanently in processes started within the block; the parent handles it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -336,14 +336,14 @@ def _work(connection: Connection, keep: bool) -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
-    with suppress(EOFError, OSError), for_results():
+    with suppress(EOFError, OSError), reserved_for_results():
         printed = Printed()
         connection.send(_READY)
         with redirect_stderr(Stream(printed.write)) if keep else nullcontext():
             while True:
                 outcome = execute(connection.recv())
                 if said := printed.take():
-                    connection.send(_Said(said))
+                    connection.send(_PrintedOutput(said))
                 connection.send(outcome)
 
 

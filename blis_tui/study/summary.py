@@ -82,12 +82,12 @@ def pareto_front(points: Sequence[PointSummary], objectives: Sequence[Objective]
     kept: list[tuple[float, ...]] = []
     for place, one in placed:  # points that beat it come first; of two objectives, the last kept has the best second
         if not kept or place != kept[-1]:
-            if any(_beats(other, place) for other in (kept[-1:] if len(objectives) <= 2 else kept)):
+            if any(_dominates(other, place) for other in (kept[-1:] if len(objectives) <= 2 else kept)):
                 continue
             kept.append(place)
         front.append(one)
     return tuple(front)
 
 
-def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return one != other and all(mine <= theirs for mine, theirs in zip(one, other, strict=True))

@@ -9,7 +9,7 @@ from blis_tui.errors import SpecError
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.results import Results
 from blis_tui.study.rows import Row, StudyResult
-from blis_tui.study.runners import HereRunner
+from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.store import MemoryStore
 from blis_tui.study.task import task_of
 from blis_tui.units import plural
@@ -79,7 +79,7 @@ class Sweep:
         Raises:
             SimulationError: the runner cannot make runs any more.
         """
-        makes = HereRunner() if runner is None else runner
+        makes = InProcessRunner() if runner is None else runner
         try:
             for one in self._missing():
                 if isinstance(one, Row):
@@ -105,9 +105,9 @@ class Sweep:
             self._waiting.clear()
 
     @property
-    def unkept(self) -> int:
+    def unsaved(self) -> int:
         """Number of results that could not be kept."""
-        return self._results.unkept
+        return self._results.unsaved
 
     def result(self) -> StudyResult:
         """Return the rows so far, in order."""

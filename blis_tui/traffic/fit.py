@@ -17,14 +17,14 @@ from blis_tui.spec.model import PluginConfig
 from blis_tui.spec.source import Source
 from blis_tui.spec.workloads import open_workload
 from blis_tui.spec.yaml_text import yaml_text
-from blis_tui.traffic.beside import Beside, beside_of
 from blis_tui.traffic.curves import distance, distance_of_samples, gamma_cdf, rounded
 from blis_tui.traffic.figures import MINUTE, SECOND, dispersion, gap_cv, spread
 from blis_tui.traffic.kinds import Kind, kinds_of
 from blis_tui.traffic.ledger import Ledger
 from blis_tui.traffic.lengths import Chosen, by_chance, choose
 from blis_tui.traffic.opening import generate
-from blis_tui.traffic.talks import Talks, talks_of
+from blis_tui.traffic.reasoning_media import ReasoningAndMedia, reasoning_and_media_of
+from blis_tui.traffic.session_groups import SessionGroup, group_sessions
 from blis_tui.units import plural
 from blis_tui.workload.arrivals import weibull_shape
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Setting, Workload
     from blis_tui.spec.source import Json
-    from blis_tui.traffic.opening import Asked
+    from blis_tui.traffic.opening import RequestTiming
 
     Figure = Callable[[Ledger], float | None]
     Sample = Callable[[Ledger], Sequence[int]]
@@ -63,7 +63,7 @@ class FittedClient:
     input_tokens: Chosen
     """For sessions, the new text of prompts."""
     output_tokens: Chosen
-    beside: Beside | None = None
+    beside: ReasoningAndMedia | None = None
     """None = prompts are text only, without reasoning."""
     turns: Chosen | None = None
     """Turns per session; None = there are no sessions."""
@@ -123,7 +123,7 @@ def fit(
     span_us = arrivals[-1] - arrivals[0]
     if len(ledger) < 2 or not span_us:
         raise PolicyError("the requests have no rate: all arrive at once", help="use a trace with arrival times")
-    talks = talks_of(ledger)
+    talks = group_sessions(ledger)
     if talks and stage_s:
         raise PolicyError("sessions are fitted at one rate", help="remove --stage")
     in_sessions = {row for one in talks for row in one.rows()}
@@ -199,11 +199,11 @@ def _client(ledger: Ledger, kind: Kind, clock: _Stages | None) -> FittedClient:
         arrivals=choose_gaps(times) if len(rows) > _LEAST and times[-1] > times[0] else poisson,
         input_tokens=choose([max(1, ledger.text_tokens(row) - head) for row in rows]),
         output_tokens=choose([max(1, ledger.output_tokens[row]) for row in rows]),
-        beside=beside_of(ledger, rows),
+        beside=reasoning_and_media_of(ledger, rows),
     )
 
 
-def _sessions(ledger: Ledger, talks: Talks) -> FittedClient:
+def _sessions(ledger: Ledger, talks: SessionGroup) -> FittedClient:
     begins: list[float] = [ledger.arrival_us[one[0]] for one in talks.sessions]
     begins.sort()
     poisson = Chosen(data={"kind": "poisson"}, ks=0.0)
@@ -214,14 +214,14 @@ def _sessions(ledger: Ledger, talks: Talks) -> FittedClient:
         arrivals=choose_gaps(begins) if len(begins) > _LEAST and begins[-1] > begins[0] else poisson,
         input_tokens=choose(talks.new_tokens(ledger)),
         output_tokens=choose([max(1, ledger.output_tokens[row]) for row in talks.rows()]),
-        beside=beside_of(ledger, talks.rows(), talks.new_media(ledger)),
+        beside=reasoning_and_media_of(ledger, talks.rows(), talks.new_media(ledger)),
         turns=choose([len(one) for one in talks.sessions]),
         think_time_ms=choose(gaps) if gaps else None,
         starts=len(talks.sessions),
     )
 
 
-def _session_data(talks: Talks, fitted: FittedClient, ledger: Ledger) -> Json:
+def _session_data(talks: SessionGroup, fitted: FittedClient, ledger: Ledger) -> Json:
     session: dict[str, Json] = {"turns": fitted.turns.data} if fitted.turns else {}
     if fitted.think_time_ms is not None:
         session["think_time_ms"] = fitted.think_time_ms.data
@@ -244,8 +244,8 @@ def _session_data(talks: Talks, fitted: FittedClient, ledger: Ledger) -> Json:
 
 
 def _generated(
-    workload: Workload, ledger: Ledger, talks: Sequence[Talks], drawn: int, plugins: Registry
-) -> Iterator[Asked]:
+    workload: Workload, ledger: Ledger, talks: Sequence[SessionGroup], drawn: int, plugins: Registry
+) -> Iterator[RequestTiming]:
     """Generate requests of a document, enough to judge it; with sessions, as many as it says.
 
     More sessions would overlap more. Clients that wait for answers would need a cluster, so the times between their

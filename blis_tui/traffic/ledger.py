@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from blis_tui.engine.request import Media
-    from blis_tui.traffic.opening import Asked
+    from blis_tui.traffic.opening import RequestTiming
 
 
 _Value = TypeVar("_Value", bound=Hashable)
@@ -22,7 +22,7 @@ GROUPINGS: Final = ("client", "tenant", "slo_class", "model")
 """Attributes by which requests are grouped."""
 
 
-class Repeated(Generic[_Value]):
+class InternedColumn(Generic[_Value]):
     """A column with few different values: each stored once, rows as numbers of four bytes."""
 
     __slots__ = ("_codes", "rows", "values")
@@ -64,13 +64,13 @@ class Ledger:
         InputError: there are no requests.
     """
 
-    def __init__(self, asked: Iterable[Asked], block_size_tokens: int) -> None:
+    def __init__(self, asked: Iterable[RequestTiming], block_size_tokens: int) -> None:
         self.block_size_tokens = block_size_tokens
         self.arrival_us, self.input_tokens, self.output_tokens, self.found_tokens = (array("q") for _ in range(4))
         self.e2e_us = array("q")
-        self.names = {grouping: Repeated[str]() for grouping in GROUPINGS}
-        self.sessions = Repeated[str]()
-        self.heads = Repeated[Segments]()
+        self.names = {grouping: InternedColumn[str]() for grouping in GROUPINGS}
+        self.sessions = InternedColumn[str]()
+        self.heads = InternedColumn[Segments]()
         self.reasoning: dict[int, int] = {}
         self.media: dict[int, Media] = {}
         cache = InfiniteCache(block_size_tokens)

@@ -42,7 +42,7 @@ _DOCUMENTS: Final = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestTiming:
     """One request, and the client that sent it."""
 
     request: Request
@@ -60,7 +60,7 @@ class Traffic:
     """The document's name, or the file's."""
     source: str
     """``trace``, ``workload`` or ``experiment``."""
-    requests: Iterable[Asked]
+    requests: Iterable[RequestTiming]
     """Can be iterated once."""
     files: tuple[Path, ...]
     """The files they are read from."""
@@ -246,7 +246,7 @@ def _waits(workload: Workload, plugins: Registry) -> bool:
     return hasattr(create_source(workload, 0, plugins), "on_ended")
 
 
-def _requests(workload: Workload, seed: int, plugins: Registry) -> tuple[Iterator[Asked], tuple[LeftOut, ...]]:
+def _requests(workload: Workload, seed: int, plugins: Registry) -> tuple[Iterator[RequestTiming], tuple[LeftOut, ...]]:
     """Return the requests of an open-loop workload; for a trace also what is left out of it."""
     if workload.trace is None:
         return generate(workload, seed, plugins), ()
@@ -254,13 +254,13 @@ def _requests(workload: Workload, seed: int, plugins: Registry) -> tuple[Iterato
     return _recorded(source), source.table.left_out
 
 
-def _recorded(source: TraceSource) -> Iterator[Asked]:
+def _recorded(source: TraceSource) -> Iterator[RequestTiming]:
     """Iterate over the requests of a trace."""
     while (request := source.next_request()) is not None:
-        yield Asked(request=request, client="", e2e_us=source.table.took_us(request.index))
+        yield RequestTiming(request=request, client="", e2e_us=source.table.took_us(request.index))
 
 
-def generate(workload: Workload, seed: int, plugins: Registry) -> Iterator[Asked]:
+def generate(workload: Workload, seed: int, plugins: Registry) -> Iterator[RequestTiming]:
     """Generate the requests of an open-loop workload, each with its client.
 
     Requests do not know their client. Nothing depends on tenants here, so they temporarily carry the client's number.
@@ -271,17 +271,17 @@ def generate(workload: Workload, seed: int, plugins: Registry) -> Iterator[Asked
     while (request := source.next_request()) is not None:
         client = clients[int(request.tenant)]
         request.tenant = client.tenant
-        yield Asked(request=request, client=client.id)
+        yield RequestTiming(request=request, client=client.id)
 
 
-def _simulated(experiment: Experiment) -> tuple[Iterator[Asked], tuple[LeftOut, ...]]:
+def _simulated(experiment: Experiment) -> tuple[Iterator[RequestTiming], tuple[LeftOut, ...]]:
     """Return the requests of a run, in order of arrival, and what is left out of its trace."""
     simulation = Simulation(experiment)
     simulation.run()
     return _asked(simulation), simulation.left_out
 
 
-def _asked(simulation: Simulation) -> Iterator[Asked]:
+def _asked(simulation: Simulation) -> Iterator[RequestTiming]:
     """Iterate over the requests of a finished run."""
     rows = sorted(simulation.report().rows, key=lambda row: row.arrival_us)
     for number, row in enumerate(rows):
@@ -306,7 +306,7 @@ def _asked(simulation: Simulation) -> Iterator[Asked]:
         request.media_items = read_items(row.media_items, row.input_tokens, request.media.tokens)
         request.declare(row.max_output_tokens or None)
         request.ignore_eos = bool(row.ignore_eos)
-        yield Asked(request=request, client="", e2e_us=-1 if row.e2e_us is None else row.e2e_us)
+        yield RequestTiming(request=request, client="", e2e_us=-1 if row.e2e_us is None else row.e2e_us)
 
 
 def provenance(traffic: Traffic, requests: int) -> tuple[str, ...]:
@@ -321,7 +321,7 @@ def provenance(traffic: Traffic, requests: int) -> tuple[str, ...]:
 
 # Detection of trace formats by words that occur only in the files of one tool.
 
-OTHERWISE: Final = "requests"
+DEFAULT_FORMAT: Final = "requests"
 _LOOKED_AT: Final = 64 * 1024
 _GZIP: Final = b"\x1f\x8b"
 _WORDS: Final = (
@@ -349,11 +349,11 @@ def format_of(path: Path, plugins: Registry) -> str:
         try:
             head = zlib.decompressobj(wbits=31).decompress(head, _LOOKED_AT)
         except zlib.error:
-            return OTHERWISE  # its reader will report what is wrong
+            return DEFAULT_FORMAT  # its reader will report what is wrong
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     line = head if start in (b"{", b"[") else head.partition(b"\n")[0]
     for name, begins, words in _WORDS:
         fits = start in [bytes([one]) for one in begins] if begins else start.isalpha()
         if fits and name in known and any(word in line for word in words):
             return name
-    return OTHERWISE
+    return DEFAULT_FORMAT

@@ -25,7 +25,7 @@ from textual.filter import LineFilter
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError
-from blis_tui.printable import REPLACEMENT, acted_on
+from blis_tui.printable import REPLACEMENT, control_characters
 from blis_tui.printed import Printed, Stream
 from blis_tui.tui.actions import APP, bindings, shown_key
 from blis_tui.tui.commands import Commands
@@ -34,7 +34,7 @@ from blis_tui.tui.screens.window import SmallScreen, is_too_small
 from blis_tui.tui.settings import config_folder, load_keymap, remember_theme, remembered_theme
 from blis_tui.tui.shell import LoadedBy
 from blis_tui.tui.themes import THEMES, default_theme
-from blis_tui.tui.typed import InOrder
+from blis_tui.tui.typed import OrderedInputApp
 
 if TYPE_CHECKING:
     import re
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from textual.notifications import Notify
     from textual.screen import Screen
 
-    from blis_tui.cluster.reroute import Routes
+    from blis_tui.cluster.reroute import RouteOverrides
     from blis_tui.observe.recording import Recording
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.study.model import Study
@@ -60,10 +60,10 @@ if TYPE_CHECKING:
 
 # Protection of the terminal against control characters in names from documents and traces.
 
-_ACTED_ON: Final = acted_on()
+_ACTED_ON: Final = control_characters()
 
 
-class HarmlessFilter(LineFilter):
+class ControlCharacterFilter(LineFilter):
     """Replaces control characters in every drawn line; all other characters keep their places."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002  (Textual's signature)
@@ -78,7 +78,7 @@ def _as_wide(found: re.Match[str]) -> str:
     return REPLACEMENT if cell_len(found[0]) else ""
 
 
-_HARMLESS: Final = HarmlessFilter()
+_CONTROL_CHARACTER_FILTER: Final = ControlCharacterFilter()
 _LONG_S: Final = 8.0
 """Duration in seconds of notifications that need careful reading."""
 _SAID: Final = 2
@@ -101,7 +101,7 @@ class Start:
     overrides: tuple[str, ...] = ()
     """The ``--set`` arguments, for loading it again."""
     seed: int | None = None
-    routes: Routes | None = None
+    routes: RouteOverrides | None = None
     """Routing decisions to override."""
 
 
@@ -127,7 +127,7 @@ class TwinStart:
     """The simulated experiment, as the user named it."""
 
 
-class BlisApp(InOrder, inherit_bindings=False):
+class BlisApp(OrderedInputApp, inherit_bindings=False):
     """The terminal interface.
 
     Args:
@@ -173,7 +173,7 @@ class BlisApp(InOrder, inherit_bindings=False):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return Textual's filters, and the one against control characters."""
-        return [*super().get_line_filters(), _HARMLESS]
+        return [*super().get_line_filters(), _CONTROL_CHARACTER_FILTER]
 
     def _keep_printed(self, text: str) -> None:
         """Keep printed output from any thread, and announce it once."""
@@ -212,7 +212,7 @@ class BlisApp(InOrder, inherit_bindings=False):
         """Show the first screen, and report problems of the user's keys."""
         self._theme_remembered = True
         await self.push_screen(self._first())
-        self._cover(*self.size)
+        self._cover_if_small(*self.size)
         if self.keymap.problems:
             problems = "\n".join(self.keymap.problems)
             self.notify(problems, title="Keys", severity="warning", timeout=_LONG_S, markup=False)
@@ -321,7 +321,7 @@ class BlisApp(InOrder, inherit_bindings=False):
             await self.push_screen(self._debugger(start))
 
     def open_loaded(
-        self, experiment: Experiment, by: LoadedBy, at: str | None = None, routes: Routes | None = None
+        self, experiment: Experiment, by: LoadedBy, at: str | None = None, routes: RouteOverrides | None = None
     ) -> None:
         """Show a loaded experiment, given what it was loaded from and the first position."""
         source, overrides, seed = by
@@ -464,9 +464,9 @@ class BlisApp(InOrder, inherit_bindings=False):
     def on_resize(self, event: Resize) -> None:
         """Cover the screen while the terminal is too small."""
         if self.first_screen is not None:
-            self._cover(*event.size)
+            self._cover_if_small(*event.size)
 
-    def _cover(self, width: int, height: int) -> None:
+    def _cover_if_small(self, width: int, height: int) -> None:
         covered = isinstance(self.screen, SmallScreen)
         small = is_too_small(width, height)
         if small and not covered:
@@ -503,17 +503,17 @@ class BlisApp(InOrder, inherit_bindings=False):
         """
         from blis_tui.tui.screens.error import CrashScreen  # noqa: PLC0415
 
-        self.keep_none_waiting()
+        self.stop_waiting()
         if any(isinstance(screen, CrashScreen) for screen in self.screen_stack):
             return  # one window is enough: later exceptions are usually consequences
 
         def go_on(_: None) -> None:
             if dead:
-                self.call_later(self._begin_again)
+                self.call_later(self._reopen_home)
 
         self.push_screen(CrashScreen(error, self._bundle(error)), go_on)
 
-    async def _begin_again(self) -> None:
+    async def _reopen_home(self) -> None:
         """Leave all screens and open a new list of experiments."""
         while self.first_screen is not None:
             await self.pop_screen()
@@ -525,7 +525,7 @@ class BlisApp(InOrder, inherit_bindings=False):
 
         about: dict[str, str] = {}
         for screen in self.screen_stack:
-            circumstances = getattr(screen, "circumstances", None)
+            circumstances = getattr(screen, "bug_report_facts", None)
             if callable(circumstances):
                 about |= {str(name): str(value) for name, value in dict(circumstances()).items()}
         return crash_bundle(error, about)

@@ -262,11 +262,11 @@ def golden_states(folder: Path) -> tuple[Mapping[Path, GoldenState], int]:
 
 def _goldens(folder: Path) -> Iterator[tuple[Path, GoldenState]]:
     """Yield each golden's experiment and state; unreadable ones are skipped."""
-    from blis_tui.golden.project import home  # noqa: PLC0415
+    from blis_tui.golden.project import project_of_folder  # noqa: PLC0415
     from blis_tui.golden.review import survey  # noqa: PLC0415
 
     try:
-        project = home(real_path(folder))
+        project = project_of_folder(real_path(folder))
     except InputError:  # the screen of goldens reports this
         return
     for entry in survey(project.golden_dir, project.root) if project.golden_dir.is_dir() else ():

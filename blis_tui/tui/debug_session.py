@@ -21,7 +21,7 @@ from blis_tui.tui.view import Selection, View
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.cluster.reroute import Routes
+    from blis_tui.cluster.reroute import RouteOverrides
     from blis_tui.conditions.breakpoints import Breakpoint, Hit
     from blis_tui.conditions.expression import Expression
     from blis_tui.conditions.suggestions import Suggestion
@@ -44,7 +44,7 @@ class DebugSession:
         visited: positions left by a jump, the latest last.
     """
 
-    def __init__(self, experiment: Experiment, *, check: str = "end", routes: Routes | None = None) -> None:
+    def __init__(self, experiment: Experiment, *, check: str = "end", routes: RouteOverrides | None = None) -> None:
         self.debugger = Debugger(experiment, check=check, routes=routes)
         self.driver = Driver(self.debugger)
         self.selection = Selection()
@@ -66,7 +66,7 @@ class DebugSession:
             DivergenceError: a replay did not reproduce the present state.
         """
         debugger = self.debugger
-        moment = debugger.glance() if briefly or self.driver.busy else debugger.moment()
+        moment = debugger.quick_moment() if briefly or self.driver.busy else debugger.moment()
         return View(
             moment=moment,
             tape=debugger.tape,
@@ -121,7 +121,7 @@ class DebugSession:
         """Show all sessions again."""
         self.selection = replace(self.selection, session=None)
 
-    def forget_unknown(self) -> None:
+    def clear_unknown_request(self) -> None:
         """Clear the selected request if it has never arrived."""
         if self.selection.request is not None and self.debugger.tape.number(self.selection.request) is None:
             self.clear_request()
@@ -176,7 +176,7 @@ class DebugSession:
         """Return a completion for the text of a breakpoint; None = no known one."""
         return next(iter(suggestions(text, self.experiment)), None)
 
-    def done_with(self, hits: tuple[Hit, ...]) -> None:
+    def disable_one_shot(self, hits: tuple[Hit, ...]) -> None:
         """Disable breakpoints that were to stop only once."""
         done = [hit.breakpoint for hit in hits if hit.breakpoint.once]
         self.breakpoints = tuple(replace(one, enabled=False) if one in done else one for one in self.breakpoints)
@@ -193,7 +193,7 @@ class DebugSession:
             watch = self.read_watch(text)
         except BlisError as error:
             return error.message
-        records = () if self.driver.busy else self.debugger.moment().past
+        records = () if self.driver.busy else self.debugger.moment().applied_records
         return self.debugger.ask(lambda simulation: watch.shown(simulation, records))
 
     # ---- the whole run ----

@@ -173,10 +173,10 @@ def panes_of(experiment: Experiment) -> tuple[PaneInfo, ...]:
     sessions = any(client.session is not None for client in experiment.workload.clients)
     has = {"": True, "fleet": fleet, "gateway": experiment.policy.gateway is not None, "sessions": sessions}
     brought = panes_in(sys.modules[name] for name in experiment.plugins.modules if name in sys.modules)
-    return (*(pane for pane in PANES if has[pane.needs]), *map(_brought, count(1), brought, _free_letters()))
+    return (*(pane for pane in PANES if has[pane.needs]), *map(_plugin_pane_info, count(1), brought, _free_letters()))
 
 
-def _brought(number: int, pane: PluginPane, letter: str) -> PaneInfo:
+def _plugin_pane_info(number: int, pane: PluginPane, letter: str) -> PaneInfo:
     return PaneInfo(
         id=f"brought-{number}",
         key=pane.key,

@@ -49,7 +49,7 @@ class Keymap:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _KeymapLine:
     """A valid line of the file."""
 
     action: Action
@@ -78,12 +78,12 @@ def load_keymap(folder: Path) -> Keymap:
     if not isinstance(document.data, dict):
         return default_keymap(f"{path}:1: expected lines such as `step.event: n, j`")
     problems: list[str] = []
-    wishes = list(_wishes(document, problems))
+    wishes = list(_keymap_lines(document, problems))
     changed = {wish.action.name: wish.keys for wish in _without_clashes(wishes, problems)}
     return Keymap({**default_keymap().keys, **changed}, changed, tuple(problems))
 
 
-def _wishes(document: Document, problems: list[str]) -> Iterator[_Wish]:
+def _keymap_lines(document: Document, problems: list[str]) -> Iterator[_KeymapLine]:
     names = {action.name: action for action in ACTIONS}
     for name, value in document.data.items() if isinstance(document.data, dict) else ():
         where = f"{document.source.name}:{document.place((name,), key=True).span.line}"
@@ -98,7 +98,7 @@ def _wishes(document: Document, problems: list[str]) -> Iterator[_Wish]:
             near = suggestion(wrong.rpartition("+")[2], _NAMES, otherwise="names are")
             problems.append(f"{where}: there is no key `{wrong}`; {near}")
         else:
-            yield _Wish(names[name], keys, where)
+            yield _KeymapLine(names[name], keys, where)
 
 
 def _keys(value: Json) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ def _is_character(name: str) -> bool:
     return len(name) > 1 and key_to_character(name) is not None
 
 
-def _without_clashes(wishes: list[_Wish], problems: list[str]) -> list[_Wish]:
+def _without_clashes(wishes: list[_KeymapLine], problems: list[str]) -> list[_KeymapLine]:
     """Return the changes without conflicts: of two actions with one key, the later line of the file is dropped."""
     granted = list(wishes)
     while granted:
@@ -147,10 +147,10 @@ def _without_clashes(wishes: list[_Wish], problems: list[str]) -> list[_Wish]:
     return granted
 
 
-def _clash(wish: _Wish, keys: Mapping[str, tuple[str, ...]]) -> tuple[str, str] | None:
+def _clash(wish: _KeymapLine, keys: Mapping[str, tuple[str, ...]]) -> tuple[str, str] | None:
     """Return a key of this change that another action of the same screen has, and that action."""
     for action in ACTIONS:
-        if action.name != wish.action.name and meet(action.scope, wish.action.scope):
+        if action.name != wish.action.name and scopes_overlap(action.scope, wish.action.scope):
             shared = {shown_key(key) for key in keys[action.name]}
             key = next((key for key in wish.keys if shown_key(key) in shared), None)
             if key is not None:
@@ -158,7 +158,7 @@ def _clash(wish: _Wish, keys: Mapping[str, tuple[str, ...]]) -> tuple[str, str] 
     return None
 
 
-def meet(one: str, other: str) -> bool:
+def scopes_overlap(one: str, other: str) -> bool:
     """Return whether actions of two scopes can be reached at the same time."""
     return one == other or (APP in (one, other) and DIALOG not in (one, other))
 

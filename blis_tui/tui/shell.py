@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.screen import Screen
 
-    from blis_tui.cluster.reroute import Routes
+    from blis_tui.cluster.reroute import RouteOverrides
     from blis_tui.errors import BlisError
     from blis_tui.spec.model import Experiment
     from blis_tui.tui.actions import Action
@@ -35,7 +35,7 @@ class ComparedFrom(TypedDict, total=False):
 
     event: int | None
     time_us: int | None
-    routes: Routes | None
+    routes: RouteOverrides | None
     """Routing decisions overridden in the second experiment."""
     at_divergence: bool
     """Whether to start at the first event that differs."""
@@ -56,7 +56,7 @@ class Shell(Protocol):
         """Show a study."""
 
     def open_loaded(
-        self, experiment: Experiment, by: LoadedBy, at: str | None = None, routes: Routes | None = None
+        self, experiment: Experiment, by: LoadedBy, at: str | None = None, routes: RouteOverrides | None = None
     ) -> object:
         """Show a loaded experiment, given what it was loaded from and the first position."""
 

@@ -39,7 +39,7 @@ class Handled(Message):
         self.rounds = rounds
 
 
-class InOrder(App[None], inherit_bindings=False):
+class OrderedInputApp(App[None], inherit_bindings=False):
     """An application whose keys and pasted texts wait for each other."""
 
     _typed: deque[Event]
@@ -81,10 +81,10 @@ class InOrder(App[None], inherit_bindings=False):
         """Remove a screen as Textual does; a key whose screen has gone counts as handled."""
         popped = super().pop_screen()
         if self._since_s is not None and self._meant is not self.screen:
-            self.call_later(self._dealt_with, self._number)
+            self.call_later(self._key_handled, self._number)
         return popped
 
-    def keep_none_waiting(self) -> None:
+    def stop_waiting(self) -> None:
         """Stop waiting for the last key, whose target will not handle it any more."""
         self._since_s = None
 
@@ -92,16 +92,16 @@ class InOrder(App[None], inherit_bindings=False):
         """Send the marker after its key; if its path has ended, it returns at once."""
         target = message.target
         if target is self or not target.is_attached or not target.post_message(message):
-            self.call_later(self._dealt_with, message.number)
+            self.call_later(self._key_handled, message.number)
 
     async def on_handled(self, message: Handled) -> None:
         """Count the key as handled after the last round."""
         if message.rounds > 1:
             self._follow(Handled(message.target, message.number, message.rounds - 1))
         else:
-            await self._dealt_with(message.number)
+            await self._key_handled(message.number)
 
-    async def _dealt_with(self, number: int) -> None:
+    async def _key_handled(self, number: int) -> None:
         """Go on with the next key, unless a later one is already being handled."""
         if number == self._number:
             self._since_s = None

@@ -12,7 +12,7 @@ from math import fsum
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.metrics.stats import middle
+from blis_tui.metrics.stats import median_high
 from blis_tui.spec.model import PluginConfig
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def front_end_us(rows: Sequence[Observed], run: Simulated) -> int:
         other = run.rows.get(row.request_id)
         if row.ttft_us is not None and other is not None and other.ttft_us is not None:
             lacking.append(row.ttft_us - other.ttft_us)
-    return max(middle(lacking) or 0, 0)
+    return max(median_high(lacking) or 0, 0)
 
 
 def predicted_us(pace: Pace, halves: Sequence[Fitted], *, at_its_speed: bool) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.metrics.stats import middle
+from blis_tui.metrics.stats import median_high
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +61,7 @@ def pace_of(recording: Recording) -> Pace | None:
     begins = [end - step.duration_us for end, step in zip(ends, steps, strict=True)]
     busy = _busy_after(ends, answered)
     gaps = [begins[number + 1] - ends[number] if busy[number] else None for number in range(len(steps) - 1)]
-    usual = middle(gap for gap in gaps if gap is not None) or 0
+    usual = median_high(gap for gap in gaps if gap is not None) or 0
     filled = [usual if gap is None else gap for gap in [*gaps, None]]
     return Pace(steps=steps, begins_us=tuple(begins), gaps_us=tuple(filled), gap_us=usual)
 

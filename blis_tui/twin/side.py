@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.twin.agreement import CACHE_HITS, PREEMPTIONS, observed, simulated
-from blis_tui.twin.parting import batch_of
+from blis_tui.twin.divergence import batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

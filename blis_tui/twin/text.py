@@ -9,8 +9,8 @@ from blis_tui.columns import aligned
 from blis_tui.printable import printable
 from blis_tui.records.tables import csv_line
 from blis_tui.twin.course import KV, LATENCIES, LEVELS
+from blis_tui.twin.divergence import alike_text, where
 from blis_tui.twin.fitting import BLOCK_STEPS
-from blis_tui.twin.parting import alike_text, where
 from blis_tui.units import count_text, plural, share_change_text, share_text
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from blis_tui.errors import InputError
 from blis_tui.observe.metrics import GAUGES
 from blis_tui.twin.agreement import METRICS, Pair, agreement, correlation
 from blis_tui.twin.course import levels_of_recording, levels_of_simulation, stretches
+from blis_tui.twin.divergence import first_divergence
 from blis_tui.twin.fitting import fit, front_end_us, predicted_us
 from blis_tui.twin.pace import pace_of
-from blis_tui.twin.parting import first_parting
 from blis_tui.twin.replay import replaying, simulate, with_steps
 from blis_tui.twin.side import at, of_recording, of_simulation
 from blis_tui.units import plural
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
     from blis_tui.twin.agreement import Agreement
     from blis_tui.twin.course import Stretch
+    from blis_tui.twin.divergence import BatchDivergence
     from blis_tui.twin.fitting import Fitted
     from blis_tui.twin.pace import Pace
-    from blis_tui.twin.parting import Parting
     from blis_tui.twin.replay import Simulated
     from blis_tui.twin.side import Side
 
@@ -54,7 +54,7 @@ class Batches:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeriesAgreement:
     """The agreement of a metric over time, at the times of the scrapes."""
 
     left: float
@@ -64,14 +64,14 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
+class LadderStep:
     """A simulation with some modelled parts replaced by measured ones."""
 
     name: str
     experiment: Experiment
     errors: Mapping[str, Agreement]
     run: Simulated
-    parting: Parting | None
+    parting: BatchDivergence | None
     front_end_us: int | None = None
     """Measured wait of requests outside of steps; None = not replaced."""
 
@@ -100,11 +100,11 @@ class Twin:
     errors: Mapping[str, Agreement]
     """Agreement by the names in ``METRICS``, without those that no request has."""
     batches: Batches | None
-    seen: Mapping[str, Seen]
-    parting: Parting | None
+    seen: Mapping[str, SeriesAgreement]
+    parting: BatchDivergence | None
     course: Sequence[Stretch] = ()
     """Both sides over time; empty if no request was answered on both."""
-    rungs: Sequence[Rung] = ()
+    rungs: Sequence[LadderStep] = ()
     """Simulations from the experiment as it is to everything measured; empty for two recordings."""
     halves: Halves | None = None
     notes: Sequence[str] = ()
@@ -114,14 +114,14 @@ class Twin:
         """Whether one side is a simulation."""
         return bool(self.rungs)
 
-    def alike(self, rung: Rung) -> float | None:
+    def alike(self, rung: LadderStep) -> float | None:
         """Return the share of measured batches that are equal in the simulation, by step; None = none was measured."""
         measured = self.left.batches or ()
         equal = len([None for one, other in zip(measured, rung.run.batches, strict=False) if one == other])
         return equal / len(measured) if measured else None
 
 
-def of_two(left: Recording, right: Recording) -> Twin:
+def compare_recordings(left: Recording, right: Recording) -> Twin:
     """Compare two recordings of one workload.
 
     Raises:
@@ -147,7 +147,7 @@ def of_two(left: Recording, right: Recording) -> Twin:
     return replace(twin, course=course, notes=tuple(notes))
 
 
-def of_simulated(recording: Recording, experiment: Experiment, name: str, steps: str = "model") -> Twin:
+def compare_with_simulation(recording: Recording, experiment: Experiment, name: str, steps: str = "model") -> Twin:
     """Compare a recording with a simulation of its requests.
 
     Args:
@@ -184,14 +184,14 @@ def of_simulated(recording: Recording, experiment: Experiment, name: str, steps:
 # ---- implementation ----
 
 
-def _compared(left: Side, right: Side, parting: Parting | None = None) -> Twin:
+def _compared(left: Side, right: Side, parting: BatchDivergence | None = None) -> Twin:
     common = [name for name in left.latencies if name in right.latencies]
     pairs = [
         Pair(name=name, sent_us=left.sent_us[name], left=left.latencies[name], right=right.latencies[name])
         for name in common
     ]
     seen = {
-        name: _seen(one, other)
+        name: _series_agreement(one, other)
         for name, one, other in (("running", left.running, right.running), ("KV in use", left.kv, right.kv))
         if one and other
     }
@@ -223,11 +223,11 @@ def _batches(left: Side, right: Side) -> Batches | None:
     )
 
 
-def _seen(left: Sequence[tuple[int, float]], right: Sequence[tuple[int, float]]) -> Seen:
+def _series_agreement(left: Sequence[tuple[int, float]], right: Sequence[tuple[int, float]]) -> SeriesAgreement:
     times = [time_us for time_us, _ in left if time_us >= 0]
     one, other = at(left, times), at(right, times)
     count = max(len(times), 1)
-    return Seen(left=_sum(one) / count, right=_sum(other) / count, r=correlation(one, other))
+    return SeriesAgreement(left=_sum(one) / count, right=_sum(other) / count, r=correlation(one, other))
 
 
 def _sum(values: Sequence[float]) -> float:
@@ -237,7 +237,7 @@ def _sum(values: Sequence[float]) -> float:
     return total
 
 
-def _climbed(recording: Recording, pace: Pace | None, replayed: Experiment) -> list[Rung]:
+def _climbed(recording: Recording, pace: Pace | None, replayed: Experiment) -> list[LadderStep]:
     """Return simulations with more and more measured parts."""
     rungs = [_rung("as the experiment says", recording, pace, replayed)]
     if pace is None:
@@ -251,11 +251,11 @@ def _climbed(recording: Recording, pace: Pace | None, replayed: Experiment) -> l
     return rungs
 
 
-def _rung(name: str, recording: Recording, pace: Pace | None, experiment: Experiment) -> Rung:
+def _rung(name: str, recording: Recording, pace: Pace | None, experiment: Experiment) -> LadderStep:
     run = simulate(experiment)
     pairs = _compared(of_recording(recording, pace), of_simulation(name, run)).pairs
-    parting = first_parting(recording, pace, run)
-    return Rung(name=name, experiment=experiment, errors=_errors(pairs), run=run, parting=parting)
+    parting = first_divergence(recording, pace, run)
+    return LadderStep(name=name, experiment=experiment, errors=_errors(pairs), run=run, parting=parting)
 
 
 def _fitted(recording: Recording, pace: Pace, replayed: Experiment) -> Fitted:

@@ -10,7 +10,7 @@ from blis_tui.engine.network import Connection
 from blis_tui.engine.request import NO_MEDIA, Reasoning, Request, under_adapter
 from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
-from blis_tui.kept import Kept, remembering
+from blis_tui.pickling import Picklable, stateful_plugins
 from blis_tui.workload.adapters import AdapterDraws
 from blis_tui.workload.arrivals import CLOSED_LOOP, create_gaps
 from blis_tui.workload.lengths import LENGTHS, UntilEosTokens
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class ClientSource(Kept):
+class ClientSource(Picklable):
     """The endless requests of one client.
 
     Three streams (``workload/<client id>/arrivals``, ``input`` and ``output``) keep its numbers apart from those of
@@ -106,7 +106,7 @@ class ClientSource(Kept):
             from blis_tui.workload.sessions import SessionDraws  # noqa: PLC0415  (few workloads have any)
 
             self.sessions = SessionDraws(client, client.session, streams, plugins, self._adapters)
-        self._remembering = remembering(self.gaps, self._inputs, self._outputs, self._ratios)
+        self._remembering = stateful_plugins(self.gaps, self._inputs, self._outputs, self._ratios)
         self._slo_class = client.slo_class
         self._tenant = client.tenant
         self._model = client.model
@@ -222,7 +222,7 @@ class ClientSource(Kept):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Budgets(Kept):
+class Budgets(Picklable):
     """The output budgets that a client's requests declare."""
 
     __slots__ = ("_ratio", "_tokens")

@@ -168,7 +168,7 @@ class InteractiveSource:
         stuck = [session.name for number, session in self._sessions.items() if number not in alive]
         return f"session {stuck[0]} has not ended, and no call of it is sent or will be" if stuck else ""
 
-    def take_due(self) -> list[int]:
+    def pop_due(self) -> list[int]:
         """Return arrival times, in microseconds, that have become known since the last call."""
         due, self._due = self._due, []
         return due

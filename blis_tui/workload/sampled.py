@@ -6,7 +6,7 @@ from operator import index
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 
 from blis_tui.errors import SimulationError
-from blis_tui.kept import Plugged, is_ours
+from blis_tui.pickling import ValidatedPlugin, is_internal_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ class Samples(Protocol[N_co]):
         """Return the next number."""
 
 
-class _Looked(Plugged, Generic[N]):
+class _ValidatedDistribution(ValidatedPlugin, Generic[N]):
     """A plug-in's distribution whose samples are validated.
 
     Args:
@@ -57,12 +57,16 @@ class _Looked(Plugged, Generic[N]):
 
 def counts(made: Samples[int], kind: str) -> Samples[int]:
     """Wrap a distribution of whole numbers, or an arrival process, in validation if it is a plug-in's."""
-    return made if is_ours(type(made)) else _Looked(made, kind, _count, "a whole number, at least 1")
+    return (
+        made
+        if is_internal_class(type(made))
+        else _ValidatedDistribution(made, kind, _count, "a whole number, at least 1")
+    )
 
 
 def shares(made: Samples[float], kind: str) -> Samples[float]:
     """Wrap a distribution of shares in validation if it is a plug-in's."""
-    return made if is_ours(type(made)) else _Looked(made, kind, _share, "a share, from 0 to 1")
+    return made if is_internal_class(type(made)) else _ValidatedDistribution(made, kind, _share, "a share, from 0 to 1")
 
 
 def _count(answer: object) -> int:

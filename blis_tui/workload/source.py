@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.request import Request
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.workload.trace_table import TraceTable
 
 
-AT_ONCE: Final = 16
+BATCH_SIZE: Final = 16
 """Number of requests created in one go, which is faster than one by one between other work."""
 
 
@@ -52,7 +52,7 @@ def table_of(source: RequestSource) -> TraceTable | None:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class GeneratedSource(Kept):
+class GeneratedSource(Picklable):
     """Requests drawn from the distributions of a workload's clients, merged by arrival.
 
     Requests that arrive in the same microsecond come in the order of their clients. Each client starts with a gap:
@@ -77,7 +77,7 @@ class GeneratedSource(Kept):
 
         self._clients = client_sources(workload, seed, plugins)
         self._limit = workload.requests
-        self.at_once = 1 if plugins.origins else AT_ONCE
+        self.at_once = 1 if plugins.origins else BATCH_SIZE
         self._produced = 0
         first = [(client.next_gap_us(), number) for number, client in enumerate(self._clients)]
         self._next = [(gap, number) for gap, number in first if gap >= 0]
@@ -104,7 +104,7 @@ class GeneratedSource(Kept):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class TraceSource(Kept):
+class TraceSource(Picklable):
     """The requests of a recorded workload.
 
     Args:
@@ -118,7 +118,7 @@ class TraceSource(Kept):
     __slots__ = ("_cursor", "_end", "_table", "at_once")
 
     def __init__(self, table: TraceTable, requests_limit: int | None = None) -> None:
-        self.at_once = AT_ONCE
+        self.at_once = BATCH_SIZE
         self._table = table
         self._cursor = 0
         self._end = len(table) if requests_limit is None else min(len(table), requests_limit)

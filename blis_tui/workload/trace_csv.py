@@ -1,7 +1,7 @@
 """The rows of a CSV trace.
 
-A block of rows is read at most twice. The fast way takes whole columns and gives up (``Suspicious``) at the first sign
-of trouble. Only then is the block read row by row, to report what is wrong and where.
+A block of rows is read at most twice. The fast way takes whole columns and gives up (``NeedsSlowPath``) at the first
+sign of trouble. Only then is the block read row by row, to report what is wrong and where.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from io import StringIO
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.workload.trace_text import Suspicious
+from blis_tui.workload.trace_text import NeedsSlowPath
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -33,15 +33,15 @@ def read_columns(text: str, width: int, most: int) -> tuple[Sequence[Sequence[st
         most: maximum number of rows to read.
 
     Raises:
-        Suspicious: rows differ in length or span lines, quoting is broken, or there are no rows.
+        NeedsSlowPath: rows differ in length or span lines, quoting is broken, or there are no rows.
     """
     rows = _reader(text)
     try:
         columns = tuple(zip(*islice(rows, most), strict=True))
     except (csv.Error, ValueError) as error:
-        raise Suspicious from error
+        raise NeedsSlowPath from error
     if len(columns) != width or len(columns[0]) != rows.line_num:
-        raise Suspicious
+        raise NeedsSlowPath
     return columns, rows.line_num
 
 

@@ -148,7 +148,7 @@ class JsonRow:
         if key not in self.data:
             self.note(key, f"there is no `{key}`", nearest(key, list(self.data)))
             return None
-        return whole_of(value, self.line, self.at(key), self.problems, least=least)
+        return count_of(value, self.line, self.at(key), self.problems, least=least)
 
     def time_us(self, key: str, us: float) -> int | None:
         """Return a time in microseconds, from a number of units of ``us`` each; None = invalid, which is noted."""
@@ -170,7 +170,7 @@ class JsonRow:
         return value if isinstance(value, str) else ""
 
 
-def whole_of(value: object, line: int, column: str, problems: Problems, *, least: int = 0) -> int | None:
+def count_of(value: object, line: int, column: str, problems: Problems, *, least: int = 0) -> int | None:
     """Return a value as a count; note an invalid value, and return ``None``."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)

@@ -23,7 +23,7 @@ from blis_tui.workload.trace_columns import resolve_columns
 from blis_tui.workload.trace_csv import first_cell, first_row, read_columns, read_header, read_rows
 from blis_tui.workload.trace_segments import read_items, read_segments
 from blis_tui.workload.trace_table import GrowingColumns, LeftOut, TraceColumns
-from blis_tui.workload.trace_text import LARGEST_NUMBER, Suspicious, nearest, shown, whole_number, whole_numbers
+from blis_tui.workload.trace_text import LARGEST_NUMBER, NeedsSlowPath, nearest, shown, whole_number, whole_numbers
 from blis_tui.workload.trace_times import clock_of
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class _Reader:
             if numbers:
                 named = {what: cells[name] for what, name in self._found.names.items()}
                 self._add(clock.read_all(named["arrival"]), named, numbers)
-        except Suspicious:
+        except NeedsSlowPath:
             return self._inspect(text, before, most, clock)
         self.left_out += lines - len(numbers)
         return before + lines, most - lines
@@ -171,7 +171,7 @@ class _Reader:
         return before + len(text.splitlines()), most - len(rows)
 
     def _add(self, times: Sequence[int], columns: Cells, lines: Sequence[int]) -> None:
-        """Add rows. Raises ``Suspicious`` if any cell may be wrong."""
+        """Add rows. Raises ``NeedsSlowPath`` if any cell may be wrong."""
         block = _build(columns, times)
         if not self._growing.rows and self._clock is not None and not self._clock.unit:
             self._first = times[0]
@@ -232,7 +232,7 @@ class _Reader:
 
 
 def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
-    """Convert whole columns at once. Raises ``Suspicious`` if any cell may be wrong."""
+    """Convert whole columns at once. Raises ``NeedsSlowPath`` if any cell may be wrong."""
     prompts = whole_numbers(columns["input_tokens"])
     extra = _optional_numbers(columns, "prefix_length")
     within = _optional_numbers(columns, "prefix_tokens")
@@ -242,13 +242,13 @@ def _build(columns: Cells, arrivals: Sequence[int]) -> TraceColumns:
         if extra is not None:
             prompts = list(map(add, prompts, extra))
         elif any(map(gt, lengths, prompts)):
-            raise Suspicious
+            raise NeedsSlowPath
         segments = _segments(columns.get("prefix_group"), lengths)
     if (parts := columns.get("prefix_segments")) is not None and any(parts):
         segments = _parted(parts, prompts, segments)
     deadlines = _optional_numbers(columns, "deadline")
     if not all(prompts):
-        raise Suspicious
+        raise NeedsSlowPath
     media = _media(columns, prompts)
     answers = whole_numbers(columns["output_tokens"])
     return TraceColumns(
@@ -290,7 +290,7 @@ def _reasoning(columns: Cells, answers: Sequence[int]) -> Sequence[int] | None:
     if tokens is None or not any(tokens):
         return None
     if any(map(gt, tokens, answers)):
-        raise Suspicious
+        raise NeedsSlowPath
     return tokens
 
 
@@ -304,14 +304,14 @@ def _endless(columns: Cells, answers: Sequence[int]) -> Sequence[int] | None:
     if -1 in found or any(
         flag and 0 < most < answer for flag, most, answer in zip(found, budgets, answers, strict=True)
     ):
-        raise Suspicious
+        raise NeedsSlowPath
     return found
 
 
 def _ratio(cell: str) -> float:
     """Parse a share from 0 to 1; empty = 0."""
     if not _SHARE.fullmatch(text := cell.strip() or "0") or not 0.0 <= (share := float(text)) <= 1.0:
-        raise Suspicious
+        raise NeedsSlowPath
     return share
 
 
@@ -324,7 +324,7 @@ def _media(columns: Cells, prompts: Sequence[int]) -> Sequence[Media] | None:
     if not any(map(any, media)):
         return None
     if any(one.tokens > prompt for one, prompt in zip(media, prompts, strict=True)):
-        raise Suspicious
+        raise NeedsSlowPath
     return media
 
 
@@ -338,7 +338,7 @@ def _items(
     try:
         return [read_items(cell, prompt, one.tokens) for cell, prompt, one in rows]
     except ValueError as error:
-        raise Suspicious from error
+        raise NeedsSlowPath from error
 
 
 def _optional_numbers(columns: Cells, name: str) -> list[int] | None:
@@ -352,7 +352,7 @@ def _optional_numbers(columns: Cells, name: str) -> list[int] | None:
 def _segments(groups: Sequence[str] | None, lengths: Sequence[int]) -> list[Segments]:
     """Return the shared heads of the prompts; equal ones are one object."""
     if groups is None:
-        raise Suspicious
+        raise NeedsSlowPath
     known: dict[tuple[str, int], Segments] = {}
     found: list[Segments] = []
     for key in zip(groups, lengths, strict=True):
@@ -360,7 +360,7 @@ def _segments(groups: Sequence[str] | None, lengths: Sequence[int]) -> list[Segm
         if segments is None:
             group, length = key
             if length and not group:
-                raise Suspicious
+                raise NeedsSlowPath
             segments = (key,) if length else ()
             known[key] = segments
         found.append(segments)
@@ -373,7 +373,7 @@ def _parted(cells: Sequence[str], prompts: Sequence[int], others: Sequence[Segme
     try:
         found = [read_segments(cell, prompt) or head for cell, prompt, head in zip(cells, prompts, heads, strict=True)]
     except ValueError as error:
-        raise Suspicious from error
+        raise NeedsSlowPath from error
     return found
 
 
@@ -383,7 +383,7 @@ def _slo_classes(cells: Sequence[str] | None) -> Sequence[str] | None:
         return None
     different = dict.fromkeys(cells)
     if any(name and name not in SLO_CLASSES for name in different):
-        raise Suspicious
+        raise NeedsSlowPath
     return [name or "standard" for name in cells] if "" in different else cells
 
 
@@ -456,7 +456,7 @@ class _Inspector:
         if (cell := plain.get("reason_ratio")) is not None:
             try:
                 _ratio(cell)
-            except Suspicious:
+            except NeedsSlowPath:
                 self._note(line, "reason_ratio", f"{shown(cell)} is not a share", "write a number from 0 to 1")
                 plain["reason_ratio"] = "0"
         self._budget(line, plain, answer)

@@ -166,7 +166,7 @@ class TracedRun(SessionRun):
         return (*prompt, *super().content(number)[-1:]) if answer else prompt
 
 
-class _Alone:
+class _SingleRequests:
     """Sends the requests that belong to no session, by the clock."""
 
     gaps: Gaps = _NO_GAPS
@@ -202,7 +202,7 @@ class _Alone:
         return (self._announced, self._sent)
 
 
-class _Conversing:
+class _SessionRequests:
     """Sends the sessions; each begins when it did in the trace."""
 
     gaps: Gaps = _NO_GAPS
@@ -212,7 +212,7 @@ class _Conversing:
         self._announced = self._begun = self._last_us = 0
 
     @property
-    def sessions(self) -> _Conversing:
+    def sessions(self) -> _SessionRequests:
         """Return itself."""
         return self
 
@@ -269,7 +269,7 @@ class TracedSource(InteractiveSource):
     def __init__(self, table: TraceTable, requests_limit: int | None = None) -> None:
         self.fixed = TraceSessions(table)
         self._end = len(table) if requests_limit is None else min(len(table), requests_limit)
-        super().__init__([_Alone(self.fixed), _Conversing(self.fixed)], self._end)
+        super().__init__([_SingleRequests(self.fixed), _SessionRequests(self.fixed)], self._end)
 
     @property
     def table(self) -> TraceTable:

@@ -261,7 +261,7 @@ class TraceTable:
             setattr(self, f"_{name}", kept)
         if start or scale != 1.0:
             self._move(start, scale)
-        self._asked = {name: getattr(self, f"_{name}") for name in _ASKED if self.says(name)}
+        self._asked = {name: getattr(self, f"_{name}") for name in _ASKED if self.has_column(name)}
         self.plain = None if self._asked else (self._arrival_us, self._input_tokens, self._output_tokens)
 
     _arrival_us: array[int]
@@ -348,7 +348,7 @@ class TraceTable:
             request.media_items = items
         return request
 
-    def says(self, column: str) -> bool:
+    def has_column(self, column: str) -> bool:
         """Whether the file has this column."""
         return not isinstance(getattr(self, f"_{column}"), _Same)
 

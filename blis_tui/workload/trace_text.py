@@ -33,7 +33,7 @@ _SHOWN: Final = 40
 _LISTED: Final = 12
 
 
-class Suspicious(Exception):  # noqa: N818  (not an error yet)
+class NeedsSlowPath(Exception):  # noqa: N818  (not an error yet)
     """The fast way found something it does not understand."""
 
 
@@ -263,20 +263,20 @@ def whole_numbers(cells: Sequence[str]) -> list[int]:
     """Convert all cells to numbers, the fast way.
 
     Raises:
-        Suspicious: a cell is anything but digits (``.0`` may follow them), or too large.
+        NeedsSlowPath: a cell is anything but digits (``.0`` may follow them), or too large.
     """
     digits = "".join(cells)
     if "." in digits:
         cells = [cell.removesuffix(".0") for cell in cells]
         digits = "".join(cells)
     if not (digits.isascii() and digits.isdigit()) or "" in cells:
-        raise Suspicious
+        raise NeedsSlowPath
     try:
         numbers = list(map(int, cells))
     except ValueError as error:  # more digits than int() accepts
-        raise Suspicious from error
+        raise NeedsSlowPath from error
     if max(numbers) > LARGEST_NUMBER:
-        raise Suspicious
+        raise NeedsSlowPath
     return numbers
 
 

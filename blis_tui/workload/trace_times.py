@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.workload.trace_text import LARGEST_NUMBER, Suspicious, shown, whole_number, whole_numbers
+from blis_tui.workload.trace_text import LARGEST_NUMBER, NeedsSlowPath, shown, whole_number, whole_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,18 +57,18 @@ class Clock:
         """Convert a whole column: dates to nanoseconds, numbers to microseconds.
 
         Raises:
-            Suspicious: a cell is unusual, or wrong.
+            NeedsSlowPath: a cell is unusual, or wrong.
         """
         if not self.unit:
             return _usual_times(cells)
         if self.unit == "us":
             return whole_numbers(cells)
         if not _NUMERIC.issuperset("".join(cells)):
-            raise Suspicious
+            raise NeedsSlowPath
         try:
             return [_microseconds(_EXACT.create_decimal(cell), self.unit) for cell in cells]
         except InvalidOperation as error:
-            raise Suspicious from error
+            raise NeedsSlowPath from error
 
     def read(self, cell: str, line: int, problems: Problems) -> int | None:
         """Convert one cell like :meth:`read_all`; note an invalid cell, and return ``None``."""
@@ -91,7 +91,7 @@ class Clock:
             return None
         try:
             return _microseconds(_EXACT.create_decimal(text), self.unit)
-        except Suspicious:
+        except NeedsSlowPath:
             guess = likely_unit(text)
             advice = "correct it, or remove the line" if guess == self.unit else f"is it `time_unit: {guess}`?"
             message = f"{shown(text)} is too large to be {_WORDS[self.unit]}"
@@ -165,10 +165,10 @@ def likely_unit(cell: str) -> str:
 def _microseconds(number: Decimal, unit: str) -> int:
     """Convert to whole microseconds, rounded half up. Raises Suspicious if out of range."""
     if not 0 <= number <= _LARGEST_CELL:
-        raise Suspicious
+        raise NeedsSlowPath
     rounded = int(_EXACT.multiply(number, _US_IN[unit]).to_integral_value(ROUND_HALF_UP, _EXACT))
     if rounded > LARGEST_NUMBER:
-        raise Suspicious
+        raise NeedsSlowPath
     return rounded
 
 
@@ -178,15 +178,15 @@ def _usual_times(stamps: Sequence[str]) -> list[int]:
     Those of 2023 have seven decimals; those of 2024 have up to six and are in UTC.
 
     Raises:
-        Suspicious: any of them looks different.
+        NeedsSlowPath: any of them looks different.
     """
     bare = [stamp.removesuffix("+00:00") for stamp in stamps]
     if not all(stamp[19:20] == "." if 20 < len(stamp) <= _USUAL_LENGTH else len(stamp) == 19 for stamp in bare):
-        raise Suspicious
+        raise NeedsSlowPath
     # Seconds and decimals as one number of 100 ns.
     seconds = whole_numbers([stamp[17:19] + stamp[20:].ljust(7, "0") for stamp in bare])
     if max(seconds) >= _MAX_SECONDS:
-        raise Suspicious
+        raise NeedsSlowPath
     minutes: dict[str, int] = {}
     times = []
     for stamp, second in zip(bare, seconds, strict=True):
@@ -195,7 +195,7 @@ def _usual_times(stamps: Sequence[str]) -> list[int]:
         if start is None:
             start = timestamp_ns(minute + "00")
             if start is None:
-                raise Suspicious
+                raise NeedsSlowPath
             minutes[minute] = start
         times.append(start + 100 * second)
     return times

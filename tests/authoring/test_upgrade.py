@@ -11,17 +11,17 @@ from click.testing import CliRunner
 import blis_tui
 from blis_tui.authoring.upgrade import upgrade
 from blis_tui.cli.failures import ExitCode
-from blis_tui.cli.main import FORMER, cli
+from blis_tui.cli.main import FORMER_COMMANDS, cli
 from blis_tui.errors import SpecError
-from blis_tui.spec.older import FORMATS, OLDER, Older
+from blis_tui.spec.former_keys import FORMATS, FORMER_KEYS, FormerKey
 from blis_tui.spec.source import Source
 
 ROOT: Final = Path(__file__).parents[2]
 TEXT: Final = "# head\nkind: Policy\napiVersion: test/v1  # old\ntop: {sizes: 3, other: 4}\n"
 MADE_UP: Final = ("test/v1", "test/v2", "test/v3")
 ROWS: Final = (
-    Older(format="test/v1", holders=("top",), key="sizes", now="size_tokens"),
-    Older(format="test/v2", holders=("top",), key="other", now="", instead="say it elsewhere"),
+    FormerKey(format="test/v1", holders=("top",), key="sizes", now="size_tokens"),
+    FormerKey(format="test/v2", holders=("top",), key="other", now="", instead="say it elsewhere"),
 )
 
 
@@ -159,12 +159,12 @@ def test_what_cannot_be_rewritten_safely_is_left_and_told(text: str, told: str) 
 
 
 def test_each_row_names_a_key_that_is_none_any_more() -> None:
-    for row in OLDER:
+    for row in FORMER_KEYS:
         assert row.format in FORMATS
         for holder in row.holders:
             text = f"apiVersion: blis/v1\nkind: Experiment\n{holder}: {{{row.key}: 1}}\n"
             assert upgrade(Source("x", text)).text != text or upgrade(Source("x", text)).left
-    names = [(holder, row.key) for row in OLDER for holder in row.holders]
+    names = [(holder, row.key) for row in FORMER_KEYS for holder in row.holders]
     assert len(set(names)) == len(names)
 
 
@@ -251,10 +251,10 @@ def test_the_former_name_answers_with_the_new_one(tmp_path: Path) -> None:
 def test_the_page_on_versions_has_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each row, and what the command says."""
     page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
-    for row in OLDER:
+    for row in FORMER_KEYS:
         now = f"`{row.now}`" if row.now else f"gone: {row.instead}"
         assert f"| `{row.key}` | {', '.join(f'`{one}`' for one in row.holders)} | {now} |\n" in page
-    for former, command in FORMER.items():
+    for former, command in FORMER_COMMANDS.items():
         assert f"| `{' '.join(former)}` | `blis-tui {' '.join(command)}` |\n" in page
     monkeypatch.chdir(tmp_path)
     (tmp_path / "older.blis.yaml").write_text(OLD, encoding="utf-8")

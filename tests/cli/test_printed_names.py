@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import blis_tui.cli
 from blis_tui.canonical import to_json, to_line, to_sorted_json
 from blis_tui.cli.main import main
-from blis_tui.printable import acted_on, printable, printable_lines
+from blis_tui.printable import control_characters, printable, printable_lines
 from tests.hostile import EVIL, SPEC, quoted, require_harmless
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def test_data_is_exact_but_on_a_terminal(command: str, blis: Project, monkeypatc
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     shown = blis(*command.split())
     assert shown == printable_lines(exact)
-    assert acted_on().findall(shown.replace("\n", "")) == []
+    assert control_characters().findall(shown.replace("\n", "")) == []
 
 
 @pytest.mark.parametrize(
@@ -262,6 +262,6 @@ def test_texts_for_a_terminal_keep_their_lines_and_lose_nothing_else() -> None:
 @given(st.text())
 def test_json_says_the_same_without_anything_that_acts(text: str) -> None:
     for written in (to_json([text, {text: 1}]), to_line(text), to_sorted_json({text: text})):
-        assert acted_on().findall(written.replace("\n", "")) == []
+        assert control_characters().findall(written.replace("\n", "")) == []
     assert json.loads(to_json([text])) == [text]
     assert json.loads(to_line(text)) == json.loads(to_sorted_json(text)) == text

@@ -376,7 +376,7 @@ def test_what_ends_a_server_does_not_take_its_results(monkeypatch: pytest.Monkey
     before = [signal.getsignal(number) for number in ENDING]
     calls: list[None] = []
 
-    async def served(told: signals.Told) -> None:
+    async def served(told: signals.GracefulStop) -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def tell() -> None:
@@ -388,7 +388,7 @@ def test_what_ends_a_server_does_not_take_its_results(monkeypatch: pytest.Monkey
         await asyncio.wait_for(stop.wait(), LIMIT_S)
 
     monkeypatch.setattr(signals, "_ECHO_S", LIMIT_S)
-    with signals.told_on_signals() as told:
+    with signals.graceful_stop() as told:
         asyncio.run(served(told))
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from blis_tui.authoring.explain import values
 from blis_tui.cli.failures import ExitCode
-from blis_tui.cli.main import cli, todays
+from blis_tui.cli.main import cli, current_arguments
 from blis_tui.shipped import SHIPPED
 from blis_tui.spec.load import load
 from blis_tui.spec.schema import KINDS
@@ -346,9 +346,9 @@ def test_a_person_is_told_of_the_name_that_is_now(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    assert todays(["validate", "x"]) == ["check", "x"]
+    assert current_arguments(["validate", "x"]) == ["check", "x"]
     assert capsys.readouterr().err == "note: `blis-tui validate` is `blis-tui check` now\n"
-    assert todays(["spec", "list"]) == ["spec", "list"]
+    assert current_arguments(["spec", "list"]) == ["spec", "list"]
     assert capsys.readouterr().err == ""
 
 

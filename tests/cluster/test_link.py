@@ -2,7 +2,7 @@
 
 import pytest
 
-from blis_tui.cluster.link import Ahead, Link
+from blis_tui.cluster.link import Link, OverlappedStep
 from blis_tui.spec.model import Transfer
 
 
@@ -85,7 +85,7 @@ def test_nothing_under_way_ends_never() -> None:
 @pytest.mark.parametrize("contention", ["none", "fixed-at-start"])
 def test_layers_go_while_later_ones_are_computed(contention: str) -> None:
     def rest(step_us: int, layers: int) -> int | None:
-        return link(contention).start(0, 80, 0, Ahead(step_us, layers))
+        return link(contention).start(0, 80, 0, OverlappedStep(step_us, layers))
 
     assert [rest(1000, layers) for layers in (1, 2, 8)] == [80, 40, 10]
     assert rest(50, 8) == 80 - 40 * 7 // 8
@@ -94,4 +94,4 @@ def test_layers_go_while_later_ones_are_computed(contention: str) -> None:
 
 def test_layers_that_go_ahead_have_their_share_alone() -> None:
     one = link("fixed-at-start", 0)
-    assert [one.start(request, 80, 0, Ahead(60, 8)) for request in (0, 1)] == [80 - 52, 2 * (80 - 26)]
+    assert [one.start(request, 80, 0, OverlappedStep(60, 8)) for request in (0, 1)] == [80 - 52, 2 * (80 - 26)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from blis_tui import simulation as module
 from blis_tui.cluster.cluster import Cluster
-from blis_tui.engine.flow import Coasting
+from blis_tui.engine.flow import FastForward
 from blis_tui.engine.records import Observers, StepFinished
 from blis_tui.engine.steps import Steps
 from blis_tui.metrics.request_log import RequestLog
@@ -166,23 +166,23 @@ def test_stop_leaves_a_state_that_single_events_lead_to(made: Experiment, monkey
 def test_steps_are_taken_in_one_go(made: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the other tests here would show nothing."""
     goes: list[int] = []
-    decode = Coasting._decode
+    decode = FastForward._decode
 
-    def counting(self: Coasting, *given: int) -> tuple[int, int, int]:
+    def counting(self: FastForward, *given: int) -> tuple[int, int, int]:
         answer = decode(self, *given)
         goes.append(answer[0])
         return answer
 
-    monkeypatch.setattr(Coasting, "_decode", counting)
+    monkeypatch.setattr(FastForward, "_decode", counting)
     simulation = Simulation(made)
-    if not isinstance(simulation.cluster.instances[0].flow, Coasting):
+    if not isinstance(simulation.cluster.instances[0].flow, FastForward):
         pytest.skip("its rule plans each step")
     simulation.run()
     if simulation.cluster.instances[0].steps.timed is None:
         assert not goes
         return
     assert max(goes) > 5
-    if simulation.cluster.pipeline.foresees:
+    if simulation.cluster.pipeline.can_run_ahead:
         assert len(goes) < 0.8 * sum(goes)
 
 
@@ -214,9 +214,9 @@ def test_a_tie_goes_by_instances_and_kinds_of_events() -> None:
 
 def test_where_requests_wait_for_others_nobody_gets_ahead() -> None:
     """What ends on one instance makes a client send to another: that is no event before it has ended."""
-    assert Simulation(load("quickstart")).cluster.pipeline.foresees
+    assert Simulation(load("quickstart")).cluster.pipeline.can_run_ahead
     for name in ("disaggregation", "conversations", "autoscaling"):
-        assert not Simulation(load(name)).cluster.pipeline.foresees
+        assert not Simulation(load(name)).cluster.pipeline.can_run_ahead
 
 
 def test_where_routing_reads_no_state_instances_run_apart() -> None:

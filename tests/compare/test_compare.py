@@ -13,7 +13,7 @@ from blis_tui.compare.comparison import (
     LOWER,
     Affected,
     Comparison,
-    Fates,
+    OutcomeCounts,
     Row,
     Simulated,
     compare,
@@ -193,7 +193,7 @@ def test_requests() -> None:
     changes = request_changes([*a, row("moved", 5), row("a", 1)], [*b, row("moved", 5, arrival_us=7)])
     assert (changes.common, changes.compared, changes.slower, changes.faster) == (5, 4, 1, 1)
     assert (changes.other, changes.only_a, changes.only_b) == (1, 1, 0)
-    assert changes.different_ends == (Fates(a="completed", b="timed-out", count=1),)
+    assert changes.different_ends == (OutcomeCounts(a="completed", b="timed-out", count=1),)
     assert [one.request_id for one in changes.most_affected] == ["fast", "slow", "near"]
     assert changes.most_affected[0] == Affected(request_id="fast", a_us=1000, b_us=900)
 

@@ -11,7 +11,7 @@ import blis_tui
 from blis_tui.canonical import to_json
 from blis_tui.cluster.records import RoutingDecision
 from blis_tui.cluster.reroute import Reroute
-from blis_tui.compare.hindsight import Hindsight, Judged, true_regret
+from blis_tui.compare.hindsight import Hindsight, JudgedDecision, true_regret
 from blis_tui.compare.hindsight_text import hindsight_text
 from blis_tui.errors import RouteError
 from blis_tui.simulation import Simulation
@@ -44,7 +44,7 @@ def report(name: str, routes: dict[str, Reroute]) -> blis_tui.Report:
     """Of a whole run, from its start."""
     simulation = Simulation(made(name), routes=routes)
     simulation.run()
-    assert not simulation.routes_left
+    assert not simulation.unused_routes
     return simulation.report()
 
 
@@ -97,7 +97,7 @@ def test_decisions_are_those_of_the_records_and_each_has_all_its_alternatives() 
     assert found.replays == 2 * len(found.judged)
 
 
-def lost(one: Judged) -> int:
+def lost(one: JudgedDecision) -> int:
     """What the request could have been spared, in microseconds."""
     return max([0, *(-(other.e2e_change_us or 0) for other in one.alternatives)])
 

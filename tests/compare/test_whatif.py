@@ -191,7 +191,7 @@ def test_it_survives_checkpoints_and_shows_in_digests() -> None:
     twin.run()
     expected = forced("gateway", "request_8", other)[0]
     assert tuple(again.report().rows) == tuple(twin.report().rows) == expected
-    assert again.routes_left == ()
+    assert again.unused_routes == ()
     with pytest.raises(blis_tui.InputError, match="not a checkpoint of this experiment"):
         plain.restore(checkpoint)
 

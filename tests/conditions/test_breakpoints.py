@@ -23,7 +23,7 @@ from blis_tui.cluster.records import (
 )
 from blis_tui.conditions.breakpoints import FIRST, Breakpoint, Hit, Watch, about_request, parse_breakpoint
 from blis_tui.conditions.lexer import ConditionError
-from blis_tui.conditions.probes import Breaks, Happens, Misses, Reaches, sentence
+from blis_tui.conditions.probes import Breaks, Misses, Reaches, RecordMatch, sentence
 from blis_tui.conditions.suggestions import suggestions
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
@@ -211,7 +211,7 @@ def test_first_is_meant_for_one_hit(word: str, kind: str) -> None:
 def test_first_knows_every_kind() -> None:
     for kind in RECORD_KINDS:
         made = parse_breakpoint(f"first {kind}", MADE)
-        assert (made.once, made.condition) == (True, Happens(kind))
+        assert (made.once, made.condition) == (True, RecordMatch(kind))
 
 
 # ---- latency bounds ----
@@ -423,12 +423,12 @@ def test_breakpoints_in_a_real_run_stop_where_the_records_say() -> None:
 @pytest.mark.parametrize(
     ("text", "condition"),
     [
-        ("preempted", Happens("preempted")),
-        ("  first-token ", Happens("first-token")),
-        ("request request_12", Happens(request="request_12")),
-        ("request r-1/2 completed", Happens("completed", request="r-1/2")),
-        ("instance 1", Happens(instance=1)),
-        ("instance 0 step", Happens("step", instance=0)),
+        ("preempted", RecordMatch("preempted")),
+        ("  first-token ", RecordMatch("first-token")),
+        ("request request_12", RecordMatch(request="request_12")),
+        ("request r-1/2 completed", RecordMatch("completed", request="r-1/2")),
+        ("instance 1", RecordMatch(instance=1)),
+        ("instance 0 step", RecordMatch("step", instance=0)),
         ("time 1.5s", Reaches("time_us", 1_500_000, "time 1.5s")),
         ("time 250ms", Reaches("time_us", 250_000, "time 250ms")),
         ("event 1234", Reaches("event", 1234, "event 1,234")),
@@ -591,8 +591,8 @@ def test_every_offer_continues_what_was_typed(text: str) -> None:
 )
 def test_a_breakpoint_about_a_request_of_any_name(name: str) -> None:
     found = parse_breakpoint(about_request(name), MADE).condition
-    assert isinstance(found, Happens)
-    assert found == Happens(request=name)
+    assert isinstance(found, RecordMatch)
+    assert found == RecordMatch(request=name)
 
 
 # ---- instances that come during a run ----

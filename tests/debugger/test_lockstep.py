@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import blis_tui
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.lockstep import Lockstep
-from blis_tui.debugger.side_by_side import NOT_ARRIVED, Standing, Standings, differing_requests, figure_pairs
+from blis_tui.debugger.side_by_side import NOT_ARRIVED, RequestStatus, RequestStatuses, differing_requests, figure_pairs
 from blis_tui.engine.records import Record, StepFinished
 from blis_tui.records.tables import record_dict
 
@@ -209,7 +209,7 @@ def test_beyond_the_ends_is_the_ends() -> None:
 def test_figures_are_paired_by_instance() -> None:
     both = lockstep("two instances")
     run_to_stop(both.seek_time(2_000_000))
-    left, right = (side.glance().after for side in both.sides)
+    left, right = (side.quick_moment().after for side in both.sides)
     pairs = {(pair.instance, pair.name): pair for pair in figure_pairs(left, right)}
     assert {index for index, _ in pairs} == {0, 1}
     running = pairs[0, "running"]
@@ -225,7 +225,7 @@ def test_requests_stand_where_the_simulation_says() -> None:
     both = lockstep("more memory")
     run_to_stop(both.to_end())
     run_to_stop(both.seek_time(2_400_000))
-    left, right = (Standings(side.tape, side.glance().after) for side in both.sides)
+    left, right = (RequestStatuses(side.tape, side.quick_moment().after) for side in both.sides)
     ended = {row.request_id: row for row in both.right.report().rows}
     pairs = list(differing_requests(left, right))
     assert pairs
@@ -233,13 +233,13 @@ def test_requests_stand_where_the_simulation_says() -> None:
         assert pair.left != pair.right
         row = ended[pair.name]
         if row.state == "completed":
-            assert pair.right == Standing("completed", row.e2e_us or 0)
+            assert pair.right == RequestStatus("completed", row.e2e_us or 0)
         else:
             assert pair.right.state in ("waiting", "prefill", "decode", "stalled", "in transit")
     assert left.standing("nobody") == NOT_ARRIVED
     run_to_stop(both.seek_time(500_000))
     late = both.left.tape.names()[-1]
-    assert Standings(both.left.tape, both.left.glance().after).standing(late) == NOT_ARRIVED
+    assert RequestStatuses(both.left.tape, both.left.quick_moment().after).standing(late) == NOT_ARRIVED
 
 
 def test_requests_behind_the_window_of_a_snapshot_are_known_from_the_tape() -> None:
@@ -247,7 +247,7 @@ def test_requests_behind_the_window_of_a_snapshot_are_known_from_the_tape() -> N
     run_to_stop(both.seek_time(2_000_000))
     snapshot = both.left.simulation.snapshot()
     narrow = both.left.simulation.snapshot(0)
-    full, blind = Standings(both.left.tape, snapshot), Standings(both.left.tape, narrow)
+    full, blind = RequestStatuses(both.left.tape, snapshot), RequestStatuses(both.left.tape, narrow)
     assert full.live
     assert not blind.live
     for name in full.live:

@@ -173,5 +173,5 @@ def test_the_books_are_right_at_any_time_and_checkpoints_go_on_alike(number: int
     pool = whole.instances[0].pool
     assert isinstance(pool, HostPool)
     assert not pool.used - pool.tree.held
-    pool.wipe()
+    pool.reset()
     assert (pool.free, pool.tree.held, pool.host_tree.host.held) == (pool.total, 0, 0)

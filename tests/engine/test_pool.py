@@ -180,14 +180,14 @@ def test_without_prefix_caching_nothing_is_found_again() -> None:
 
 def test_what_has_been_delivered_is_seen_while_a_step_here_computes_the_same() -> None:
     pool = make_pool()
-    pool.hide_unseen()
+    pool.track_pending()
     here, elsewhere, asking = (prompt(index, 8, shared=8) for index in range(3))
     compute(pool, here, 8)
     pool.computed(100, 200)
     pool.hold(elsewhere, 8)
     assert pool.visible_head(asking.segments, 150) == 0
     compute(pool, elsewhere, 8)
-    pool.delivered(elsewhere)
+    pool.publish_transferred(elsewhere)
     assert pool.visible_head(asking.segments, 150) == 2
 
 
@@ -222,7 +222,7 @@ def test_chunks_of_a_prompt_are_held_as_one_unless_others_hold_some_of_it() -> N
     compute(pool, first, 32)
     compute(pool, second, 32)
     assert [piece.blocks for piece in first.pieces] == [piece.blocks for piece in second.pieces] == [4, 4]
-    assert (pool.kept_by_others(first), pool.kept_by_others(second)) == (4, 4)
+    assert (pool.shared_prefix_blocks(first), pool.shared_prefix_blocks(second)) == (4, 4)
     assert pool.audit([(first, 8), (second, 8)]) == ""
     pool.release(first, first.computed_tokens)
     assert (pool.used, pool.audit([(second, 8)])) == (8, "")
@@ -251,8 +251,8 @@ def test_what_comes_back_from_below_stays_behind_the_head_even_if_a_copy_of_that
     compute(pool, one, 12)
     pool.release(copy, copy.computed_tokens)
     pool.release(one, one.computed_tokens)
-    keys = pool.keys_behind(one, 3, 5)
-    pool.bring_back(one, 3, keys)  # into one block that was never used, and the last one of the copy's
+    keys = pool.keys_after(one, 3, 5)
+    pool.restore_blocks(one, 3, keys)  # into one block that was never used, and the last one of the copy's
     assert (pool.free, pool.cached_free(), pool.audit([])) == (7, 7, "")
     pool.take(2)
     assert (found(pool, 5), pool.audit([(prompt(2, 8), 2)])) == (5, "")

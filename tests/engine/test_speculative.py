@@ -13,7 +13,7 @@ from blis_tui.debugger.why.explanation import said
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.records import Dropped, StepFinished
-from blis_tui.engine.speculative.drafts import Luck
+from blis_tui.engine.speculative.drafts import AcceptanceSampler
 from blis_tui.engine.speculative.records import DraftsVerified
 from blis_tui.engine.streams import Stream, stream_key
 from blis_tui.errors import PolicyError, SpecError
@@ -89,7 +89,7 @@ def test_luck_belongs_to_the_request_and_the_place_in_its_answer() -> None:
     stream = Stream(stream_key(5, "speculative/0"))
     guessed = [stream.uniform() < 0.7 for _ in range(404)]
     for drafts in (1, 4):
-        runs = Luck(5, (0.7,) * drafts).runs(asked)
+        runs = AcceptanceSampler(5, (0.7,) * drafts).runs(asked)
         for place in range(400):
             wrong = [at for at in range(drafts) if not guessed[place + at]]
             assert runs[place] == (wrong[0] if wrong else drafts)
@@ -144,7 +144,7 @@ def test_luck_by_position_is_that_of_each_position() -> None:
     stream = Stream(stream_key(5, "speculative/0"))
     words = [stream.uniform() for _ in range(303)]
     chances = (0.9, 0.2, 0.7)
-    runs = Luck(5, chances).runs(asked)
+    runs = AcceptanceSampler(5, chances).runs(asked)
     for place in range(300):
         length = 0
         while length < 3 and words[place + length] < chances[length]:

@@ -90,7 +90,7 @@ class Held(BlockPool):
         super().__init__(10, 4, PromptKeys(4))
         self.kept: dict[int, int] = {}
 
-    def kept_by_others(self, request: Request) -> int:
+    def shared_prefix_blocks(self, request: Request) -> int:
         return self.kept[request.index]
 
 

@@ -12,7 +12,7 @@ from blis_tui.errors import InputError
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.review import accept
 from blis_tui.golden.session import Settings, run_case
-from blis_tui.golden.store import HEADER, REPORT, GoldenFiles, files_of, first_other_line, report_text
+from blis_tui.golden.store import HEADER, REPORT, GoldenFiles, files_of, first_line_difference, report_text
 from tests.golden.projects import SPEC, project
 from tests.golden.test_studies import STUDY
 
@@ -192,7 +192,7 @@ def test_tolerated_and_redacted_values_leave_the_rest_of_the_text_exact(folder: 
 
 
 def test_the_first_line_that_differs_is_found_at_the_end_of_a_text_too() -> None:
-    assert first_other_line("a\n", "a\n") is None
-    assert str(first_other_line("a\nb\n", "a\nc\n")) == "line 2 is `b`, and would be `c`"
-    assert str(first_other_line("a", "a\nb")) == "line 2 is not there, and would be `b`"
-    assert str(first_other_line("a\n\n", "a\n")) == "line 3 is empty, and would be not there"
+    assert first_line_difference("a\n", "a\n") is None
+    assert str(first_line_difference("a\nb\n", "a\nc\n")) == "line 2 is `b`, and would be `c`"
+    assert str(first_line_difference("a", "a\nb")) == "line 2 is not there, and would be `b`"
+    assert str(first_line_difference("a\n\n", "a\n")) == "line 3 is empty, and would be not there"

@@ -90,7 +90,7 @@ def test_what_stops_a_run_ends_the_other_process(
         assert job
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_asked", stopped)
+    monkeypatch.setattr(module, "_answer_line", stopped)
     with pytest.raises(KeyboardInterrupt):
         checked(blis_tui.load("quickstart", set={"workload.requests": 4}))
     (process,) = started

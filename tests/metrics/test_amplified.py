@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui import load
-from blis_tui.metrics.pool_load import MOST, amplification, amplified_in, clients_wait, pool_loads
+from blis_tui.metrics.pool_load import MOST, amplification, clients_wait, itl_amplification, pool_loads
 from blis_tui.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def seen(workload: dict[str, object], **more: object) -> float:
 def estimated(workload: dict[str, object], **more: object) -> float:
     report = simulated(1.0, workload, **more)
     ((name, model),) = report.step_models.items()
-    return amplified_in(pool_loads(report.experiment, report.to_dict())[name], model)
+    return itl_amplification(pool_loads(report.experiment, report.to_dict())[name], model)
 
 
 def chat(rate: float, requests: int = 500, prompt: int = 256, answer: int = 128) -> dict[str, object]:

@@ -20,7 +20,7 @@ from blis_tui.debugger.history import run_to_stop
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.records import StepFinished
 from blis_tui.engine.request import RequestState
-from blis_tui.metrics.lints.finding import Finding, Seen, load_keys
+from blis_tui.metrics.lints.finding import Finding, LintContext, load_keys
 from blis_tui.metrics.lints.limits import decode_tail
 from blis_tui.metrics.lints.lints import LINTS, check_all
 from blis_tui.metrics.load import Flow
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from blis_tui.metrics.report import Report
 
 
-def seen(simulation: blis_tui.Simulation) -> Seen:
+def seen(simulation: blis_tui.Simulation) -> LintContext:
     """What the checks look at, to be changed by a test."""
     cluster, log = simulation._cluster, simulation.log
     table, flow = log.table(cluster), Flow()
     for block in table.blocks():
         flow.add(block)
-    return Seen(
+    return LintContext(
         experiment=simulation.experiment,
         cluster=cluster,
         flow=flow,
@@ -684,7 +684,7 @@ def test_decodes_have_a_tail_from_their_bounds_on(itl_us: int, beside_us: int, f
         limits=limits,
         cluster=SimpleNamespace(instances=[instance]),
     )
-    assert isinstance(decode_tail(cast("Seen", stub)), Finding) == found
+    assert isinstance(decode_tail(cast("LintContext", stub)), Finding) == found
 
 
 # ---- all of them ----

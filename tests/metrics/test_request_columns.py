@@ -44,7 +44,7 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_are_what_the_books_say(name: str, block: int) -> None:
     table = halfway(name).rows
-    books = sorted(zip(table.plain(), table.ways(), strict=True))
+    books = sorted(zip(table.plain(), table.detours(), strict=True))
     assert len(books) == len(table) > block or block > 3
     for row, (plain, way) in zip(table, books, strict=True):
         for field, said in (plain._asdict() | way._asdict()).items():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blis_tui.metrics.stats import (
-    NOTHING,
+    EMPTY,
     PERCENTILES,
     nearest_rank,
     of_histogram,
@@ -42,8 +42,8 @@ def test_a_histogram_is_summarised_as_its_samples_would_be(counts: dict[int, int
 
 
 def test_nothing_observed_is_nothing_and_not_zero() -> None:
-    assert of_samples([]) == of_ratios([]) == of_histogram({}) == NOTHING
-    assert NOTHING.p99 is None
+    assert of_samples([]) == of_ratios([]) == of_histogram({}) == EMPTY
+    assert EMPTY.p99 is None
 
 
 def test_ratios_keep_their_fractions() -> None:

@@ -15,9 +15,9 @@ from blis_tui import load
 from blis_tui.metrics.expected_error import (
     DIFFERENT,
     ExpectedError,
-    Seen,
+    ObservedLoad,
     SlowerServer,
-    bands_of,
+    error_bands,
     expectation,
     slower_server,
 )
@@ -47,7 +47,7 @@ BASE: dict[str, object] = {
 }
 ALL = {"ttft", "itl", "e2e"}
 WAITS = {"ttft", "e2e"}
-SEEN = Seen(500.0, answer_tokens=200.0, ttft_share=0.02)
+SEEN = ObservedLoad(500.0, answer_tokens=200.0, ttft_share=0.02)
 
 
 def known_runs() -> Known:
@@ -56,7 +56,7 @@ def known_runs() -> Known:
     return found
 
 
-def asked(changes: dict[str, object], seen: Seen = SEEN) -> Expectation:
+def asked(changes: dict[str, object], seen: ObservedLoad = SEEN) -> Expectation:
     experiment = load({**BASE, **changes})
     return expectation(experiment, experiment.pools[0], seen)
 
@@ -171,7 +171,7 @@ def test_bands_are_quantiles_of_the_errors_of_servers_by_their_likeness(
     mine = MINE._replace(load=load_)
     runs = [one for one in known_runs().runs if metric in one.errors]
     weights, count = weights_of(metric, mine, runs)
-    band = bands_of(mine, known_runs().runs, Seen(500.0, amplified=amplified)).bands[metric]
+    band = error_bands(mine, known_runs().runs, ObservedLoad(500.0, amplified=amplified)).bands[metric]
     errors = [100 * ((1 + one.errors[metric]) ** (amplified / one.amplified) - 1) for one in runs]
     level = 1 + 0.5 / count
     sizes = list(zip(np.abs(errors).tolist(), weights, strict=True))
@@ -186,7 +186,7 @@ def test_bands_are_quantiles_of_the_errors_of_servers_by_their_likeness(
 def test_e2e_is_off_by_what_its_parts_are_off(share: float) -> None:
     """Of each measured run: what the server would take, if its first tokens and its decodes were off as there."""
     known = known_runs()
-    bands = bands_of(MINE, known.runs, Seen(500.0, ttft_share=share)).bands
+    bands = error_bands(MINE, known.runs, ObservedLoad(500.0, ttft_share=share)).bands
     runs = [one for one in known.runs if "ttft" in one.errors]
     weights, _ = weights_of("itl" if share < 0.5 else "ttft", MINE, runs)
     errors = []
@@ -206,7 +206,7 @@ def test_a_slower_server_is_one_that_so_many_servers_were_not_slower_than() -> N
     """Counted by numpy, of all errors as errors of steps."""
     experiment = load(BASE)
     (pool,) = experiment.pools
-    seen = Seen(500.0)
+    seen = ObservedLoad(500.0)
     mine = traits_of(experiment, pool, prompt_tokens=500, cached_share=0.0)
     for confidence in (0.5, 0.8, 0.9):
         times = {}
@@ -435,7 +435,7 @@ def test_what_is_nearest_is_named() -> None:
 def test_far_from_all_servers_nothing_is_said() -> None:
     """16-bit experts on Blackwell with cached long prompts: each was measured, and hardly two of them together."""
     far = Traits("trtllm", "b200", "dense", "bf16", "bf16", 2, fresh=False, long=True)
-    known = bands_of(far, known_runs().runs, SEEN)
+    known = error_bands(far, known_runs().runs, SEEN)
     assert "ttft" in known.reasons
     assert "no server similar to this one" in known.reasons["ttft"]
     assert max(likeness("ttft", far, one.traits) for one in known_runs().runs) < 0.1
@@ -444,7 +444,9 @@ def test_far_from_all_servers_nothing_is_said() -> None:
 def test_what_was_measured_nearby_counts_more() -> None:
     """Cached prompts were forecast better than fresh ones, in each other's company or not."""
     mine = Traits("vllm", "h100", "dense", "bf16", "bf16", 4, fresh=False, long=False)
-    cached, fresh = (bands_of(mine._replace(fresh=one), known_runs().runs, SEEN).bands["ttft"] for one in (False, True))
+    cached, fresh = (
+        error_bands(mine._replace(fresh=one), known_runs().runs, SEEN).bands["ttft"] for one in (False, True)
+    )
     assert cached.median < fresh.median
 
 
@@ -461,7 +463,7 @@ def test_what_was_measured_nearby_counts_more() -> None:
         (SEEN._replace(strained="a flood"), WAITS, "not measured: a flood; nearest"),
     ],
 )
-def test_loads_that_no_server_had(seen: Seen, unknown: set[str], reason: str) -> None:
+def test_loads_that_no_server_had(seen: ObservedLoad, unknown: set[str], reason: str) -> None:
     known = asked({}, seen)
     assert set(known.reasons) == unknown
     assert all(reason in text for text in known.reasons.values())
@@ -488,17 +490,17 @@ def known_bands(report: Report, prompt_tokens: float) -> dict[str, object]:
     )
     share = sum(row.ttft_us or 0 for row in report.rows) / sum(row.e2e_us or 0 for row in report.rows)
     (amplified,) = amplifications(report)
-    seen = Seen(prompt_tokens, ttft_share=share, amplified=amplified)
-    return dict(bands_of(mine, known_runs().runs, seen).bands)
+    seen = ObservedLoad(prompt_tokens, ttft_share=share, amplified=amplified)
+    return dict(error_bands(mine, known_runs().runs, seen).bands)
 
 
 def amplifications(report: Report) -> list[float]:
     """As ``tests/metrics/test_amplified.py`` judges them; 1 in a closed loop."""
-    from blis_tui.metrics.pool_load import amplified_in, clients_wait, pool_loads  # noqa: PLC0415
+    from blis_tui.metrics.pool_load import clients_wait, itl_amplification, pool_loads  # noqa: PLC0415
 
     loads = pool_loads(report.experiment, report.to_dict())
     waits = clients_wait(report.experiment.workload)
-    return [1.0 if waits else amplified_in(loads[name], model) for name, model in report.step_models.items()]
+    return [1.0 if waits else itl_amplification(loads[name], model) for name, model in report.step_models.items()]
 
 
 @pytest.mark.parametrize(("users", "load_"), [(4, "few"), (8, "few"), (9, "some"), (64, "some"), (100, "many")])

@@ -8,14 +8,14 @@ import pytest
 
 import blis_tui
 from blis_tui.cluster.records import Dispatched, TransferFinished, TransferStarted
-from blis_tui.metrics.request_log import PLAIN_COLUMNS, Way
+from blis_tui.metrics.request_log import PLAIN_COLUMNS, Detour
 from blis_tui.records.tables import requests_csv
 from tests.metrics.clusters import DOCUMENTS, experiment, outcome
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-WAYS = Way._fields
+WAYS = Detour._fields
 
 
 @pytest.mark.parametrize("name", ["gateway", "split", "early", "tight"])

@@ -13,9 +13,9 @@ from blis_tui.observe.exchange import Exchanges
 from blis_tui.observe.folder import Folder
 from blis_tui.observe.load import Limits
 from blis_tui.observe.observer import Observer, Plan
-from blis_tui.observe.prompts import Asking
+from blis_tui.observe.prompts import RequestForm
 from blis_tui.observe.reading import read_recording
-from blis_tui.observe.summary import summed_up, warnings
+from blis_tui.observe.summary import summarize, warnings
 from blis_tui.observe.survey import survey
 from blis_tui.observe.target import target_of
 from blis_tui.workload.source import TraceSource
@@ -43,7 +43,7 @@ def observer_of(url: str, folder: Path, requests: int = 6, timeout_s: float = 0.
         address=url,
         source=trace([20_000 * number for number in range(requests)]),
         total=requests,
-        asking=Asking(dialect="vllm", model="m", seed="test"),
+        asking=RequestForm(dialect="vllm", model="m", seed="test"),
         limits=Limits(timeout_us=round(timeout_s * 1e6)),
         warm_up=warm_up,
         scrape_s=0.05,
@@ -195,7 +195,7 @@ async def test_every_request_has_a_row_that_says_what_became_of_it(
         assert says in row.error
         assert row.e2e_us is None
         assert row.tokens == tokens if tokens is not None else 0 < row.tokens < 100
-    summary = summed_up(rows)
+    summary = summarize(rows)
     assert summary.failed == 3
     assert any(f"3 {outcome}" in one for one in warnings(summary, recording))
 
@@ -210,7 +210,7 @@ def without_usage(asked: Asked, reply: Replying) -> None:
 async def test_tokens_that_are_only_pieces_are_said_to_be(tmp_path: Path) -> None:
     async with serving(without_usage) as server:
         recording = await observed(server, tmp_path / "r")
-    found = warnings(summed_up(recording.requests), recording)
+    found = warnings(summarize(recording.requests), recording)
     assert [row.tokens for row in recording.requests] == [TOKENS // 2] * 6
     assert any("for 6 answers, the server sent neither token ids nor `usage`" in one for one in found)
     assert not any("ended before" in one for one in found)  # nobody knows
@@ -225,7 +225,7 @@ async def test_lengths_that_are_others_than_were_asked_for_are_said(tmp_path: Pa
 
     async with serving(otherwise) as server:
         recording = await observed(server, tmp_path / "r")
-    found = warnings(summed_up(recording.requests), recording)
+    found = warnings(summarize(recording.requests), recording)
     assert any("6 answers went beyond the requested length" in one for one in found)
     assert any("prompts of 48 tokens were requested, the server counted 30:" in one for one in found)
 
@@ -239,7 +239,7 @@ async def test_metrics_that_cannot_be_read_are_no_counts_and_said(tmp_path: Path
         await asyncio.wait_for(running, 60)
     recording = read_recording(tmp_path / "r")
     assert recording.about["counters"] == {}
-    found = warnings(summed_up(recording.requests), recording)
+    found = warnings(summarize(recording.requests), recording)
     assert any(one.startswith("the server's metrics could not be read") for one in found)
 
 
@@ -336,7 +336,7 @@ async def test_a_server_that_lies_about_its_tokens_is_counted_again(tmp_path: Pa
         recording = await observed(server, tmp_path / "r", timeout_s=20)  # it answers at once, but on a busy machine
     assert [row.tokens for row in recording.requests] == [TOKENS] * 6
     assert all(row.contradicts and row.completion_tokens == 1_000_000 for row in recording.requests)
-    summary = summed_up(recording.requests)
+    summary = summarize(recording.requests)
     assert summary.output_tokens == 6 * TOKENS
     assert any(
         "token count differs from the tokens it sent in 6 answers" in one for one in warnings(summary, recording)

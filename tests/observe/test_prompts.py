@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from blis_tui.engine.request import Request
 from blis_tui.observe.answers import Answer
-from blis_tui.observe.prompts import Asking, Prompts, TextScale
+from blis_tui.observe.prompts import Prompts, RequestForm, TextScale
 
-ASKING = Asking(model="m", seed="s", vocabulary=259)
+ASKING = RequestForm(model="m", seed="s", vocabulary=259)
 
 
 def request(index: int, tokens: int, *segments: tuple[str, int], content: tuple[tuple[str, int], ...] = ()) -> Request:
@@ -41,7 +41,7 @@ def test_prompts_have_exactly_their_length_and_share_exactly_their_segments(own:
 
 def test_another_seed_is_another_prompt_and_the_same_seed_the_same() -> None:
     asked = request(1, 100, ("system", 64))
-    first, again, other = (prompt(Prompts(Asking(model="m", seed=seed)), asked) for seed in ("a", "a", "b"))
+    first, again, other = (prompt(Prompts(RequestForm(model="m", seed=seed)), asked) for seed in ("a", "a", "b"))
     assert first == again
     assert not any(a == b for a, b in zip([first[:64]], [other[:64]], strict=True))
 
@@ -51,17 +51,17 @@ def test_vllm_is_asked_for_exact_lengths_and_ids_and_others_for_what_they_know()
     vllm = json.loads(Prompts(ASKING).body(asked))
     assert {"ignore_eos": True, "min_tokens": 5, "max_tokens": 5, "return_token_ids": True}.items() <= vllm.items()
     assert vllm["stream_options"] == {"include_usage": True}
-    other = json.loads(Prompts(Asking(dialect="openai", text=True, model="m", stream=False)).body(asked))
+    other = json.loads(Prompts(RequestForm(dialect="openai", text=True, model="m", stream=False)).body(asked))
     assert set(other) == {"model", "prompt", "max_tokens", "temperature", "stream"}
     asked.max_output_tokens = 50
-    free = json.loads(Prompts(Asking(model="m", exact=False)).body(asked))
+    free = json.loads(Prompts(RequestForm(model="m", exact=False)).body(asked))
     assert free["max_tokens"] == 50
     assert "ignore_eos" not in free
 
 
 def test_no_more_is_asked_for_than_the_context_leaves() -> None:
     # vLLM 0.32 cuts max_tokens to what fits, and answers 400 to min_tokens above that.
-    body = json.loads(Prompts(Asking(model="m", longest=12)).body(request(1, 10)))
+    body = json.loads(Prompts(RequestForm(model="m", longest=12)).body(request(1, 10)))
     assert (body["max_tokens"], body["min_tokens"]) == (5, 2)
 
 
@@ -76,7 +76,7 @@ def test_conversations_say_the_answers_of_the_server_again() -> None:
     prompts = Prompts(ASKING)
     first = request(0, 30, ("c-0/0", 30), content=(("c-0/0", 30), ("c-0/0/answer", 5)))
     said = prompt(prompts, first)
-    prompts.heard(first, Answer(tokens=[1, 2, 3, 4, 5], told_ids=True))
+    prompts.record_answer(first, Answer(tokens=[1, 2, 3, 4, 5], told_ids=True))
     second = request(1, 45, ("c-0/0", 30), ("c-0/0/answer", 5), ("c-0/1", 10))
     assert prompt(prompts, second)[:35] == [*said, 1, 2, 3, 4, 5]
     # Where reasoning is left out, the end of the answer is what is said.
@@ -85,9 +85,9 @@ def test_conversations_say_the_answers_of_the_server_again() -> None:
 
 
 def test_chats_have_the_answers_as_the_assistant_and_the_rest_as_the_user() -> None:
-    prompts = Prompts(Asking(api="chat", model="m", seed="s"), TextScale(2.0, 6.0))
+    prompts = Prompts(RequestForm(api="chat", model="m", seed="s"), TextScale(2.0, 6.0))
     first = request(0, 30, ("c-0/0", 30), content=(("c-0/0", 30), ("c-0/0/answer", 5)))
-    prompts.heard(first, Answer(text="yes indeed"))
+    prompts.record_answer(first, Answer(text="yes indeed"))
     second = request(1, 45, ("c-0/0", 30), ("c-0/0/answer", 5), ("c-0/1", 10))
     messages = json.loads(prompts.body(second))["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]

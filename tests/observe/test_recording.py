@@ -25,7 +25,7 @@ from blis_tui.observe.lines import (
 )
 from blis_tui.observe.reading import read_recording
 from blis_tui.observe.recording import OUTCOMES, Observed, Scrape, Server, Step
-from blis_tui.observe.summary import summed_up
+from blis_tui.observe.summary import summarize
 from blis_tui.shipped import builtin
 from blis_tui.spec.load import load
 from blis_tui.spec.model import Trace
@@ -260,7 +260,7 @@ def test_of_an_answer_in_one_piece_nobody_knows_the_first_token(tmp_path: Path) 
     recording = made(tmp_path / "r", rows)
     assert {row.ttft_us for row in recording.requests} == {None}
     assert any(row.e2e_us for row in recording.requests)
-    summary = summed_up(recording.requests)
+    summary = summarize(recording.requests)
     assert summary.ttft is None
     assert summary.e2e is not None
     with (recording.folder / "requests.csv").open() as file:

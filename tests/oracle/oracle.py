@@ -508,7 +508,7 @@ class Oracle:
         self.link.end(job, now)
         self.records.append(TransferFinished(self.events, now, job.name, now - job.transfer_start_us))
         if job.decode_instance >= 0:
-            self._adopt(job, now)
+            self._enqueue_for_decode(job, now)
         else:
             self._plan(now, DECODE_ROUTING, job)
         if self.split.transfer.contention == "fair-share":
@@ -520,7 +520,7 @@ class Oracle:
         if reason := self._reserve(job):
             self._turn_down(job, reason, now)
         else:
-            self._adopt(job, now)
+            self._enqueue_for_decode(job, now)
 
     def _reserve(self, job: Job) -> str:
         assert self.split is not None
@@ -535,7 +535,7 @@ class Oracle:
         job.state = RequestState.DROPPED_UNSERVABLE
         self.records.append(Dropped(self.events, now, job.name, instance.number, reason))
 
-    def _adopt(self, job: Job, now: int) -> None:
+    def _enqueue_for_decode(self, job: Job, now: int) -> None:
         instance = self.instances[job.decode_instance]
         self._count(job, instance.number)
         instance.expected.remove(job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.latency.model import Around, StepLoad
+from blis_tui.engine.latency.model import ModelWrapper, StepLoad
 
 from . import draws as st
 from .fleets import draw_fleet
@@ -27,7 +27,7 @@ _EVERY: Final = 32
 _OTHERS_US: Final = 3
 
 
-class Meeting(Around):
+class Meeting(ModelWrapper):
     """A step-time model in which each token of another rank lengthens a step, and each prompt chunk twice as much."""
 
     __slots__ = ()

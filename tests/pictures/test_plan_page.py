@@ -11,7 +11,7 @@ from blis_tui.pictures.chosen import rerun
 from blis_tui.pictures.plan_page import answer_runs, plan_page
 from blis_tui.study.planning.plan import Plan, Question, plan
 from blis_tui.study.planning.text import answer_text, plan_data, plan_text, step_times_text
-from blis_tui.study.runners import HereRunner
+from blis_tui.study.runners import InProcessRunner
 from tests.pictures.pages import Page
 from tests.pictures.test_study_page import study_of
 
@@ -31,7 +31,7 @@ class Planned(NamedTuple):
 
 def planned(**question: Any) -> Planned:
     study = study_of(axes=("hardware=h100,l40s",), slos=(BOUND,))
-    found = plan(Question(study=study, duration_s=5, **question), HereRunner())
+    found = plan(Question(study=study, duration_s=5, **question), InProcessRunner())
     html = plan_page(found, [rerun(name, experiment) for name, experiment in answer_runs(found)])
     return Planned(found, plan_data(found), Page(html), html)
 

@@ -20,7 +20,7 @@ from blis_tui.spec.study.arguments import study_of_arguments
 from blis_tui.spec.study.document import read_study
 from blis_tui.spec.study.opening import open_study_or_experiment
 from blis_tui.study.rows import StudyResult
-from blis_tui.study.runners import HereRunner
+from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.sweep import Sweep
 from tests.pictures.pages import Page
 
@@ -222,7 +222,7 @@ def test_a_page_that_cannot_be_made_is_told_before_the_first_run(
         ("sweep", "quickstart", "--axis", "cluster.instances=1,2"),
         ("plan", "quickstart", "--slo", "latency.ttft_ms.p50<=60"),
     )
-    monkeypatch.setattr(HereRunner, "run", lambda *_: pytest.fail("a run was made"))
+    monkeypatch.setattr(InProcessRunner, "run", lambda *_: pytest.fail("a run was made"))
     rest = ("--store", "none", "--jobs", "1", "--html")
     for command in commands:
         run = CliRunner().invoke(cli, [*command, *rest, "-"])

@@ -18,7 +18,7 @@ from blis_tui.golden import session
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.determinism import find_nondeterminism
 from blis_tui.golden.store import files_of
-from blis_tui.golden.unreturned import Returning
+from blis_tui.golden.time_limit import TimeLimit
 from blis_tui.user_plugins import load_plugins
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ def test_a_policy_that_never_returns_is_broken_off_in_its_line(tmp_path: Path) -
     endless = loaded(
         tmp_path, "self.turn += 1\n        while self.turn > 3: len(CALLS)\n        return 0, ''", "self.turn,"
     )
-    with pytest.raises(SimulationError) as caught, Returning(0.3):
+    with pytest.raises(SimulationError) as caught, TimeLimit(0.3):
         find_nondeterminism(endless)
     assert "`choose` has not returned for 0.3 s" in str(caught.value)
     assert "own.py:13" in str(caught.value)
@@ -283,11 +283,11 @@ def test_so_it_is_in_a_golden_test(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
     [case] = cases_of(spec, load_plugins([script]))
     files = files_of(spec, case.name, folder=tmp_path / "golden", root=tmp_path)
-    monkeypatch.setattr(session, "Returning", partial(Returning, 0.3))
+    monkeypatch.setattr(session, "TimeLimit", partial(TimeLimit, 0.3))
     with pytest.raises(SimulationError, match=r"`choose` has not returned for 0\.3 s"):
         session.run_case(case, files, spec.name, session.Settings(mode="no", checks=()))
     signal.setitimer(signal.ITIMER_REAL, 60)
-    with Returning(0.3):
+    with TimeLimit(0.3):
         assert 59 < signal.getitimer(signal.ITIMER_REAL)[0] <= 60
     assert signal.getitimer(signal.ITIMER_REAL)[0] > 59
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -297,7 +297,7 @@ def test_so_it_is_in_a_golden_test(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_so_is_a_script_that_cannot_be_imported_for_that(tmp_path: Path) -> None:
     path = tmp_path / "own.py"
     path.write_text("while True:\n    pass\n", encoding="utf-8")
-    with pytest.raises(PolicyError, match="`<module>` has not returned") as caught, Returning(0.3):
+    with pytest.raises(PolicyError, match="`<module>` has not returned") as caught, TimeLimit(0.3):
         load_plugins([path])
     assert "own.py:" in str(caught.value)
 
@@ -305,6 +305,6 @@ def test_so_is_a_script_that_cannot_be_imported_for_that(tmp_path: Path) -> None
 @needs_a_timer
 def test_calls_that_return_may_take_as_long_together_as_they_like() -> None:
     end_s = time.monotonic() + 0.5
-    with Returning(0.15):
+    with TimeLimit(0.15):
         while time.monotonic() < end_s:
             fnmatch.filter(["a"] * 5000, "b*")  # code of others: of the standard library

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.serving.content import Contents
-from blis_tui.serving.core import Asked, Core, News
+from blis_tui.serving.core import Core, RequestUpdate, SubmittedRequest
 from blis_tui.serving.table import served_csv
 from blis_tui.spec.model import Trace, Workload
 
@@ -60,10 +60,10 @@ def again(experiment: blis_tui.Experiment, core: Core, path: Path) -> blis_tui.R
 
 def ask(core: Core, contents: Contents, at_us: int, prompt: list[int], answer: int) -> int:
     content = contents.add(f"r{len(core.requests)}", prompt, [9] * answer)
-    return core.submit(Asked(prompt_tokens=len(prompt), output_tokens=answer, content=content), at_us).index
+    return core.submit(SubmittedRequest(prompt_tokens=len(prompt), output_tokens=answer, content=content), at_us).index
 
 
-def drive(core: Core, arrivals: list[tuple[int, list[int], int]], stops_us: list[int]) -> list[News]:
+def drive(core: Core, arrivals: list[tuple[int, list[int], int]], stops_us: list[int]) -> list[RequestUpdate]:
     """Submit everything at its time, stopping wherever asked on the way."""
     contents, found = Contents(16), []
     moments = sorted(
@@ -108,7 +108,7 @@ def test_recorded_arrivals_give_the_same_simulation(
     check_times(news, live.rows)
 
 
-def check_times(news: list[News], rows: Iterable[RequestRow]) -> None:
+def check_times(news: list[RequestUpdate], rows: Iterable[RequestRow]) -> None:
     """Every token came once, the first and the last when the client is said to have had them."""
     assert [one.time_us for one in news] == sorted(one.time_us for one in news)
     for number, row in enumerate(rows):

@@ -11,7 +11,7 @@ from blis_tui.errors import SpecError
 from blis_tui.spec.load import load
 from blis_tui.spec.loader import parse
 from blis_tui.spec.places import shipped_specs
-from blis_tui.spec.schema import Memory, complete, violations
+from blis_tui.spec.schema import PlaceCache, complete, violations
 from blis_tui.spec.source import Source
 from blis_tui.spec.validate import validate
 
@@ -75,7 +75,7 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
 
 
 def test_it_forgets_before_it_grows_without_end() -> None:
-    memory = Memory[int]()
+    memory = PlaceCache[int]()
     keys = [(0, str(number)) for number in range(10_000)]
     for number, key in enumerate(keys):
         memory.put(key, found=number)

@@ -19,7 +19,7 @@ from blis_tui.spec.load import load
 from blis_tui.spec.model import SLO_CLASSES, Client, Expectation, PluginConfig, SloTarget, Stage
 from blis_tui.study.bounds import allowed_above
 from blis_tui.study.early_stop import EarlyStop, Watch
-from blis_tui.study.most import most_requests
+from blis_tui.study.maxima import max_requests
 from blis_tui.workload.source import create_source
 from tests.oracle.fleets import draw_fleet, draw_mortal_fleet
 from tests.oracle.runs import check_many
@@ -241,7 +241,7 @@ def test_it_can_be_interrupted() -> None:
 )
 def test_how_many_requests_there_can_be(experiment: str, most: int | None) -> None:
     loaded = load(experiment)
-    assert most_requests(loaded.workload, Simulation(loaded).cluster.source) == most
+    assert max_requests(loaded.workload, Simulation(loaded).cluster.source) == most
 
 
 def test_how_many_there_can_be_where_nobody_says() -> None:
@@ -250,7 +250,7 @@ def test_how_many_there_can_be_where_nobody_says() -> None:
     endless = replace(quickstart, requests=None)
     staged = replace(endless, stages=stages, exact_stage_counts=True)
     source = create_source(staged, 1, builtin())
-    assert most_requests(endless, create_source(endless, 1, builtin())) is None
-    most = most_requests(staged, source)
+    assert max_requests(endless, create_source(endless, 1, builtin())) is None
+    most = max_requests(staged, source)
     assert most is not None
     assert len(list(iter(source.next_request, None))) <= most <= 26

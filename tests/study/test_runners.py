@@ -13,7 +13,7 @@ import pytest
 from blis_tui.errors import SimulationError
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study import runners
-from blis_tui.study.runners import HereRunner, ProcessRunner
+from blis_tui.study.runners import InProcessRunner, ProcessRunner
 from blis_tui.study.task import Outcome, Task, task_of
 from tests.study.mishaps import ONCE
 from tests.study.studies import study_with
@@ -54,7 +54,7 @@ def test_processes_die_and_what_they_ran_is_run_again(tmp_path: Path, monkeypatc
     assert outcomes[2].why == "its process died 3 times (SIGKILL: was there too little memory?)"
     assert told == ["a process died (SIGKILL: was there too little memory?); what it ran is run again"] * 3
     assert [one.is_alive() for one in processes] == [False] * len(processes)
-    here = numbered(tasks[3:], list(HereRunner().run(tasks[3:])))
+    here = numbered(tasks[3:], list(InProcessRunner().run(tasks[3:])))
     assert outcomes[3:] == here
     assert again == outcomes[:1]
 
@@ -75,7 +75,7 @@ def test_breaking_off_ends_what_runs_at_once() -> None:
 
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_there_is_room_for_two_tasks_of_each_process(monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
-    monkeypatch.setattr(ProcessRunner, "_hand_out", lambda _self: None)  # they wait
+    monkeypatch.setattr(ProcessRunner, "_dispatch_tasks", lambda _self: None)  # they wait
     with ProcessRunner(jobs) as runner:
         taken = 0
         for task in tasks_of(*["nothing"] * 9):

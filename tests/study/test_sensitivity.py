@@ -16,7 +16,7 @@ from blis_tui.cli.main import cli
 from blis_tui.errors import InputError
 from blis_tui.spec.schema import properties_of
 from blis_tui.study.api import study_from
-from blis_tui.study.runners import HereRunner
+from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.sensitivity import KNOBS, Sensitivity, mean_and_interval, sensitivity, sensitivity_text
 from blis_tui.study.store import MemoryStore
 
@@ -32,7 +32,7 @@ def found(
     slos: Sequence[str] = SLOS, seeds: Sequence[int] = SEEDS, settings: Mapping[str, object] = MappingProxyType({})
 ) -> Sensitivity:
     study = study_from("kv-pressure", {}, seeds, {**SMALL, **settings}, slos, (), (), {})
-    with HereRunner() as runner:
+    with InProcessRunner() as runner:
         return sensitivity(study, runner, MemoryStore())
 
 

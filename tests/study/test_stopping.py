@@ -14,7 +14,7 @@ from blis_tui.spec.load import load
 from blis_tui.spec.study.arguments import study_of_arguments
 from blis_tui.spec.study.document import read_study
 from blis_tui.spec.study.opening import open_study_or_experiment
-from blis_tui.study.runners import HereRunner, ProcessRunner
+from blis_tui.study.runners import InProcessRunner, ProcessRunner
 from blis_tui.study.sweep import Sweep
 from blis_tui.study.task import task_of
 
@@ -31,18 +31,18 @@ def study() -> Study:
 
 def test_what_was_under_way_is_run_when_the_sweep_goes_on(study: Study) -> None:
     sweep = Sweep(study)
-    with closing(sweep.run(HereRunner())) as going:
+    with closing(sweep.run(InProcessRunner())) as going:
         assert next(going).done == 1
-    assert [now.done for now in sweep.run(HereRunner())] == [2, 3]
+    assert [now.done for now in sweep.run(InProcessRunner())] == [2, 3]
     assert sweep.result().complete
 
 
 def test_looking_up_can_be_broken_off(study: Study) -> None:
     sweep = Sweep(study)
-    next(sweep.run(HereRunner()))
+    next(sweep.run(InProcessRunner()))
     looking = sweep.look_up()
     assert list(looking) == []  # nothing else is known
-    assert len(list(sweep.run(HereRunner()))) == 2
+    assert len(list(sweep.run(InProcessRunner()))) == 2
 
 
 def test_processes_are_stopped_in_the_middle_of_a_run() -> None:

@@ -125,7 +125,7 @@ def test_a_store_that_is_full_is_told_once_and_costs_no_result(done: Outcome) ->
     sweep = Sweep(study_of(AXIS), store=FullStore(), warn=told.append)
     assert statuses(ran(sweep, NoRunner(done))) == ["done"] * 3
     assert told == ["cannot keep results: No space left on device"]
-    assert sweep.unkept == 2
+    assert sweep.unsaved == 2
 
 
 def test_the_result_of_an_early_stop_does_not_depend_on_what_is_known() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from blis_tui.errors import InputError
 from blis_tui.spec.study.document import experiment_of, read_study
 from blis_tui.spec.study.opening import open_study_or_experiment
-from blis_tui.study.runners import HereRunner
+from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.store import MemoryStore
 from blis_tui.study.sweep import Sweep
 from blis_tui.study.task import Outcome, key_of
@@ -58,7 +58,7 @@ def load_study(path: Path) -> Study:
 def run_study(study: Study) -> MemoryStore:
     """A store that knows every run."""
     store = MemoryStore()
-    for _ in Sweep(study, store=store).run(HereRunner()):
+    for _ in Sweep(study, store=store).run(InProcessRunner()):
         pass
     return store
 

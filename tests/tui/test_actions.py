@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingsMap
 
 from blis_tui.tui.actions import ACTIONS, APP, DIALOG, Action, bindings, named, of_scope, shown_key, shown_keys
 from blis_tui.tui.presenters.help import KEY_WIDTH
-from blis_tui.tui.settings import is_key, meet
+from blis_tui.tui.settings import is_key, scopes_overlap
 
 SCOPES = tuple(dict.fromkeys(action.scope for action in ACTIONS))
 HELP_WIDTH = 53
@@ -23,7 +23,7 @@ def test_names_are_unique_and_dotted() -> None:
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_no_key_does_two_things(scope: str) -> None:
-    keys = [shown_key(key) for action in ACTIONS if meet(action.scope, scope) for key in action.keys]
+    keys = [shown_key(key) for action in ACTIONS if scopes_overlap(action.scope, scope) for key in action.keys]
     if scope == APP:
         keys = [shown_key(key) for action in of_scope(APP) for key in action.keys]
     assert sorted(dict.fromkeys(keys)) == sorted(keys)
@@ -65,9 +65,9 @@ def test_every_key_survives_textual_s_own_reading_of_it() -> None:
 
 
 def test_windows_cut_off_everything_else() -> None:
-    assert not meet(DIALOG, APP)
-    assert meet("home", APP)
-    assert not meet("home", "debugger")
+    assert not scopes_overlap(DIALOG, APP)
+    assert scopes_overlap("home", APP)
+    assert not scopes_overlap("home", "debugger")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from blis_tui.compare.comparison import RequestChanges, Row
 from blis_tui.compare.divergence import Divergence
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.lockstep import Lockstep
-from blis_tui.debugger.side_by_side import NOT_ARRIVED, Standing
+from blis_tui.debugger.side_by_side import NOT_ARRIVED, RequestStatus
 from blis_tui.engine.records import Admitted, Dropped, Queued, Routed
 from blis_tui.records.tables import record_dict
 from blis_tui.tui.app import BlisApp
@@ -414,10 +414,10 @@ async def test_requests_are_told_apart_where_there_is_little_room() -> None:
 
 def test_standings_are_short_words() -> None:
     assert standing_text(NOT_ARRIVED) == "not arrived"
-    assert standing_text(Standing("completed", 1_234_000)) == "✓ 1.23 s"
-    assert standing_text(Standing("prefill", 30, 120)) == "prefill 25 %"
-    assert standing_text(Standing("decode", 1234)) == "decode 1,234"
-    assert standing_text(Standing("waiting")) == "waiting"
+    assert standing_text(RequestStatus("completed", 1_234_000)) == "✓ 1.23 s"
+    assert standing_text(RequestStatus("prefill", 30, 120)) == "prefill 25 %"
+    assert standing_text(RequestStatus("decode", 1234)) == "decode 1,234"
+    assert standing_text(RequestStatus("waiting")) == "waiting"
 
 
 def test_a_divergence_is_told_in_one_line() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.debugger.differences import GROUPS
-from blis_tui.tui.presenters.diff import diff_lines, group_look, value_text
+from blis_tui.tui.presenters.diff import diff_lines, group_style, value_text
 from blis_tui.tui.widgets.diff import DiffPane
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
@@ -53,7 +53,7 @@ def test_without_changes_there_is_a_sentence(pressed: Debugger) -> None:
 
 
 def test_every_group_has_a_look_of_its_own() -> None:
-    assert len({group_look(group).glyph for group in GROUPS}) == len(GROUPS)
+    assert len({group_style(group).glyph for group in GROUPS}) == len(GROUPS)
 
 
 def test_values_have_units() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import blis_tui
-from blis_tui.printable import acted_on
+from blis_tui.printable import control_characters
 from blis_tui.tui.app import BlisApp, Start
 from tests.hostile import EVIL, SPEC
 from tests.tui.screens import press, screen_text, settle
@@ -21,7 +21,7 @@ SIZE = (160, 48)
 def require_harmless_screen(app: BlisApp, names: str) -> None:
     shown = screen_text(app)
     assert [name for name in names.split() if name not in shown] == []
-    assert acted_on().findall(shown.replace("\n", "")) == []
+    assert control_characters().findall(shown.replace("\n", "")) == []
 
 
 async def test_the_list_of_experiments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

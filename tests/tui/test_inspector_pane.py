@@ -11,10 +11,10 @@ from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.tui.presenters.inspector import inspector_lines, ranked_requests, subject
 from blis_tui.tui.presenters.life_line import (
     life_bar,
+    life_intervals,
     past_and_later,
     position_mark,
     shares,
-    stretches,
     totals,
 )
 from blis_tui.tui.widgets.inspector import Inspector
@@ -46,7 +46,7 @@ def test_the_stretches_of_a_whole_life_add_up_to_it(pressed: Debugger) -> None:
         assert life is not None
         if life.end is None:
             continue
-        parts = stretches(life, pressed.tape)
+        parts = life_intervals(life, pressed.tape)
         assert sum(totals(parts).values()) == life.end.time_us - life.arrival_us
         assert all(one.end_us == other.start_us for one, other in itertools.pairwise(parts))
         checked += 1
@@ -161,7 +161,7 @@ def test_the_bar_shows_where_the_position_is(pressed: Debugger) -> None:
     assert bar.cell_length == 60
     assert mark is not None
     assert abs(mark.plain.index("▲") - 60 * (pressed.tape.time_us(1000) - life.arrival_us) // 1_617_006) <= 3
-    assert position_mark(stretches(life, pressed.tape), 60) is None
+    assert position_mark(life_intervals(life, pressed.tape), 60) is None
 
 
 async def test_enter_goes_to_where_a_stretch_began(pressed: Debugger) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.tui.presenters.kv_map import LOOKS, holdings, kv_grid, kv_map
+from blis_tui.tui.presenters.kv_map import BLOCK_STYLES, holdings, kv_grid, kv_map
 from blis_tui.tui.widgets.kv_map import KvMap
 from blis_tui.tui.widgets.lines import Lines
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
@@ -72,7 +72,7 @@ def test_the_selected_request_has_its_own_glyph_and_a_line(pressed: Debugger) ->
     name = view_at(pressed).moment.after.instances[0].running[3].request_id
     held = view_at(pressed).moment.after.instances[0].running[3].held_blocks
     text = text_of(kv_map(view_at(pressed, request=name), 60, 18).lines)
-    assert text.count(LOOKS["selected"].glyph) == held + 1  # and one in the line about it
+    assert text.count(BLOCK_STYLES["selected"].glyph) == held + 1  # and one in the line about it
     assert f"{name}: {held} blocks" in text
 
 
@@ -98,7 +98,7 @@ def test_the_owners_are_listed_where_rows_are_left(pressed: Debugger) -> None:
 
 
 def test_every_kind_has_its_own_glyph() -> None:
-    assert len({look.glyph for look in LOOKS.values()}) == len(LOOKS)
+    assert len({look.glyph for look in BLOCK_STYLES.values()}) == len(BLOCK_STYLES)
 
 
 def test_an_empty_cache_says_so(pressed: Debugger) -> None:

@@ -10,7 +10,7 @@ import pytest
 from blis_tui.engine.batch import Batch
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.errors import StalledError
-from blis_tui.tui.presenters.phases import PHASE_LOOKS
+from blis_tui.tui.presenters.phases import PHASE_STYLES
 from tests.tui.debugging import NARROW, NORMAL, Debugging, debugging
 from tests.tui.screens import check_screen, screen_rows, screen_text
 
@@ -280,7 +280,7 @@ async def test_positions_cursors_and_the_pane_in_use_can_be_told_without_colours
 
 
 def test_kinds_of_events_and_phases_have_signs_of_their_own() -> None:
-    phases = [(look.glyph, look.word) for look in PHASE_LOOKS.values()]
+    phases = [(look.glyph, look.word) for look in PHASE_STYLES.values()]
     assert len({glyph for glyph, _ in phases}) == len({word for _, word in phases}) == len(phases)
     losses = {"rejected", "dropped"}
     signs = [kind.shown.sign for name, kind in RECORD_KINDS.items() if name not in losses]

@@ -28,10 +28,10 @@ from blis_tui.cli.web_server import (
     MAX_ROWS,
     Program,
     WebServer,
-    bounded,
-    focusing,
+    clamped_size,
     is_own_page,
-    own_font,
+    with_own_font,
+    with_terminal_focus,
 )
 from blis_tui.extras import install_command
 from blis_tui.tui.themes import default_theme
@@ -266,12 +266,12 @@ async def test_what_no_browser_sends_is_a_line_and_an_answer(lab: Path) -> None:
 
 def test_nothing_is_fetched_from_elsewhere() -> None:
     page = '<link\n rel="stylesheet"\n href="https://fonts.googleapis.com/css?family=Roboto%20Mono"\n />\n<b>'
-    assert "googleapis" not in own_font(page)
-    assert own_font(page).endswith("\n<b>")
+    assert "googleapis" not in with_own_font(page)
+    assert with_own_font(page).endswith("\n<b>")
 
 
 def test_the_page_gives_the_keys_to_the_terminal() -> None:
-    page = focusing("<body><div id=terminal></div></body></html>")
+    page = with_terminal_focus("<body><div id=terminal></div></body></html>")
     assert page.index("terminal") < page.index(".focus()") < page.index("</body>")
     assert page.endswith("</script>\n</body></html>")
 
@@ -285,7 +285,7 @@ def test_the_page_gives_the_keys_to_the_terminal() -> None:
     ],
 )
 def test_terminals_have_a_size_within_reason(asked: tuple[int, int], given: tuple[int, int]) -> None:
-    assert bounded(*asked) == given
+    assert clamped_size(*asked) == given
 
 
 async def test_no_window_makes_its_program_draw_a_giant_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

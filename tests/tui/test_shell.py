@@ -492,7 +492,7 @@ class Fragile(Screen[None]):
     def on_button_pressed(self) -> None:
         raise ZeroDivisionError("a defect in a handler")
 
-    def circumstances(self) -> dict[str, object]:
+    def bug_report_facts(self) -> dict[str, object]:
         return {"spec": "abc", "seed": 7, "event": 12}
 
     def palette_entries(self, query: str) -> Iterable[PaletteEntry]:

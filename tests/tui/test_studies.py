@@ -14,7 +14,7 @@ from blis_tui.compare.divergence import record_stream
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.parquet import write_rows
 from blis_tui.study.rows import Row, rows_csv, rows_jsonl
-from blis_tui.study.runners import HereRunner
+from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.store import FolderStore, MemoryStore
 from blis_tui.study.sweep import Sweep
 from blis_tui.tui.app import BlisApp, StudyStart
@@ -59,7 +59,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Study:
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Runs are made in this process; a folder of our own to write to."""
-    monkeypatch.setattr(StudyWork, "runner", lambda _self: HereRunner())
+    monkeypatch.setattr(StudyWork, "runner", lambda _self: InProcessRunner())
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
 

@@ -10,7 +10,7 @@ import blis_tui
 from blis_tui.spec.load import load
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.spec.study.opening import override_texts, source_of
-from blis_tui.study.runners import HereRunner
+from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.sweep import Sweep
 from blis_tui.tui.presenters.studies import (
     Order,
@@ -48,7 +48,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Board:
     study = load_study(write_study(tmp_path_factory.mktemp("study")))
     sweep = Sweep(study)
     found = Board(study)
-    found.add([now.latest for now in sweep.run(HereRunner())])
+    found.add([now.latest for now in sweep.run(InProcessRunner())])
     return found
 
 

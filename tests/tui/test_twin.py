@@ -16,7 +16,7 @@ from blis_tui.observe.reading import read_recording
 from blis_tui.tui.app import TwinStart
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.twin import TwinScreen
-from blis_tui.twin.twin import of_simulated
+from blis_tui.twin.twin import compare_with_simulation
 from tests.tui.screens import check_screen, press, screen_text
 from tests.twin.servers import experiment, recorded
 
@@ -37,7 +37,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 
 def twin(recording: Recording, **changes: object) -> TwinScreen:
     changes = changes or {"latency__beta": [6000, 20, 300], "engine__kv_blocks": 90}
-    return TwinScreen(of_simulated(recording, experiment(**changes), "smaller"), recording, "smaller")
+    return TwinScreen(compare_with_simulation(recording, experiment(**changes), "smaller"), recording, "smaller")
 
 
 class Alone(App[None]):

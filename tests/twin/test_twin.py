@@ -16,7 +16,7 @@ from blis_tui.observe.recording import Scrape
 from blis_tui.twin.fitting import BLOCK_STEPS, fit, predicted_us
 from blis_tui.twin.pace import pace_of
 from blis_tui.twin.replay import simulate
-from blis_tui.twin.twin import Twin, of_simulated, of_two
+from blis_tui.twin.twin import Twin, compare_recordings, compare_with_simulation
 from tests.twin.servers import DECODE_US, PREFILL_US, STEP_US, experiment, recorded
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def mape(twin: Twin, rung: int, metric: str = "e2e") -> float:
 def test_the_server_itself_is_its_own_twin(tmp_path: Path) -> None:
     made = experiment()
     recording = recorded(made, tmp_path / "r")
-    twin = of_simulated(recording, made, "same")
+    twin = compare_with_simulation(recording, made, "same")
     assert len(twin.pairs) == 60
     assert (twin.only_left, twin.only_right) == (0, 0)
     assert all(error.mape == 0 and error.bias == 0 and error.r == pytest.approx(1) for error in twin.errors.values())
@@ -70,24 +70,24 @@ def test_the_metrics_tell_how_many_requests_the_server_runs(
         Scrape(time_us=number, values=dict(zip(names, look, strict=True))) for number, look in enumerate(looks)
     )
     recording = replace(recorded(experiment(), tmp_path / "r"), scrapes=scrapes)
-    told = [one for one in of_simulated(recording, experiment(), "s").notes if "max_num_seqs" in one]
+    told = [one for one in compare_with_simulation(recording, experiment(), "s").notes if "max_num_seqs" in one]
     said = "the server ran no more than 3 requests while others waited and KV blocks were free"
     assert told == ([f"{said}: --set engine.max_num_seqs=3"] if note else [])
-    assert not of_simulated(recording, experiment(engine__max_num_seqs=3), "s").notes
+    assert not compare_with_simulation(recording, experiment(engine__max_num_seqs=3), "s").notes
 
 
 def test_a_recording_that_was_broken_off_is_told(tmp_path: Path) -> None:
     recording = recorded(experiment(), tmp_path / "r")
     broken = replace(recording, about={**recording.about, "complete": False})
     told = f"{broken.folder} was interrupted: requests in progress or still to come are missing or incomplete"
-    assert of_simulated(broken, experiment(), "s").notes == (told,)
-    assert of_two(recording, broken).notes == (told,)
+    assert compare_with_simulation(broken, experiment(), "s").notes == (told,)
+    assert compare_recordings(recording, broken).notes == (told,)
 
 
 def test_of_answers_in_one_piece_only_their_ends_are_compared(tmp_path: Path) -> None:
     made = experiment()
     recording = recorded(made, tmp_path / "r", change=lambda row: replace(row, whole=True))
-    twin = of_simulated(recording, made, "same")
+    twin = compare_with_simulation(recording, made, "same")
     assert len(twin.pairs) == 60
     assert set(twin.errors) == {"e2e"}
     assert twin.errors["e2e"].mape == 0
@@ -97,7 +97,7 @@ def test_of_answers_in_one_piece_only_their_ends_are_compared(tmp_path: Path) ->
 def test_figures_are_those_of_the_requests(tmp_path: Path) -> None:
     made = experiment()
     recording = recorded(made, tmp_path / "r", change=lambda row: replace(row, chunks=_later(row, 1.1)))
-    error = of_simulated(recording, made, "same").errors["e2e"]
+    error = compare_with_simulation(recording, made, "same").errors["e2e"]
     rows = [row.e2e_us for row in recording.requests]
     assert all(row is not None for row in rows)
     assert error.left["mean"] == pytest.approx(sum(rows) / len(rows) / 1e3)  # type: ignore[arg-type]
@@ -113,19 +113,19 @@ def _later(row: Observed, factor: float) -> tuple[tuple[int, int], ...]:
 
 def test_wrong_step_times_are_told_by_the_measured_ones(tmp_path: Path) -> None:
     recording = recorded(experiment(), tmp_path / "r")
-    twin = of_simulated(recording, experiment(**FASTER), "faster")
+    twin = compare_with_simulation(recording, experiment(**FASTER), "faster")
     assert mape(twin, 0) > 0.2
     assert mape(twin, 1) == 0
     assert twin.parting is not None
     assert twin.parting.cause == "step time"
     assert "steps before took" in twin.parting.why
     assert twin.rungs[-1].parting is None
-    assert of_simulated(recording, experiment(**FASTER), "faster", "measured").errors["e2e"].mape == 0
+    assert compare_with_simulation(recording, experiment(**FASTER), "faster", "measured").errors["e2e"].mape == 0
 
 
 def test_gaps_between_steps_are_told_apart_from_steps(tmp_path: Path) -> None:
     made = experiment()
-    twin = of_simulated(recorded(made, tmp_path / "r", gap_us=2500), made, "same")
+    twin = compare_with_simulation(recorded(made, tmp_path / "r", gap_us=2500), made, "same")
     assert mape(twin, 0) == 0
     assert mape(twin, 1) > 0.1
     # Only the gap behind the last step of a busy time is not known, and what is usual is right.
@@ -135,7 +135,7 @@ def test_gaps_between_steps_are_told_apart_from_steps(tmp_path: Path) -> None:
 @pytest.mark.parametrize("gap_us", [0, 1800])
 def test_the_front_end_is_what_is_left(gap_us: int, tmp_path: Path) -> None:
     made = experiment()
-    twin = of_simulated(recorded(made, tmp_path / "r", gap_us=gap_us, front_us=23_000), made, "same")
+    twin = compare_with_simulation(recorded(made, tmp_path / "r", gap_us=gap_us, front_us=23_000), made, "same")
     assert twin.rungs[-1].name == "and the front end (23.0 ms)"
     assert mape(twin, 2, "ttft") > 0.1
     assert mape(twin, 3, "ttft") == mape(twin, 3, "e2e") == 0
@@ -143,7 +143,7 @@ def test_the_front_end_is_what_is_left(gap_us: int, tmp_path: Path) -> None:
 
 def test_a_log_without_times_spreads_the_gaps_evenly(tmp_path: Path) -> None:
     made = experiment()
-    twin = of_simulated(recorded(made, tmp_path / "r", gap_us=2500, line_late_us=None), made, "same")
+    twin = compare_with_simulation(recorded(made, tmp_path / "r", gap_us=2500, line_late_us=None), made, "same")
     assert mape(twin, 1) > 0.1
     assert mape(twin, 2) < 0.03
 
@@ -151,7 +151,7 @@ def test_a_log_without_times_spreads_the_gaps_evenly(tmp_path: Path) -> None:
 def test_lines_that_come_late_and_together_tell_nearly_the_same(tmp_path: Path) -> None:
     # Every eighth line comes in time, those before it come with it.
     made = experiment()
-    twin = of_simulated(
+    twin = compare_with_simulation(
         recorded(made, tmp_path / "r", gap_us=1000, line_late_us=lambda number: 12_000 * (7 - number % 8)), made, "same"
     )
     assert mape(twin, 2) < 0.02
@@ -160,13 +160,13 @@ def test_lines_that_come_late_and_together_tell_nearly_the_same(tmp_path: Path) 
 def test_another_limit_parts_them_where_it_first_counts(tmp_path: Path) -> None:
     made = experiment()
     recording = recorded(made, tmp_path / "r")
-    twin = of_simulated(recording, experiment(engine__max_num_seqs=4), "four")
+    twin = compare_with_simulation(recording, experiment(engine__max_num_seqs=4), "four")
     assert twin.parting is not None
     assert twin.parting.cause == "batch"
     assert "waited in the simulation" in twin.parting.why
     first = next(n for n, one in enumerate(twin.left.batches or ()) if one.requests > 4)
     assert twin.parting.step == first
-    more = of_simulated(recording, experiment(engine__kv_blocks=2000), "roomy")
+    more = compare_with_simulation(recording, experiment(engine__kv_blocks=2000), "roomy")
     assert more.notes == ("the server has 110 KV blocks, the experiment 2000: --set engine.kv_blocks=110",)
     assert more.right.counts["preemptions"] == 0
     assert more.parting is not None
@@ -185,8 +185,8 @@ def test_a_cache_that_finds_more_is_told(tmp_path: Path) -> None:
         tmp_path / "r",
         change=lambda row: replace(row, segments=(("g", 160),)),
     )
-    assert of_simulated(recording, experiment(**prefix), "same").parting is None
-    twin = of_simulated(recording, experiment(**prefix, **cold), "cold", "measured")
+    assert compare_with_simulation(recording, experiment(**prefix), "same").parting is None
+    twin = compare_with_simulation(recording, experiment(**prefix, **cold), "cold", "measured")
     assert twin.parting is not None
     assert twin.parting.cause == "cache"
     assert "160 tokens of request_1 were cached on the server, 0 here" in twin.parting.why
@@ -194,15 +194,15 @@ def test_a_cache_that_finds_more_is_told(tmp_path: Path) -> None:
 
 def test_without_a_log_requests_tell_where_they_part(tmp_path: Path) -> None:
     recording = replace(recorded(experiment(), tmp_path / "r"), steps=())
-    assert of_simulated(recording, experiment(), "same").parting is None
-    twin = of_simulated(recording, experiment(latency__beta=[STEP_US * 8, PREFILL_US, DECODE_US]), "slow")
+    assert compare_with_simulation(recording, experiment(), "same").parting is None
+    twin = compare_with_simulation(recording, experiment(latency__beta=[STEP_US * 8, PREFILL_US, DECODE_US]), "slow")
     assert len(twin.rungs) == 1
     assert twin.batches is None
     assert twin.parting is not None
     assert twin.parting.step is None
     assert "later in the simulation" in twin.parting.text
     with pytest.raises(InputError, match="has no steps"):
-        of_simulated(recording, experiment(), "same", "measured")
+        compare_with_simulation(recording, experiment(), "same", "measured")
 
 
 def test_requests_that_were_given_up_load_the_simulation_until_then(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_requests_that_were_given_up_load_the_simulation_until_then(tmp_path: Pa
             return row
         return replace(row, outcome="timed-out", done_us=row.sent_us + 50_000, chunks=row.chunks[:1])
 
-    twin = of_simulated(recorded(made, tmp_path / "r", change=broken), made, "same")
+    twin = compare_with_simulation(recorded(made, tmp_path / "r", change=broken), made, "same")
     row = twin.rungs[0].run.rows["request_5"]
     assert row.state == "timed-out"
     assert row.deadline_us == row.arrival_us + 50_000
@@ -223,7 +223,7 @@ def test_requests_that_were_given_up_load_the_simulation_until_then(tmp_path: Pa
 def test_a_simple_model_is_found_again_on_either_half(tmp_path: Path) -> None:
     made = experiment(workload__requests=150, engine__kv_blocks=2000)
     faster = experiment(**FASTER, engine__kv_blocks=2000)
-    twin = of_simulated(recorded(made, tmp_path / "r", front_us=9000), faster, "faster", "fitted")
+    twin = compare_with_simulation(recorded(made, tmp_path / "r", front_us=9000), faster, "faster", "fitted")
     assert twin.errors["e2e"].mape < 1e-3
     assert twin.halves is not None
     for fitted in twin.halves.fitted:
@@ -259,16 +259,16 @@ def test_the_speed_of_a_shared_machine_is_that_of_the_steps_beside(tmp_path: Pat
 def test_two_recordings_are_compared_by_their_requests(tmp_path: Path) -> None:
     june = recorded(experiment(), tmp_path / "june")
     slower = recorded(experiment(latency__beta=[STEP_US * 1.5, PREFILL_US, DECODE_US]), tmp_path / "now")
-    same = of_two(june, june)
+    same = compare_recordings(june, june)
     assert all(error.mape == 0 for error in same.errors.values())
-    twin = of_two(june, slower)
+    twin = compare_recordings(june, slower)
     assert twin.errors["itl"].bias > 0.3
     assert twin.right.step_us > twin.left.step_us  # type: ignore[operator]
     other = recorded(experiment(workload__requests=20), tmp_path / "other")
-    assert of_two(other, june).only_right == 40
+    assert compare_recordings(other, june).only_right == 40
     renamed = replace(june, requests=tuple(replace(row, request_id=f"x{row.request_id}") for row in june.requests))
     with pytest.raises(InputError, match="0 requests in common"):
-        of_two(june, renamed)
+        compare_recordings(june, renamed)
 
 
 def test_two_recordings_of_different_workloads_are_not_compared_by_their_names(tmp_path: Path) -> None:
@@ -276,20 +276,22 @@ def test_two_recordings_of_different_workloads_are_not_compared_by_their_names(t
     other = recorded(experiment(seed=5), tmp_path / "other")  # its requests have the same names
     told = r"have \d requests? in common with equal lengths; \d+ names stand for others"
     with pytest.raises(InputError, match=told):
-        of_two(june, other)
+        compare_recordings(june, other)
     rows = june.requests
     changed = replace(june, requests=(replace(rows[0], output_tokens=rows[0].output_tokens + 1), *rows[1:]))
     name = rows[0].request_id
-    assert of_two(june, changed).notes == (f"1 request asked for other lengths on both sides, {name} first",)
-    assert not of_two(june, june).notes
+    assert compare_recordings(june, changed).notes == (
+        f"1 request asked for other lengths on both sides, {name} first",
+    )
+    assert not compare_recordings(june, june).notes
 
 
 def test_a_recording_is_of_one_instance(tmp_path: Path) -> None:
     recording = recorded(experiment(), tmp_path / "r")
     with pytest.raises(PolicyError, match="one instance"):
-        of_simulated(recording, experiment(cluster__instances=2), "two")
+        compare_with_simulation(recording, experiment(cluster__instances=2), "two")
     with pytest.raises(InputError, match="contains no answers"):
-        of_simulated(
+        compare_with_simulation(
             replace(recording, requests=tuple(replace(row, chunks=()) for row in recording.requests)), experiment(), "x"
         )
 
@@ -306,13 +308,13 @@ def test_a_request_that_is_followed_has_all_its_tokens() -> None:
 def test_reading_a_recording_writes_nothing_into_it(tmp_path: Path) -> None:
     made = experiment(workload__requests=20)
     recording = recorded(made, tmp_path / "r")
-    whole = of_simulated(recording, made, "same")
+    whole = compare_with_simulation(recording, made, "same")
     for name in (TABLE, TRACE, TRACE_HEADER, TIMELINE):  # as where observing was broken off
         (recording.folder / name).unlink()
     before = {path: path.stat().st_mtime_ns for path in recording.folder.iterdir()}
     recording.folder.chmod(0o500)
     try:
-        assert of_simulated(recording, made, "same").errors == whole.errors
+        assert compare_with_simulation(recording, made, "same").errors == whole.errors
     finally:
         recording.folder.chmod(0o700)
     assert {path: path.stat().st_mtime_ns for path in recording.folder.iterdir()} == before
@@ -321,7 +323,7 @@ def test_reading_a_recording_writes_nothing_into_it(tmp_path: Path) -> None:
 def test_the_course_is_that_of_the_rows(tmp_path: Path) -> None:
     recording = recorded(experiment(), tmp_path / "r", front_us=9000)
     server = experiment(engine__kv_blocks=90)
-    twin = of_simulated(recording, server, "fewer")
+    twin = compare_with_simulation(recording, server, "fewer")
     rows = [json.loads(line) for line in (tmp_path / "r" / "requests.jsonl").read_text().splitlines()]
     scrapes = [json.loads(line) for line in (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()]
     steps: list[StepFinished] = []

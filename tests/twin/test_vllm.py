@@ -18,7 +18,7 @@ from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.observe.reading import read_recording
 from blis_tui.twin.text import twin_text
-from blis_tui.twin.twin import of_simulated
+from blis_tui.twin.twin import compare_with_simulation
 from tests.serving.outside import needs_vllm, vllm_server
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def test_the_scheduler_forms_the_batches_of_vllm(tmp_path: Path, monkeypatch: py
         recording = read_recording(tmp_path / name)
         assert recording.server.kv_blocks == 199
         assert len(recording.answered) == workload["requests"]
-        twin = of_simulated(recording, experiment, name, "measured")
-        halves = of_simulated(recording, experiment, name, "fitted").halves
+        twin = compare_with_simulation(recording, experiment, name, "measured")
+        halves = compare_with_simulation(recording, experiment, name, "fitted").halves
         assert twin.notes == ()
         assert twin.batches is not None
         assert halves is not None

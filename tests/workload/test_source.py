@@ -13,7 +13,7 @@ from blis_tui.errors import PolicyError
 from blis_tui.registry import Origin, Registry
 from blis_tui.shipped import builtin
 from blis_tui.spec.model import Client, PluginConfig, Prefix, Trace, Workload
-from blis_tui.workload.source import AT_ONCE, GeneratedSource, RequestSource, TraceSource, create_source
+from blis_tui.workload.source import BATCH_SIZE, GeneratedSource, RequestSource, TraceSource, create_source
 from blis_tui.workload.trace_table import TraceColumns, TraceTable
 
 INPUT = PluginConfig(kind="gaussian", settings={"mean": 256, "std_dev": 100, "min": 2, "max": 800})
@@ -158,7 +158,7 @@ def test_a_pickled_source_continues_alike(before: int, seed: int) -> None:
 
 def test_only_what_no_plug_in_of_ones_own_draws_may_be_asked_for_ahead() -> None:
     own = Registry(builtin().plugins, origins=[Origin("mine", "1.0", "mine", "")])
-    assert GeneratedSource(MIXED, 1, builtin()).at_once == TraceSource(small_table()).at_once == AT_ONCE
+    assert GeneratedSource(MIXED, 1, builtin()).at_once == TraceSource(small_table()).at_once == BATCH_SIZE
     assert GeneratedSource(MIXED, 1, own).at_once == 1
 
 

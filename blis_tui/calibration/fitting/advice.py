@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from blis_tui.calibration.data import Data
-from blis_tui.calibration.elsewhere import REQUESTS, under
 from blis_tui.calibration.fitting.clock import Noise, filtered, whitened
 from blis_tui.calibration.fitting.equations import chain_of
 from blis_tui.calibration.fitting.fit import ASSUMED, Requests
 from blis_tui.calibration.measured import Measured, Recording
+from blis_tui.calibration.other_loads import REQUESTS, with_load
 from blis_tui.calibration.replay import with_latency
 from blis_tui.errors import BlisError
 from blis_tui.simulation import Simulation
@@ -20,12 +20,12 @@ from blis_tui.simulation import Simulation
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.calibration.elsewhere import Load
     from blis_tui.calibration.fitting.laws import Array, Law
     from blis_tui.calibration.fitting.posterior import Posterior
+    from blis_tui.calibration.other_loads import Load
     from blis_tui.spec.model import Experiment
 
-TELLS: Final = 0.5
+MAX_DEVIATION_RATIO: Final = 0.5
 """A load determines a coefficient if it reduces its standard deviation to at most this fraction."""
 _LEAST: Final = Noise(step=0.005, stamp_us=100.0, first=1e-3, answer=1e-3)
 """The lowest noise assumed for a measurement."""
@@ -71,7 +71,7 @@ class Adviser:
             if more is None:
                 continue
             after = np.sqrt(np.diag(np.linalg.inv(self._known + more)))[places]
-            if np.all(after <= TELLS * before):
+            if np.all(after <= MAX_DEVIATION_RATIO * before):
                 return load
         return None
 
@@ -108,7 +108,7 @@ def information(law: Law, experiment: Experiment, load: Load, values: Array, noi
         The measurements, and the slopes of equations with independent errors of unit variance, whose Gram matrix is the
         Fisher information. None if the engine serves too few of the requests.
     """
-    experiment = under(experiment, load)
+    experiment = with_load(experiment, load)
     recording = measured(with_latency(experiment, law.config(values)))
     if recording is None:
         return None

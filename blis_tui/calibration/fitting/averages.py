@@ -34,7 +34,7 @@ _ROUNDS: Final = 5
 _PROMPT: Final = np.array([100.0])
 
 
-def on_average(data: Sequence[Data], law: Law, starts: Sequence[Array]) -> Array:
+def fit_to_means(data: Sequence[Data], law: Law, starts: Sequence[Array]) -> Array:
     """Return the coefficients, among the starts and their multiples, whose simulation agrees best with the means."""
     in_steps = np.abs(law.queue(_PROMPT)).sum(axis=0) == 0.0
     lowest = np.array([one.lowest for one in law.terms])
@@ -65,7 +65,7 @@ def missing(runs: Runs) -> float:
     return measured / predicted if predicted else 1.0
 
 
-def averaged(one: Coefficient, value: float) -> Coefficient:
+def with_averaged_value(one: Coefficient, value: float) -> Coefficient:
     """Return a coefficient with its averaged value, and an interval that covers both results."""
     return replace(
         one,

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from blis_tui.calibration.elsewhere import DRAWS, Load, loads_beside
-from blis_tui.calibration.fitting.advice import TELLS, Adviser
-from blis_tui.calibration.fitting.averages import HELD_UP, NOT_FOLLOWED, averaged, missing, on_average
+from blis_tui.calibration.fitting.advice import MAX_DEVIATION_RATIO, Adviser
+from blis_tui.calibration.fitting.averages import HELD_UP, NOT_FOLLOWED, fit_to_means, missing, with_averaged_value
 from blis_tui.calibration.fitting.blackbox_law import BlackboxLaw, expected_of
 from blis_tui.calibration.fitting.fit import ASSUMED, FOLLOWED, Problem
 from blis_tui.calibration.fitting.fitted_law import FittedLaw
@@ -17,6 +16,7 @@ from blis_tui.calibration.fitting.gap import Gapped, gap_of
 from blis_tui.calibration.fitting.told import Side, coefficients
 from blis_tui.calibration.fitting.words import absent, statements
 from blis_tui.calibration.measured import Recording
+from blis_tui.calibration.other_loads import DRAWS, Load, candidate_loads
 from blis_tui.calibration.outcome import Fit, LeftOut
 from blis_tui.calibration.predicted import compared
 from blis_tui.engine.latency.fitted import Settings
@@ -85,9 +85,9 @@ def fit(data: Sequence[Data], kind: str, *, advise: bool = True) -> Fit:
     held_up = 1.0 if problem.requests else missing(compared(data, law.config(values)))
     tells = any(one.told in ("measured", "roughly") for one in told)
     if tells and (held_up > HELD_UP or found.followed < NOT_FOLLOWED):
-        values = on_average(data, law, [values, *_starts(problem)])
+        values = fit_to_means(data, law, [values, *_starts(problem)])
         by_name = {term.name: float(value) for term, value in zip(law.terms, values, strict=True)}
-        told = tuple(averaged(one, by_name[one.name]) for one in told)
+        told = tuple(with_averaged_value(one, by_name[one.name]) for one in told)
         draws = []
     names = {one.name for one in told}
     why = {one.name: absent(one.name, problem) for one in law.terms if one.name not in names} | dict(law.kept)
@@ -97,7 +97,7 @@ def fit(data: Sequence[Data], kind: str, *, advise: bool = True) -> Fit:
         first = problem.requests[0]
         prompts = float(np.mean([one.input_tokens for one in first.recording.requests]))
         adviser = Adviser(law, first.data, best.posterior, best.values, found.noises)
-        loads = loads_beside(first.data.experiment, prompts)
+        loads = candidate_loads(first.data.experiment, prompts)
         advice = partial(_advised, data, kind, told, adviser, loads)
     said = (*_held_up(held_up), *statements(told, found.followed, problem, advice, loads))
     return Fit(
@@ -138,7 +138,7 @@ def _advised(
         return None
     more = fit([*data, adviser.measured_under(load)], kind, advise=False).found
     before, after = ({one.name: one.high - one.low for one in found} for found in (told, more))
-    return load if all(after.get(name, before[name]) <= TELLS * before[name] for name in names) else None
+    return load if all(after.get(name, before[name]) <= MAX_DEVIATION_RATIO * before[name] for name in names) else None
 
 
 def _rounded(values: Array) -> Array:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from blis_tui.calibration.elsewhere import Load
-from blis_tui.calibration.fitting.advice import TELLS, information
+from blis_tui.calibration.fitting.advice import MAX_DEVIATION_RATIO, information
 from blis_tui.calibration.fitting.fit import ASSUMED
+from blis_tui.calibration.other_loads import Load
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 
@@ -110,7 +110,9 @@ def plan(experiment: Experiment, law: Law, count: int, tried: Sequence[Load] | N
         gain = (volumes[best] - _volume(known)) / 2.0
         known = known + more
         ratios = {term.name: after[at] / before[at] for at, term in enumerate(law.terms)}
-        settles = tuple(name for name in sorted(ratios, key=lambda name: ratios[name]) if ratios[name] <= TELLS)
+        settles = tuple(
+            name for name in sorted(ratios, key=lambda name: ratios[name]) if ratios[name] <= MAX_DEVIATION_RATIO
+        )
         chosen.append(Planned(best, settles, duration_us, gain))
     off = _WITHIN * _deviations(known) * spread
     within = {

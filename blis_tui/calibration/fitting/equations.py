@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from blis_tui.calibration.fitting.follow import Followed
+    from blis_tui.calibration.fitting.follow import FollowResult
     from blis_tui.calibration.fitting.laws import Array, Law, Loads
     from blis_tui.calibration.measured import Measured
     from blis_tui.spec.model import Pool
@@ -103,7 +103,7 @@ def _sums(columns: Array) -> Array:
     return np.vstack([np.zeros(columns.shape[1]), np.cumsum(columns, axis=0)])
 
 
-def _loads(pool: Pool, followed: Followed) -> Loads:
+def _loads(pool: Pool, followed: FollowResult) -> Loads:
     works = (
         (one.decode_requests, one.decode_context_tokens, [(it.computed_tokens, it.new_tokens) for it in one.chunks])
         for one in followed.steps
@@ -111,7 +111,7 @@ def _loads(pool: Pool, followed: Followed) -> Loads:
     return loads_of(works, pool.model.sliding_window)
 
 
-def chain_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: Followed) -> Chain:
+def chain_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: FollowResult) -> Chain:
     """Return the measured step ends of a recording, without those that cannot belong to their steps."""
     began: list[int] = []
     heads: list[int] = []
@@ -142,7 +142,7 @@ def chain_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: Follo
     return Chain(law, pool, _loads(pool, followed), start, at, known + _TRUNCATED_US * (at + 2 - start), fixed, times)
 
 
-def windows_of(law: Law, requests: Sequence[Measured], followed: Followed) -> Windows:
+def windows_of(law: Law, requests: Sequence[Measured], followed: FollowResult) -> Windows:
     """Return the intervals in which a recording's requests joined the queue."""
     entries = [one for one in followed.entries if all(a <= b for a, b in pairwise(one.looks_us))]
     arrivals = np.array([requests[one.request].arrival_us for one in entries]).reshape(-1, 1)
@@ -155,7 +155,7 @@ def windows_of(law: Law, requests: Sequence[Measured], followed: Followed) -> Wi
     )
 
 
-def sums_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: Followed) -> Sums:
+def sums_of(law: Law, pool: Pool, requests: Sequence[Measured], followed: FollowResult) -> Sums:
     """Return the equations for a recording's answers and waits."""
     steps = followed.steps
     starts = [one.time_us for one in steps]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from blis_tui.calibration.data import Data
     from blis_tui.calibration.fitting.clock import Gains
     from blis_tui.calibration.fitting.equations import Chain, Sums, Windows
-    from blis_tui.calibration.fitting.follow import Followed
+    from blis_tui.calibration.fitting.follow import FollowResult
     from blis_tui.calibration.fitting.laws import Array, Law, Loads
     from blis_tui.calibration.steps import StepLog
     from blis_tui.spec.model import Pool
@@ -73,7 +73,7 @@ class Requests:
         self.noise = noise
         self.waits_us = self.in_order(self.waits(values), noise)
 
-    def follow(self, values: Array, noise: Noise | None, *, flat: bool = False) -> Followed:
+    def follow(self, values: Array, noise: Noise | None, *, flat: bool = False) -> FollowResult:
         """Simulate the load with these coefficients, guided by the measurements."""
         experiment = with_latency(self.data.experiment, self.law.config(values))
         waits_us = self.waits(values) if noise is None else self.waits_us

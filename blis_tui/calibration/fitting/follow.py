@@ -87,7 +87,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Followed:
+class FollowResult:
     """The result of the simulation."""
 
     steps: list[StepFinished] = field(default_factory=list)
@@ -99,10 +99,10 @@ class Followed:
     """When each request joined the queue."""
 
 
-class _Led:
+class _CorrectedModel:
     """A step-time model corrected by a leader, with given times of queue entry."""
 
-    __slots__ = ("lead", "model", "numbers", "output_token_overhead_us", "post_decode_overhead_us", "waits_us")
+    __slots__ = ("corrected_us", "model", "numbers", "output_token_overhead_us", "post_decode_overhead_us", "waits_us")
 
     def __init__(self, model: StepTimeModel, waits_us: Sequence[float]) -> None:
         self.model = model
@@ -110,11 +110,11 @@ class _Led:
         self.post_decode_overhead_us = model.post_decode_overhead_us
         self.waits_us = waits_us
         self.numbers: dict[str, int] = {}
-        self.lead: Callable[[StepLoad, int], int] = lambda _, duration_us: duration_us
+        self.corrected_us: Callable[[StepLoad, int], int] = lambda _, duration_us: duration_us
 
     def step_time_us(self, load: StepLoad) -> int:
         """Return the step time, as corrected by the leader."""
-        return max(1, self.lead(load, self.model.step_time_us(load)))
+        return max(1, self.corrected_us(load, self.model.step_time_us(load)))
 
     def queueing_time_us(self, request: Request) -> int:
         """Return the given wait."""
@@ -168,7 +168,7 @@ class _Clock:
         """Add the uncertainty of a step."""
         self.doubt += max(self.noise.of_step(duration_us), (_DOUBT * duration_us) ** 2)
 
-    def believe(self, off_us: float, error: float, shorter_us: int) -> float | None:
+    def clock_error(self, off_us: float, error: float, shorter_us: int) -> float | None:
         """Return the part of a difference due to the clock; None = the token belongs to another step.
 
         Args:
@@ -198,7 +198,7 @@ def follow(
     *,
     repeated: bool = False,
     flat: bool = False,
-) -> Followed:
+) -> FollowResult:
     """Simulate a measured load, guided by its measurements.
 
     Args:
@@ -213,13 +213,13 @@ def follow(
         loaded = with_load(experiment, recording, Path(folder), repeated=repeated)
         simulation = Simulation(loaded, check="off")
     (instance,) = simulation.cluster.instances
-    led = instance.latency = _Led(instance.latency, waits_us)
+    led = instance.latency = _CorrectedModel(instance.latency, waits_us)
     follower = _Follower(recording.requests, led, noise)
     if noise is None:
         pace = _Pace(recording.requests, flat=flat)
-        led.lead = lambda _, duration_us: pace.step_us(duration_us, simulation.now_us)
+        led.corrected_us = lambda _, duration_us: pace.step_us(duration_us, simulation.now_us)
     else:
-        led.lead = lambda load, duration_us: follower.lead(load, duration_us, simulation.now_us)
+        led.corrected_us = lambda load, duration_us: follower.corrected_us(load, duration_us, simulation.now_us)
     simulation.subscribe(Queued, follower.queued)
     simulation.subscribe(StepFinished, follower.step)
     simulation.subscribe(Scheduled, follower.scheduled)
@@ -230,8 +230,8 @@ def follow(
 class _Follower:
     """Makes steps end when they did on the server, and notes the measurements at their ends."""
 
-    def __init__(self, requests: Sequence[Measured], led: _Led, noise: Noise | None) -> None:
-        self.found = Followed()
+    def __init__(self, requests: Sequence[Measured], led: _CorrectedModel, noise: Noise | None) -> None:
+        self.found = FollowResult()
         self._requests = requests
         self._led = led
         self._clock = None if noise is None else _Clock(noise)
@@ -253,7 +253,7 @@ class _Follower:
         self._left: set[int] = set()
         """Requests that have left the queue once."""
 
-    def lead(self, load: StepLoad, duration_us: int, now: int) -> int:
+    def corrected_us(self, load: StepLoad, duration_us: int, now: int) -> int:
         """Return the corrected duration of a step."""
         clock = self._clock
         assert clock is not None  # noqa: S101  (only called with a clock)
@@ -276,7 +276,7 @@ class _Follower:
             if number not in self._elsewhere:
                 off = self._expected_us(kind, number) - (now + duration_us + moved)
                 error = clock.noise.of_token(kind, self._requests[number])
-                moved += clock.believe(off, error, min(duration_us, self._duration)) or 0.0
+                moved += clock.clock_error(off, error, min(duration_us, self._duration)) or 0.0
         clock.doubt = doubt
         return max(duration_us // 4, round(duration_us + moved))
 
@@ -343,7 +343,7 @@ class _Follower:
             off = self._expected_us(kind, one) - (record.time_us + self._plain_us + moved)
             elsewhere = one in self._elsewhere
             if not elsewhere:
-                believed = clock.believe(off, clock.noise.of_token(kind, self._requests[one]), shorter)
+                believed = clock.clock_error(off, clock.noise.of_token(kind, self._requests[one]), shorter)
                 elsewhere = believed is None
                 moved += believed or 0.0
             if elsewhere:
@@ -361,7 +361,7 @@ class _Follower:
             if abs(off) < _NEXT * max(self.found.steps[-1].duration_us, shorter):
                 self._looks.append((number, until, off, shorter))
 
-    def finish(self) -> Followed:
+    def finish(self) -> FollowResult:
         """Convert scheduling passes to the server's clock, as far as it is known after each."""
         steps = self.found.steps
         numbers = {one.time_us: number for number, one in enumerate(steps)}
@@ -380,10 +380,10 @@ class _Follower:
                     at += 1
         for number, until, off, shorter in self._looks:
             at = numbers[until]
-            looks = [self._look_us(times, at + one) for one in (-2, -1, 0, 1)]
+            looks = [self._step_start_us(times, at + one) for one in (-2, -1, 0, 1)]
             self.found.entries.append(Entry(number, tuple(looks), off, shorter))
         return self.found
 
-    def _look_us(self, times: list[float], step: int) -> float:
+    def _step_start_us(self, times: list[float], step: int) -> float:
         """Return when a step began, clamped to the first and the last step."""
         return times[min(max(step, 0), len(times) - 1)]

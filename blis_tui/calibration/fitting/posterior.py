@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.calibration.fitting.equations import Windows
     from blis_tui.calibration.fitting.laws import Array, Term
 
-RISE: Final = 2.7055 / 2.0
+INTERVAL_COST_RISE: Final = 2.7055 / 2.0
 """Rise of the cost at the ends of an interval (``outcome.LEVEL``): half of the quantile of chi-squared."""
 _NEWTON: Final = 8
 _ANYWHERE: Final = 1e-3
@@ -27,7 +27,7 @@ _ANYWHERE: Final = 1e-3
 _ALIKE: Final = 0.25
 """Requests at nearly equal times enter by the same scheduling pass, so that four carry about as much information as
 one."""
-_PRESSED: Final = 3.0
+_SIGNIFICANT_DEVIATIONS: Final = 3.0
 """Number of standard deviations, with all other coefficients fixed, from which it is no chance."""
 _SEED: Final = 1
 _ROUNDING_US: Final = 0.3
@@ -212,16 +212,16 @@ class Posterior:
             found.append(self.values(drawn))
         return found
 
-    def pressed(self, at: Array) -> NDArray[np.bool_]:
+    def is_significant(self, at: Array) -> NDArray[np.bool_]:
         """Return, for each coefficient, whether the cost falls below it by more than chance explains."""
         slope = self._rows.T @ (self._rows @ at - self._aims) + at
         for one in self._entrances:
             rows, missing = one.newton(self.base + self.spread * at)
             slope = slope - (rows * self.spread).T @ missing
-        found: NDArray[np.bool_] = slope > _PRESSED * np.sqrt(np.diag(self.curvature(at)))
+        found: NDArray[np.bool_] = slope > _SIGNIFICANT_DEVIATIONS * np.sqrt(np.diag(self.curvature(at)))
         return found
 
-    def interval(self, best: Array, place: int, rise: float = RISE) -> tuple[float, float]:
+    def interval(self, best: Array, place: int, rise: float = INTERVAL_COST_RISE) -> tuple[float, float]:
         """Return the interval of a coefficient in spreads, with the others free: the cost rises by at most ``rise``.
 
         Args:

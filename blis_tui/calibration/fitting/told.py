@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from blis_tui.calibration.fitting.posterior import RISE
-from blis_tui.calibration.outcome import MEASURED_WITHIN, UNTOLD, Coefficient
+from blis_tui.calibration.fitting.posterior import INTERVAL_COST_RISE
+from blis_tui.calibration.outcome import MEASURED_WITHIN, UNDETERMINED_SHARE, Coefficient
 from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def coefficients(law: Law, sides: Sequence[Side], ends: Sequence[Array] = ()) ->
             )
     wide = [place for place, one in found.items() if one.width > MEASURED_WITHIN]
     swapped = _swapped(sides)
-    pressed = best.posterior.pressed(at)
+    pressed = best.posterior.is_significant(at)
     return tuple(
         _judged(
             one,
@@ -92,7 +92,7 @@ def _judged(one: Coefficient, term: Term, others: Sequence[str], *, pressed: boo
     elif others:
         told = "together"
     else:
-        told = "hardly" if one.high - one.low > UNTOLD * expected else "roughly"
+        told = "hardly" if one.high - one.low > UNDETERMINED_SHARE * expected else "roughly"
     return replace(one, told=told, together_with=tuple(others), pressed=pressed)
 
 
@@ -101,7 +101,7 @@ def _interval(sides: Sequence[Side], place: int, term: Term) -> tuple[float, flo
     lows, highs = [], []
     least = sides[0].cost
     for one in sides:
-        rise = RISE - (one.cost - least)
+        rise = INTERVAL_COST_RISE - (one.cost - least)
         if rise > 0.0:
             low, high = one.posterior.interval(one.posterior.place(one.values), place, rise)
             lows.append(low)

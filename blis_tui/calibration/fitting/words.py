@@ -11,8 +11,8 @@ from blis_tui.units import in_words, share_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.calibration.elsewhere import Load
     from blis_tui.calibration.fitting.fit import Problem
+    from blis_tui.calibration.other_loads import Load
     from blis_tui.calibration.outcome import Coefficient
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.policies.scoring import FigureScorer, KvUtilization, SparseScorer
-from blis_tui.cluster.policy import cut
+from blis_tui.cluster.policy import clamp_score
 from blis_tui.cluster.signals import FIGURES
-from blis_tui.kept import is_ours
+from blis_tui.pickling import is_internal_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Grades = Callable[[Sequence[float]], Sequence[float]]
     """See ``FigureScorer.grades``."""
 
-_FINE: Final = "kv_utilization"
+_SORT_FIGURE: Final = "kv_utilization"
 """The figure by which a group is sorted."""
 
 Group = tuple[float, ...]
@@ -55,13 +55,13 @@ class Ranking:
         for scorer, share in zip(scorers, shares, strict=True):
             if isinstance(scorer, SparseScorer):
                 self._parts.append((share, 0, None, scorer))
-            elif isinstance(scorer, FigureScorer) and scorer.figure == _FINE:
+            elif isinstance(scorer, FigureScorer) and scorer.figure == _SORT_FIGURE:
                 self._parts.append((share, 0, None, None))
                 self._has_fine = True
             elif isinstance(scorer, FigureScorer):
-                self._parts.append((share, len(self._figures), _graded(scorer), None))
+                self._parts.append((share, len(self._figures), _checked_grades(scorer), None))
                 self._figures.append(FIGURES[scorer.figure])
-        self._fine = FIGURES[_FINE]
+        self._fine = FIGURES[_SORT_FIGURE]
         self._members = fleet.members
         self._changed = fleet.board.listen()
         self._groups: dict[Group, list[tuple[float, int]]] = {}
@@ -89,12 +89,12 @@ class Ranking:
             elif sparse is None:
                 terms.append((share, None, 0.0))
             else:
-                usual, others = _cut_sparse(sparse, request, fleet)
+                usual, others = _clamped_sparse(sparse, request, fleet)
                 terms.append((share, _NO_COLUMN, usual))
                 for place in others:
                     odd[members[place]] = place
             special.append(others)
-        highest, ties = self._usual(terms, odd, fleet.board)
+        highest, ties = self._best_usual(terms, odd, fleet.board)
         for index, place in odd.items():
             group, (fine, _) = self._where[index]
             if self._has_fine:
@@ -111,7 +111,7 @@ class Ranking:
         ties.sort()
         return highest, ties
 
-    def _usual(self, terms: Sequence[Term], odd: Mapping[int, int], board: SignalBoard) -> tuple[float, list[int]]:
+    def _best_usual(self, terms: Sequence[Term], odd: Mapping[int, int], board: SignalBoard) -> tuple[float, list[int]]:
         """Return the best of the instances without individual scores."""
         highest = -1.0
         ties: list[int] = []
@@ -214,7 +214,7 @@ def can_rank(scorers: Sequence[Scorer]) -> bool:
         or (
             isinstance(one, FigureScorer)
             and type(one).scores is FigureScorer.scores
-            and (one.figure != _FINE or type(one) is KvUtilization)
+            and (one.figure != _SORT_FIGURE or type(one) is KvUtilization)
         )
         for one in scorers
     )
@@ -223,20 +223,20 @@ def can_rank(scorers: Sequence[Scorer]) -> bool:
 # Scores are clamped to 0 to 1, which those of built-in scorers do not need.
 
 
-def _graded(scorer: FigureScorer) -> Grades:
-    if is_ours(type(scorer)):
+def _checked_grades(scorer: FigureScorer) -> Grades:
+    if is_internal_class(type(scorer)):
         return scorer.grades
-    return lambda values: _of_all(values, [cut(score) for score in scorer.grades(values)])
+    return lambda values: _require_all_scores(values, [clamp_score(score) for score in scorer.grades(values)])
 
 
-def _of_all(values: Sequence[float], scores: list[float]) -> list[float]:
+def _require_all_scores(values: Sequence[float], scores: list[float]) -> list[float]:
     if len(scores) != len(values):
         raise ValueError(f"`grades` returns {len(scores)} scores for {len(values)} values")
     return scores
 
 
-def _cut_sparse(scorer: SparseScorer, request: IncomingRequest, fleet: Fleet) -> tuple[float, Mapping[int, float]]:
+def _clamped_sparse(scorer: SparseScorer, request: IncomingRequest, fleet: Fleet) -> tuple[float, Mapping[int, float]]:
     usual, others = scorer.sparse(request, fleet)
-    if is_ours(type(scorer)):
+    if is_internal_class(type(scorer)):
         return usual, others
-    return cut(usual), {place: cut(score) for place, score in others.items()}
+    return clamp_score(usual), {place: clamp_score(score) for place, score in others.items()}

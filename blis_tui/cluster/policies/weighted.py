@@ -12,9 +12,9 @@ from blis_tui.classes import dataclass
 from blis_tui.cluster.policies.ranking import Ranking, can_rank
 from blis_tui.cluster.policies.routing import pick
 from blis_tui.cluster.policies.scoring import FigureScorer, SparseScorer
-from blis_tui.cluster.policy import ROUTING, SCORING, Forgetful, Scorer, cut
+from blis_tui.cluster.policy import ROUTING, SCORING, Scorer, TracksInstances, clamp_score
 from blis_tui.errors import PolicyError, SimulationError
-from blis_tui.kept import is_ours
+from blis_tui.pickling import is_internal_class
 from blis_tui.registry import nested
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.signals import Context, Fleet, IncomingRequest
 
 
-_FORGET: Final = (FigureScorer.routed, SparseScorer.routed)
+_MEMORYLESS: Final = (FigureScorer.routed, SparseScorer.routed)
 """The ``routed`` methods of scorers without memory."""
 _SHOWN: Final = 200
 """Number of characters of an invalid answer that errors quote."""
@@ -64,7 +64,7 @@ class Weighted:
         for scorer in self._scorers:
             total += scorer.weight
         self.shares = [scorer.weight / total for scorer in self._scorers]
-        self._remembering = [scorer for scorer in self._scorers if type(scorer).routed not in _FORGET]
+        self._remembering = [scorer for scorer in self._scorers if type(scorer).routed not in _MEMORYLESS]
         self._ranking: Ranking | None = None
         self._can_rank = can_rank(self._scorers)
 
@@ -90,8 +90,8 @@ class Weighted:
         """Return the weighted sum of each place; scores are clamped to 0 to 1."""
         sums = [0.0] * len(fleet)
         for name, share, scorer in zip(self._names, self.shares, self._scorers, strict=True):
-            scores = _looked_at(name, scorer, scorer.scores(request, fleet), len(fleet))
-            sums = [total + share * cut(score) for total, score in zip(sums, scores, strict=True)]
+            scores = _validated_scores(name, scorer, scorer.scores(request, fleet), len(fleet))
+            sums = [total + share * clamp_score(score) for total, score in zip(sums, scores, strict=True)]
         return sums
 
     def explain(self, request: IncomingRequest, fleet: Fleet) -> tuple[tuple[str, list[float]], ...]:
@@ -102,7 +102,7 @@ class Weighted:
     def forget(self, instance: int) -> None:
         """Forget an instance that is gone with its cache."""
         for scorer in self._scorers:
-            if isinstance(scorer, Forgetful):
+            if isinstance(scorer, TracksInstances):
                 scorer.forget(instance)
 
     def state(self) -> tuple[object, ...]:
@@ -110,14 +110,14 @@ class Weighted:
         return tuple(scorer.state() for scorer in self._scorers)
 
 
-def _looked_at(name: str, scorer: Scorer, scores: object, places: int) -> Sequence[float]:
+def _validated_scores(name: str, scorer: Scorer, scores: object, places: int) -> Sequence[float]:
     """Return a scorer's answer, after checking it if the scorer is a plug-in's.
 
     Raises:
         SimulationError: it is not a number for each place.
     """
     found = cast("Sequence[float]", scores)
-    if is_ours(type(scorer)) or (
+    if is_internal_class(type(scorer)) or (
         hasattr(scores, "__len__")
         and len(found) == places
         and all(isinstance(one, SupportsFloat) for one in found)

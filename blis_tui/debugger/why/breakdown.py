@@ -222,7 +222,7 @@ def _decode(us: int, spans: list[Span], life: Life, tape: Tape) -> Share:
     if _overlapping(tape, spans):
         whole = Share("pipeline", "passes through the pipeline", us)
         return Share("decode", KINDS["decode"], us, "beside other batches in the pipeline", (whole,))
-    plain, mixed, stalled = _told_apart(spans, life, tape)
+    plain, mixed, stalled = _by_kind(spans, life, tape)
     inner = (
         Share("decode-only", "decode-only steps", plain.us, _each(plain)),
         Share("beside-prefill", "steps with prefill of others", mixed.us, _beside(mixed, plain), tokens=mixed.tokens),
@@ -238,7 +238,7 @@ def decode_lines(tape: Tape, life: Life) -> Mapping[int, str]:
     for span in life.spans:
         if span.what != "decode" or _overlapping(tape, [span]):
             continue
-        plain, mixed, stalled = _told_apart([span], life, tape)
+        plain, mixed, stalled = _by_kind([span], life, tape)
         pieces = []
         if mixed.us * _NOTEWORTHY >= span.duration_us > 0:
             pieces.append(f"{span_text(mixed.us)} in steps with prefill of others: {_beside(mixed, plain)}")
@@ -292,7 +292,7 @@ def _decode_steps(life: Life, tape: Tape, span: Span) -> Iterator[tuple[int, int
             yield event, start_us, duration_us, tokens
 
 
-def _told_apart(spans: list[Span], life: Life, tape: Tape) -> tuple[_Steps, _Steps, _Steps]:
+def _by_kind(spans: list[Span], life: Life, tape: Tape) -> tuple[_Steps, _Steps, _Steps]:
     """Return the steps of some decodes by kind, in the order of ``DECODES``."""
     plain, mixed, stalled = _Steps(), _Steps(), _Steps()
     stalls = life.stalls

@@ -48,7 +48,7 @@ from blis_tui.debugger.why.waits import cause_sentence, preempted_by, stop_of
 from blis_tui.engine.latency.wrappers import captured_size
 from blis_tui.engine.records import Routed, StepFinished, described
 from blis_tui.engine.speculative.records import DraftsVerified
-from blis_tui.metrics.stats import middle
+from blis_tui.metrics.stats import median_high
 from blis_tui.units import count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         if usual and _is_slow(figures, usual):
             head += f", {figures.duration_us / usual:.1f} times as long as usual"
         duration = _duration(figures, usual, debugger.tape.profiles[row.instance])
-        if _keeps_pace(debugger.experiment, row.instance):
+        if _is_lockstep_rank(debugger.experiment, row.instance):
             together = say("The ranks of its replica step together: it lasted until the slowest of them was done.")
             duration = replace(duration, sentences=(*duration.sentences, together))
         parts.append(duration)
@@ -269,7 +269,7 @@ def _plan(tape: Tape, row: EventRow, figures: StepRow) -> Part:
     return Part("When it was planned", (facts,))
 
 
-def _keeps_pace(experiment: Experiment, instance: int) -> bool:
+def _is_lockstep_rank(experiment: Experiment, instance: int) -> bool:
     """Return whether an instance is a rank that steps in lockstep with others; instances are numbered pool by pool."""
     for pool in experiment.pools:
         if instance < pool.instances:
@@ -290,7 +290,7 @@ def usual_duration(tape: Tape, instance: int, event: int) -> int | None:
         if not event:
             break
         durations.append(tape.step(tape.row(event).step).duration_us)
-    return middle(durations)
+    return median_high(durations)
 
 
 def _batch(record: StepFinished, figures: StepRow, drafts: DraftsVerified | None) -> Part:

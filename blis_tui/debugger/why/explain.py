@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _NAMED: Final = 3
 """Maximum number of requests named when many were involved."""
-__all__ = ["explain", "explain_event", "explain_request", "mainly"]
+__all__ = ["explain", "explain_event", "explain_request", "main_cause"]
 
 
 def explain(debugger: Debugger, about: Ref) -> Explanation | None:
@@ -236,12 +236,12 @@ def _headline(
     past += f", started again {times(len(life.restarts))}" if life.restarts else ""
     if not phase:
         return f"It has its last token and is about to leave, {since} after it arrived{past}."
-    weight = mainly(so_far_breakdown(life, tape)) if phase == "waiting" else ""
+    weight = main_cause(so_far_breakdown(life, tape)) if phase == "waiting" else ""
     stands = _HELD_UP.get(life.entries[-1].what, _PHASES[phase]) if phase == "in-transit" else _PHASES[phase]
     return f"{stands}, {since} after it arrived{past}{weight}."
 
 
-def mainly(so_far: Breakdown) -> str:
+def main_cause(so_far: Breakdown) -> str:
     """Return what took most of a request's time; all waits count together, under their main cause if it dominates."""
     causes: dict[str, int] = {}
     others = {share.label: share.us for share in so_far.shares if share.kind not in _WAITS}
@@ -272,12 +272,12 @@ def _verdict(life: Life, whole: Breakdown, comparison: Comparison | None) -> str
         share = "all" if count == comparison.others else f"{percent_text(count, comparison.others)} of the"
         facts += f", {'slower' if slower else 'no slower'} than {share} others"
         if slower:
-            return f"{facts}; {_mostly(life, whole, comparison)}."
+            return f"{facts}; {_main_difference(life, whole, comparison)}."
     main = whole.main
     return f"{facts}." if main is None else f"{facts}; most of it {main.label} ({span_text(main.us)})."
 
 
-def _mostly(life: Life, whole: Breakdown, comparison: Comparison) -> str:
+def _main_difference(life: Life, whole: Breakdown, comparison: Comparison) -> str:
     """Return what makes up more than half of the difference from the median request."""
     if comparison.by_group[0][0] == "preemption":
         lost = f"{span_text(whole.us(*PREEMPTION))} of {span_text(whole.total_us)}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.lives import ACTIVE, DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
+from blis_tui.cluster.life import ACTIVE, DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
 from blis_tui.cluster.records import (
     InstanceChanged,
     InstanceStopped,
@@ -93,7 +93,7 @@ def _decision(debugger: Debugger, one: ScalingDecided, settings: Autoscaler) -> 
     window = settings.scale_up_window_us if up else settings.scale_down_window_us
     facts = [say(f"It evaluates every {span_text(settings.interval_us)}, this time at {time_text(one.time_us)}.")]
     if one.verdict == "wait":
-        since = _since(debugger, one)
+        since = _window_start(debugger, one)
         what = "that more are needed" if up else "that fewer would be enough"
         facts.append(say(f"It acts once it has seen for {span_text(window)} (stabilization window) {what}."))
         held = span_text(one.time_us - debugger.tape.time_us(since))
@@ -114,7 +114,7 @@ def _decision(debugger: Debugger, one: ScalingDecided, settings: Autoscaler) -> 
     return facts
 
 
-def _since(debugger: Debugger, one: ScalingDecided) -> int:
+def _window_start(debugger: Debugger, one: ScalingDecided) -> int:
     """Return the evaluation at which the stabilization window began."""
     begun = event = one.event
     for _ in range(_LOOKS):
@@ -282,7 +282,7 @@ def _restart_part(debugger: Debugger, life: Life, event: int) -> Part:
     records = debugger.records_of(event)
     retried = next(one for one in records if isinstance(one, Retried) and one.request_id == life.name)
     facts = [say("At ", event_ref(event), " it had to leave ", instance_ref(retried.instance), ".")]
-    gone = _going(debugger, retried)
+    gone = _causing_failure(debugger, retried)
     if gone is not None:
         facts[0] = facts[0] + say(f" That instance had {gone.reason}, at ", event_ref(gone.event), ".")
     facts += [
@@ -296,7 +296,7 @@ def _restart_part(debugger: Debugger, life: Life, event: int) -> Part:
     return Part(f"Why it started again after {span_text(retried.time_us - life.arrival_us)}", tuple(facts))
 
 
-def _going(debugger: Debugger, retried: Retried) -> InstanceChanged | None:
+def _causing_failure(debugger: Debugger, retried: Retried) -> InstanceChanged | None:
     """Return the instance failure that caused a restart; None if the instance did not fail."""
     event = retried.event + 1
     for _ in range(_LOOKS):

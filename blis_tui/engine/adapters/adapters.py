@@ -36,7 +36,7 @@ class Loading(NamedTuple):
     number: int
 
 
-class AdapterArrives:
+class AdapterLoaded:
     """The end of a concurrent load, as an event."""
 
     __slots__ = ("_adapters", "_loading", "instance_index")
@@ -54,7 +54,7 @@ class AdapterArrives:
         """Whether the load was abandoned, because the instance is gone."""
         return self._adapters.loading != self._loading
 
-    def happen(self, now: int) -> bool:
+    def fire(self, now: int) -> bool:
         """Make the adapter available."""
         if self.stale:
             return False
@@ -222,12 +222,12 @@ class Adapters(StepPart):
         starts = self.loading is None and (len(self.resident) < self._slots or bool(self._idle))
         self._hold(request, "load" if starts or self.loading is not None else "slots")
         if starts:
-            took = self._bring(request)
+            took = self._start_load(request)
             self._missed[request.index] = None
             self._number += 1
             self.loading = loading = Loading(adapter, took, self._number)
             order = instance_order(_ARRIVES, self._index)
-            self._events.push(self._now + took, order, AdapterArrives(self, loading, self._index))
+            self._events.push(self._now + took, order, AdapterLoaded(self, loading, self._index))
         return False
 
     @property
@@ -252,7 +252,7 @@ class Adapters(StepPart):
                 AdapterHeld(observers.event, self._now, request.request_id, self._index, request.adapter, reason, names)
             )
 
-    def _bring(self, request: Request) -> int:
+    def _start_load(self, request: Request) -> int:
         """Make room for an adapter and start to load it; return how long that takes."""
         adapter, observers = request.adapter, self._observers
         source = HOST if adapter in self._host else STORAGE
@@ -320,7 +320,7 @@ class Adapters(StepPart):
                 self.hits += request.index not in self._missed
                 self._missed.pop(request.index, None)
             else:
-                duration_us += self._bring(request)
+                duration_us += self._start_load(request)
                 self.resident[adapter] = None
                 if adapter not in self.in_use:  # the request has left since the step was planned
                     self._idle[adapter] = None
@@ -339,7 +339,7 @@ class Adapters(StepPart):
         if self.wake is not None:
             self.wake(now)
 
-    def wipe(self) -> None:
+    def reset(self) -> None:
         """Reset everything; the instance is gone and all requests have been taken out."""
         self.resident.clear()
         self._idle.clear()

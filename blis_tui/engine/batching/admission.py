@@ -6,10 +6,10 @@ from collections.abc import Sequence  # noqa: TC003  (mypyc evaluates annotation
 from typing import TYPE_CHECKING, Protocol
 
 from blis_tui.classes import NamedTuple, mypyc_attr
-from blis_tui.engine.batch import Admitting
+from blis_tui.engine.batch import AdmissionLoop
 from blis_tui.engine.plan import NO_PLAN
 from blis_tui.engine.stopped import ADAPTER, BLOCKS, ENCODER, LATE, PLACES, TOKENS, WATERMARK, Stopped
-from blis_tui.kept import is_ours
+from blis_tui.pickling import is_internal_class
 
 if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request
 
 
-class Admits(Protocol):
+class AdmissionFilter(Protocol):
     """A rule that may impose further conditions on admission."""
 
     @property
@@ -49,7 +49,7 @@ class _Found(NamedTuple):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Admission(Admitting):
+class Admission(AdmissionLoop):
     """Admits from the head of the queue for as long as everything fits: no request overtakes another.
 
     There are two exceptions when nothing runs, in which a request that already holds KV blocks goes first. One is that
@@ -84,11 +84,11 @@ class Admission(Admitting):
         "_watermark",
     )
 
-    def __init__(self, rule: Admits, batch: Batch, *, asks: bool) -> None:
+    def __init__(self, rule: AdmissionFilter, batch: Batch, *, asks: bool) -> None:
         traits = rule.traits
         self._rule = rule
         self._asks = asks
-        self._asks_anew = asks and not is_ours(type(rule))
+        self._asks_anew = asks and not is_internal_class(type(rule))
         """Whether the rule may change its mind although nothing has changed: a plug-in's rule may depend on the
         time."""
         self._batch = batch
@@ -139,15 +139,15 @@ class Admission(Admitting):
                 break
             if (
                 batch.refused is not None
-                and batch.refused == self._attempt(request)
-                and (batch.encoder is None or not batch.encoder.asks(request))
+                and batch.refused == self._fit_key(request)
+                and (batch.encoder is None or not batch.encoder.has_pending_media(request))
             ):
                 # Nothing has changed since the head did not fit.
                 self._plan.stopped = batch.stopped
-                if not (batch.reserved and self._gives_way(request)):
+                if not (batch.reserved and self._may_be_overtaken(request)):
                     break
             elif request.handover is not None and request.index in batch.reserved:
-                if not self._take_over(request):
+                if not self._admit_prefilled(request):
                     break
             elif not self._admit(request):
                 break
@@ -155,13 +155,13 @@ class Admission(Admitting):
             adapters.end_plan()
         self._plan = NO_PLAN
 
-    def _attempt(self, request: Request) -> tuple[int, ...]:
+    def _fit_key(self, request: Request) -> tuple[int, ...]:
         """Return the values that determine whether a request fits."""
         return request.index, self._batch.pool.epoch, self._budget, self._plan.threshold
 
     def _refuse(self, request: Request, stopped: Stopped | None) -> None:
         """Record that a request does not fit and will not until something changes."""
-        self._batch.refused = self._attempt(request)
+        self._batch.refused = self._fit_key(request)
         self._plan.stopped = self._batch.stopped = stopped
 
     def _has_no_encoder(self, request: Request) -> bool:
@@ -173,7 +173,7 @@ class Admission(Admitting):
             self._passed[request.index] = stopped
             return True
         self._plan.stopped = stopped
-        return self._gives_way(request)
+        return self._may_be_overtaken(request)
 
     def _first(self, head: Request) -> Request:
         """Choose between the head and a waiting request that holds KV blocks, while nothing runs."""
@@ -184,7 +184,7 @@ class Admission(Admitting):
         here = adapters is not None and adapters.has(holder) and not adapters.has(head)
         return holder if head.preemptions or head.index == self._stuck or here else head
 
-    def _gives_way(self, request: Request) -> bool:
+    def _may_be_overtaken(self, request: Request) -> bool:
         """Whether a request that holds KV blocks may go before this one, which does not fit."""
         batch = self._batch
         if batch.running or not batch.reserved or self._stuck >= 0:
@@ -192,7 +192,7 @@ class Admission(Admitting):
         self._stuck = request.index
         return True
 
-    def _take_over(self, request: Request) -> bool:
+    def _admit_prefilled(self, request: Request) -> bool:
         """Admit a request whose prompt was computed elsewhere, if its next block is free."""
         batch, computed = self._batch, request.computed_tokens
         tokens = 1
@@ -277,7 +277,7 @@ class Admission(Admitting):
             self._refuse(request, Stopped(cause, need + kept, free, request, kept, batch.now))
             if encoder is not None:
                 encoder.release(request)
-            return self._gives_way(request)
+            return self._may_be_overtaken(request)
         padding = tokens - 1 if pads else 0
         batch.admit(self._plan, request, cached, tokens, swapped_tokens=swapped, tiered=tiered, padding=padding)
         if encoder is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from blis_tui.classes import dataclass
 from blis_tui.engine.batching.rule import BATCHING, Plain, RunningFirst
 from blis_tui.engine.batching.traits import Traits
-from blis_tui.engine.batching.versions import BY_ARRIVAL, LLM_SERVING_SIM, foreign
+from blis_tui.engine.batching.versions import BY_ARRIVAL, LLM_SERVING_SIM, unsupported_settings
 from blis_tui.engine.plan import Plan
 from blis_tui.engine.stopped import BLOCKS, PLACES, PREEMPTED, TOKENS, Stopped
 from blis_tui.errors import PolicyError
@@ -65,7 +65,7 @@ def llm_serving_sim(settings: Settings) -> BatchRule:
     Raises:
         PolicyError: that version does not have a setting.
     """
-    for _, message, advice in foreign("llm-serving-sim", settings.version, partial(getattr, settings)):
+    for _, message, advice in unsupported_settings("llm-serving-sim", settings.version, partial(getattr, settings)):
         raise PolicyError(message, help=advice)
     return OnePass(settings) if settings.version == BY_ARRIVAL else TwoPhases(settings)
 
@@ -241,19 +241,19 @@ class _Pass:
         batch, pool = self._batch, self._batch.pool
         size = pool.block_size_tokens
         if request.index in batch.reserved:
-            if self._lacks(request, pool.missing(request, request.computed_tokens + 1)):
+            if self._lacks_blocks(request, pool.missing(request, request.computed_tokens + 1)):
                 return 0
             batch.admit_prefilled(self.plan, request)
             return 1
         cached = pool.cached_prefix(request, (request.target_tokens - 1) // size)
         tokens = self._chunk(request.target_tokens - cached * size)
         need = pool.missing(request, cached * size + tokens) - cached
-        if self._lacks(request, need + pool.idle_among(request, cached)):
+        if self._lacks_blocks(request, need + pool.idle_among(request, cached)):
             return 0
         batch.admit(self.plan, request, cached, tokens)
         return tokens
 
-    def _lacks(self, request: Request, need: int) -> bool:
+    def _lacks_blocks(self, request: Request, need: int) -> bool:
         """Whether a waiting request is skipped because ``need`` KV blocks are not free."""
         free = self._batch.pool.free
         if need <= free:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import NamedTuple
-from blis_tui.engine.batching.versions import advised
+from blis_tui.engine.batching.versions import advice_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ class Refusal(NamedTuple):
     help: str
 
 
-def refusals(
+def unsupported_in_engine(
     kind: str, traits: Traits, stages: int, drafter: str, *, adapts: bool, budgets: Iterable[str] = ()
 ) -> Iterator[Refusal]:
     """Yield everything in an engine's settings that the batching rule does not support.
@@ -45,16 +45,20 @@ def refusals(
                 f"encoder.{key}", f"`{kind}` batching does not support the encoder of multimodal prompts", advice
             )
     if stages > 1 and not traits.pipelines:
-        advice = advised(kind, "pipeline_parallel", "remove it, or use batching that does (vllm-v1, llm-serving-sim)")
+        advice = advice_for(
+            kind, "pipeline_parallel", "remove it, or use batching that does (vllm-v1, llm-serving-sim)"
+        )
         yield Refusal("pipeline_parallel", f"`{kind}` batching does not support pipeline_parallel", advice)
     if drafter:
-        yield from _undrafted(kind, traits, stages, drafter)
+        yield from _unsupported_drafters(kind, traits, stages, drafter)
     if adapts and not traits.adapters:
-        advice = advised(kind, "lora", "remove it, or use blis, vllm-v1 or sglang batching")
+        advice = advice_for(kind, "lora", "remove it, or use blis, vllm-v1 or sglang batching")
         yield Refusal("lora", f"`{kind}` batching does not support LoRA adapters", advice)
 
 
-def beside(kind: str, traits: Traits, scheduling: str, victim: str, *, splits: bool) -> Iterator[Refusal]:
+def unsupported_elsewhere(
+    kind: str, traits: Traits, scheduling: str, victim: str, *, splits: bool
+) -> Iterator[Refusal]:
     """Yield unsupported settings outside the engine; ``key`` is a path.
 
     Args:
@@ -79,15 +83,15 @@ def beside(kind: str, traits: Traits, scheduling: str, victim: str, *, splits: b
     if splits:
         message = f"`{kind}` batching does not support computing prompts for other instances"
         advice = "remove `cluster.disaggregation`, or use blis or vllm-v1 batching"
-        advice = advised(kind, "disaggregation", advice)
+        advice = advice_for(kind, "disaggregation", advice)
         yield Refusal("cluster.disaggregation", message, advice)
 
 
-def _undrafted(kind: str, traits: Traits, stages: int, drafter: str) -> Iterator[Refusal]:
+def _unsupported_drafters(kind: str, traits: Traits, stages: int, drafter: str) -> Iterator[Refusal]:
     """Yield drafters that a rule does not support at all or with its other settings."""
     drafters = ", ".join(traits.drafters)
     if not traits.drafters:
-        advice = advised(kind, "speculative", "remove it, or use blis or vllm-v1 batching")
+        advice = advice_for(kind, "speculative", "remove it, or use blis or vllm-v1 batching")
         yield Refusal("speculative", f"`{kind}` batching does not support speculative decoding", advice)
     elif drafter not in traits.drafters and traits.plans_ahead:
         advice = (

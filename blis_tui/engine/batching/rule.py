@@ -9,7 +9,7 @@ from blis_tui.engine.batching.admission import Admission
 from blis_tui.engine.batching.starved import serve_with_too_few_blocks
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.plan import Ghost, Plan
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class BatchRule(Protocol):
 
 
 _ORDER_MATTERS: Final = -2
-_NOTHING_SPECIAL: Final = Traits()
+_DEFAULT_TRAITS: Final = Traits()
 
 BATCHING: Final = PlugPoint[[], BatchRule]("policy.batching", "batching rule", BatchRule)
 
@@ -77,7 +77,7 @@ def plan_step(rule: BatchRule, batch: Batch, *, ahead: bool) -> Plan | None:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Plain(Kept):
+class Plain(Picklable):
     """Base of most rules: limits as configured, and no memory."""
 
     def max_running(self, engine: Engine) -> int:
@@ -100,7 +100,7 @@ class RunningFirst(Plain):
     @property
     def traits(self) -> Traits:
         """The default traits."""
-        return _NOTHING_SPECIAL
+        return _DEFAULT_TRAITS
 
     def plan(self, batch: Batch) -> Plan:
         """Plan one step."""
@@ -145,7 +145,7 @@ def serve_running(batch: Batch, plan: Plan, budget: int) -> int:
     victims are preempted. Returns the remaining token budget, or -1 if a request was preempted.
     """
     cohort = batch.cohort
-    in_order = batch.stalled or batch.paused or (batch.encoder is not None and batch.encoder.concerns(batch.prefills))
+    in_order = batch.stalled or batch.paused or (batch.encoder is not None and batch.encoder.has_media(batch.prefills))
     if not in_order:
         if not batch.prefills and cohort.lockstep and not cohort.unsure:  # the usual case when requests are admitted
             decodes = batch.load.decode_requests
@@ -160,12 +160,12 @@ def serve_running(batch: Batch, plan: Plan, budget: int) -> int:
     return _grant_in_order(batch, plan, budget)
 
 
-def _want(request: Request, threshold: int) -> int:
+def _wanted_tokens(request: Request, threshold: int) -> int:
     """Tokens a prefilling request asks for in this step."""
-    return _at_most(threshold, request.target_tokens - request.computed_tokens)
+    return _capped(threshold, request.target_tokens - request.computed_tokens)
 
 
-def _at_most(threshold: int, tokens: int) -> int:
+def _capped(threshold: int, tokens: int) -> int:
     return threshold if 0 < threshold < tokens else tokens
 
 
@@ -177,7 +177,7 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
     """
     pool = batch.pool
     cohort = batch.cohort
-    decodes, due = cohort.asks(plan.threshold)
+    decodes, due = cohort.next_needs(plan.threshold)
     unsure = list(cohort.unsure.values())
     left = budget - decodes - len(unsure)
     if left < 0:
@@ -188,10 +188,10 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
     if not batch.prefills and due + vain <= pool.free:
         if due or not cohort.lockstep:
             cohort.take(pool, due)
-        _grant_in_vain(batch, plan, unsure)
+        _grant_past_end(batch, plan, unsure)
         return left
     prefills = list(batch.prefills.values())
-    wants = [_want(request, plan.threshold) for request in prefills]
+    wants = [_wanted_tokens(request, plan.threshold) for request in prefills]
     total = 0
     for want in wants:
         total += want
@@ -214,14 +214,14 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
         serve_with_too_few_blocks(batch, plan, dict(zip(batch.prefills, wants, strict=True)), budget)
         return -1
     cohort.take(pool, due)
-    _grant_in_vain(batch, plan, unsure)
+    _grant_past_end(batch, plan, unsure)
     for request, grant in zip(prefills, grants, strict=True):
         if grant:
             batch.grant(plan, request, grant)
     return left
 
 
-def _grant_in_vain(batch: Batch, plan: Plan, unsure: list[Request]) -> None:
+def _grant_past_end(batch: Batch, plan: Plan, unsure: list[Request]) -> None:
     """Let requests compute one more token although their answers end in the step in flight, which plans cannot know."""
     for request in unsure:
         batch.pool.extend(request, request.computed_tokens + 1)
@@ -251,9 +251,9 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
         if slot in batch.paused and not prefilling:
             continue
         if prefilling:
-            tokens = _want(request, plan.threshold)
+            tokens = _wanted_tokens(request, plan.threshold)
         else:
-            tokens = 1 if drafting is None else _at_most(plan.threshold, drafting.width(request))
+            tokens = 1 if drafting is None else _capped(plan.threshold, drafting.width(request))
         tokens = min(tokens, budget)
         if prefilling and encoder is not None:
             tokens = encoder.fit(request, request.computed_tokens, tokens)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.engine.batching.rule import BATCHING, Plain
 from blis_tui.engine.batching.sglang_loras import AdapterPlaces
-from blis_tui.engine.batching.sglang_prefill import Adder, Verdict
+from blis_tui.engine.batching.sglang_prefill import PrefillAdder, Verdict
 from blis_tui.engine.batching.sglang_priorities import Priorities
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.batching.versions import SGLANG
@@ -40,11 +40,11 @@ _DECAY_STEPS: Final = 600
 """``SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS``."""
 _RETRACT_STEPS: Final = 20
 """``SGLANG_RETRACT_DECODE_STEPS``: a retraction makes room for so many decode steps."""
-_LEFT_BEHIND: Final = 64
+_MAX_DEPARTED: Final = 64
 """Departed requests whose order is still remembered, at most, in addition to as many as are present."""
 _REFRESH_INTERVAL: Final = 32
 """``WAITING_PREFIX_REFRESH_INTERVAL``: after so many prefills, cached prefixes of queued requests count as used."""
-_REFRESHED: Final = 128
+_MAX_PREFIX_MATCHES: Final = 128
 """``WAITING_QUEUE_PREFIX_MATCH_MAX``."""
 _PREFILL_WEIGHT: Final = 1000
 """``SGLANG_SCHEDULER_RECV_SKIPPER_WEIGHT_DEFAULT``: weight of a step other than a decode."""
@@ -100,7 +100,7 @@ class Settings:
     )
 
 
-class Formed(NamedTuple):
+class FormedBatch(NamedTuple):
     """A batch that has been formed."""
 
     plan: Plan
@@ -134,15 +134,15 @@ class SglangBatching(Plain):
         self.running: dict[int, Request] = {}
         self.chunked: Request | None = None
         self._filled: Stopped | None = None
-        self.before: Formed | None = None
-        self.under_way: Formed | None = None
+        self.before: FormedBatch | None = None
+        self.under_way: FormedBatch | None = None
         self._computed = 0
         self._turns: dict[int, int] = {}
         self._turn = 0
         self._refreshes = 0
         self._received_us = 0
         self._weight = 0
-        sign = _sign(settings)
+        sign = _priority_sign(settings)
         self._priorities = Priorities(settings.priority_scheduling_preemption_threshold, sign) if sign else None
         self.traits = Traits(
             keeps_output=True,
@@ -180,7 +180,7 @@ class SglangBatching(Plain):
         chunked = None if self.chunked is None else self.chunked.index
         return (
             *(self.ratio, self.full, list(self.running), chunked, self._computed),
-            *(_state_of(self.before), self.under_way is not None, list(self._turns.items())),
+            *(_formed_state(self.before), self.under_way is not None, list(self._turns.items())),
             *(self._refreshes, self._received_us, self._weight),
             *(() if self._priorities is None else self._priorities.state()),
         )
@@ -197,7 +197,7 @@ class SglangBatching(Plain):
         plan = Plan()
         plan.decodes = False
         self._look_for_requests(batch)
-        self._take_note(batch)
+        self._process_results(batch)
         self._prune(batch)
         refused = batch.refused
         self.before = self._prefill(batch, plan) or self._decode(batch, plan)
@@ -236,7 +236,7 @@ class SglangBatching(Plain):
         known = [one for one in batch.waiting.ordered() if one.queued_us <= self._received_us]
         return known[:count]
 
-    def _take_note(self, batch: Batch) -> None:
+    def _process_results(self, batch: Batch) -> None:
         """Process the results of the previous batch: its prefills run now, and ended requests leave."""
         pool = radix_pool(batch.pool)
         chunked = self.chunked
@@ -246,7 +246,7 @@ class SglangBatching(Plain):
             pool.checkpoint(chunked, self._computed)
         before = self.before
         if before is not None and before.prefills:
-            joining = [one for one in before.prefills if one is not before.chunked and _runs(one)]
+            joining = [one for one in before.prefills if one is not before.chunked and _is_running(one)]
             if len(joining) < len(before.prefills):
                 self.full = False
                 self._forget_ended(before)
@@ -257,7 +257,7 @@ class SglangBatching(Plain):
                 self.running = {**joined, **self.running}
             else:
                 self.running.update((one.index, one) for one in joining)
-        gone = [one for one in self.running.values() if not _runs(one)]
+        gone = [one for one in self.running.values() if not _is_running(one)]
         for one in gone:
             del self.running[one.index]
             self._leave(one)
@@ -268,14 +268,14 @@ class SglangBatching(Plain):
     def _prune(self, batch: Batch) -> None:
         """Occasionally forget the positions of requests that left while a step of them was in flight."""
         there = len(batch.running) + len(batch.ending)
-        if len(self._turns) <= 2 * there + _LEFT_BEHIND:
+        if len(self._turns) <= 2 * there + _MAX_DEPARTED:
             return
         alive = {one.index for requests in (batch.running, batch.ending) for one in requests.values()}
         self._turns = {index: turn for index, turn in self._turns.items() if index in alive}
         if self._priorities is not None:
             self._priorities.keep(alive, batch.waiting.items)
 
-    def _forget_ended(self, formed: Formed) -> None:
+    def _forget_ended(self, formed: FormedBatch) -> None:
         """Forget the priorities of requests that ended with their first token, so never ran."""
         if self._priorities is not None:
             for one in formed.prefills:
@@ -289,7 +289,7 @@ class SglangBatching(Plain):
 
     # ---- prefill ----
 
-    def _prefill(self, batch: Batch, plan: Plan) -> Formed | None:
+    def _prefill(self, batch: Batch, plan: Plan) -> FormedBatch | None:
         """Form a prefill batch, if possible."""
         limit = batch.limits.max_num_seqs
         if self._priorities is not None:
@@ -304,9 +304,9 @@ class SglangBatching(Plain):
             plan.stopped = self._filled
             return None
         pool = radix_pool(batch.pool)
-        self._arrange(batch, pool)
+        self._sort_queue(batch, pool)
         settings = self._settings
-        adder = Adder(
+        adder = PrefillAdder(
             pool,
             self.running.values(),
             batch.cohort.generated_tokens,
@@ -318,20 +318,20 @@ class SglangBatching(Plain):
         chunked = self.chunked
         if chunked is not None and not adder.go_on(chunked):
             self.chunked = None
-        self._look_through(batch, plan, adder)
+        self._admit_from_queue(batch, plan, adder)
         if not adder.entries:
             return None
         if adder.chunked is not None:
             self.chunked = adder.chunked
         self._grant(batch, pool, plan, adder)
-        mixed = settings.enable_mixed_chunk and bool(self.running) and self._go_along(batch, pool, plan)
+        mixed = settings.enable_mixed_chunk and bool(self.running) and self._mix_in_decodes(batch, pool, plan)
         prefills = tuple(entry.request for entry in adder.entries)
-        self._seat(prefills)
+        self._note_running(prefills)
         if mixed:
-            self._seat(self.running.values())
-        return Formed(plan, prefills, self.chunked, mixed)
+            self._note_running(self.running.values())
+        return FormedBatch(plan, prefills, self.chunked, mixed)
 
-    def _look_through(self, batch: Batch, plan: Plan, adder: Adder) -> None:
+    def _admit_from_queue(self, batch: Batch, plan: Plan, adder: PrefillAdder) -> None:
         """Take requests from the queue until one is refused."""
         limit, pool = batch.limits.max_num_seqs, batch.pool
         most: int | None = max(0, limit if self._priorities is not None else limit - len(self.running)) + 1
@@ -359,12 +359,12 @@ class SglangBatching(Plain):
                 batch.refused = (request.index, pool.epoch)
             if verdict is not Verdict.GO_ON:
                 plan.stopped = adder.stopped
-                self._look_at(request, adder)
+                self._note_uncached(request, adder)
                 break
         if places is not None:
             places.tell(plan)
 
-    def _preempt(self, batch: Batch, plan: Plan, request: Request, adder: Adder) -> bool:
+    def _preempt(self, batch: Batch, plan: Plan, request: Request, adder: PrefillAdder) -> bool:
         """Preempt running requests that are less urgent than a waiting one; return whether it has a place now."""
         priorities = self._priorities
         if priorities is None:
@@ -372,14 +372,14 @@ class SglangBatching(Plain):
         running = self.running
         chosen = priorities.outranked(request, running.values(), adder.total, adder.still_expected)
         for victim in [one for one in running.values() if one.index in chosen]:
-            adder.let_go(victim)
+            adder.release_expected(victim)
             del running[victim.index]
             plan.outranked += (Outranked(victim, request, priorities.threshold),)
-            self._put_back(batch, plan, victim, request)
-            self._spare(batch, len(running))
+            self._retract_one(batch, plan, victim, request)
+            self._evict_for_decode(batch, len(running))
         return bool(chosen)
 
-    def _look_at(self, request: Request, adder: Adder) -> None:
+    def _note_uncached(self, request: Request, adder: PrefillAdder) -> None:
         """Remember the tokens to compute of a request that stays in the queue."""
         if self._priorities is not None and request.state is RequestState.WAITING:
             self._priorities.refuse(request, adder.rest)
@@ -393,7 +393,7 @@ class SglangBatching(Plain):
         self.full = True
         self._filled = None if stopped is None else stopped._replace(tried_us=batch.now)
 
-    def _arrange(self, batch: Batch, pool: RadixPool) -> None:
+    def _sort_queue(self, batch: Batch, pool: RadixPool) -> None:
         """Sort the queue, and mark the cached prefixes of its requests as used."""
         queue = batch.waiting
         if isinstance(queue, LongestPrefix) and pool.caching and queue.arrange(self._waiting(batch, None), pool):
@@ -402,10 +402,10 @@ class SglangBatching(Plain):
             return
         self._refreshes += 1
         if self._refreshes % _REFRESH_INTERVAL == 1:
-            for request in reversed(self._waiting(batch, _REFRESHED)):
+            for request in reversed(self._waiting(batch, _MAX_PREFIX_MATCHES)):
                 pool.match(request, request.target_tokens)
 
-    def _grant(self, batch: Batch, pool: RadixPool, plan: Plan, adder: Adder) -> None:
+    def _grant(self, batch: Batch, pool: RadixPool, plan: Plan, adder: PrefillAdder) -> None:
         """Allocate the blocks for all of a prefill at once."""
         page = pool.block_size_tokens
         pool.start_loading(plan, batch.now)
@@ -428,19 +428,19 @@ class SglangBatching(Plain):
                 help="SGLang itself stops here, too; raise `engine.kv_blocks` or `schedule_conservativeness`",
             )
 
-    def _go_along(self, batch: Batch, pool: RadixPool, plan: Plan) -> bool:
+    def _mix_in_decodes(self, batch: Batch, pool: RadixPool, plan: Plan) -> bool:
         """Let running requests decode in a prefill step, if there is room without retracting any."""
-        if self._let_go_finishing(batch):
+        if self._drop_finishing(batch):
             self.full = False
-        if not self.running or not pool.make_room(self._due(batch, self.running.values())):
+        if not self.running or not pool.make_room(self._decode_blocks(batch, self.running.values())):
             return False
         if self._priorities is not None:
             for one in self.running.values():
-                self._priorities.mix(one, one.input_tokens + batch.cohort.generated_tokens(one))
-        self._generate(batch, pool, plan, self._due(batch, self.running.values()))
+                self._priorities.note_mixed(one, one.input_tokens + batch.cohort.generated_tokens(one))
+        self._generate(batch, pool, plan, self._decode_blocks(batch, self.running.values()))
         return True
 
-    def _seat(self, requests: Iterable[Request]) -> None:
+    def _note_running(self, requests: Iterable[Request]) -> None:
         """Put requests behind all others in batch order."""
         for request in requests:
             self._turn += 1
@@ -448,16 +448,16 @@ class SglangBatching(Plain):
 
     # ---- decode ----
 
-    def _decode(self, batch: Batch, plan: Plan) -> Formed | None:
+    def _decode(self, batch: Batch, plan: Plan) -> FormedBatch | None:
         """Decode one token for each running request, retracting some if there is no room."""
         pool, before = radix_pool(batch.pool), len(self.running)
         if not self.running:
             return None
-        ending = self._let_go_finishing(batch)
+        ending = self._drop_finishing(batch)
         if not self.running:
             self.full = False
             return None
-        due = self._due(batch, self.running.values())
+        due = self._decode_blocks(batch, self.running.values())
         fits = pool.make_room(due)
         if not fits and ending:  # there will be room when the step in flight is over
             self.full = False
@@ -465,13 +465,13 @@ class SglangBatching(Plain):
         if fits:
             self.ratio = max(self.ratio - self._decay, self._least_ratio)
         elif self._retract(batch, pool, plan):
-            due = self._due(batch, self.running.values())
+            due = self._decode_blocks(batch, self.running.values())
         else:
             return None
         if len(self.running) < before:
             self.full = False
         self._generate(batch, pool, plan, due)
-        return Formed(plan, (), None, decodes=True)
+        return FormedBatch(plan, (), None, decodes=True)
 
     def _generate(self, batch: Batch, pool: RadixPool, plan: Plan, due: int) -> None:
         """Allocate the ``due`` blocks for one token of each running request, even of one that ends unexpectedly."""
@@ -482,20 +482,20 @@ class SglangBatching(Plain):
         if self.under_way is not None:
             for one in self._ending(batch):
                 if one.index in self.running:
-                    plan.ghosts.append(Ghost(one, 1, self._committed(batch, one)))
+                    plan.ghosts.append(Ghost(one, 1, self._committed_tokens(batch, one)))
 
-    def _due(self, batch: Batch, requests: Collection[Request]) -> int:
+    def _decode_blocks(self, batch: Batch, requests: Collection[Request]) -> int:
         """KV blocks that these requests need for their next tokens."""
         page = batch.pool.block_size_tokens
         if page == 1:
             return len(requests)
         due, clock = 0, batch.cohort.clock + batch.cohort.ahead
-        for one in requests:  # as `_committed`; calls would make it the slowest part of a step
+        for one in requests:  # as `_committed_tokens`; calls would make it the slowest part of a step
             joined = one.joined_clock
             due += (one.target_tokens if joined < 0 else one.computed_tokens + clock - joined) % page == 0
         return due
 
-    def _committed(self, batch: Batch, request: Request) -> int:
+    def _committed_tokens(self, batch: Batch, request: Request) -> int:
         """Number of tokens that have room, including those of the step in flight."""
         if request.joined_clock < 0:
             return request.target_tokens
@@ -511,13 +511,13 @@ class SglangBatching(Plain):
         found = [
             one
             for one in under_way.prefills
-            if one is not under_way.chunked and _runs(one) and one.generated_tokens + 1 >= _wanted(one)
+            if one is not under_way.chunked and _is_running(one) and one.generated_tokens + 1 >= _wanted(one)
         ]
         if under_way.decodes:
             found += cohort.calendar.get(cohort.clock + 1, {}).values()
         return found
 
-    def _let_go_finishing(self, batch: Batch) -> bool:
+    def _drop_finishing(self, batch: Batch) -> bool:
         """Leave out requests that end by length in the step in flight; return whether there are any."""
         ending = [
             one
@@ -536,19 +536,19 @@ class SglangBatching(Plain):
         Returns whether the others can decode now.
         """
         generated = batch.cohort.generated_tokens
-        needed, free, before = self._due(batch, self.running.values()), pool.free, self.ratio
+        needed, free, before = self._decode_blocks(batch, self.running.values()), pool.free, self.ratio
         before_count = len(self.running)
         kept = sorted(self.running.values(), key=lambda one: (generated(one), -one.input_tokens), reverse=True)
         room = False
         while not room and len(kept) > 1:
             victim = kept.pop()
-            self._put_back(batch, plan, victim, kept[0])
-            self._spare(batch, len(kept))
-            room = pool.make_room(self._due(batch, kept))
-        if not room and not pool.make_room(self._due(batch, kept)):
+            self._retract_one(batch, plan, victim, kept[0])
+            self._evict_for_decode(batch, len(kept))
+            room = pool.make_room(self._decode_blocks(batch, kept))
+        if not room and not pool.make_room(self._decode_blocks(batch, kept)):
             return False
         self.running = {one.index: one for one in kept}
-        self._seat(kept)
+        self._note_running(kept)
         decoded = declared = 0
         for one in kept:
             decoded += generated(one)
@@ -557,12 +557,12 @@ class SglangBatching(Plain):
         plan.retraction = Retraction(before_count - len(kept), len(kept), needed, free, before, self.ratio)
         return True
 
-    def _spare(self, batch: Batch, requests: int) -> None:
+    def _evict_for_decode(self, batch: Batch, requests: int) -> None:
         """Evict until there is room for the next tokens of ``requests`` requests, if possible."""
         pool = radix_pool(batch.pool)
         pool.make_room(-(-_RETRACT_STEPS * requests // pool.block_size_tokens))
 
-    def _put_back(self, batch: Batch, plan: Plan, victim: Request, beneficiary: Request) -> None:
+    def _retract_one(self, batch: Batch, plan: Plan, victim: Request, beneficiary: Request) -> None:
         """Retract one request; a token generated for it in the step in flight is lost, too."""
         if self._priorities is not None:
             self._priorities.put_back(victim)
@@ -575,14 +575,14 @@ class SglangBatching(Plain):
         batch.retract(plan, victim, beneficiary)
 
 
-def _sign(settings: Settings) -> int:
+def _priority_sign(settings: Settings) -> int:
     """Sign of priorities: 1 = the smallest goes first, -1 = the largest; 0 = priorities are not used."""
     if not settings.enable_priority_scheduling:
         return 0
     return 1 if settings.schedule_low_priority_values_first else -1
 
 
-def _runs(request: Request) -> bool:
+def _is_running(request: Request) -> bool:
     return request.state is RequestState.RUNNING
 
 
@@ -590,7 +590,7 @@ def _wanted(request: Request) -> int:
     return min(request.output_tokens, request.max_output_tokens)
 
 
-def _state_of(formed: Formed | None) -> object:
+def _formed_state(formed: FormedBatch | None) -> object:
     if formed is None:
         return None
     prefills: Sequence[int] = [one.index for one in formed.prefills]

@@ -39,7 +39,7 @@ class Priorities:
         self._turns[request.index] = turn
         self._needs.pop(request.index, None)
 
-    def mix(self, request: Request, tokens: int) -> None:
+    def note_mixed(self, request: Request, tokens: int) -> None:
         """Record the tokens that a request decoding in a prefill step has by then, which SGLang counts."""
         self._counted[request.index] = tokens
 

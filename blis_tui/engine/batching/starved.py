@@ -55,9 +55,9 @@ def serve_with_too_few_blocks(batch: Batch, plan: Plan, wants: Mapping[int, int]
             victim = batch.choose_victim()
             gone = victim.batch_slot
             left += _preempt(batch, plan, victim, request, granted.pop(gone, 0), took_block=gone < slot and gone in due)
-            if gone != slot and _take_out(asking, gone) and gone < slot:
+            if gone != slot and _remove_slot(asking, gone) and gone < slot:
                 at -= 1
-            _take_out(prefills, gone)
+            _remove_slot(prefills, gone)
         if request.batch_slot >= 0:
             if tokens:
                 batch.grant(plan, request, tokens)
@@ -71,7 +71,7 @@ def serve_with_too_few_blocks(batch: Batch, plan: Plan, wants: Mapping[int, int]
         at += 1
 
 
-def _take_out(slots: list[int], slot: int) -> bool:
+def _remove_slot(slots: list[int], slot: int) -> bool:
     """Remove a slot from a sorted list; return whether it was there."""
     place = bisect_left(slots, slot)
     if place == len(slots) or slots[place] != slot:

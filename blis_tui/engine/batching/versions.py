@@ -43,8 +43,8 @@ SIMULATED: Final = {
 """The engine of each batching rule, and its simulated versions, the latest first."""
 
 
-_WIDELY_KNOWN: Final = ("pipeline_parallel", "speculative", "lora", "kv_tiers", "disaggregation", "data_parallel")
-HAVE: Final = {"sglang": _WIDELY_KNOWN, "tensorrt-llm": _WIDELY_KNOWN}
+_COMMON_FEATURES: Final = ("pipeline_parallel", "speculative", "lora", "kv_tiers", "disaggregation", "data_parallel")
+SUPPORTED_FEATURES: Final = {"sglang": _COMMON_FEATURES, "tensorrt-llm": _COMMON_FEATURES}
 """Features that an engine has but its simulation lacks; refusals say so."""
 _OF_KINDS: Final = {
     "vllm-v1": dict.fromkeys(ONLY_IN, (None, False)),
@@ -60,14 +60,16 @@ _ONLY_IN: Final = {
 }
 
 
-def advised(kind: str, key: str, advice: str) -> str:
+def advice_for(kind: str, key: str, advice: str) -> str:
     """Return the advice for a refusal, stating whether the engine itself has the feature."""
-    if key not in HAVE.get(kind, ()):
+    if key not in SUPPORTED_FEATURES.get(kind, ()):
         return advice
     return f"{SIMULATED[kind][0]} supports it, but it is not simulated with its batching rule: {advice}"
 
 
-def foreign(kind: object, version: object, setting: Callable[[str], object]) -> Iterator[tuple[str, str, str]]:
+def unsupported_settings(
+    kind: object, version: object, setting: Callable[[str], object]
+) -> Iterator[tuple[str, str, str]]:
     """Yield the given settings that the version does not have: name, message and advice."""
     engine, _ = SIMULATED.get(str(kind), ("", ()))
     for name, usual in _OF_KINDS.get(str(kind), {}).items():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.engine.batching.rule import BATCHING, RunningFirst
 from blis_tui.engine.batching.traits import Traits
-from blis_tui.engine.batching.versions import DEFAULT, RULES, VERSIONS, foreign
+from blis_tui.engine.batching.versions import DEFAULT, RULES, VERSIONS, unsupported_settings
 from blis_tui.errors import PolicyError
 from blis_tui.registry import setting
 
@@ -86,7 +86,7 @@ class VllmV1Batching(RunningFirst):
         version = settings.version
         self._spares_lone = version in RULES["lone-request-has-no-threshold"]
         self._pads = version in RULES["pads-admissions"]
-        for _, message, advice in foreign("vllm-v1", settings.version, partial(getattr, settings)):
+        for _, message, advice in unsupported_settings("vllm-v1", settings.version, partial(getattr, settings)):
             raise PolicyError(message, help=advice)
         self._adaptive = settings.long_prefill_token_threshold_adaptive
         self._partial_prefills = settings.max_num_partial_prefills or 1

@@ -32,7 +32,7 @@ CACHE: Final = "cache"
 WHOLE: Final = "whole"
 
 
-class Lack(NamedTuple):
+class Shortage(NamedTuple):
     """The resource that a media item lacked."""
 
     reason: str
@@ -53,7 +53,7 @@ class _Fit(NamedTuple):
     """Tokens of items that were in the cache."""
 
 
-class _Over(NamedTuple):
+class _MediaStep(NamedTuple):
     """A step with media: its end, and its requests with their place in the batch."""
 
     end_us: int
@@ -142,7 +142,7 @@ class Encoder(StepPart):
         self._due: dict[int, int] = {}
         """In a pipeline, for requests in ``_late``: when the first step that continues after the prompt is over."""
         self._now = 0
-        self.lack: Lack | None = None
+        self.lack: Shortage | None = None
         self.encoded_tokens = self.cached_tokens = self.evicted_items = self.holds = self.held_us = 0
         self._needed_by: dict[str, dict[int, None]] = {}
         """Cached content -> the requests that need it, by their index."""
@@ -155,7 +155,7 @@ class Encoder(StepPart):
         self._fit = _NOTHING
         self._fits: dict[int, int] = {}
         """Request -> media tokens that the plan encodes for it."""
-        self._over: list[_Over] = []
+        self._over: list[_MediaStep] = []
         self._late: list[tuple[int, int, Request]] = []
         """End of a step, batch slot and request, where an item at the end of the prompt is needed until the next step
         is over."""
@@ -227,11 +227,11 @@ class Encoder(StepPart):
         if waits and last:
             self._late.append((end_us, slot, request))
 
-    def concerns(self, requests: Mapping[int, Request]) -> bool:
+    def has_media(self, requests: Mapping[int, Request]) -> bool:
         """Whether any of these requests has media."""
         return any(request.media != NO_MEDIA for request in requests.values())
 
-    def asks(self, request: Request) -> bool:
+    def has_pending_media(self, request: Request) -> bool:
         """Whether the encoder cache matters for the admission of this request."""
         return request.media != NO_MEDIA
 
@@ -256,7 +256,7 @@ class Encoder(StepPart):
                 break
             begins = computed <= offset if self._strictly else computed < offset
             if self._whole and begins and end < offset + length:
-                self.lack = Lack(WHOLE, length, end - offset)
+                self.lack = Shortage(WHOLE, length, end - offset)
                 tokens = offset - computed
                 break
             if content in contents:
@@ -264,9 +264,9 @@ class Encoder(StepPart):
                 continue
             if content in self._needed_by:
                 found += 0 if number in self._needed.get(request.index, ()) else length
-                self._need(request, number, content)
+                self._mark_needed(request, number, content)
                 continue
-            if not self._makes_room(length, self._budget - taken, taken):
+            if not self._make_room(length, self._budget - taken, taken):
                 tokens = max(0, offset - computed)
                 break
             taken += length
@@ -277,10 +277,10 @@ class Encoder(StepPart):
             self._hold(request, self.lack)
         return tokens
 
-    def _makes_room(self, tokens: int, budget: int, taken: int) -> bool:
+    def _make_room(self, tokens: int, budget: int, taken: int) -> bool:
         """Whether an item can be encoded in addition to the chunk's items so far; if so, make room in the cache."""
         if tokens > budget:
-            self.lack = Lack(BUDGET, tokens, budget)
+            self.lack = Shortage(BUDGET, tokens, budget)
             return False
         need, freeable = tokens + taken, 0
         if need <= self._room:
@@ -288,7 +288,7 @@ class Encoder(StepPart):
         for size in self._freeable.values():
             freeable += size
         if need > self._room + freeable:
-            self.lack = Lack(CACHE, tokens, self._room + freeable - taken)
+            self.lack = Shortage(CACHE, tokens, self._room + freeable - taken)
             return False
         while need > self._room:
             oldest = next(iter(self._freeable))
@@ -310,10 +310,10 @@ class Encoder(StepPart):
             self._needed_by[item.content] = {}
             self._room -= item.tokens
             tokens += item.tokens
-            self._need(request, number, item.content)
+            self._mark_needed(request, number, item.content)
         for number in again:
             found += items[number].tokens
-            self._need(request, number, items[number].content)
+            self._mark_needed(request, number, items[number].content)
         if encoded:
             self._budget = budget
             self._fits[request.index] = tokens
@@ -331,7 +331,7 @@ class Encoder(StepPart):
         self.release(request)
         self._held_us.pop(request.index, None)
 
-    def _need(self, request: Request, number: int, content: str) -> None:
+    def _mark_needed(self, request: Request, number: int, content: str) -> None:
         self._freeable.pop(content, None)
         self._needed_by[content][request.index] = None
         self._needed.setdefault(request.index, {})[number] = None
@@ -350,7 +350,7 @@ class Encoder(StepPart):
         if not holders:
             self._freeable[content] = tokens
 
-    def _hold(self, request: Request, lack: Lack) -> None:
+    def _hold(self, request: Request, lack: Shortage) -> None:
         if request.index in self._held_us:
             return
         self._held_us[request.index] = self._now
@@ -372,7 +372,7 @@ class Encoder(StepPart):
             if request.media != NO_MEDIA:
                 requests.append((request.batch_slot, request))
         if requests:
-            self._over.append(_Over(now + duration_us, requests))
+            self._over.append(_MediaStep(now + duration_us, requests))
         return duration_us
 
     def tell(self, done: Done) -> None:
@@ -385,7 +385,7 @@ class Encoder(StepPart):
                     observers.emit(MediaEncoded(observers.event, done.start_us, *who, chunk.encoded, chunk.found))
         self._plan = NO_PLAN
 
-    def wipe(self) -> None:
+    def reset(self) -> None:
         """Reset everything; the instance is gone and all requests have been taken out."""
         self._needed_by, self._freeable, self._needed, self._held_us = {}, {}, {}, {}
         self._over, self._late, self._fits, self._due = [], [], {}, {}

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class FreeOrder(Kept):
+class FreeOrder(Picklable):
     """Free blocks, the least recently released first: counts of anonymous blocks, and extents.
 
     An extent is taken from its end: the first block of a prompt is evicted last.

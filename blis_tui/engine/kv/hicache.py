@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.engine.kv.radix_pool import RadixPool
-from blis_tui.engine.kv.radix_tree import Evictable, Node, RadixTree, State, behind, common
+from blis_tui.engine.kv.radix_tree import Evictable, Node, RadixTree, State, common, keys_from
 from blis_tui.engine.kv.tiers import THRASHING_US, Tier, Tiers
 from blis_tui.engine.plan import Reloaded
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import KvTiers
 
-_OFTEN: Final = {"write_through": 1, "write_through_selective": 2}
+_WRITE_THROUGH_THRESHOLD: Final = {"write_through": 1, "write_through_selective": 2}
 """How often a node must have been inserted before it is written to the host (``write_through_threshold``)."""
-_LEAST_TOKENS: Final = 10
+_LOAD_BACK_THRESHOLD: Final = 10
 """Fewer tokens than this are recomputed rather than loaded (``load_back_threshold``)."""
-_Places = dict[int, tuple[bool, bool, int, int, int]]
-_Moving = tuple[list[tuple[int, int]], list[int]]
-_State = tuple[State, _Places, "HostTier", int, int, int, _Moving, list[int]]
-_ALL: Final = 2**62
+_NodePlaces = dict[int, tuple[bool, bool, int, int, int]]
+_InFlight = tuple[list[tuple[int, int]], list[int]]
+_State = tuple[State, _NodePlaces, "HostTier", int, int, int, _InFlight, list[int]]
+_UNLIMITED: Final = 2**62
 
 
 class HostNode(Node):
@@ -144,7 +144,7 @@ class HostTree(RadixTree):
         self._begin(HostNode(0, (), None, 0))
         self.host = host
         self.now = 0
-        self._often = _OFTEN.get(policy, 0)
+        self._often = _WRITE_THROUGH_THRESHOLD.get(policy, 0)
         self._owners = 0
         self._aside: list[HostNode] = []
         self._host_evictable: Evictable[HostNode] = Evictable(_host_evictable)
@@ -191,7 +191,7 @@ class HostTree(RadixTree):
 
     # ---- changes ----
 
-    def put_in(self, keys: Sequence[range], counted: int) -> tuple[Node, int]:
+    def insert_computed(self, keys: Sequence[range], counted: int) -> tuple[Node, int]:
         """Insert content that a request has computed; return its last node, and the blocks that the GPU had already.
 
         Content that the GPU had evicted is on the GPU again. ``counted``: blocks of the path whose nodes have been
@@ -207,7 +207,7 @@ class HostTree(RadixTree):
                 node = _hosted(self._split(node, alike))
             else:
                 self._offer(node)
-            left = behind(left, alike)
+            left = keys_from(left, alike)
             depth += alike
             if node.device:
                 found += alike
@@ -227,7 +227,7 @@ class HostTree(RadixTree):
 
     def insert(self, keys: Sequence[range]) -> tuple[Node, int]:
         """Insert content without counting it."""
-        return self.put_in(keys, _ALL)
+        return self.insert_computed(keys, _UNLIMITED)
 
     def _count_in(self, node: HostNode) -> None:
         """Count an insertion of a node; after enough of them, write it and its ancestors to the host."""
@@ -242,11 +242,11 @@ class HostTree(RadixTree):
         for one in reversed(chain):
             if not self._copy(one):
                 return
-            owner = self._own()
+            owner = self._new_owner()
             self.hold(owner, one)
             self.queued.append((owner, one.blocks))
 
-    def _own(self) -> int:
+    def _new_owner(self) -> int:
         """Return a new owner that is not a request."""
         self._owners -= 1
         return self._owners
@@ -376,7 +376,7 @@ class HostTree(RadixTree):
 
         Returns the owner that holds it meanwhile, and how many blocks the GPU had evicted only recently.
         """
-        owner, here, thrashing = self._own(), node, 0
+        owner, here, thrashing = self._new_owner(), node, 0
         while not here.device:
             thrashing += here.blocks if self.now - here.lost_us <= THRASHING_US else 0
             here.loading = 0 if self._often else owner
@@ -499,11 +499,11 @@ class HiCache(Tiers):
         blocks = 0
         for _, count in queued:
             blocks += count
-        self._write_free_us = max(now, self._write_free_us) + self._took(blocks)
+        self._write_free_us = max(now, self._write_free_us) + self._book_transfer(blocks)
         self.writes.append(Transfer(self._write_free_us, tuple(owner for owner, _ in queued)))
         queued.clear()
 
-    def bring_back(self, request: Request, node: HostNode, blocks: int) -> None:
+    def restore_blocks(self, request: Request, node: HostNode, blocks: int) -> None:
         """Load what an admitted request continues from."""
         owner, thrashing = self.pool.host_tree.load(node)
         self._loading.append(owner)
@@ -518,7 +518,7 @@ class HiCache(Tiers):
         blocks = 0
         for _, count, _ in self.arriving:
             blocks += count
-        self._read_free_us = max(now + self.waited_us, self._read_free_us) + self._took(blocks)
+        self._read_free_us = max(now + self.waited_us, self._read_free_us) + self._book_transfer(blocks)
         self.loads.append(Transfer(self._read_free_us, tuple(self._loading)))
         self._loading = []
         self.arriving.clear()
@@ -528,21 +528,21 @@ class HiCache(Tiers):
     def waited_us(self) -> int:
         """How long the current plan has waited for writes of nodes it evicts."""
         for blocks in self.pool.host_tree.written_back:
-            self._waited_us += self._took(blocks)
+            self._waited_us += self._book_transfer(blocks)
         self.pool.host_tree.written_back.clear()
         return self._waited_us
 
-    def take_waited_us(self) -> int:
+    def pop_waited_us(self) -> int:
         """Return that waiting time and reset it."""
         waited, self._waited_us = self.waited_us, 0
         return waited
 
-    def _took(self, blocks: int) -> int:
+    def _book_transfer(self, blocks: int) -> int:
         took = self.tiers[0].us(blocks * self._block_tokens)
         self.transfer_us += took
         return took
 
-    def took_us(self, blocks: int) -> int:
+    def transfer_time_us(self, blocks: int) -> int:
         """How long a transfer of ``blocks`` blocks takes by itself."""
         return self.tiers[0].us(blocks * self._block_tokens)
 
@@ -561,11 +561,11 @@ class HiCache(Tiers):
 
         It also lasts until the next step has been planned, which may have waited for evictions.
         """
-        whole = max(duration_us, plan.loaded_us - now, self.take_waited_us())
+        whole = max(duration_us, plan.loaded_us - now, self.pop_waited_us())
         self.added_us += whole - duration_us
         return whole
 
-    def wipe(self) -> None:
+    def reset(self) -> None:
         """Drop all content."""
         for transfers in (self.writes, self.loads):
             for one in transfers:
@@ -609,7 +609,7 @@ class HostPool(RadixPool):
     def load_back(self, request: Request, node: Node, blocks: int) -> bool:
         """Load what a request continues from, if worthwhile and there is room; then the request holds it."""
         tree = self.host_tree
-        if blocks * self.block_size_tokens < _LEAST_TOKENS:
+        if blocks * self.block_size_tokens < _LOAD_BACK_THRESHOLD:
             return False
         tree.guarded = _hosted(node)
         roomy = self.make_room(blocks)
@@ -617,7 +617,7 @@ class HostPool(RadixPool):
         if not roomy:
             return False
         before = tree.idle
-        self.hicache.bring_back(request, _hosted(node), blocks)
+        self.hicache.restore_blocks(request, _hosted(node), blocks)
         # Blocks without content hold it now, and an owner keeps it until it has arrived.
         self.free += tree.idle - before - blocks
         self.lock(request, node)
@@ -630,23 +630,23 @@ class HostPool(RadixPool):
         hicache = self.hicache
         for request, blocks, thrashing in hicache.arriving:
             source = ((hicache.tiers[0].name, blocks),)
-            plan.reloaded.append(Reloaded(request, blocks, source, thrashing, hicache.took_us(blocks)))
+            plan.reloaded.append(Reloaded(request, blocks, source, thrashing, hicache.transfer_time_us(blocks)))
         plan.loaded_us = hicache.start_loading(now)
 
-    def results_taken(self, now: int) -> None:
+    def on_step_results(self, now: int) -> None:
         """Start queued writes, as a step's results have been inserted."""
         self.hicache.submit(now)
 
-    def take_waited_us(self) -> int:
+    def pop_waited_us(self) -> int:
         """How long the current plan has waited for evicted content to be written to the host."""
-        return self.hicache.take_waited_us()
+        return self.hicache.pop_waited_us()
 
     def next_change_us(self) -> int:
         """When content in transfer arrives, so that there is more room; -1 = none is in transfer."""
         return self.hicache.next_end_us
 
-    def _put_in(self, request: Request, tokens: int) -> tuple[Node, int]:
-        return self.host_tree.put_in(self.keys(request, tokens), self._counted.get(request.index, 0))
+    def _insert_computed(self, request: Request, tokens: int) -> tuple[Node, int]:
+        return self.host_tree.insert_computed(self.keys(request, tokens), self._counted.get(request.index, 0))
 
     def checkpoint(self, request: Request, computed_tokens: int) -> None:
         """Make findable what a request has computed."""
@@ -659,7 +659,7 @@ class HostPool(RadixPool):
         super().release(request, content_tokens, findable=findable, end=end)
         self._counted.pop(request.index, None)
 
-    def wipe(self) -> None:
+    def reset(self) -> None:
         """Drop all content; no request may hold any."""
-        self.hicache.wipe()
-        super().wipe()
+        self.hicache.reset()
+        super().reset()

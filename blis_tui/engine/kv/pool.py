@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.kv.extent import Piece
 from blis_tui.engine.kv.free_order import FreeOrder
+from blis_tui.engine.kv.pending import PendingBlocks
 from blis_tui.engine.kv.prefix_index import PrefixIndex
-from blis_tui.engine.kv.prompt_keys import PLACES
-from blis_tui.engine.kv.unseen import Unseen
-from blis_tui.kept import Kept
+from blis_tui.engine.kv.prompt_keys import INDEX_MASK
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class BlockPool(Kept):
+class BlockPool(Picklable):
     """All KV blocks of one instance.
 
     Args:
@@ -58,7 +58,7 @@ class BlockPool(Kept):
         preempted_hits: tokens that these lookups found.
         min_free: the lowest value of ``free`` so far.
         epoch: changes whenever a request that did not fit before may fit now.
-        unseen: content that became findable in steps that may not be over; None = not tracked.
+        pending_blocks: content that became findable in steps that may not be over; None = not tracked.
         tiers: where evicted content goes; None = nowhere.
     """
 
@@ -74,13 +74,13 @@ class BlockPool(Kept):
         "hits",
         "min_free",
         "misses",
+        "pending_blocks",
         "preempted_hits",
         "preempted_lookups",
         "preempted_queries",
         "prompts",
         "tiers",
         "total",
-        "unseen",
     )
 
     def __init__(
@@ -98,7 +98,7 @@ class BlockPool(Kept):
         self.epoch = 0
         self._order = FreeOrder()
         self._index = PrefixIndex(self._order, oldest=as_vllm)
-        self.unseen: Unseen | None = None
+        self.pending_blocks: PendingBlocks | None = None
         self.tiers: Tiers | None = None
 
     @property
@@ -108,7 +108,7 @@ class BlockPool(Kept):
 
     def cached_prefix(self, request: Request, limit_blocks: int) -> int:
         """Number of leading blocks of the prompt, at most ``limit_blocks``, that are in the cache now."""
-        keys = self.prompts.stretches(request.content)
+        keys = self.prompts.key_ranges(request.content)
         found = self._index.head(keys.parts)
         # Only a preempted request has left content of its own.
         if request.preemptions and found == keys.blocks < limit_blocks:
@@ -117,35 +117,37 @@ class BlockPool(Kept):
 
     def visible_head(self, segments: Segments, now: int) -> int:
         """Number of leading blocks of these segments that others see cached, which they do after the computing step."""
-        parts = self.prompts.stretches(segments).parts
+        parts = self.prompts.key_ranges(segments).parts
         found = self._index.head(parts)
-        return self.unseen.seen_head(parts, found, now) if self.unseen and found else found
+        return self.pending_blocks.visible_count(parts, found, now) if self.pending_blocks and found else found
 
     def visible_keys(self, now: int) -> frozenset[int]:
         """Return the keys of all blocks that others see in the cache."""
-        unseen = self.unseen
+        unseen = self.pending_blocks
         return frozenset(
             key for one in self._index for key in (unseen.seen(one.keys, now) if unseen is not None else one.keys)
         )
 
-    def hide_unseen(self) -> None:
+    def track_pending(self) -> None:
         """Track from now on which steps are over."""
-        self.unseen = Unseen()
+        self.pending_blocks = PendingBlocks()
 
     def computed(self, now: int, end: int) -> None:
         """Record that content findable since the last call is computed at ``end``; others see it after that."""
-        if self.unseen:
-            self.unseen.computed(now, end)
+        if self.pending_blocks:
+            self.pending_blocks.computed(now, end)
 
     def planned(self) -> None:
         """Hide what became findable since the last call of ``computed`` until it is computed."""
-        if self.unseen:
-            self.unseen.planned()
+        if self.pending_blocks:
+            self.pending_blocks.planned()
 
-    def delivered(self, request: Request) -> None:
+    def publish_transferred(self, request: Request) -> None:
         """Show the prompt's content, transferred from elsewhere, at once, even if a step here computes the same."""
-        if self.unseen:
-            self.unseen.delivered(self._prefix(request, request.input_tokens // self.block_size_tokens))
+        if self.pending_blocks:
+            self.pending_blocks.publish_transferred(
+                self._prefix(request, request.input_tokens // self.block_size_tokens)
+            )
 
     def idle_among(self, request: Request, blocks: int) -> int:
         """Number of unreferenced blocks among the first ``blocks`` cached ones; pinning them takes free blocks."""
@@ -167,7 +169,7 @@ class BlockPool(Kept):
         """Number of blocks to take before ``request`` can hold ``computed_tokens`` tokens."""
         return -(-computed_tokens // self.block_size_tokens) - request.held_blocks
 
-    def kept_by_others(self, request: Request) -> int:
+    def shared_prefix_blocks(self, request: Request) -> int:
         """Number of its leading blocks that others hold, too; they stay in the cache if it gives up its own."""
         common = 0
         for piece in request.pieces:
@@ -191,7 +193,7 @@ class BlockPool(Kept):
             self.take(need)
             request.held_blocks += need
         if request.segments and self.caching:
-            keys = self.prompts.stretches(request.content)
+            keys = self.prompts.key_ranges(request.content)
             known = computed_tokens
             if request.content is not request.segments:  # all of the prompt is shareable, but the answer not yet there
                 known = min(known, request.input_tokens)
@@ -213,7 +215,7 @@ class BlockPool(Kept):
                 self.blank = first
                 continue
             if self.tiers is not None:
-                self._evict_to(self.tiers, first, count)
+                self._offer_to_tiers(self.tiers, first, count)
             self.blank = first.count
             if first.count > count:
                 self.blank = count
@@ -221,14 +223,14 @@ class BlockPool(Kept):
             self._index.forget(first, self.blank)
         self.blank -= count
 
-    def _evict_to(self, tiers: Tiers, extent: Extent, count: int) -> None:
+    def _offer_to_tiers(self, tiers: Tiers, extent: Extent, count: int) -> None:
         """Pass the last ``count`` blocks of an extent to the tiers before they are taken."""
         for key in reversed(extent.keys[-count:]):
             tiers.evicted(key, self.total - self.free - count, self.total)
             self.epoch += 1
             count -= 1
 
-    def take_spare(self, request: Request, tokens: int) -> None:
+    def extend_if_free(self, request: Request, tokens: int) -> None:
         """Give ``request`` one more block if it needs one for ``tokens`` tokens and one is free."""
         if self.free and self.missing(request, tokens) > 0:
             self.take(1)
@@ -245,13 +247,13 @@ class BlockPool(Kept):
         self.epoch += 1
         computed = content_tokens // self.block_size_tokens
         if request.shared_blocks > computed:
-            self._forget_behind(request, computed)
+            self._unpublish_after(request, computed)
         shared = named = request.shared_blocks
         if self.caching and (findable or request.content is not request.segments):
-            known = computed if findable else min(computed, self.prompts.stretches(request.content).blocks)
+            known = computed if findable else min(computed, self.prompts.key_ranges(request.content).blocks)
             named = max(shared, known)
         if self.tiers is not None:
-            self.tiers.given_up(self._known(request, named, computed if findable else 0)[::-1])
+            self.tiers.store_released(self._known(request, named, computed if findable else 0)[::-1])
         tail = request.held_blocks - shared
         anonymous = request.held_blocks - named
         if self._as_vllm:
@@ -273,7 +275,7 @@ class BlockPool(Kept):
         request.pieces.clear()
         request.shared_blocks = request.held_blocks = 0
 
-    def _forget_behind(self, request: Request, computed: int) -> None:
+    def _unpublish_after(self, request: Request, computed: int) -> None:
         """Make blocks unfindable that a cancelled step granted but never computed."""
         pieces = request.pieces
         while request.shared_blocks > computed:
@@ -294,24 +296,24 @@ class BlockPool(Kept):
         own = self.prompts.own
         return [*keys[:named], *(own(request, block) for block in range(len(keys), computed))]
 
-    def wipe(self) -> None:
+    def reset(self) -> None:
         """Drop the content of all blocks, which must all be free."""
         if self.tiers is not None:
-            self.tiers.wipe()
+            self.tiers.reset()
         self.blank = self.total
         self.epoch += 1
         self._order.clear()
         self._index.clear()
-        if self.unseen:
-            self.unseen.clear()
+        if self.pending_blocks:
+            self.pending_blocks.clear()
 
-    def keys_behind(self, request: Request, cached: int, limit: int) -> list[int]:
+    def keys_after(self, request: Request, cached: int, limit: int) -> list[int]:
         """Return possible keys of the blocks of a prompt after its first ``cached`` ones."""
         keys = self.prompts.shareable(request.content)
         own = range(max(cached, len(keys)), limit) if request.preemptions else ()
         return [*keys[cached:limit], *(self.prompts.own(request, block) for block in own)]
 
-    def bring_back(self, request: Request, cached: int, keys: Sequence[int]) -> None:
+    def restore_blocks(self, request: Request, cached: int, keys: Sequence[int]) -> None:
         """Put content that continues the first ``cached`` cached blocks of a prompt into free blocks.
 
         All of them stay free. They are reused after all others, the last block of the prompt first, so that what is
@@ -323,7 +325,7 @@ class BlockPool(Kept):
                 self._order.remove(extent)
         self.take(len(keys))
         self.free += len(keys)
-        for stretch in reversed(_stretches(keys)):
+        for stretch in reversed(_key_ranges(keys)):
             self._park_new(stretch)
         # Taking one of their copies may have cut them.
         for extent in reversed([one for one in self._index.found(head) if one.place < 0 and not one.references]):
@@ -380,7 +382,7 @@ class BlockPool(Kept):
 
     def _prefix(self, request: Request, blocks: int) -> Sequence[range]:
         """Keys of the first ``blocks`` blocks of a request."""
-        keys = self.prompts.stretches(request.content)
+        keys = self.prompts.key_ranges(request.content)
         if blocks == keys.blocks:
             return keys.parts
         if blocks < keys.blocks:
@@ -411,15 +413,15 @@ class BlockPool(Kept):
 
     def _published(self, keys: range, fresh: int, end: int | None) -> None:
         self.epoch += len(keys)
-        if fresh and self.unseen is not None:
-            self.unseen.note(keys[len(keys) - fresh :], end)
+        if fresh and self.pending_blocks is not None:
+            self.pending_blocks.note(keys[len(keys) - fresh :], end)
 
 
 def _between(stretches: Sequence[range], start: int, stop: int) -> list[range]:
     """Return the keys of the blocks from ``start`` to ``stop`` in a prompt."""
     found = []
     for keys in reversed(stretches):
-        first = keys.start & PLACES
+        first = keys.start & INDEX_MASK
         if first >= stop:
             continue
         if first + len(keys) <= start:
@@ -428,7 +430,7 @@ def _between(stretches: Sequence[range], start: int, stop: int) -> list[range]:
     return found[::-1]
 
 
-def _stretches(keys: Iterable[int]) -> list[range]:
+def _key_ranges(keys: Iterable[int]) -> list[range]:
     """Join consecutive keys into ranges."""
     found: list[range] = []
     for key in keys:

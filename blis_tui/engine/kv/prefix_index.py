@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.kv.extent import Extent, Piece
 from blis_tui.engine.kv.prompt_keys import chain_of
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ _BY_KEY: Final = attrgetter("key")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class PrefixIndex(Kept):
+class PrefixIndex(Picklable):
     """The extents of every chain, from its first block on without a gap.
 
     A request that holds a block holds all blocks before it, and releases them after it, so what is left of a prompt is

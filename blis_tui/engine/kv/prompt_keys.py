@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 MAX_SHARED_BLOCKS: Final = 2**20
 """Maximum number of blocks of one shared prefix."""
 _INDEX_BITS: Final = 32
-PLACES: Final = (1 << _INDEX_BITS) - 1
+INDEX_MASK: Final = (1 << _INDEX_BITS) - 1
 """The bits of a key that give the block's position in its prompt."""
 _REMEMBERED: Final = 1024
 """Number of prompts whose keys are cached. This is only a shortcut; the numbers of the chains are what must not
 change."""
 
 
-class Stretches(NamedTuple):
+class KeyRanges(NamedTuple):
     """The keys of a prompt's blocks, as non-empty ranges of consecutive numbers."""
 
     parts: tuple[range, ...]
@@ -52,7 +52,7 @@ class PromptKeys:
     def __init__(self, block_size_tokens: int) -> None:
         self.block_size_tokens = block_size_tokens
         self._chains: dict[tuple[int, int, str], int] = {}
-        self._stretches: dict[Segments, Stretches] = {}
+        self._stretches: dict[Segments, KeyRanges] = {}
 
     def __getstate__(self) -> tuple[int, dict[tuple[int, int, str], int]]:
         return (self.block_size_tokens, self._chains)
@@ -67,10 +67,10 @@ class PromptKeys:
         Raises:
             SimulationError: there are more than ``MAX_SHARED_BLOCKS``.
         """
-        parts = self.stretches(segments).parts
+        parts = self.key_ranges(segments).parts
         return parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
 
-    def stretches(self, segments: Segments) -> Stretches:
+    def key_ranges(self, segments: Segments) -> KeyRanges:
         """Return the same keys as ranges, by the segments in which the blocks end.
 
         Raises:
@@ -83,7 +83,7 @@ class PromptKeys:
             found = self._stretches[segments] = self._build(segments)
         return found
 
-    def _build(self, segments: Segments) -> Stretches:
+    def _build(self, segments: Segments) -> KeyRanges:
         parts: list[range] = []
         number = end = blocks = 0
         for name, tokens in segments:
@@ -98,7 +98,7 @@ class PromptKeys:
                 f"a prefix of {end} tokens is {blocks} KV blocks, at most {MAX_SHARED_BLOCKS} can be shared",
                 help="raise engine.block_size_tokens, or shorten the prefix",
             )
-        return Stretches(tuple(parts), blocks)
+        return KeyRanges(tuple(parts), blocks)
 
     @staticmethod
     def own(request: Request, block: int) -> int:

@@ -99,7 +99,7 @@ class RadixPool(BlockPool):
         if not self.caching or blocks < max(1, request.shared_blocks):
             return
         tree, before = self.tree, self.tree.idle
-        node, found = self._put_in(request, computed_tokens)
+        node, found = self._insert_computed(request, computed_tokens)
         prompt = request.input_tokens // self.block_size_tokens
         if 0 < prompt < blocks:
             tree.insert(self.keys(request, request.input_tokens))
@@ -108,7 +108,7 @@ class RadixPool(BlockPool):
         request.shared_blocks = blocks
         self.epoch += 1
 
-    def _put_in(self, request: Request, tokens: int) -> tuple[Node, int]:
+    def _insert_computed(self, request: Request, tokens: int) -> tuple[Node, int]:
         """Insert a request's first tokens; return the last node, and how many of the blocks were there already."""
         return self.tree.insert(self.keys(request, tokens))
 
@@ -125,10 +125,10 @@ class RadixPool(BlockPool):
     def start_loading(self, plan: Plan, now: int) -> None:
         """Start the loads of the formed batch."""
 
-    def results_taken(self, now: int) -> None:
+    def on_step_results(self, now: int) -> None:
         """React to the insertion of a step's results."""
 
-    def take_waited_us(self) -> int:
+    def pop_waited_us(self) -> int:
         """How long the current plan has waited for evicted content to be written to the host."""
         return 0
 
@@ -148,20 +148,20 @@ class RadixPool(BlockPool):
 
     def visible_head(self, segments: Segments, now: int) -> int:  # noqa: ARG002  (everything in the tree is computed)
         """Number of leading blocks of these segments in the tree."""
-        return self.tree.length(self.prompts.stretches(segments).parts)
+        return self.tree.length(self.prompts.key_ranges(segments).parts)
 
     def visible_keys(self, now: int) -> frozenset[int]:  # noqa: ARG002  (as above)
         """Return the keys of all blocks in the tree."""
         return frozenset(key for node in self.tree.nodes() for keys in node.keys for key in keys)
 
-    def hide_unseen(self) -> None:
+    def track_pending(self) -> None:
         """Do nothing: only computed content is in the tree."""
 
     def cached_free(self) -> int:
         """Number of findable blocks without a holder."""
         return self.tree.idle
 
-    def wipe(self) -> None:
+    def reset(self) -> None:
         """Drop all content, which may have no holder."""
         self.tree.clear()
         self.epoch += 1

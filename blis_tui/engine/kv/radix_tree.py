@@ -179,11 +179,11 @@ class RadixTree:
             most: maximum number of nodes.
         """
         found: list[tuple[int, Node]] = []
-        waiting = [(0, node) for node in sorted(self.root.children.values(), key=_last_use)]
+        waiting = [(0, node) for node in sorted(self.root.children.values(), key=_recency)]
         while waiting and len(found) < most:
             depth, node = waiting.pop()
             found.append((depth, node))
-            waiting += [(depth + 1, child) for child in sorted(node.children.values(), key=_last_use)]
+            waiting += [(depth + 1, child) for child in sorted(node.children.values(), key=_recency)]
         return found
 
     # ---- lookup ----
@@ -196,7 +196,7 @@ class RadixTree:
             found += alike
             if alike < child.blocks:
                 break
-            keys = behind(keys, alike)
+            keys = keys_from(keys, alike)
             node = child
         return found
 
@@ -211,9 +211,9 @@ class RadixTree:
             if alike < child.blocks:
                 node = self._split(child, alike)
                 break
-            keys = behind(keys, alike)
+            keys = keys_from(keys, alike)
             node = child
-        self._use_path(node)
+        self._touch_path(node)
         return node, found
 
     # ---- changes ----
@@ -225,7 +225,7 @@ class RadixTree:
             child.used = self._tick()
             alike = common(child.keys, keys)
             found += alike
-            keys = behind(keys, alike)
+            keys = keys_from(keys, alike)
             if alike < child.blocks:
                 node = self._split(child, alike)
             else:
@@ -248,17 +248,17 @@ class RadixTree:
             node.references += 1
             node = node.parent
         if before is not None:
-            self._let_go(before)
+            self._unreference(before)
         return self.idle - idle
 
     def let_go(self, owner: int) -> int:
         """Release everything that a request holds; return by how much ``idle`` grew."""
         node, idle = self.holders.pop(owner, None), self.idle
         if node is not None:
-            self._let_go(node)
+            self._unreference(node)
         return self.idle - idle
 
-    def _let_go(self, node: Node) -> None:
+    def _unreference(self, node: Node) -> None:
         while node.parent is not None:
             node.references -= 1
             if not node.references:
@@ -325,7 +325,7 @@ class RadixTree:
         self._clock += 1
         return self._clock * _DEPTHS
 
-    def _use_path(self, node: Node | None) -> None:
+    def _touch_path(self, node: Node | None) -> None:
         """Mark the path to a node as used now, each parent as slightly earlier than its child."""
         now = self._tick()
         while node is not None and node.parent is not None:
@@ -350,7 +350,7 @@ class RadixTree:
         assert parent is not None  # noqa: S101  (the root is empty)
         first = self._add(parent, _head(node.keys, head))
         first.references = node.references
-        node.keys = behind(node.keys, head)
+        node.keys = keys_from(node.keys, head)
         node.blocks -= head
         node.parent = first
         node.used = self._tick()
@@ -363,7 +363,7 @@ class RadixTree:
         self._evictable.offer(node, self._count)
 
 
-def _last_use(node: Node) -> int:
+def _recency(node: Node) -> int:
     return node.used
 
 
@@ -405,7 +405,7 @@ def _head(keys: Sequence[range], blocks: int) -> tuple[range, ...]:
     return tuple(found)
 
 
-def behind(keys: Sequence[range], blocks: int) -> tuple[range, ...]:
+def keys_from(keys: Sequence[range], blocks: int) -> tuple[range, ...]:
     """Return all but the first ``blocks`` keys."""
     for at, one in enumerate(keys):
         if blocks < len(one):

@@ -111,7 +111,7 @@ class Tiers(StepPart):
 
     # ---- offloading ----
 
-    def given_up(self, keys: Sequence[int]) -> None:
+    def store_released(self, keys: Sequence[int]) -> None:
         """Store blocks with this content that a request gives up, last one first."""
         if not self._on_eviction:
             self._store(keys)
@@ -187,7 +187,7 @@ class Tiers(StepPart):
         self._last_end_us = now + whole
         return whole
 
-    def wipe(self) -> None:
+    def reset(self) -> None:
         """Drop all content."""
         for tier in self.tiers:
             tier.blocks.clear()

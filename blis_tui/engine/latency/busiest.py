@@ -32,7 +32,7 @@ def expected_largest(number: int) -> float:
     return _LARGEST[at] + (_LARGEST[at + 1] - _LARGEST[at]) * ln(number / sizes[at]) / ln(2.0)
 
 
-def popular(gpus: int, experts: int, spread: float) -> float:
+def popularity_excess(gpus: int, experts: int, spread: float) -> float:
     """Long-run excess of the busiest GPU's load over the mean, as a share of the mean.
 
     Args:
@@ -51,7 +51,7 @@ class Busiest:
     experts: int
     top_k: int
     lasting: float
-    """Excess over the mean that remains however many tokens there are: ``popular``, or what is known of a balancer."""
+    """Excess over the mean at any number of tokens: ``popularity_excess``, or what is known of a balancer."""
 
     def share(self, tokens: float) -> float:
         """Load of the busiest GPU relative to the mean; it approaches ``1 + lasting`` as ``tokens`` grows.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.encoder.items import items_of
-from blis_tui.engine.latency.model import Around
+from blis_tui.engine.latency.model import ModelWrapper
 from blis_tui.engine.request import NO_MEDIA
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def encoded_tokens(chunk: Chunk) -> int:
     return tokens
 
 
-class Encoding(Around):
+class Encoding(ModelWrapper):
     """Lengthens steps by ``token_us`` for each media token encoded in them; the total is rounded down.
 
     The encoder runs before the model and does not overlap with it, as in vLLM (``v1/worker/gpu_model_runner.py``,

@@ -100,7 +100,7 @@ def work_of(pool: Pool, expert_spread: float = 0.0) -> Work:
     bytes_per_us = hardware.memory_bandwidth_tb_per_s * 1e6 * _share(hardware.reached_memory, REACHED_MEMORY)
     flops_16_per_us = hardware.peak_tflops_bf16 * 1e6
     heads_per_us = flops_16_per_us * _share(hardware.reached_products, REACHED_16_BITS)
-    fp8 = _narrow(model.weight_bytes, hardware)
+    fp8 = _uses_8_bit_units(model.weight_bytes, hardware)
     reached = _share(hardware.reached_products, REACHED_8_BITS if fp8 else REACHED_16_BITS)
     flops_per_us = _rate(model.weight_bytes, hardware) * 1e6 * reached
     shape = shape_of(model)
@@ -131,7 +131,7 @@ def work_of(pool: Pool, expert_spread: float = 0.0) -> Work:
         exposed=1.0 - hardware.reached_overlap,
         fp8_us=dense_us if fp8 and not hardware.reached_products else 0.0,
         row_us=2.0 * head / split / heads_per_us,
-        experts_us=_touched(model, expert_spread, moe_layers * expert * expert_bytes / split / bytes_per_us),
+        experts_us=_expert_read_times(model, expert_spread, moe_layers * expert * expert_bytes / split / bytes_per_us),
         expert_token_us=moe_layers * 2.0 * model.num_experts_per_tok * expert / split / expert_rate,
         experts_exposed=1.0 - hardware.reached_overlap if known_experts else _EXPOSED_READING,
         kv_us=full * context_us,
@@ -153,7 +153,7 @@ def _share(reached: float | None, reference: float) -> float:
     return reached / reference if reached else 1.0
 
 
-def _narrow(weight_bytes: float, hardware: Hardware) -> bool:
+def _uses_8_bit_units(weight_bytes: float, hardware: Hardware) -> bool:
     """Whether matrix products with weights of that size use 8-bit units.
 
     8-bit weights do. Narrower ones are widened to 16 bits first, unless the accelerator has 4-bit units; then they are
@@ -165,7 +165,7 @@ def _narrow(weight_bytes: float, hardware: Hardware) -> bool:
 
 def _rate(weight_bytes: float, hardware: Hardware) -> float:
     """TFLOPS of dense matrix products with weights of that size."""
-    return hardware.peak_tflops_fp8 if _narrow(weight_bytes, hardware) else hardware.peak_tflops_bf16
+    return hardware.peak_tflops_fp8 if _uses_8_bit_units(weight_bytes, hardware) else hardware.peak_tflops_bf16
 
 
 def _expert_rate(weight_bytes: float, hardware: Hardware) -> float:
@@ -191,7 +191,7 @@ def _attention(model: Model, split: int) -> tuple[float, float, float]:
     return weights, 2.0 * max(heads / split, 1.0) * model.head_dim, 4.0 * query / split
 
 
-def _touched(model: Model, spread: float, expert_us: float) -> tuple[float, ...]:
+def _expert_read_times(model: Model, spread: float, expert_us: float) -> tuple[float, ...]:
     """Reading the experts that 0, 1, 2, ... tokens choose in each layer."""
     if not expert_us:
         return (0.0,)

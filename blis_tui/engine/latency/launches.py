@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.latency.model import Around
+from blis_tui.engine.latency.model import ModelWrapper
 from blis_tui.engine.latency.shape import expert_layers, shared_expert_width
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def launches(model: Model, tensor_parallel: int) -> int:
     return _OUTSIDE + model.num_hidden_layers * each + dense * _DENSE + experts * (_EXPERTS + shared)
 
 
-class Launched(Around):
+class Launched(ModelWrapper):
     """Wraps a step-time model: no step ends before all of its operators have been launched.
 
     The wrapped model gives times with CUDA graphs, whose batches are padded. Without graphs nothing is padded, but the

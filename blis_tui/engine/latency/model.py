@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 from blis_tui.registry import PlugPoint
 from blis_tui.spec.model import Pool
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Chunk(Kept):
+class Chunk(Picklable):
     """A piece of one request's prefill, scheduled in a step.
 
     Attributes:
@@ -44,7 +44,7 @@ class Chunk(Kept):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class StepLoad(Kept):
+class StepLoad(Picklable):
     """The work of one step: a mutable record per instance, reused for every step.
 
     Attributes:
@@ -101,7 +101,7 @@ LATENCY: Final = PlugPoint[[Pool], StepTimeModel]("latency", "step-time model", 
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Timed(Kept):
+class Timed(Picklable):
     """Base of the built-in models, with properties that the engine exploits."""
 
     __slots__ = ()
@@ -160,7 +160,7 @@ class Overheads(Timed):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Around(Timed):
+class ModelWrapper(Timed):
     """Base of models that wrap another one and share its overheads.
 
     Attributes:

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.latency.busiest import Busiest, popular
+from blis_tui.engine.latency.busiest import Busiest, popularity_excess
 from blis_tui.engine.latency.operator_layers import layers_of
 from blis_tui.engine.latency.operator_rest import Settings, rest_of
 from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, Curve, tables_in, worst
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.latency.operator_rest import Rest
     from blis_tui.engine.latency.operator_tables import Known
-    from blis_tui.engine.latency.wide import Wide
+    from blis_tui.engine.latency.wide import ExpertParallelism
     from blis_tui.spec.model import Model
 
 _GRAPHS: Final = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
@@ -52,7 +52,7 @@ class OperatorCosts:
         model: Model,
         split: int,
         settings: Settings = _AS_FITTED,
-        wide: Wide | None = None,
+        wide: ExpertParallelism | None = None,
     ) -> None:
         tables = tables_in(document, settings.engine)
         if max(model.weight_bytes, model.activation_bytes) > _WIDEST_BYTES:
@@ -84,7 +84,7 @@ class OperatorCosts:
                 gpus=apart,
                 experts=model.num_experts,
                 top_k=model.num_experts_per_tok,
-                lasting=popular(apart, model.num_experts, spread) if wide is None else wide.imbalance - 1.0,
+                lasting=popularity_excess(apart, model.num_experts, spread) if wide is None else wide.imbalance - 1.0,
             )
             parts["experts"] = [(layers.expert_layers, _of_the_busiest(mixture, busiest))]
         if layers.sums:

@@ -9,7 +9,7 @@ from blis_tui.classes import mypyc_attr
 from blis_tui.engine.latency.model import Overheads, Timed
 from blis_tui.engine.latency.operator_costs import OperatorCosts
 from blis_tui.errors import PolicyError
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 from blis_tui.spec.model import ApiServer
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.latency.model import Chunk, StepLoad
     from blis_tui.engine.latency.operator_rest import Settings
     from blis_tui.engine.latency.operator_tables import Curve
-    from blis_tui.engine.latency.wide import Wide
+    from blis_tui.engine.latency.wide import ExpertParallelism
     from blis_tui.spec.model import Pool
 
 _LISTED: Final = 65536
@@ -26,7 +26,7 @@ _LISTED: Final = 65536
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class _Decodes(Kept):
+class _Decodes(Picklable):
     """Steps of a number of decodes only: straight lines over their summed contexts.
 
     ``other_us`` is the part of ``base_us`` other than attention; ``grow`` tells whether no line falls.
@@ -43,7 +43,7 @@ class _Decodes(Kept):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class _Line(Kept):
+class _Line(Picklable):
     """A curve with precomputed slopes, for use in every step."""
 
     __slots__ = ("_last", "_sizes", "_slopes", "_times_us")
@@ -65,7 +65,7 @@ class _Line(Kept):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class _PromptAttention(Kept):
+class _PromptAttention(Picklable):
     """Attention of the chunks of a step.
 
     A chunk takes the time of the whole prompt that computes as many pairs of tokens. It also reads the cache of the
@@ -221,7 +221,7 @@ class OperatorModel(Overheads):
         return line
 
 
-def _wide_of(pool: Pool) -> Wide:
+def _wide_of(pool: Pool) -> ExpertParallelism:
     from blis_tui.engine.latency.wide import wide_of  # noqa: PLC0415  (few runs use it)
 
     return wide_of(pool.engine, pool.model, pool.tensor_parallel)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wide:
+class ExpertParallelism:
     """How experts are spread."""
 
     gpus: int
@@ -53,11 +53,11 @@ class Wide:
         return self.exchange_us + tokens * (self.once_us_per_token if once else self.each_us_per_token)
 
 
-def wide_of(engine: Engine, model: Model, tensor_parallel: int) -> Wide:
+def wide_of(engine: Engine, model: Model, tensor_parallel: int) -> ExpertParallelism:
     """Return how the experts of a rank's model are spread with ``expert_parallel``."""
     ranks, gpus, imbalance = engine.data_parallel, engine.data_parallel * tensor_parallel, engine.expert_imbalance
     if ranks == 1:
-        return Wide(gpus=gpus, ranks=1, imbalance=imbalance)
+        return ExpertParallelism(gpus=gpus, ranks=1, imbalance=imbalance)
     links = engine.all_to_all or AllToAll()
     near, chosen = min(links.gpus_per_node, gpus), model.num_experts_per_tok
     nodes = -(-gpus // links.gpus_per_node)
@@ -67,7 +67,7 @@ def wide_of(engine: Engine, model: Model, tensor_parallel: int) -> Wide:
         touched_experts(gpus, 1.0, chosen) / nvlink, touched_experts(nodes, 1.0, chosen) * (nodes - 1) / nodes / network
     )
     bytes_ = imbalance * model.hidden_size * (links.dispatch_bytes + model.activation_bytes)
-    return Wide(
+    return ExpertParallelism(
         gpus=gpus,
         ranks=ranks,
         imbalance=imbalance,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from operator import index
 from typing import TYPE_CHECKING, Final, cast
 
-from blis_tui.engine.latency.model import Around, StepLoad
+from blis_tui.engine.latency.model import ModelWrapper, StepLoad
 from blis_tui.errors import PolicyError, SimulationError
-from blis_tui.kept import is_ours
+from blis_tui.pickling import is_internal_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Request
 
 
-class Answering(Around):
+class ValidatingModel(ModelWrapper):
     """Validates the answers of a plug-in's model.
 
     Args:
@@ -48,23 +48,23 @@ class Answering(Around):
         if before != (load.chunks, load.decode_requests, load.decode_context_tokens):
             message = f"`step_time_us` of the step-time model `{self._kind}` changes the step that it is asked about"
             raise SimulationError(message, help="copy what is to be changed: `list(load.chunks)`")
-        return answer if type(answer) is int and answer > 0 else self._looked_at("step_time_us", answer, 1)
+        return answer if type(answer) is int and answer > 0 else self._validated("step_time_us", answer, 1)
 
     def queueing_time_us(self, request: Request) -> int:
         """Return the plug-in's answer, which must be at least 0."""
         answer = self.model.queueing_time_us(request)
-        return answer if type(answer) is int and answer >= 0 else self._looked_at("queueing_time_us", answer, 0)
+        return answer if type(answer) is int and answer >= 0 else self._validated("queueing_time_us", answer, 0)
 
-    def _looked_at(self, method: str, answer: object, least: int) -> int:
+    def _validated(self, method: str, answer: object, least: int) -> int:
         if (time := _whole(answer)) >= least:
             return time
         message = f"`{method}` of the step-time model `{self._kind}` answers {answer!r}"
         raise SimulationError(message, help=f"it returns whole microseconds, at least {least}")
 
 
-def looked_at(model: StepTimeModel, kind: str) -> StepTimeModel:
+def validated(model: StepTimeModel, kind: str) -> StepTimeModel:
     """Wrap a step-time model in validation if it is a plug-in's."""
-    return model if is_ours(type(model)) else Answering(model, kind)
+    return model if is_internal_class(type(model)) else ValidatingModel(model, kind)
 
 
 def _whole(answer: object) -> int:
@@ -75,7 +75,7 @@ def _whole(answer: object) -> int:
         return -1
 
 
-class Warming(Around):
+class ScaledStepTimes(ModelWrapper):
     """Multiplies the step times of another model by ``factor``, rounded down."""
 
     __slots__ = ("_factor",)
@@ -89,12 +89,12 @@ class Warming(Around):
         return int(self.model.step_time_us(load) * self._factor)
 
 
-def slowed_down(model: StepTimeModel, factor: float) -> StepTimeModel:
+def scaled_step_times(model: StepTimeModel, factor: float) -> StepTimeModel:
     """Return the model with its warm step times multiplied by ``factor``; 1 = unchanged."""
-    outer = model if isinstance(model, Pausing) else None
+    outer = model if isinstance(model, HookedModel) else None
     warm = model if outer is None else outer.model
-    warm = warm.model if isinstance(warm, Warming) else warm
-    slow = warm if factor == 1.0 else Warming(warm, factor)
+    warm = warm.model if isinstance(warm, ScaledStepTimes) else warm
+    slow = warm if factor == 1.0 else ScaledStepTimes(warm, factor)
     if outer is None:
         return slow
     outer.model = slow
@@ -104,7 +104,7 @@ def slowed_down(model: StepTimeModel, factor: float) -> StepTimeModel:
 # A step-time model with a callback just before each step is computed.
 
 
-class Pausing(Around):
+class HookedModel(ModelWrapper):
     """Calls ``look`` before asking another model: at that point the batch is formed, but none of it is computed yet."""
 
     __slots__ = ("_look",)
@@ -126,9 +126,9 @@ class Pausing(Around):
 
 # Engines that replay captured CUDA graphs: a batch takes as long as the next larger captured one.
 
-_SMALL: Final = 8
-"""Powers of two are captured up to this size, multiples of ``_EVERY`` above it."""
-_EVERY: Final = 16
+_LAST_POWER_OF_TWO: Final = 8
+"""Powers of two are captured up to this size, multiples of ``_CAPTURE_INTERVAL`` above it."""
+_CAPTURE_INTERVAL: Final = 16
 
 
 def captured_size(requests: int, max_num_seqs: int) -> int:
@@ -136,11 +136,15 @@ def captured_size(requests: int, max_num_seqs: int) -> int:
 
     Source: nano-vLLM, ``engine/model_runner.py`` (``capture_cudagraph``).
     """
-    size = 1 << (requests - 1).bit_length() if requests <= _SMALL else -(-requests // _EVERY) * _EVERY
+    size = (
+        1 << (requests - 1).bit_length()
+        if requests <= _LAST_POWER_OF_TWO
+        else -(-requests // _CAPTURE_INTERVAL) * _CAPTURE_INTERVAL
+    )
     return max(requests, min(size, max_num_seqs))
 
 
-class CapturedSizes(Around):
+class CapturedSizes(ModelWrapper):
     """Pads decode-only steps to the number of requests of the captured graph, then asks another model.
 
     An empty place has no context.
@@ -170,7 +174,7 @@ class CapturedSizes(Around):
 # Batches with LoRA adapters: each different adapter adds its share.
 
 
-class Adapted(Around):
+class AdapterOverhead(ModelWrapper):
     """Multiplies the step times of another model by (1 + ``overhead`` x different adapters), rounded down.
 
     Source: BLIS (its LoRA factor); vLLM's kernels also process the adapters of a batch one by one.

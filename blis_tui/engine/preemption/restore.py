@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from blis_tui.classes import NamedTuple
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.errors import SimulationError
-from blis_tui.kept import Plugged, is_ours
+from blis_tui.pickling import ValidatedPlugin, is_internal_class
 from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class RestoreRule(Protocol):
 RESTORE: Final = PlugPoint[[], RestoreRule]("policy.preemption.restore", "preemption restore", RestoreRule)
 
 
-class _Looked(Plugged):
+class _ValidatedRule(ValidatedPlugin):
     """A plug-in's rule, whose answers are checked; ``kind`` is its name in documents."""
 
     def __init__(self, plugged: RestoreRule, kind: str) -> None:
@@ -66,9 +66,9 @@ class _Looked(Plugged):
         raise SimulationError(message, help="`swaps` returns whether a victim's KV blocks are moved to the host")
 
 
-def looked_at(rule: RestoreRule, kind: str) -> RestoreRule:
+def validated_rule(rule: RestoreRule, kind: str) -> RestoreRule:
     """Return the rule; that of a plug-in is wrapped so that its answers are checked."""
-    return rule if is_ours(type(rule)) else _Looked(rule, kind)
+    return rule if is_internal_class(type(rule)) else _ValidatedRule(rule, kind)
 
 
 @RESTORE.plugin("recompute", "The victim loses its KV blocks and prefills again.")

@@ -69,7 +69,7 @@ class Swapping(StepPart):
         blocks = -(-computed // size)
         if not blocks:
             return
-        lost = computed - pool.kept_by_others(victim) * size
+        lost = computed - pool.shared_prefix_blocks(victim) * size
         again = recompute_us(self._latency, victim, lost, computed, self._beside)
         costs = Costs(2 * host.link.us(blocks), again)
         swaps = self.restore.swaps(costs)
@@ -80,7 +80,7 @@ class Swapping(StepPart):
             plan.transfer_us += host.store(victim.index, computed, blocks)
         plan.restored.append(Restored(victim, swaps, blocks, costs))
 
-    def bring_back(self, plan: Plan, request: Request, cached: int, swapped: int) -> int:
+    def restore_blocks(self, plan: Plan, request: Request, cached: int, swapped: int) -> int:
         """Swap in a request that holds its cached blocks; return how many tokens it has then."""
         host, pool = self.host, self._pool
         if swapped <= cached:

@@ -120,7 +120,7 @@ def _cheapest(seats: Seats) -> Request:
     youngest_first = [*reversed(seats.running.values())]
     victim, least = youngest_first[0], -1
     for younger, request in enumerate(youngest_first[:-1]):
-        kept = pool.kept_by_others(request) * pool.block_size_tokens
+        kept = pool.shared_prefix_blocks(request) * pool.block_size_tokens
         weight = (context_tokens(request) - kept) * (younger + 2)
         if least < 0 or weight < least:
             victim, least = request, weight
@@ -231,7 +231,7 @@ class RecomputeIndex:
             if slot <= border:
                 if self._settled(younger, least, clock):
                     break
-                border = self._give_up_youngest()
+                border = self._dissolve_youngest()
             walked.append(request)
             if younger == last:
                 break
@@ -240,7 +240,7 @@ class RecomputeIndex:
             if joined >= 0:
                 tokens += clock - joined
             if request.pieces:
-                tokens -= pool.kept_by_others(request) * size
+                tokens -= pool.shared_prefix_blocks(request) * size
             weight = tokens * (younger + 2)
             if weight < least or least < 0:
                 victim, least = request, weight
@@ -264,7 +264,7 @@ class RecomputeIndex:
                 gone -= count
         return True
 
-    def _give_up_youngest(self) -> int:
+    def _dissolve_youngest(self) -> int:
         """Dissolve the youngest group; return the last slot of the remaining groups."""
         groups = self._groups
         self._grouped -= groups.pop().members
@@ -284,9 +284,9 @@ class RecomputeIndex:
                 groups.append(_Group(request.batch_slot, floor, count))
                 self._grouped += count
                 count = 0
-        self._put_together()
+        self._merge_groups()
 
-    def _put_together(self) -> None:
+    def _merge_groups(self) -> None:
         """Merge two groups if together they are at most twice as large as the number of younger requests."""
         groups = self._groups
         behind = _YOUNGEST

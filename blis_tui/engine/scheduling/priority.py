@@ -10,7 +10,7 @@ from operator import index
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from blis_tui.errors import SimulationError
-from blis_tui.kept import Plugged, is_ours
+from blis_tui.pickling import ValidatedPlugin, is_internal_class
 from blis_tui.registry import PlugPoint
 from blis_tui.spec.model import SLO_CLASSES
 
@@ -34,7 +34,7 @@ class PriorityRule(Protocol):
 PRIORITY: Final = PlugPoint[[], PriorityRule]("policy.priority", "priority rule", PriorityRule)
 
 
-class _Looked(Plugged):
+class _ValidatedRule(ValidatedPlugin):
     """A plug-in's rule, whose priorities are checked; ``kind`` is its name in documents."""
 
     def __init__(self, rule: PriorityRule, kind: str) -> None:
@@ -62,9 +62,9 @@ class _Looked(Plugged):
         return self._rule.state()
 
 
-def looked_at(rule: PriorityRule, kind: str) -> PriorityRule:
+def validated_rule(rule: PriorityRule, kind: str) -> PriorityRule:
     """Return the rule; that of a plug-in is wrapped so that its answers are checked."""
-    return rule if is_ours(type(rule)) else _Looked(rule, kind)
+    return rule if is_internal_class(type(rule)) else _ValidatedRule(rule, kind)
 
 
 class _Stateless:

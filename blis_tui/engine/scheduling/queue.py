@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.errors import SimulationError
-from blis_tui.kept import Kept, is_of_ours, is_ours, own_attributes
+from blis_tui.pickling import Picklable, is_internal_class, is_internal_object, own_attributes
 from blis_tui.registry import PlugPoint
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ SCHEDULING: Final = PlugPoint[[], WaitingQueue]("policy.scheduling", "scheduler"
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class FcfsQueue(Kept):
+class FcfsQueue(Picklable):
     """First come, first served; preempted requests return to the head."""
 
     __slots__ = ("items",)
@@ -114,7 +114,7 @@ class FcfsQueue(Kept):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class _Rank(Kept):
+class _Rank(Picklable):
     """A plug-in's sort key, whose answers are checked."""
 
     __slots__ = ("_rank",)
@@ -152,7 +152,7 @@ class SortedQueue:
     __slots__ = ("_chunks", "_rank", "by_name", "items", "order")
 
     def __init__(self, rank: Callable[[Request], int], order: str, *, by_name: bool = True) -> None:
-        self._rank = rank if is_of_ours(rank) else _Rank(rank)
+        self._rank = rank if is_internal_object(rank) else _Rank(rank)
         self.order = order
         self.by_name = by_name
         self.items: dict[int, Request] = {}
@@ -315,13 +315,13 @@ class ByPriority(ByTurn):
         return (self._sign * request.priority, self._rank(request), "", self._turns[request.index])
 
 
-_WHO_GOES_FIRST: Final = ("push", "push_front", "head", "remove", "position", "ordered", "first")
+_ORDER_METHODS: Final = ("push", "push_front", "head", "remove", "position", "ordered", "first")
 
 
-def orders_itself(queue: SortedQueue) -> bool:
+def overrides_order(queue: SortedQueue) -> bool:
     """Whether a plug-in's class overrides the order, so that another queue with the same rank would differ."""
-    base = next(kind for kind in type(queue).__mro__ if is_ours(kind))
-    return any(getattr(type(queue), name) is not getattr(base, name) for name in _WHO_GOES_FIRST)
+    base = next(kind for kind in type(queue).__mro__ if is_internal_class(kind))
+    return any(getattr(type(queue), name) is not getattr(base, name) for name in _ORDER_METHODS)
 
 
 def _alike(request: Request) -> int:  # noqa: ARG001  (a rank's signature)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 _MOST_MATCHED: Final = 128
 """``WAITING_QUEUE_PREFIX_MATCH_MAX``: if more requests wait, no prefixes are looked up."""
-_LITTLE: Final = 32
+_CHECK_THRESHOLD: Final = 32
 """``IN_BATCH_PREFIX_CACHING_CHECK_THRESHOLD``: a request with no longer hit is compared with others in the queue."""
-_MUCH: Final = 32
+_DEPRIORITIZE_THRESHOLD: Final = 32
 """``IN_BATCH_PREFIX_CACHING_DEPRIORITIZE_THRESHOLD``: a request waits for another with which it shares as much."""
 
 
@@ -76,9 +76,9 @@ class LongestPrefix(FcfsQueue):
             node, blocks = pool.match(request, tokens)
             found[request.index] = -min(blocks * pool.block_size_tokens, tokens - 1)
             blocks -= pool.split_hit(node)[1]  # content that only the host has does not count here
-            if blocks * pool.block_size_tokens <= _LITTLE:
+            if blocks * pool.block_size_tokens <= _CHECK_THRESHOLD:
                 content = _content(keys, request)
-                if beside.length(content) >= _MUCH:
+                if beside.length(content) >= _DEPRIORITIZE_THRESHOLD:
                     found[request.index] = 1
                 else:
                     beside.insert(content)
@@ -91,7 +91,7 @@ class LongestPrefix(FcfsQueue):
 def _content(keys: PromptKeys, request: Request) -> tuple[range, ...]:
     """Return the content of a request, token by token."""
     tokens = request.target_tokens
-    shared = keys.stretches(request.content)
+    shared = keys.key_ranges(request.content)
     parts, left = [], tokens
     for part in shared.parts:
         parts.append(part[:left])

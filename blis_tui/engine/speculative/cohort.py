@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.speculative.drafts import DraftTallies
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 from blis_tui.spec.model.engine import UNLIMITED
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.latency.model import StepLoad
     from blis_tui.engine.request import Reasoning, Request
-    from blis_tui.engine.speculative.drafts import Luck
+    from blis_tui.engine.speculative.drafts import AcceptanceSampler
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Decode(Kept):
+class Decode(Picklable):
     """A decoding request, with what is unknown about it while steps of it are in flight.
 
     Attributes:
@@ -97,7 +97,7 @@ class SpeculativeCohort(DecodeCohort):
         self,
         load: StepLoad,
         block_size_tokens: int,
-        luck: Luck,
+        luck: AcceptanceSampler,
         max_model_len: int | None,
         *,
         lookahead_tokens: int = 0,
@@ -188,13 +188,13 @@ class SpeculativeCohort(DecodeCohort):
         """Number of KV slots needed for ``tokens`` computed tokens."""
         return min(tokens + self.lookahead_tokens, max(tokens, self._max_model_len))
 
-    def asks(self, threshold: int) -> tuple[int, int]:
+    def next_needs(self, threshold: int) -> tuple[int, int]:
         """Return the tokens and KV blocks that the next advance of all members needs, or ``UNLIMITED`` tokens.
 
         ``UNLIMITED`` means that a member would not take part, or that a request outside the cohort would.
         """
         size = self.block_size_tokens
-        most = _at_most(threshold, 1 + self.luck.draft_tokens)
+        most = _capped(threshold, 1 + self.luck.draft_tokens)
         drafts = self.drafts = {}
         tokens = blocks = 0
         if self.unsure:
@@ -336,7 +336,7 @@ class SpeculativeCohort(DecodeCohort):
         return [decode.request for decode in self._members.values()]
 
 
-def _at_most(threshold: int, tokens: int) -> int:
+def _capped(threshold: int, tokens: int) -> int:
     return threshold if 0 < threshold < tokens else tokens
 
 

@@ -60,11 +60,11 @@ class DraftTallies:
 
 # Which draft tokens are accepted.
 
-_KEPT: Final = 4096
+_MAX_CACHED: Final = 4096
 """Number of requests whose draws are cached; those of others are drawn again."""
 
 
-class Luck:
+class AcceptanceSampler:
     """Determines whether a draft token is accepted, drawn for each request and each position in its answer.
 
     The stream ``speculative/<request id>`` has one number for each position. So a request has the same luck under any
@@ -86,14 +86,14 @@ class Luck:
         self._chances = chances
         self._runs: dict[int, bytes] = {}
 
-    def __reduce__(self) -> tuple[type[Luck], tuple[int, tuple[float, ...]]]:
-        return Luck, (self._seed, self._chances)
+    def __reduce__(self) -> tuple[type[AcceptanceSampler], tuple[int, tuple[float, ...]]]:
+        return AcceptanceSampler, (self._seed, self._chances)
 
     def runs(self, request: Request) -> bytes:
         """Number of accepted drafts, out of the maximum, by the number of tokens generated so far."""
         runs = self._runs.get(request.index)
         if runs is None:
-            if len(self._runs) == _KEPT:
+            if len(self._runs) == _MAX_CACHED:
                 del self._runs[next(iter(self._runs))]
             self._runs[request.index] = runs = self._drawn(request)
         return runs

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.request_log import RequestTable
     from blis_tui.spec.model import Experiment
 
-MANY: Final = 20
+MIN_REQUESTS: Final = 20
 """With fewer requests, checks say nothing about trends and shares."""
 
 
@@ -57,7 +57,7 @@ def load_keys(experiment: Experiment) -> tuple[str, ...]:
     return ("workload.rate_per_s",)
 
 
-def longer_keys(seen: Seen) -> tuple[str, ...]:
+def longer_keys(seen: LintContext) -> tuple[str, ...]:
     """Return the keys that let more requests be simulated; if the horizon ended the run, only that."""
     if seen.cluster.queue.head():
         return ("horizon_us",)
@@ -106,7 +106,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class LintContext:
     """What the checks look at: a run at some moment."""
 
     experiment: Experiment

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.model import Chunk, StepLoad, is_pure
 from blis_tui.engine.request import Request, RequestState
-from blis_tui.metrics.lints.finding import MANY, Finding, budget_key, worst
+from blis_tui.metrics.lints.finding import MIN_REQUESTS, Finding, budget_key, worst
 from blis_tui.metrics.load import THRASHING
 from blis_tui.metrics.stats import of_histogram
 from blis_tui.spec.model import SLO_CLASSES
@@ -14,7 +14,7 @@ from blis_tui.units import percent_text, plural
 
 if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
-    from blis_tui.metrics.lints.finding import Group, Seen
+    from blis_tui.metrics.lints.finding import Group, LintContext
 
 
 _PREEMPTED_SHARE: Final = 1
@@ -35,7 +35,7 @@ _PROBE: Final = Request(-1, "", 0, 1, 0)
 _AGAINST_THRASHING: Final[tuple[str, ...]] = ("engine.kv_blocks", "engine.max_num_seqs")
 
 
-def kv_cache(seen: Seen) -> Finding | str:
+def kv_cache(seen: LintContext) -> Finding | str:
     """The KV cache is too small: requests wait for blocks for over 10 % of step time, or over 1 % are preempted."""
     return worst(map(_kv_cache, seen.by_pool()))
 
@@ -88,7 +88,7 @@ def _preempted_text(preempted: int, preemptions: int, arrived: int) -> str:
     return f"{preempted:,} of {plural(arrived, 'request')} were preempted ({plural(preemptions, 'time')} in total)"
 
 
-def priorities_apart(seen: Seen) -> Finding | str:
+def priorities_apart(seen: LintContext) -> Finding | str:
     """SGLang's priority preemption is on, but the SLO classes are never far enough apart to trigger it."""
     policy = seen.experiment.policy
     settings = policy.batching.settings
@@ -109,7 +109,7 @@ def priorities_apart(seen: Seen) -> Finding | str:
     )
 
 
-def thrashing(seen: Seen) -> Finding | str:
+def thrashing(seen: LintContext) -> Finding | str:
     """Requests are preempted three times or more."""
     thrashed = seen.flow.thrashed
     if not thrashed:
@@ -136,7 +136,7 @@ def thrashing(seen: Seen) -> Finding | str:
     )
 
 
-def host_link(seen: Seen) -> Finding | str:
+def host_link(seen: LintContext) -> Finding | str:
     """``engine.host_link`` is set, but no request is ever swapped to host memory."""
     cluster = seen.cluster
     described = [pool.engine.host_link for pool in cluster.pools if pool.engine.host_link is not None]
@@ -152,7 +152,7 @@ def host_link(seen: Seen) -> Finding | str:
     )
 
 
-def crowded_out(seen: Seen) -> Finding | str:
+def crowded_out(seen: LintContext) -> Finding | str:
     """Requests that run alone are preempted repeatedly because KV blocks are reserved for prompts in transfer."""
     counts = [one.batch.crowded_out for one in seen.cluster.instances]
     times = 0
@@ -183,7 +183,7 @@ def crowded_out(seen: Seen) -> Finding | str:
     )
 
 
-def token_budget(seen: Seen) -> Finding | str:
+def token_budget(seen: LintContext) -> Finding | str:
     """For more than half of the step time of the busiest pool, steps use the whole ``max_num_batched_tokens``.
 
     A pool whose instances have time to spare, or whose requests then wait for a busier pool, is not the bottleneck.
@@ -193,12 +193,12 @@ def token_budget(seen: Seen) -> Finding | str:
     return _token_budget(max(seen.by_pool(), key=lambda pool: _busy_share(pool, seen)), seen)
 
 
-def _busy_share(pool: Group, seen: Seen) -> float:
+def _busy_share(pool: Group, seen: LintContext) -> float:
     """Return the share of the run in which a pool's instances were busy, on average."""
     return pool.total("busy_us") / (len(pool.instances) * seen.duration_us)
 
 
-def _token_budget(pool: Group, seen: Seen) -> Finding | str:
+def _token_budget(pool: Group, seen: LintContext) -> Finding | str:
     full_us, busy_us = pool.total("full_budget_us"), pool.total("busy_us")
     there_us = len(pool.instances) * seen.duration_us
     if 100 * full_us <= _FULL_SHARE * busy_us or 100 * busy_us < _BUSY_SHARE * there_us:
@@ -222,7 +222,7 @@ def _token_budget(pool: Group, seen: Seen) -> Finding | str:
     )
 
 
-def _faster_prefill(pool: Group, seen: Seen) -> tuple[str, tuple[str, ...]]:
+def _faster_prefill(pool: Group, seen: LintContext) -> tuple[str, tuple[str, ...]]:
     """Return the advice, and its keys, for computing more prompt tokens per second in a pool."""
     key, instances = budget_key(pool.instances[0]), "cluster.instances"
     gain = _gain_of_twice_the_budget(pool, seen)
@@ -236,7 +236,7 @@ def _faster_prefill(pool: Group, seen: Seen) -> tuple[str, tuple[str, ...]]:
     return advice, (key, instances)
 
 
-def _gain_of_twice_the_budget(pool: Group, seen: Seen) -> float | None:
+def _gain_of_twice_the_budget(pool: Group, seen: LintContext) -> float | None:
     """Return how many more prompt tokens per second full steps compute with twice the budget, as a share.
 
     Computed from the step-time model, with as many decodes beside the prompts as the run had on average. None: the
@@ -261,7 +261,7 @@ def _gain_of_twice_the_budget(pool: Group, seen: Seen) -> float | None:
     return per_us(2 * budget) / per_us(budget) - 1
 
 
-def decode_tail(seen: Seen) -> Finding | str:
+def decode_tail(seen: LintContext) -> Finding | str:
     """The p99 of ITL is at least four times the median, and steps with prefill delay decodes."""
     gaps = seen.gaps_us
     itl = of_histogram(gaps)
@@ -312,7 +312,7 @@ def _shorter_tail(instance: Instance) -> tuple[str, tuple[str, ...]]:
     return f"{shorten} {', or set '.join(keys)}.", keys
 
 
-def max_num_seqs(seen: Seen) -> Finding | str:
+def max_num_seqs(seen: LintContext) -> Finding | str:
     """For more than 10 % of the step time, requests wait for a place in the batch although token budget is left."""
     return worst(map(_max_num_seqs, seen.by_pool()))
 
@@ -334,7 +334,7 @@ def _max_num_seqs(pool: Group) -> Finding | str:
     )
 
 
-def prefix_cache(seen: Seen) -> Finding | str:
+def prefix_cache(seen: LintContext) -> Finding | str:
     """Prompts share prefixes, but the prefix cache has no hits."""
     workload = seen.experiment.workload
     if workload.trace is not None:
@@ -343,7 +343,7 @@ def prefix_cache(seen: Seen) -> Finding | str:
     prefixes = [client.prefix.tokens for client in workload.clients if client.prefix is not None]
     if not prefixes:
         return "no client has a prefix"
-    if seen.flow.states[RequestState.COMPLETED] < MANY:
+    if seen.flow.states[RequestState.COMPLETED] < MIN_REQUESTS:
         return "too few requests have completed so far"
     if seen.flow.cached_tokens:
         return ""
@@ -369,7 +369,7 @@ _MISSED: Final = 0.25
 """Minimum share of requests whose adapter had to evict another one for a warning; also of requests that were held."""
 
 
-def adapter_places(seen: Seen) -> Finding | str:
+def adapter_places(seen: LintContext) -> Finding | str:
     """Instances keep reloading LoRA adapters, or requests wait for a slot for theirs."""
     found = [one.batch.adapters for one in seen.cluster.instances if one.batch.adapters is not None]
     scheduled = evictions = held = loads = load_us = held_us = 0
@@ -405,7 +405,7 @@ def adapter_places(seen: Seen) -> Finding | str:
     )
 
 
-def adapters_without_cost(seen: Seen) -> Finding | str:
+def adapters_without_cost(seen: LintContext) -> Finding | str:
     """Requests name LoRA adapters, but no instance has any."""
     if any(one.batch.adapters is not None for one in seen.cluster.instances):
         return ""

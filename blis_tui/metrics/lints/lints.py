@@ -18,7 +18,7 @@ from blis_tui.metrics.load import THRASHING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from blis_tui.metrics.lints.finding import Seen
+    from blis_tui.metrics.lints.finding import LintContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Lint:
 
     name: str
     promise: str
-    check: Callable[[Seen], Finding | str]
+    check: Callable[[LintContext], Finding | str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Checkup:
     """What could not be checked, and why."""
 
 
-def check_all(seen: Seen) -> Checkup:
+def check_all(seen: LintContext) -> Checkup:
     """Run every check; return defects first."""
     findings: list[Finding] = []
     passed: list[str] = []

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.request import RequestState
-from blis_tui.metrics.lints.finding import MANY, Finding, load_keys, longer_keys, worst
+from blis_tui.metrics.lints.finding import MIN_REQUESTS, Finding, load_keys, longer_keys, worst
 from blis_tui.metrics.lints.limits import kv_cache, max_num_seqs
 from blis_tui.units import percent_text, plural, span_text
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
-    from blis_tui.metrics.lints.finding import Group, Seen
+    from blis_tui.metrics.lints.finding import Group, LintContext
     from blis_tui.spec.model import Client
 
 
@@ -34,14 +34,14 @@ _UTILIZATION: Final = 70
 """Maximum load, as a percentage of what an instance can serve, at which fewer instances are suggested."""
 
 
-def overload(seen: Seen) -> Finding | str:
+def overload(seen: LintContext) -> Finding | str:
     """More requests arrive than are served: while requests arrive, the queue keeps growing.
 
     Its mean length rises from the second quarter of the arrivals to the third and to the last, where it is at least 8
     and at least twice that of the second quarter.
     """
     span = seen.flow.arrivals()
-    if seen.flow.total < MANY or span is None:
+    if seen.flow.total < MIN_REQUESTS or span is None:
         return "too few requests have arrived so far"
     first, last = span
     if last - first < 4:
@@ -77,7 +77,7 @@ def overload(seen: Seen) -> Finding | str:
     )
 
 
-def _left_alone(seen: Seen) -> str:
+def _left_alone(seen: LintContext) -> str:
     """Return how the router, instead of the load, overloads some instances; empty if the load is the cause."""
     if seen.experiment.cluster.varies or seen.cluster.gateway.holds:  # the gateway holds the queue in that case
         return ""
@@ -91,7 +91,7 @@ def _left_alone(seen: Seen) -> str:
     return f"The router sends more to instance {busiest.index} than it can serve, while {busy}"
 
 
-def few_requests(seen: Seen) -> Finding | str:
+def few_requests(seen: LintContext) -> Finding | str:
     """Fewer than 100 requests completed, so the p99 comes from the slowest one or two.
 
     Requests that arrived in the warm-up (``warm_up_us``) do not count, as latencies leave them out.
@@ -118,7 +118,7 @@ def few_requests(seen: Seen) -> Finding | str:
     )
 
 
-def edges(seen: Seen) -> Finding | str:
+def edges(seen: LintContext) -> Finding | str:
     """Ramp-up (the batch fills) and drain (no more arrivals) are more than a third of the run.
 
     A batch has filled when requests leave it as fast as they enter it, which takes about as long as a request runs.
@@ -126,7 +126,7 @@ def edges(seen: Seen) -> Finding | str:
     if not seen.done:
         return "the run has not ended yet"
     span = seen.flow.arrivals()
-    if seen.flow.total < MANY or span is None:
+    if seen.flow.total < MIN_REQUESTS or span is None:
         return "too few requests arrived, or all at once"
     if not isinstance(overload(seen), str):
         return "under overload there is no steady state"
@@ -152,7 +152,7 @@ def edges(seen: Seen) -> Finding | str:
     )
 
 
-def users_in_step(seen: Seen) -> Finding | str:
+def users_in_step(seen: LintContext) -> Finding | str:
     """Users of a closed loop request answers of one length, and most answers end at the same moment as others.
 
     Their next prompts then arrive together as well and wait for each other, over and over.
@@ -191,7 +191,7 @@ def users_in_step(seen: Seen) -> Finding | str:
     )
 
 
-def _has_front_end(seen: Seen) -> bool:
+def _has_front_end(seen: LintContext) -> bool:
     return all(one.front_end is not None for one in seen.cluster.instances)
 
 
@@ -203,7 +203,7 @@ def _stays_in_step(client: Client) -> bool:
     return client.arrivals.kind == CLOSED_LOOP and client.session is None and fixed
 
 
-def imbalance(seen: Seen) -> Finding | str:
+def imbalance(seen: LintContext) -> Finding | str:
     """One instance is busy more than twice as long as the mean of its pool."""
     if seen.experiment.cluster.varies:
         return "instances may come and go"
@@ -213,7 +213,7 @@ def imbalance(seen: Seen) -> Finding | str:
 
 def _imbalance(pool: Group) -> Finding | str:
     instances, routed = pool.instances, pool.routed
-    if routed < MANY:
+    if routed < MIN_REQUESTS:
         return "too few requests have been routed so far"
     busiest = max(instances, key=lambda one: one.tallies.busy_us)
     busy_us, total = busiest.tallies.busy_us, pool.total("busy_us")
@@ -233,7 +233,7 @@ def _imbalance(pool: Group) -> Finding | str:
     )
 
 
-def unused_capacity(seen: Seen) -> Finding | str:
+def unused_capacity(seen: LintContext) -> Finding | str:
     """Fewer instances would serve the load.
 
     The estimate is the cost of a request at full batches: its share of the observed steps with prefill, plus its share
@@ -299,7 +299,7 @@ def unused_capacity(seen: Seen) -> Finding | str:
 _DEFECT: Final = "This is a defect of the simulator: please report it with the experiment."
 
 
-def littles_law(seen: Seen) -> Finding | str:
+def littles_law(seen: LintContext) -> Finding | str:
     """The mean number of requests present must equal arrival rate times mean stay."""
     if seen.flow.states[RequestState.TIMED_OUT]:
         return "it is not known when requests that timed out left"

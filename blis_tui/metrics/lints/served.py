@@ -10,7 +10,7 @@ from blis_tui.units import percent_text, plural
 
 if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
-    from blis_tui.metrics.lints.finding import Seen
+    from blis_tui.metrics.lints.finding import LintContext
 
 _UNFINISHED_SHARE: Final = 5
 REJECTED_SHARE: Final = 5
@@ -25,14 +25,14 @@ _LIMITS: Final = {
 """Limit that a request may exceed -> the key to raise."""
 
 
-def _lost(seen: Seen, state: RequestState) -> tuple[int, int, str, str]:
+def _lost(seen: LintContext, state: RequestState) -> tuple[int, int, str, str]:
     """Return how many requests ended in a state, how many arrived, the share as text, and the first such request."""
     count, arrived = seen.flow.states[state], seen.flow.total
     first = seen.table.name(seen.flow.first[state]) if count else ""
     return count, arrived, percent_text(count, arrived), first
 
 
-def dropped(seen: Seen) -> Finding | str:
+def dropped(seen: LintContext) -> Finding | str:
     """Requests that no instance can ever serve."""
     count, arrived, share, first = _lost(seen, RequestState.DROPPED_UNSERVABLE)
     if not count:
@@ -58,7 +58,7 @@ def _exceeded(instance: Instance, limit: str) -> str:
     return limit
 
 
-def timed_out(seen: Seen) -> Finding | str:
+def timed_out(seen: LintContext) -> Finding | str:
     """Requests whose deadline passed."""
     count, arrived, share, first = _lost(seen, RequestState.TIMED_OUT)
     if not count:
@@ -80,7 +80,7 @@ def timed_out(seen: Seen) -> Finding | str:
     )
 
 
-def _started_at_once(seen: Seen) -> int:
+def _started_at_once(seen: LintContext) -> int:
     """Return the number of timed-out requests that were scheduled within the first tenth of their time."""
     count = 0
     for columns in seen.table.in_columns(("state", "arrival_us", "scheduled_us", "deadline_us")):
@@ -91,7 +91,7 @@ def _started_at_once(seen: Seen) -> int:
     return count
 
 
-def rejected(seen: Seen) -> Finding | str:
+def rejected(seen: LintContext) -> Finding | str:
     """Admission control, tenant budgets and the gateway rejected more than 5 % of the requests."""
     count, arrived, share, first = _lost(seen, RequestState.REJECTED)
     if 100 * count <= REJECTED_SHARE * arrived:
@@ -118,7 +118,7 @@ def rejected(seen: Seen) -> Finding | str:
     )
 
 
-def unfinished(seen: Seen) -> Finding | str:
+def unfinished(seen: LintContext) -> Finding | str:
     """When the horizon ended the run, more than 5 % of the requests were still waiting or running."""
     if not seen.done:
         return "the run has not ended yet"
@@ -141,7 +141,7 @@ def unfinished(seen: Seen) -> Finding | str:
     )
 
 
-def stranded(seen: Seen) -> Finding | str:
+def stranded(seen: LintContext) -> Finding | str:
     """The run ended with requests for which no instance ever became available."""
     cluster = seen.cluster
     if not seen.done:

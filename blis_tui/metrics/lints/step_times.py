@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.launches import COMPUTED, Launched, without_graphs
-from blis_tui.engine.latency.model import Around
+from blis_tui.engine.latency.model import ModelWrapper
 from blis_tui.engine.latency.operator_steps import OperatorModel
-from blis_tui.engine.latency.wrappers import Pausing, Warming
+from blis_tui.engine.latency.wrappers import HookedModel, ScaledStepTimes
 from blis_tui.metrics.lints.finding import Finding
 from blis_tui.units import percent_text, plural
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepTimeModel
-    from blis_tui.metrics.lints.finding import Group, Seen
+    from blis_tui.metrics.lints.finding import Group, LintContext
 EXTRAPOLATED_SHARE: Final = 10
 """Maximum percentage of a step for extrapolated operators without a warning."""
 
 
-def eager_without_cost(seen: Seen) -> Finding | str:
+def eager_without_cost(seen: LintContext) -> Finding | str:
     """CUDA graphs are off (``enforce_eager``, ``cudagraph_mode``), but the cost of that is not known here.
 
     Step times that were measured as a whole apply to servers with graphs or without, whichever was measured.
@@ -47,13 +47,13 @@ def eager_without_cost(seen: Seen) -> Finding | str:
     )
 
 
-def extrapolated(seen: Seen) -> Finding | str:
+def extrapolated(seen: LintContext) -> Finding | str:
     """Operators that were not measured take more than 10 % of a step of the run's largest batch."""
     found = (_extrapolated(seen, group) for group in seen.by_pool())
     return next((one for one in found if one is not None), "")
 
 
-def _extrapolated(seen: Seen, group: Group) -> Finding | None:
+def _extrapolated(seen: LintContext, group: Group) -> Finding | None:
     model = _operators(group.instances[0].latency)
     batch = max((instance.tallies.peak_running for instance in group.instances), default=0)
     if model is None or not batch:
@@ -85,6 +85,8 @@ def _extrapolated(seen: Seen, group: Group) -> Finding | None:
 
 
 def _operators(latency: StepTimeModel) -> OperatorModel | None:
-    while isinstance(latency, Launched | Pausing | Warming) or (isinstance(latency, Around) and latency.paces):
+    while isinstance(latency, Launched | HookedModel | ScaledStepTimes) or (
+        isinstance(latency, ModelWrapper) and latency.paces
+    ):
         latency = latency.model
     return latency if isinstance(latency, OperatorModel) else None

@@ -13,7 +13,7 @@ from blis_tui.spec.model.policy import SLO_PRIORITIES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.metrics.lints.finding import Seen
+    from blis_tui.metrics.lints.finding import LintContext
     from blis_tui.spec.model import Pool
 
 WITHOUT_PRIORITIES: Final = ("fcfs", "sjf", "lof", "lpm")
@@ -24,7 +24,7 @@ WITHOUT_CLASSES: Final = ("always-admit", "token-bucket", "reject-all")
 """Admission policies that ignore SLO classes."""
 
 
-def unread_keys(seen: Seen) -> Finding | str:
+def unread_keys(seen: LintContext) -> Finding | str:
     """Keys are set, but nothing uses them.
 
     In the policy: priorities, orders and victims by priority when all requests have the same one, the values of SLO
@@ -35,7 +35,7 @@ def unread_keys(seen: Seen) -> Finding | str:
     """
     if seen.experiment.plugins.origins:
         return ""
-    found = dict([*_unread(seen), *_alike(seen), *_nobodys(seen), *_unread_of_engines(seen)])
+    found = dict([*_unread(seen), *_alike(seen), *_unknown_tenants(seen), *_unread_of_engines(seen)])
     if not found:
         return ""
     return Finding(
@@ -47,7 +47,7 @@ def unread_keys(seen: Seen) -> Finding | str:
     )
 
 
-def _unread(seen: Seen) -> Iterator[tuple[str, str]]:
+def _unread(seen: LintContext) -> Iterator[tuple[str, str]]:
     policy = seen.experiment.policy
     order, victim = policy.scheduling.kind, policy.preemption_victim
     silent = policy.priority.kind != "constant" and order in WITHOUT_PRIORITIES and victim != "priority"
@@ -66,7 +66,7 @@ def _unread(seen: Seen) -> Iterator[tuple[str, str]]:
         yield "policy.gateway", "with `saturation: never`, it dispatches every request immediately"
 
 
-def _alike(seen: Seen) -> Iterator[tuple[str, str]]:
+def _alike(seen: LintContext) -> Iterator[tuple[str, str]]:
     """Yield keys that order by priority although all requests have the same one."""
     policy = seen.experiment.policy
     order, victim = policy.scheduling.kind, policy.preemption_victim
@@ -79,7 +79,7 @@ def _alike(seen: Seen) -> Iterator[tuple[str, str]]:
         yield "policy.preemption.victim", "`priority: constant` makes all priorities equal; the youngest is preempted"
 
 
-def _nobodys(seen: Seen) -> Iterator[tuple[str, str]]:
+def _unknown_tenants(seen: LintContext) -> Iterator[tuple[str, str]]:
     """Yield shares of tenants that no request of the whole run has, such as misspelt names."""
     policy = seen.experiment.policy
     if not seen.done:
@@ -94,7 +94,7 @@ def _nobodys(seen: Seen) -> Iterator[tuple[str, str]]:
                 yield f"policy.{key}.{name}", "no request has that tenant"
 
 
-def _unread_of_engines(seen: Seen) -> Iterator[tuple[str, str]]:
+def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
     """Yield unused engine keys; a key that several pools do not use is reported once."""
     for instance, pool in zip(seen.cluster.instances, seen.cluster.pools, strict=True):
         engine, traits = pool.engine, instance.batch.traits

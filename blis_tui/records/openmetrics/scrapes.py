@@ -78,7 +78,7 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[_Target], Sequence[float]]], ...]
 )
 
 
-class _Added:
+class _Contributions:
     """Contributions of requests to one metric of one instance, by the index of the first time that shows them."""
 
     def __init__(self, buckets: int) -> None:
@@ -141,9 +141,9 @@ class Scrapes:
         """Iterate over the file's lines; the latest event's time is added as a sample unless it is the last one."""
         if not self._times_us or self._times_us[-1] < cluster.now:
             self.take(cluster, cluster.now)
-        first_tokens = [_Added(0) for _ in self._targets]
-        added = [[_Added(len(self._buckets(family, one))) for one in self._targets] for family in FAMILIES]
-        for row, way in zip(table.plain(), table.ways(), strict=True):
+        first_tokens = [_Contributions(0) for _ in self._targets]
+        added = [[_Contributions(len(self._buckets(family, one))) for one in self._targets] for family in FAMILIES]
+        for row, way in zip(table.plain(), table.detours(), strict=True):
             if row.instance < 0:
                 continue
             prefill = way.prefill_instance if way.prefill_instance >= 0 else row.instance
@@ -174,7 +174,7 @@ class Scrapes:
 
     # ---- metrics from requests ----
 
-    def _add(self, family: Family, of_instances: list[_Added], index: int, time_us: int, value: int) -> None:
+    def _add(self, family: Family, of_instances: list[_Contributions], index: int, time_us: int, value: int) -> None:
         target = self._targets[index]
         if family.name in PREFIX_CACHE and not target.pool.engine.enable_prefix_caching:
             return
@@ -191,7 +191,7 @@ class Scrapes:
             return ()
         return family.buckets_s or _token_buckets(target.pool)
 
-    def _points(self, family: Family, index: int, added: _Added) -> _Series:
+    def _points(self, family: Family, index: int, added: _Contributions) -> _Series:
         target = self._targets[index]
         times = range(target.first, len(self._times_us))
 
@@ -219,7 +219,7 @@ class Scrapes:
             for count, time_us in zip(one.preemptions, self._times_us[one.first :], strict=True):
                 yield _line(name + "_total", self._labels(index), str(count), time_us)
 
-    def _generation(self, first_tokens: list[_Added]) -> Iterator[str]:
+    def _generation(self, first_tokens: list[_Contributions]) -> Iterator[str]:
         """Count generated tokens: each is a first token, or follows another after a gap."""
         yield from _about("vllm:generation_tokens", "Number of generation tokens processed.", "counter")
         for index, one in enumerate(self._targets):

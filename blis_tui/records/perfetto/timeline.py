@@ -197,7 +197,7 @@ class Timeline:
             return
         self._end_phase(visit, name, self._now)
         self._packets.end(visit.lane, self._now, {"outcome": outcome})
-        self._instances[index].requests.give_back(visit.lane)
+        self._instances[index].requests.release(visit.lane)
         ran = visit.phase == _RUNNING
         self._count(index, running=-ran, waiting=ran - 1)
 
@@ -245,7 +245,7 @@ class Timeline:
         if life.ttfat_us >= 0:
             arguments = {**arguments, "ttfat_us": life.ttfat_us}
         self._packets.end(life.lane, self._now, arguments)
-        self._requests.give_back(life.lane)
+        self._requests.release(life.lane)
 
     def _reject(self, record: Rejected) -> None:
         self._end(record.request_id, {"outcome": "rejected", "by": record.policy, "reason": record.reason})
@@ -303,16 +303,16 @@ class Timeline:
 
     def _hold(self, record: Held) -> None:
         self._begin_inner(record.request_id, "gateway queue", {"priority": record.priority})
-        self._hold_so_many(record.waiting)
+        self._set_held(record.waiting)
 
     def _dispatch(self, record: Dispatched) -> None:
         self._end_inner(record.request_id)
-        self._hold_so_many(record.waiting)
+        self._set_held(record.waiting)
 
     def _tick(self, record: GatewayTick) -> None:
-        self._hold_so_many(record.waiting)
+        self._set_held(record.waiting)
 
-    def _hold_so_many(self, waiting: int) -> None:
+    def _set_held(self, waiting: int) -> None:
         if self._held is not None:
             self._held.value = waiting
             self._held.write(self._now)

@@ -23,7 +23,7 @@ class Lanes:
         """Return a free track, or a new one."""
         return heappop(self._free) if self._free else self._new()
 
-    def give_back(self, track: int) -> None:
+    def release(self, track: int) -> None:
         """Mark a track as free again."""
         heappush(self._free, track)
 

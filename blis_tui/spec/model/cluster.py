@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.keys import Said, amount, choice, key, part, plug_in, said
+from blis_tui.keys import DocumentKey, amount, choice, document_key, key, part, plug_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,13 +99,13 @@ class Transfer:
 class Disaggregation:
     """Prefill on some instances, decode on others."""
 
-    prefill_instances: ClassVar[Said] = said(
+    prefill_instances: ClassVar[DocumentKey] = document_key(
         int,
         "Number of instances that only prefill: the first ones. Not needed if pools have roles.",
         minimum=1,
         maximum=_MOST_INSTANCES,
     )
-    decode_instances: ClassVar[Said] = said(
+    decode_instances: ClassVar[DocumentKey] = document_key(
         int,
         "Number of instances that decode: those after them. Not needed if pools have roles.",
         minimum=1,
@@ -250,14 +250,14 @@ class Autoscaler:
     interval_us: int = key(
         "Time in microseconds between two evaluations.", default=15_000_000, minimum=1000, maximum=_LONGEST_US
     )
-    min_instances: ClassVar[Said] = said(
+    min_instances: ClassVar[DocumentKey] = document_key(
         int,
         "Minimum instances of each pool that does not set its own; 0 = scale to zero.",
         default=1,
         minimum=0,
         maximum=_MOST_INSTANCES,
     )
-    max_instances: ClassVar[Said] = said(
+    max_instances: ClassVar[DocumentKey] = document_key(
         int,
         "Maximum instances of each pool that does not set its own.",
         required=True,
@@ -304,7 +304,7 @@ class Autoscaler:
 class Cluster:
     """The instances, and what the way to them costs."""
 
-    instances: ClassVar[Said] = said(
+    instances: ClassVar[DocumentKey] = document_key(
         int,
         "Number of engine instances (data-parallel replicas); with `pools` their sum. With `engine.data_parallel` each"
         " is a model replica of so many ranks.",
@@ -312,7 +312,7 @@ class Cluster:
         minimum=1,
         maximum=_MOST_INSTANCES,
     )
-    tensor_parallel: ClassVar[Said] = said(
+    tensor_parallel: ClassVar[DocumentKey] = document_key(
         int, "Accelerators that each layer of an instance is split over.", default=1, minimum=1, maximum=1024
     )
     admission_latency_us: int = key(
@@ -337,7 +337,7 @@ class Cluster:
         Disaggregation,
         absent=None,
     )
-    pools: ClassVar[Said] = said(
+    pools: ClassVar[DocumentKey] = document_key(
         ("#/$defs/pool",),
         "Groups of identical instances. `cluster.instances` is their sum and may be omitted; a pool inherits what it "
         "does not set from the experiment.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.keys import Said, amount, choice, key, part, said, variants
+from blis_tui.keys import DocumentKey, amount, choice, document_key, key, part, variants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,17 +74,17 @@ class KvTier:
 class Mirror:
     """Settings of ``kv_tiers: mirror``."""
 
-    cpu_blocks = said(int, _CPU_BLOCKS, required=True, minimum=0, maximum=_MOST_BLOCKS)
-    bandwidth_tokens_per_us = said(float, _BANDWIDTH, default=100.0, exclusiveMinimum=0, maximum=10**9)
-    base_latency_us = said(int, _LATENCY, default=0, minimum=0, maximum=10**9)
-    overlap = said(bool, _OVERLAP, default=False)
+    cpu_blocks = document_key(int, _CPU_BLOCKS, required=True, minimum=0, maximum=_MOST_BLOCKS)
+    bandwidth_tokens_per_us = document_key(float, _BANDWIDTH, default=100.0, exclusiveMinimum=0, maximum=10**9)
+    base_latency_us = document_key(int, _LATENCY, default=0, minimum=0, maximum=10**9)
+    overlap = document_key(bool, _OVERLAP, default=False)
 
 
 class Threshold:
     """Settings of ``kv_tiers: threshold``."""
 
     cpu_blocks = Mirror.cpu_blocks
-    offload_at = said(
+    offload_at = document_key(
         float,
         "Share of the KV blocks in use from which content is kept that is overwritten.",
         default=0.9,
@@ -99,21 +99,21 @@ class Threshold:
 class Offload:
     """Settings of ``kv_tiers: offload``."""
 
-    tiers = said((KvTier,), "The fastest first.", required=True, minItems=1, maxItems=8)
-    overlap = said(bool, _OVERLAP, default=True)
+    tiers = document_key((KvTier,), "The fastest first.", required=True, minItems=1, maxItems=8)
+    overlap = document_key(bool, _OVERLAP, default=True)
 
 
 class Hicache:
     """Settings of ``kv_tiers: hicache``, with SGLang's names."""
 
-    hicache_ratio = said(
+    hicache_ratio = document_key(
         float,
         "Host memory for KV blocks, as a multiple of the GPU's KV cache; each tensor parallel rank has its share.",
         default=2.0,
         exclusiveMinimum=0,
         maximum=10**6,
     )
-    hicache_write_policy = said(
+    hicache_write_policy = document_key(
         str,
         "When the host gets what the radix tree has: as it is put in, when it is put in for the second time, or when"
         " the GPU evicts it.",
@@ -183,7 +183,7 @@ class Speculative:
     )
 
     @property
-    def chances(self) -> tuple[float, ...]:
+    def acceptance_probabilities(self) -> tuple[float, ...]:
         """For each draft token, the probability that it is accepted if all before it are."""
         if self.acceptance is not None:
             return (self.acceptance,) * self.draft_tokens
@@ -463,7 +463,7 @@ class Engine:
         exclusiveMinimum=0,
         maximum=1,
     )
-    kv_cache_dtype: ClassVar[Said] = said(
+    kv_cache_dtype: ClassVar[DocumentKey] = document_key(
         None,
         "Type of the KV cache's elements. A narrower one gives more KV blocks and less KV traffic per step; `blackbox`"
         " step times, being measured, do not change.",

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.keys import Said, amount, choice, entry, group_of, key, part, plug_in, said
+from blis_tui.keys import DocumentKey, amount, choice, document_key, entry, group_of, key, part, plug_in
 from blis_tui.spec.model.cluster import NAME, Cluster
 from blis_tui.spec.model.engine import Engine
 from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES, named_in
@@ -52,13 +52,13 @@ class Pool:
         minimum=1,
         maximum=1024,
     )
-    min_instances: ClassVar[Said] = said(
+    min_instances: ClassVar[DocumentKey] = document_key(
         int,
         "The least the autoscaler leaves of this pool; as the autoscaler says where it is left out.",
         minimum=0,
         maximum=10_000,
     )
-    max_instances: ClassVar[Said] = said(
+    max_instances: ClassVar[DocumentKey] = document_key(
         int, "The most the autoscaler makes of this pool; likewise.", minimum=1, maximum=10_000
     )
     model: Model = part(
@@ -156,8 +156,8 @@ class CourseExpectation:
     max: float | None = key("Largest count that passes.", absent=None, minimum=0, examples=[10])
 
 
-def _weight(doc: str) -> Said:
-    return said(float, doc, minimum=0, maximum=10**6, examples=[1])
+def _weight(doc: str) -> DocumentKey:
+    return document_key(float, doc, minimum=0, maximum=10**6, examples=[1])
 
 
 def _target(doc: str, example: float) -> float | None:
@@ -207,15 +207,17 @@ class FitnessWeights:
 class Tolerance:
     """Accepted deviation of one number: the larger of the two bounds."""
 
-    rel = said(float, "Relative to the golden value.", minimum=0)
-    abs = said(float, "Absolute, in the unit of the metric.", minimum=0)
+    rel = document_key(float, "Relative to the golden value.", minimum=0)
+    abs = document_key(float, "Absolute, in the unit of the metric.", minimum=0)
 
 
 class GoldenComparison:
     """How results are compared with the golden files."""
 
-    records = said(bool, "Whether the stream of event records is compared, too, and not only the report.", default=True)
-    tolerance = said(
+    records = document_key(
+        bool, "Whether the stream of event records is compared, too, and not only the report.", default=True
+    )
+    tolerance = document_key(
         None,
         "Deviations that are accepted, by JSON pointer into the report (`/latency/ttft_ms/p99`); everything else is"
         " compared exactly.",
@@ -225,14 +227,14 @@ class GoldenComparison:
         type="object",
         propertyNames={"pattern": "^/", "description": "A JSON pointer, which begins with `/`."},
     )
-    redact = said(
+    redact = document_key(
         None,
         "JSON pointers into the report whose values are replaced by `[redacted]` before comparing.",
         default=[],
         type="array",
         items={"description": "One pointer.", "type": "string", "pattern": "^/"},
     )
-    xfail = said(
+    xfail = document_key(
         None,
         "Expectations that are known to be broken, called as in the report's `expectations`: the test passes as long as"
         " they are, and fails when one of them holds.",
@@ -253,7 +255,7 @@ class Experiment:
 
     name: str
     description: str
-    extends: ClassVar[Said] = said(
+    extends: ClassVar[DocumentKey] = document_key(
         str,
         "Another experiment (a name, or a path relative to this file) whose keys this one inherits: maps merge, also"
         " with the documents that it names (`workload: {rate_per_s: 5}`); lists, and whole documents with a `kind`,"
@@ -262,18 +264,18 @@ class Experiment:
         examples=["quickstart", "./base.blis.yaml"],
     )
     seed: int = key("Seed of all random streams.", default=42, minimum=0, maximum=2**63 - 1)
-    model: ClassVar[Said] = said(
+    model: ClassVar[DocumentKey] = document_key(
         None,
         "What is served: the name of a Model document, a Hugging Face id that one lists, a path, or its body. A file at"
         " the path goes before the id.",
         raw=_of_kind("Model", ["qwen3-14b", "Qwen/Qwen3-14B", "./my-model.yaml"]),
     )
-    hardware: ClassVar[Said] = said(
+    hardware: ClassVar[DocumentKey] = document_key(
         None,
         "What it runs on: the name of a Hardware document, a path, or its body.",
         raw=_of_kind("Hardware", ["h100"]),
     )
-    latency: ClassVar[Said] = plug_in(
+    latency: ClassVar[DocumentKey] = plug_in(
         "latency",
         "How the duration of one engine step is computed.",
         default={"kind": "auto"},
@@ -295,7 +297,7 @@ class Experiment:
     cluster: Cluster = part(
         "The instances, what is known about them, and admission and routing latency.", Cluster, default={}
     )
-    engine: ClassVar[Said] = said(Engine, "Limits of one instance, under vLLM's names.", default={})
+    engine: ClassVar[DocumentKey] = document_key(Engine, "Limits of one instance, under vLLM's names.", default={})
     pools: tuple[Pool, ...]
     """The pools; instances are numbered pool by pool."""
     horizon_us: int | None = amount(
@@ -330,7 +332,7 @@ class Experiment:
         minProperties=1,
         examples=[{"critical": {"ttft_ms": 200, "tpot_ms": 30}, "batch": {"e2e_ms": 60_000}}],
     )
-    fitness_map: ClassVar[Said] = group_of(
+    fitness_map: ClassVar[DocumentKey] = group_of(
         "A single score for the run, as in BLIS: the sum of weight * component. Off by default.",
         name="fitness",
         examples=[{"weights": {"throughput": 1, "p99_ttft": 2}}],
@@ -362,7 +364,7 @@ class Experiment:
         maximum=10_000,
         examples=[3],
     )
-    cases: ClassVar[Said] = said(
+    cases: ClassVar[DocumentKey] = document_key(
         None,
         "Golden tests of this experiment, each a map of overrides (dotted path: value). Without cases there is one"
         " test, `default`.",
@@ -377,7 +379,7 @@ class Experiment:
         minProperties=1,
         examples=[{"small-cache": {"engine.kv_blocks": 500}, "four": {"cluster.instances": 4}}],
     )
-    matrix: ClassVar[Said] = said(
+    matrix: ClassVar[DocumentKey] = document_key(
         None,
         "Golden tests for every combination of these values (dotted path: list or range of values, as in the `axes` of"
         " a study), combined with each of `cases`.",
@@ -386,7 +388,7 @@ class Experiment:
         additionalProperties={"$ref": "common.schema.json#/$defs/values"},
         examples=[{"cluster.instances": [1, 2], "policy.scheduling.kind": ["fcfs", "sjf"]}],
     )
-    tags: ClassVar[Said] = said(
+    tags: ClassVar[DocumentKey] = document_key(
         None,
         "Names by which golden tests can be selected (`pytest -m slow`).",
         default=[],
@@ -394,21 +396,21 @@ class Experiment:
         items={"description": "One tag: a Python identifier.", "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
         examples=[["slow"]],
     )
-    skip: ClassVar[Said] = said(
+    skip: ClassVar[DocumentKey] = document_key(
         str, "Why the golden tests of this experiment are not run.", minLength=1, examples=["takes an hour"]
     )
-    xfail: ClassVar[Said] = said(
+    xfail: ClassVar[DocumentKey] = document_key(
         str,
         "Why the golden tests of this experiment are known to fail.",
         minLength=1,
         examples=["the router ignores a drained instance"],
     )
-    golden: ClassVar[Said] = said(
+    golden: ClassVar[DocumentKey] = document_key(
         GoldenComparison,
         "How results are compared with the golden files; the default is byte for byte.",
         default={},
     )
-    twins: ClassVar[Said] = said(
+    twins: ClassVar[DocumentKey] = document_key(
         (TwinTest,),
         "Recordings of the server that this experiment describes: each is one more golden test. The golden stores "
         "metrics of the server and of its simulation; a new recording of the same workload is compared with them.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from blis_tui.classes import dataclass
-from blis_tui.keys import Said, group_of, key, said
+from blis_tui.keys import DocumentKey, document_key, group_of, key
 
 _MOST_TFLOPS = 10**6
 
@@ -65,10 +65,10 @@ class Model:
 class Link:
     """A data link."""
 
-    bandwidth_gb_per_s = said(
+    bandwidth_gb_per_s = document_key(
         float, "Bandwidth in GB/s (10^9 bytes a second).", required=True, exclusiveMinimum=0, examples=[900]
     )
-    latency_us = said(float, "Latency in microseconds.", minimum=0)
+    latency_us = document_key(float, "Latency in microseconds.", minimum=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class Hardware:
 
     name: str
     memory_gib: float = key("Memory of one accelerator in GiB.", exclusiveMinimum=0, maximum=100_000, examples=[80])
-    peak_tflops: ClassVar[Said] = group_of(
+    peak_tflops: ClassVar[DocumentKey] = group_of(
         "Dense matrix throughput (no sparsity) in 10^12 floating-point operations a second.",
         required=True,
         examples=[{"bf16": 989.5, "fp8": 1979.0}],
@@ -110,7 +110,7 @@ class Hardware:
     memory_bandwidth_tb_per_s: float = key(
         "Memory bandwidth in TB/s (10^12 bytes a second).", exclusiveMinimum=0, maximum=10_000, examples=[3.35]
     )
-    mfu: ClassVar[Said] = group_of("Share of the peak throughput that real kernels reach.", required=True)
+    mfu: ClassVar[DocumentKey] = group_of("Share of the peak throughput that real kernels reach.", required=True)
     mfu_prefill: float = key(
         "While processing prompts, 0 to 1.",
         name="prefill",
@@ -127,7 +127,7 @@ class Hardware:
         maximum=1,
         examples=[0.3],
     )
-    reached: ClassVar[Said] = group_of(
+    reached: ClassVar[DocumentKey] = group_of(
         "What kernels were measured to reach of the figures above, where that is known. `fitted` counts with it; left"
         " out, it takes the shares that its coefficients were fitted with, those of NVIDIA's GPUs.",
         examples=[{"products": 0.45, "experts": 0.28, "memory": 0.81, "overlap": 0}],
@@ -170,10 +170,10 @@ class Hardware:
         maximum=1,
         examples=[0],
     )
-    interconnect: ClassVar[Said] = said(
+    interconnect: ClassVar[DocumentKey] = document_key(
         Link, "Link between the accelerators of one node, both directions together; `fitted` reads it."
     )
-    host_link: ClassVar[Said] = said(
+    host_link: ClassVar[DocumentKey] = document_key(
         Link, "Link between accelerator and host memory. Recorded; no step-time model reads it yet."
     )
     host_link_gb_per_s: float = 32.0
@@ -189,7 +189,7 @@ class Hardware:
         maximum=10**5,
         examples=[38],
     )
-    watts: ClassVar[Said] = group_of(
+    watts: ClassVar[DocumentKey] = group_of(
         "Electrical power, for the energy that studies work out. No simulation depends on it.",
         examples=[{"idle": 100, "peak": 700}, {"idle": 120, "memory_bound": 415, "peak": 700}],
     )

@@ -6,7 +6,7 @@ from dataclasses import field, fields, is_dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from blis_tui.classes import dataclass
-from blis_tui.keys import Said, choice, entry, group_of, key, part, plug_in, said, variants
+from blis_tui.keys import DocumentKey, choice, document_key, entry, group_of, key, part, plug_in, variants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,7 +54,7 @@ class TenantBudgets:
 class Tick:
     """Settings of the gateway's ``dispatch: tick``."""
 
-    interval_us = said(int, "Microseconds between two ticks.", default=1000, minimum=1, maximum=10**9)
+    interval_us = document_key(int, "Microseconds between two ticks.", default=1000, minimum=1, maximum=10**9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,7 @@ class Policy:
     )
     priority: PluginConfig = plug_in("policy.priority", "How urgent a request is.", default={"kind": "constant"})
     batching: PluginConfig = plug_in("policy.batching", "How an engine forms batches.", default={"kind": "vllm-v1"})
-    preemption: ClassVar[Said] = group_of("What happens when the KV cache is full.", default={})
+    preemption: ClassVar[DocumentKey] = group_of("What happens when the KV cache is full.", default={})
     preemption_victim: str = plug_in(
         "policy.preemption.victim",
         "Which running request is preempted.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from blis_tui.classes import dataclass
-from blis_tui.keys import Said, choice, key, part, plug_in, said
+from blis_tui.keys import DocumentKey, choice, document_key, key, part, plug_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Slice:
     """A part of a trace."""
 
-    from_s = said(float, "Where it begins, in seconds of the trace.", default=0.0, minimum=0, maximum=10**9)
-    to_s = said(
+    from_s = document_key(float, "Where it begins, in seconds of the trace.", default=0.0, minimum=0, maximum=10**9)
+    to_s = document_key(
         float,
         "Where it ends, in seconds of the trace; a request that arrives then is not part of it. Without it, the trace"
         " goes on to its end.",
@@ -30,7 +30,7 @@ class Trace:
     """A recorded workload. ``path`` is absolute; the digest uses the ``sha256`` of the content instead."""
 
     path: str
-    file: ClassVar[Said] = said(
+    file: ClassVar[DocumentKey] = document_key(
         str,
         "Path to the trace, relative to this file. Files compressed with gzip or Zstandard are read as they are.",
         required=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.keys import amount, choice, key, part, plug_in, said
+from blis_tui.keys import amount, choice, document_key, key, part, plug_in
 from blis_tui.spec.model.policy import SLO_CLASSES
 from blis_tui.spec.model.trace import Trace
 
@@ -206,7 +206,7 @@ class Session:
 class AdapterChoice:
     """How a client's adapters are written."""
 
-    names = said(
+    names = document_key(
         None,
         "Their names.",
         type="array",
@@ -216,21 +216,21 @@ class AdapterChoice:
         items={"type": "string", "minLength": 1, "maxLength": 200},
         examples=[["sql", "chat"]],
     )
-    count = said(
+    count = document_key(
         int,
         "How many there are, instead of `names`: `adapter-1`, `adapter-2`, ...",
         minimum=1,
         maximum=_MOST_ADAPTERS,
         examples=[50],
     )
-    prefix = said(
+    prefix = document_key(
         str,
         "What the names of `count` adapters begin with; clients with the same one share adapters.",
         default="adapter",
         minLength=1,
         maxLength=100,
     )
-    weights = said(
+    weights = document_key(
         None,
         "How often each is requested, relative to the others. Default: all equally, or by `zipf`.",
         type="array",
@@ -239,7 +239,7 @@ class AdapterChoice:
         items={"type": "number", "minimum": 0, "maximum": 1e9},
         examples=[[3, 1]],
     )
-    zipf = said(
+    zipf = document_key(
         float,
         "The k-th is requested 1 / k^zipf times as often as the first: 0 = all equally, about 1 in many catalogues.",
         minimum=0,

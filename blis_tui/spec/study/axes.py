@@ -118,7 +118,7 @@ _DIGITS: Final = 4
 """Significant digits of values on a logarithmic scale."""
 
 
-def how_many(axes: Sequence[Axis]) -> int:
+def count_points(axes: Sequence[Axis]) -> int:
     """Return the number of points before exclusions."""
     count = 1
     for axis in axes:

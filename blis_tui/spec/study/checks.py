@@ -11,7 +11,7 @@ from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.metric_names import all_metrics
 from blis_tui.spec.scalars import flow
 from blis_tui.spec.source import as_list, as_map
-from blis_tui.spec.study.axes import agrees, coordinates_of, how_many
+from blis_tui.spec.study.axes import agrees, coordinates_of, count_points
 from blis_tui.spec.study.metrics import COSTS, is_metric
 from blis_tui.spec.study.model import MAX_POINTS
 
@@ -126,7 +126,7 @@ def check_seeds(document: Document, axes: Sequence[Axis], problems: Problems) ->
         if seed in listed[:at]:
             message = f"seed {seed} is listed twice: its runs would be the same"
             problems.add(about(document, ("seeds", at), "BLIS2068", message))
-    points, seeds = how_many(axes), len(listed) or (given if isinstance(given, int) else 1)
+    points, seeds = count_points(axes), len(listed) or (given if isinstance(given, int) else 1)
     if points > MAX_POINTS:
         message = f"the axes give {points:,} points, and a study has at most {MAX_POINTS:,}"
         place = "axes" if "axes" in as_map(document.data) else "zip"

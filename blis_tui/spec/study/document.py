@@ -15,7 +15,7 @@ from blis_tui.spec.model import Expectation
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.schema import complete
 from blis_tui.spec.source import Document, as_list, as_map, copied
-from blis_tui.spec.study.axes import assignments, crossed, how_many, points_of, zipped
+from blis_tui.spec.study.axes import assignments, count_points, crossed, points_of, zipped
 from blis_tui.spec.study.checks import check_exclusions, check_figures, check_paths, check_seeds
 from blis_tui.spec.study.model import Objective, Study
 
@@ -67,7 +67,7 @@ def read_study(
     data = as_map(complete(document.data, "Study", plugins))
     points = points_of(axes, [as_map(one) for one in as_list(data["exclude"])])
     if not points:
-        message = f"every one of the {how_many(axes):,} points of the axes is excluded"
+        message = f"every one of the {count_points(axes):,} points of the axes is excluded"
         raise SpecError([about(document, ("exclude",), "BLIS2060", message, key=True)])
     fixed = (*_case(document, base, problems), *fixed, *parse_overrides(given))
     if problems.found:

@@ -36,7 +36,7 @@ class Run:
     seed: int
 
 
-class _Asking(Generic[T]):
+class _PendingSearch(Generic[T]):
     """A search, and the rows it waits for."""
 
     def __init__(self, number: int, search: Generator[list[Run], list[Row], T]) -> None:
@@ -67,7 +67,7 @@ class Driver:
         self._study = study
         self._results = Results(study, store, warn)
         self._on_run = on_run
-        self._waiting: dict[str, list[tuple[_Asking[object], int, Point, int, Experiment]]] = {}
+        self._waiting: dict[str, list[tuple[_PendingSearch[object], int, Point, int, Experiment]]] = {}
         self.runs = 0
         """Number of runs, including those known before."""
 
@@ -80,7 +80,7 @@ class Driver:
         answers: dict[int, T] = {}
         ready: list[Task] = []
 
-        def advance(asking: _Asking[T], rows: list[Row] | None) -> None:
+        def advance(asking: _PendingSearch[T], rows: list[Row] | None) -> None:
             """Advance a search until it needs runs that are not known."""
             while True:
                 try:
@@ -96,7 +96,7 @@ class Driver:
                 rows = [row for row in asking.rows if row is not None]
 
         for number, search in enumerate(searches):
-            advance(_Asking(number, search), None)
+            advance(_PendingSearch(number, search), None)
         try:
             while ready or runner.busy:
                 while ready and runner.room:
@@ -117,7 +117,7 @@ class Driver:
             runner.cancel()
         return [answers[number] for number in range(len(searches))]
 
-    def _ask(self, asking: _Asking[object], place: int, run: Run, ready: list[Task]) -> None:
+    def _ask(self, asking: _PendingSearch[object], place: int, run: Run, ready: list[Task]) -> None:
         """Find the result of a run, or request the run."""
         point = Point(run.point.number, (*run.point.overrides, *parse_overrides(run.values)))
         try:
@@ -137,7 +137,7 @@ class Driver:
         if len(waiting) == 1:
             ready.append(task)
 
-    def _fill(self, asking: _Asking[object], place: int, row: Row) -> None:
+    def _fill(self, asking: _PendingSearch[object], place: int, row: Row) -> None:
         asking.rows[place] = row
         self.runs += 1
         self._on_run(row)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from blis_tui.checkpoints import objects_from
 from blis_tui.classes import NamedTuple, dataclass
-from blis_tui.engine.speculative.drafts import Luck
+from blis_tui.engine.speculative.drafts import AcceptanceSampler
 from blis_tui.engine.streams import Stream
 from blis_tui.errors import InputError, SpecError
 from blis_tui.simulation import Simulation
@@ -21,8 +21,8 @@ from blis_tui.spec.study.model import Point
 from blis_tui.study.expected import expected_of
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.load import capacity_of, load_of
-from blis_tui.study.planning.search import margins, search_rate, search_size, trouble, verdict_of
-from blis_tui.study.planning.slower import LATER, Slower, slower
+from blis_tui.study.planning.search import failure_reason, margins, search_rate, search_size, verdict_of
+from blis_tui.study.planning.slower import LATER, SlowServer, slower
 from blis_tui.study.store import MemoryStore
 from blis_tui.units import plural
 
@@ -87,7 +87,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class Trial:
     """The runs of one configuration at one size and rate."""
 
     size: int | None
@@ -97,14 +97,14 @@ class Tried:
     """Number of seeds; greater than the number of rows if all seeds gave the same run, which is then stored once."""
 
     @property
-    def seedless(self) -> bool:
+    def ignores_seed(self) -> bool:
         """Whether the seed makes no difference."""
         return self.seeds > len(self.rows)
 
     @property
     def holding(self) -> int:
         """Number of rows that hold."""
-        return len([row for row in self.rows if not trouble(row)])
+        return len([row for row in self.rows if not failure_reason(row)])
 
     def mean(self, metric: str) -> float | None:
         """Return the mean of a figure over the completed runs; None if there is none."""
@@ -148,7 +148,7 @@ class Candidate:
     """What arrives at the rates: requests, or sessions of several requests."""
     recorded: bool = False
     """Whether the workload is a trace, which is the same with every seed."""
-    tried: tuple[Tried, ...] = ()
+    tried: tuple[Trial, ...] = ()
     """All runs, by size, then by rate."""
 
     @property
@@ -186,19 +186,19 @@ class Candidate:
         rate = "" if self.knee is None or self.knee.holds is None else f", {self.knee.holds:g} {self.of}/s"
         return f"<Candidate {self.coordinates}{size}{rate}: {self.why_not or 'holds'}>"
 
-    def at(self, *, size: int | None, rate_per_s: float | None) -> Tried | None:
+    def at(self, *, size: int | None, rate_per_s: float | None) -> Trial | None:
         """Return the runs at a size and rate, if there are any."""
         return next((one for one in self.tried if (one.size, one.rate_per_s) == (size, rate_per_s)), None)
 
     @property
-    def found(self) -> Tried | None:
+    def found(self) -> Trial | None:
         """The runs at the answer."""
         rate = self.knee.holds if self.knee is not None else next((one.rate_per_s for one in self.tried), None)
         return None if self.why_not else self.at(size=self.size, rate_per_s=rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opinion:
+class OtherEstimate:
     """The value of a figure at the answer with another step-time model, or with slower steps."""
 
     kind: str
@@ -232,11 +232,11 @@ class Plan:
     """The step-time model of the answer's first pool; empty without an answer."""
     expected: Mapping[str, tuple[str, Expected]]
     """Pool -> its step-time model, and the expected errors of the deciding run's means."""
-    opinions: tuple[Opinion, ...]
+    opinions: tuple[OtherEstimate, ...]
     """Results of the other step-time models; only for expected step times."""
-    slower: Slower | str | None
+    slower: SlowServer | str | None
     """A server as slow as ``confidence`` or ``USUAL_CONFIDENCE`` requires; a text = why it is unknown."""
-    if_slower: Opinion | None
+    if_slower: OtherEstimate | None
     """Effect of such a server on the tightest bound, if the answer assumes expected step times."""
     on_slower: Candidate | None
     """If the bounds do not hold on such a server: the answer for it, with the same configuration."""
@@ -294,11 +294,11 @@ def plan(
     choice = _choose(question, candidates)
     best, found = choice.best, None if choice.best is None else choice.best.found
     asked = best is not None and question.confidence is None
-    second = driver.answer([_opinions(question, best)], runner)[0] if asked and best is not None else ()
+    second = driver.answer([_other_estimates(question, best)], runner)[0] if asked and best is not None else ()
     experiment = None if best is None else experiment_of(study, _sized(question, best), study.seeds[0])
     slow = None if best is None else slower(study, _sized(question, best), question.confidence or USUAL_CONFIDENCE)
     if_slower = on_slower = None
-    if asked and found is not None and isinstance(slow, Slower) and max(slow.times, slow.later) > 1.0:
+    if asked and found is not None and isinstance(slow, SlowServer) and max(slow.times, slow.later) > 1.0:
         (if_slower,) = driver.answer([_if_slower(question, found, slow)], runner)
     if best is not None and if_slower is not None and not if_slower.holds:
         (on_slower,) = driver.answer([_Configuration(question, best.point, USUAL_CONFIDENCE).search()], runner)
@@ -321,15 +321,15 @@ def plan(
         on_slower=on_slower,
         as_expected=None if question.confidence is None else _choose(question, expected).best,
         ties=choice.ties,
-        drawn=drawn_beside_requests(experiment) if differs and experiment is not None else (),
+        drawn=other_random_draws(experiment) if differs and experiment is not None else (),
         warnings={name: message for row in reversed(rows) for name, message in row.warnings.items()},
         runs=driver.runs,
     )
 
 
-def _own_steps(row: Row, slow: Slower | str | None) -> Row:
+def _own_steps(row: Row, slow: SlowServer | str | None) -> Row:
     """Return a run without its slowdown, because expected errors refer to expected step times."""
-    more = parse_overrides(slow.values) if isinstance(slow, Slower) else ()
+    more = parse_overrides(slow.values) if isinstance(slow, SlowServer) else ()
     kept = tuple(one for one in row.point.overrides if one not in more)
     return replace(row, point=replace(row.point, overrides=kept))
 
@@ -381,7 +381,7 @@ class _Configuration:
     def __init__(self, question: Question, point: Point, confidence: float | None = None) -> None:
         self._question = question
         self._confidence = confidence
-        self._slower: Slower | None = None
+        self._slower: SlowServer | None = None
         self._study = question.study
         self._point = point
         self._of = "requests"
@@ -424,7 +424,7 @@ class _Configuration:
 
     def _highest_rate(self, load: Load, own: int) -> Generator[list[Run], list[Row], Candidate]:
         load.require_rate()
-        (flooded,) = yield [self._flood(load, own)]
+        (flooded,) = yield [self._saturating_run(load, own)]
         capacity = capacity_of(flooded, load.of)
         guess = (load.own_rate_per_s or 1.0) if capacity is None else _OF_CAPACITY * capacity
         seeds = len(self._study.seeds)
@@ -444,11 +444,11 @@ class _Configuration:
         guess = own
         wanted = rate if rate is not None else load.own_rate_per_s
         if load.path and wanted is not None:
-            flooded, idle = yield [self._flood(load, own), self._run(None, 0.0, self._study.seeds[0], load)]
+            flooded, idle = yield [self._saturating_run(load, own), self._run(None, 0.0, self._study.seeds[0], load)]
             (idle,) = self._judged([idle])
-            if trouble(idle):  # bursts stay bursts at any rate, but more instances may spread them
+            if failure_reason(idle):  # bursts stay bursts at any rate, but more instances may spread them
                 (idle,) = self._judged((yield [self._run(question.most, 0.0, self._study.seeds[0], load)]))
-            if wrong := trouble(idle):
+            if wrong := failure_reason(idle):
                 return self._candidate(
                     None, why_not=f"no number of instances is enough: even on an idle cluster, {wrong}"
                 )
@@ -532,7 +532,7 @@ class _Configuration:
             found: T = stop.value
             return found
 
-    def _flood(self, load: Load, size: int) -> Run:
+    def _saturating_run(self, load: Load, size: int) -> Run:
         """Return the run that shows about how much ``size`` instances serve."""
         values = {**load.all_at_once(size), **self._steps}
         return Run(point=self._point, values=values, seed=self._study.seeds[0])
@@ -557,7 +557,7 @@ class _Configuration:
 
     def _reason(self, size: int | None, rate: float | None) -> str:
         rows = self._rows.get((size, rate), {})
-        return next((text for row in rows.values() if (text := trouble(row))), "it does not hold")
+        return next((text for row in rows.values() if (text := failure_reason(row))), "it does not hold")
 
     def _candidate(
         self, size: int | None, *, knee: Knee | None = None, why_not: str = "", not_known: bool = False
@@ -584,11 +584,11 @@ class _Configuration:
         )
 
 
-def _tried(size: int | None, rate_per_s: float | None, rows: list[Row]) -> Tried:
+def _tried(size: int | None, rate_per_s: float | None, rows: list[Row]) -> Trial:
     """Return the runs of several seeds; equal ones, as with a trace, are kept once, as they prove no agreement."""
     first = rows[0]
     alike = first.status == "done" and all((row.status, row.figures) == (first.status, first.figures) for row in rows)
-    return Tried(size=size, rate_per_s=rate_per_s, rows=tuple(rows[:1] if alike else rows), seeds=len(rows))
+    return Trial(size=size, rate_per_s=rate_per_s, rows=tuple(rows[:1] if alike else rows), seeds=len(rows))
 
 
 def _own_size(document: Mapping[str, Json], path: str) -> int:
@@ -598,7 +598,9 @@ def _own_size(document: Mapping[str, Json], path: str) -> int:
     return value if isinstance(value, int) and value > 0 else 1
 
 
-def _if_slower(question: Question, found: Tried, slow: Slower) -> Generator[list[Run], list[Row], Opinion | None]:
+def _if_slower(
+    question: Question, found: Trial, slow: SlowServer
+) -> Generator[list[Run], list[Row], OtherEstimate | None]:
     """Find the effect of a slower server on the tightest bound at the answer, in the deciding run."""
     nearest = found.nearest(question.study.constraints)
     if nearest is None:
@@ -608,12 +610,12 @@ def _if_slower(question: Question, found: Tried, slow: Slower) -> Generator[list
     value = other.figures.get(mine.metric)
     if not isinstance(value, int | float):
         return None
-    holds = not trouble(slow.judged(other, question.study.constraints))
+    holds = not failure_reason(slow.judged(other, question.study.constraints))
     value *= slow.later if mine.metric.startswith(LATER) else 1.0
-    return Opinion(kind="slower", metric=mine.metric, value=float(value), own=mine.value, holds=holds)
+    return OtherEstimate(kind="slower", metric=mine.metric, value=float(value), own=mine.value, holds=holds)
 
 
-def _opinions(question: Question, best: Candidate) -> Generator[list[Run], list[Row], tuple[Opinion, ...]]:
+def _other_estimates(question: Question, best: Candidate) -> Generator[list[Run], list[Row], tuple[OtherEstimate, ...]]:
     """Find each bounded figure at the answer with the other step-time models, in the deciding run."""
     found = best.found
     if found is None:
@@ -634,7 +636,9 @@ def _opinions(question: Question, best: Candidate) -> Generator[list[Run], list[
         value = other.figures.get(mine.metric)
         if isinstance(value, int | float):
             told.append(
-                Opinion(kind=kind, metric=mine.metric, value=float(value), own=mine.value, holds=not trouble(other))
+                OtherEstimate(
+                    kind=kind, metric=mine.metric, value=float(value), own=mine.value, holds=not failure_reason(other)
+                )
             )
     return tuple(told)
 
@@ -642,7 +646,7 @@ def _opinions(question: Question, best: Candidate) -> Generator[list[Run], list[
 # What a seed still decides when the requests are recorded: the parts that draw random numbers, found by a run.
 
 
-def drawn_beside_requests(experiment: Experiment) -> tuple[str, ...]:
+def other_random_draws(experiment: Experiment) -> tuple[str, ...]:
     """Return what a run draws besides its requests, in words; empty = seeds do not change how requests fare.
 
     Raises:
@@ -660,7 +664,7 @@ def drawn_beside_requests(experiment: Experiment) -> tuple[str, ...]:
     for count in counts.values():
         rest -= count
     counts["when instances come and go" if experiment.cluster.varies else "what plug-ins draw"] = rest
-    counts["which drafts are accepted"] = len(objects_from([Luck.__module__], cluster))
+    counts["which drafts are accepted"] = len(objects_from([AcceptanceSampler.__module__], cluster))
     return tuple(words for words, count in counts.items() if count)
 
 

@@ -59,7 +59,7 @@ class Knee:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Least:
+class SmallestSize:
     """The smallest size that holds with every seed."""
 
     holds: int | None
@@ -69,7 +69,7 @@ class Least:
 
 
 RateSearch: TypeAlias = "Generator[list[Probe], list[Verdict], Knee]"
-SizeSearch: TypeAlias = "Generator[list[Probe], list[Verdict], Least]"
+SizeSearch: TypeAlias = "Generator[list[Probe], list[Verdict], SmallestSize]"
 
 
 class _Known:
@@ -120,12 +120,12 @@ def search_rate(guess: float, *, precision: float, seeds: int) -> RateSearch:
         else:
             high = middle
     yield from known.ask(Probe(end, seed) for end in (low, high) for seed in range(seeds))
-    lowest = yield from _outwards(known, low, 1 / (1 + precision), holds=True)
-    highest = yield from _outwards(known, high, 1 + precision, holds=False)
+    lowest = yield from _expand_rate(known, low, 1 / (1 + precision), holds=True)
+    highest = yield from _expand_rate(known, high, 1 + precision, holds=False)
     return Knee(holds=lowest, fails=highest)
 
 
-def _outwards(
+def _expand_rate(
     known: _Known, rate: float, step: float, *, holds: bool
 ) -> Generator[list[Probe], list[Verdict], float | None]:
     """Move from a rate in growing steps until every seed holds (or none does); None = not even far away.
@@ -213,12 +213,12 @@ def search_size(guess: int, *, most: int, seeds: int, least: int = 1) -> SizeSea
         step *= 2 if tried > 1 else 1
     while high <= most and (yield from known.share(high)) < 1:
         low, high = high, high + 1
-    return Least(holds=high if high <= most else None, fails=low if low >= least else None)
+    return SmallestSize(holds=high if high <= most else None, fails=low if low >= least else None)
 
 
 # How a run answers the planner: whether it holds, and with what margin.
 
-COMPLETE: Final = 0.99
+MIN_SERVED_SHARE: Final = 0.99
 """Minimum share of requests that must be served, because latencies cover only those."""
 
 
@@ -250,17 +250,17 @@ def margins(row: Row, bounds: tuple[Expectation, ...]) -> tuple[Margin, ...]:
 
 def verdict_of(row: Row, bounds: tuple[Expectation, ...]) -> Verdict:
     """Return whether a run holds, and how narrowly."""
-    if row.status != "done" or trouble(row):
+    if row.status != "done" or failure_reason(row):
         return Verdict(holds=False)
     return Verdict(holds=True, of_bound=next((one.of_bound for one in margins(row, bounds)), None))
 
 
-def trouble(row: Row) -> str:
+def failure_reason(row: Row) -> str:
     """Return why a run does not hold; empty if it does."""
     if not row.ok:
         return row.why or row.status
     total, completed = row.figures.get("requests.total"), row.figures.get("requests.completed")
-    if isinstance(total, int) and isinstance(completed, int) and completed < COMPLETE * total:
+    if isinstance(total, int) and isinstance(completed, int) and completed < MIN_SERVED_SHARE * total:
         return f"only {completed:,} of {plural(total, 'request')} were served: the latencies are of those"
     if "overload" in row.warnings:
         return "requests arrive faster than they are served: their number grows as long as this lasts"

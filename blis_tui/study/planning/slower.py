@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import SpecError
-from blis_tui.metrics.expected_error import Seen, slower_server
+from blis_tui.metrics.expected_error import ObservedLoad, slower_server
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.spec.study.model import Point
@@ -40,7 +40,7 @@ def mean_prompt(experiment: Experiment) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Slower:
+class SlowServer:
     """A server that is slower than simulated."""
 
     times: float
@@ -72,7 +72,7 @@ def metrics_bounded(bounds: Iterable[Bound]) -> tuple[str, ...]:
     return ("itl", *(metric for metric, asked in found if asked))
 
 
-def slower(study: Study, point: Point, confidence: float) -> Slower | str:
+def slower(study: Study, point: Point, confidence: float) -> SlowServer | str:
     """Return the slowdown that only ``1 - confidence`` of the measured servers exceed.
 
     Returns:
@@ -82,7 +82,7 @@ def slower(study: Study, point: Point, confidence: float) -> Slower | str:
         SpecError: the point is no valid experiment.
     """
     experiment = experiment_of(study, point, study.seeds[0])
-    seen, metrics = Seen(mean_prompt(experiment)), metrics_bounded(study.constraints)
+    seen, metrics = ObservedLoad(mean_prompt(experiment)), metrics_bounded(study.constraints)
     steps = later = 1.0
     for pool in experiment.pools:
         known = slower_server(experiment, pool, seen, confidence, metrics)
@@ -90,7 +90,7 @@ def slower(study: Study, point: Point, confidence: float) -> Slower | str:
             return known
         steps, later = max(steps, known.steps), max(later, known.first_tokens)
     own = experiment.document.get("latency")
-    found = Slower(steps, {"latency": {**(own if isinstance(own, dict) else {}), "steps": steps}}, later)
+    found = SlowServer(steps, {"latency": {**(own if isinstance(own, dict) else {}), "steps": steps}}, later)
     more = parse_overrides(found.values)
     try:
         pools = experiment_of(study, Point(point.number, (*point.overrides, *more)), study.seeds[0]).pools

@@ -11,8 +11,8 @@ from blis_tui.records.section_text import error_text, expected_data
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.names import point_text, short_names, value_text
 from blis_tui.study.planning.plan import DISAGREEMENT, USUAL_CONFIDENCE
-from blis_tui.study.planning.search import margins, trouble
-from blis_tui.study.planning.slower import Slower
+from blis_tui.study.planning.search import failure_reason, margins
+from blis_tui.study.planning.slower import SlowServer
 from blis_tui.study.rows import as_data
 from blis_tui.study.text import PRICES, WIDTH, bound_text, sentence_lines
 from blis_tui.units import fine_bar, in_words, number_text, plural
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from blis_tui.metrics.expected_error import Expectation
-    from blis_tui.study.planning.plan import Candidate, Plan, Tried
+    from blis_tui.study.planning.plan import Candidate, Plan, Trial
 
 
 _USUAL: Final = {"steady.offered_requests_per_s": "offered/s", "steady.requests_per_s": "served/s"}
@@ -124,7 +124,7 @@ def _around(plan: Plan, best: Candidate, width: int) -> Iterator[str]:
             yield from sentence_lines(f"   {why}", width, indent="   ")
 
 
-def _spread(one: Tried, metric: str) -> str:
+def _spread(one: Trial, metric: str) -> str:
     values = one.values(metric)
     if not values:
         return "-"
@@ -132,11 +132,11 @@ def _spread(one: Tried, metric: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _why(plan: Plan, one: Tried) -> str:
+def _why(plan: Plan, one: Trial) -> str:
     """Return what is wrong with a run whose bounds hold; exceeded bounds are visible in its figures."""
     bounds = plan.question.study.constraints
     seen = [row for row in one.rows if all(each.of_bound <= 1.0 for each in margins(row, bounds))]
-    return next((text for row in seen if (text := trouble(row))), "")
+    return next((text for row in seen if (text := failure_reason(row))), "")
 
 
 def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
@@ -148,7 +148,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     seconds = found.mean("offered.last_arrival_us")
     span = "" if seconds is None else f" over {seconds / 1e6:,.0f} s"
     agree = "one seed" if found.seeds == 1 else f"{found.holding} of {plural(found.seeds, 'seed')} agree"
-    if found.seedless:
+    if found.ignores_seed:
         agree = "no seed changes it"
     yield f"Each run has {number_text(requests)} requests{span}; {agree}; {plural(plan.runs, 'run')} in total."
     if plan.drawn:
@@ -211,7 +211,7 @@ def _rate(plan: Plan, best: Candidate) -> Iterator[str]:
         )
 
 
-def slower_text(known: Slower) -> str:
+def slower_text(known: SlowServer) -> str:
     """A slower server in words."""
     later = f", and TTFT {known.later:.3g} times as long beyond that" if known.later > 1.0 else ""
     return f"step times {100 * known.times - 100:.3g} % longer{later}"
@@ -337,8 +337,8 @@ def _slower_data(plan: Plan) -> dict[str, object]:
     known = plan.slower
     return {
         "confidence": plan.question.confidence or USUAL_CONFIDENCE,
-        "times": known.times if isinstance(known, Slower) else None,
-        "first_tokens_times": known.later if isinstance(known, Slower) else None,
+        "times": known.times if isinstance(known, SlowServer) else None,
+        "first_tokens_times": known.later if isinstance(known, SlowServer) else None,
         "not_known": known if isinstance(known, str) else None,
         "tightest_bound": None if plan.if_slower is None else asdict(plan.if_slower),
         "answer_on_slower": None if plan.on_slower is None else _candidate_data(plan.on_slower),

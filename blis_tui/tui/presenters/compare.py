@@ -12,11 +12,11 @@ from blis_tui.columns import clip, cut
 from blis_tui.compare.divergence import divergence_lines
 from blis_tui.compare.text import comparison_text
 from blis_tui.compare.wording import MARKS, value_change
-from blis_tui.debugger.side_by_side import NOT_ARRIVED, RequestPair, Standing
+from blis_tui.debugger.side_by_side import NOT_ARRIVED, RequestPair, RequestStatus
 from blis_tui.engine.records import described
 from blis_tui.tui.presenters.events import event_line, fitting, milliseconds
 from blis_tui.tui.presenters.lines import shorten
-from blis_tui.tui.presenters.phases import PHASE_LOOKS
+from blis_tui.tui.presenters.phases import PHASE_STYLES
 from blis_tui.units import count_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
@@ -346,7 +346,7 @@ def requests_text(view: CompareView, width: int) -> Content:
         lines.append(Content.styled("completed, most affected", _MUTED))
         lines += [
             _request(
-                RequestPair(one.request_id, Standing("completed", one.a_us), Standing("completed", one.b_us)),
+                RequestPair(one.request_id, RequestStatus("completed", one.a_us), RequestStatus("completed", one.b_us)),
                 name,
                 cell,
             )
@@ -373,7 +373,7 @@ def _request(pair: RequestPair, name: int, cell: int) -> Content:
     )
 
 
-def standing_text(standing: Standing) -> str:
+def standing_text(standing: RequestStatus) -> str:
     """Return the state of a request: ``done 3.21 s``, ``prefill 45 %``, ``decode 123``, ``waiting``."""
     if standing.state == "completed":
         return f"✓ {span_text(standing.done)}"
@@ -384,11 +384,11 @@ def standing_text(standing: Standing) -> str:
     return standing.state
 
 
-def _colour(standing: Standing) -> str:
+def _colour(standing: RequestStatus) -> str:
     """Return the colour of a phase, or of the kind of record that ended the request."""
     if standing == NOT_ARRIVED:
         return _MUTED
-    look = PHASE_LOOKS.get(standing.state)
+    look = PHASE_STYLES.get(standing.state)
     return look.style if look is not None else _style(described(standing.state).colour)
 
 

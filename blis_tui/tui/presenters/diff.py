@@ -12,8 +12,8 @@ from textual.content import Content
 from blis_tui.classes import dataclass
 from blis_tui.debugger.differences import SPAN, TIME, differences
 from blis_tui.engine.records import described
-from blis_tui.tui.presenters.lines import Line, flow, hang, line, shorten, words
-from blis_tui.tui.presenters.phases import PHASE_LOOKS, Look
+from blis_tui.tui.presenters.lines import Line, flow, line, shorten, with_hanging_indent, words
+from blis_tui.tui.presenters.phases import PHASE_STYLES, GlyphStyle
 from blis_tui.units import count_text, span_text, time_text
 
 if TYPE_CHECKING:
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from blis_tui.debugger.differences import Change, Value
     from blis_tui.debugger.moment import Moment
 
-GROUP_LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
+GROUP_STYLES: Final[Mapping[str, GlyphStyle]] = MappingProxyType(
     {
-        "lost": Look("✗", "lost", "$error"),
-        "done": Look("✓", "done", "$success"),
-        "moved": Look("→", "moved", ""),
-        "decode": Look("●", "decode", "$primary"),
-        "queue": Look("○", "queue and batch", "$warning"),
-        "KV cache": Look("≡", "KV cache", "$primary"),
-        "counters": Look("#", "counters", "$text-muted"),
-        "details": Look("·", "requests in detail", "$text-muted"),
+        "lost": GlyphStyle("✗", "lost", "$error"),
+        "done": GlyphStyle("✓", "done", "$success"),
+        "moved": GlyphStyle("→", "moved", ""),
+        "decode": GlyphStyle("●", "decode", "$primary"),
+        "queue": GlyphStyle("○", "queue and batch", "$warning"),
+        "KV cache": GlyphStyle("≡", "KV cache", "$primary"),
+        "counters": GlyphStyle("#", "counters", "$text-muted"),
+        "details": GlyphStyle("·", "requests in detail", "$text-muted"),
     }
 )
 """Looks of groups of changes, except for kinds of records."""
 _ABSENT: Final = "—"
 
 
-def group_look(group: str) -> Look:
+def group_style(group: str) -> GlyphStyle:
     """Return the look of a group of changes."""
     shown = described(group)
-    return GROUP_LOOKS.get(group) or Look(shown.sign, shown.label, f"${shown.colour}" if shown.colour else "")
+    return GROUP_STYLES.get(group) or GlyphStyle(shown.sign, shown.label, f"${shown.colour}" if shown.colour else "")
 
 
 def diff_lines(moment: Moment, width: int, *, playing: bool) -> list[Line]:
@@ -65,7 +65,7 @@ def change_lines(changes: Sequence[Change], width: int) -> list[Line]:
     columns = _Columns(longest, *(max((len(text[at]) for text in texts), default=0) for at in range(3)))
     lines: list[Line] = []
     for group, members in groupby(changes, key=lambda change: change.group):
-        look = group_look(group)
+        look = group_style(group)
         lines.append(line((look.label, f"{look.style} bold")))
         for change in members:
             if columns.width <= width:
@@ -74,7 +74,7 @@ def change_lines(changes: Sequence[Change], width: int) -> list[Line]:
             else:
                 path = f"  {shorten(change.path, width - 2)}"
                 lines.append(line(path, key=change.path, tip=change.about))
-                lines += map(line, hang(Content("    "), flow(_news(change, _Columns()), width - 4)))
+                lines += map(line, with_hanging_indent(Content("    "), flow(_news(change, _Columns()), width - 4)))
     return lines
 
 
@@ -109,7 +109,7 @@ def _news(change: Change, columns: _Columns) -> list[Content]:
     values = Content.assemble(
         (f"{old:>{columns.old}}", "$text-muted"),
         (" → ", "$text-muted"),
-        (f"{new:<{columns.new}}", f"{group_look(change.group).style} bold"),
+        (f"{new:<{columns.new}}", f"{group_style(change.group).style} bold"),
     )
     return [values, Content(f"{delta:>{columns.delta}}")]
 
@@ -129,7 +129,7 @@ def value_text(value: Value, unit: str) -> str:
     if value is None:
         return _ABSENT
     if isinstance(value, str):
-        look = PHASE_LOOKS.get(value)
+        look = PHASE_STYLES.get(value)
         return value if look is None else look.word
     if unit == TIME:
         return time_text(value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.columns import cut
-from blis_tui.conditions.probes import Happens, Reaches
+from blis_tui.conditions.probes import Reaches, RecordMatch
 from blis_tui.debugger.moment import settles
 from blis_tui.engine.records import described
 from blis_tui.tui.actions import named, shown_key
@@ -139,7 +139,7 @@ def _stop(condition: Condition, tape: Tape) -> Callable[[EventRow], bool]:
         goal = ceil(condition.value)
         event = goal if condition.figure == "event" else tape.at_time(goal - 1) + 1
         return lambda row: row.event == event
-    if not isinstance(condition, Happens):
+    if not isinstance(condition, RecordMatch):
         return lambda _row: False
     tests: list[Callable[[EventRow], bool]] = []
     if condition.request:

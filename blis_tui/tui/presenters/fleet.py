@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.classes import dataclass
-from blis_tui.cluster.lives import ACTIVE, TERMINATED
+from blis_tui.cluster.life import ACTIVE, TERMINATED
 from blis_tui.tui.presenters.autoscaler import autoscaler_lines
 from blis_tui.tui.presenters.instances import kv_bar
 from blis_tui.tui.presenters.lines import (

@@ -13,8 +13,8 @@ from blis_tui.debugger.why.ranking import ORDERS, Position, ranking
 from blis_tui.engine.records import described
 from blis_tui.tui.actions import named, shown_key
 from blis_tui.tui.presenters.life_line import legend, life_bar, past_and_later, position_mark, sum_text, totals
-from blis_tui.tui.presenters.lines import BLANK, Line, fact, flow, hang, heading, line, words
-from blis_tui.tui.presenters.phases import PHASE_LOOKS
+from blis_tui.tui.presenters.lines import BLANK, Line, fact, flow, heading, line, with_hanging_indent, words
+from blis_tui.tui.presenters.phases import PHASE_STYLES
 from blis_tui.units import bar_text, count_text, filled, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.tape import RequestEvent, Tape
     from blis_tui.debugger.why.lifespans import Life
     from blis_tui.debugger.why.ranking import Ranked
-    from blis_tui.tui.presenters.life_line import Stretch
+    from blis_tui.tui.presenters.life_line import LifeInterval
     from blis_tui.tui.view import View
 
 EVENT_KEY: Final = "#"
@@ -112,7 +112,7 @@ def _facts(view: View, known: Life, now: Life | None) -> list[Content]:
     if end is not None:
         facts = [Content.styled(*_fate(end)), *_ended(end)]
     elif live is not None:
-        look = PHASE_LOOKS[live.phase]
+        look = PHASE_STYLES[live.phase]
         facts = [Content.styled(look.label, look.style)]
     elif now.last("last-token") is not None:
         facts = [Content.styled("✓ completes when its step ends", "$success")]
@@ -190,7 +190,7 @@ def _reasoning(tape: Tape, life: Life, live: RequestSnapshot | None) -> list[Con
 # ---- latencies ----
 
 
-def _latencies(life: Life | None, parts: Sequence[Stretch], width: int) -> list[Line]:
+def _latencies(life: Life | None, parts: Sequence[LifeInterval], width: int) -> list[Line]:
     """Return the latencies that its client has measured so far, and their shares."""
     if life is None:
         return []
@@ -231,7 +231,7 @@ def _which_counts(life: Life) -> str:
     return f"the last first token counts; {taken} lost {'with an instance' if life.restarts else 'to preemption'}"
 
 
-def _until(parts: Sequence[Stretch], end_us: int) -> list[Stretch]:
+def _until(parts: Sequence[LifeInterval], end_us: int) -> list[LifeInterval]:
     return [replace(one, end_us=min(one.end_us, end_us)) for one in parts if one.start_us < end_us]
 
 
@@ -242,15 +242,15 @@ def _latency(label: str, us: int, consists: str, width: int) -> list[Line]:
     pieces = [Content(piece if at == 0 else f"+ {piece}") for at, piece in enumerate(consists.split(" + "))]
     pieces[0] = Content("= ") + pieces[0]
     if width - head.cell_length < _ROOM:
-        return [line(head), *map(line, hang(Content("  "), flow(pieces, width - 2, " ")))]
+        return [line(head), *map(line, with_hanging_indent(Content("  "), flow(pieces, width - 2, " ")))]
     head += Content(" ")
-    return [line(row) for row in hang(head, flow(pieces, width - head.cell_length, " "))]
+    return [line(row) for row in with_hanging_indent(head, flow(pieces, width - head.cell_length, " "))]
 
 
 # ---- list of intervals ----
 
 
-def _list(life: Life, parts: Sequence[Stretch], width: int, notes: Mapping[int, str]) -> list[Line]:
+def _list(life: Life, parts: Sequence[LifeInterval], width: int, notes: Mapping[int, str]) -> list[Line]:
     # Shares refer to the time so far, so later intervals do not count.
     past_us = sum(part.duration_us for part in parts if not part.later)
     lines: list[Line] = []
@@ -262,7 +262,7 @@ def _list(life: Life, parts: Sequence[Stretch], width: int, notes: Mapping[int, 
     return lines
 
 
-def _stretch(part: Stretch, past_us: int, width: int, note: str) -> list[Line]:
+def _stretch(part: LifeInterval, past_us: int, width: int, note: str) -> list[Line]:
     look = part.look
     dim = "$text-muted dim" if part.later else ""
     start = (time_text(part.start_us), dim or "$text-muted")
@@ -284,13 +284,13 @@ def _stretch(part: Stretch, past_us: int, width: int, note: str) -> list[Line]:
         lines.append(line(head, "  " if pieces else "", first, key=key))
     else:
         lines.append(line(head, key=key))
-        lines += map(line, hang(Content(" " * 4), flow(pieces, width - 4)))
+        lines += map(line, with_hanging_indent(Content(" " * 4), flow(pieces, width - 4)))
     if note:
-        lines += map(line, hang(Content(" " * 4), words(note, width - 4, "$warning")))
+        lines += map(line, with_hanging_indent(Content(" " * 4), words(note, width - 4, "$warning")))
     return lines
 
 
-def _texts(part: Stretch) -> tuple[str, ...]:
+def _texts(part: LifeInterval) -> tuple[str, ...]:
     arrow = f"→ {part.ending}" if part.ending else ("… so far" if part.open and not part.later else "")
     return (part.note, arrow, "(later)" if part.later else "")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.classes import dataclass
-from blis_tui.cluster.lives import CANDIDATES
+from blis_tui.cluster.life import CANDIDATES
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
 from blis_tui.tui.presenters.lines import (
     BLANK,
@@ -15,16 +15,16 @@ from blis_tui.tui.presenters.lines import (
     fact,
     fit,
     flow,
-    hang,
     heading,
     line,
     names_text,
     shorten,
     table_rows,
     titles,
+    with_hanging_indent,
     words,
 )
-from blis_tui.tui.presenters.phases import PHASE_LOOKS
+from blis_tui.tui.presenters.phases import PHASE_STYLES
 from blis_tui.tui.presenters.series import NEARLY_FULL
 from blis_tui.tui.presenters.stages import STAGES, name_of, rank_of, running_of, stage_of
 from blis_tui.units import bar_text, count_text, percent_text, plural, span_text, time_text
@@ -207,7 +207,7 @@ def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, 
     columns = fit(
         _queue_columns(name_width, len(count_text(instance.waiting_count)), ranked=ranked, again=again), width
     )
-    look = PHASE_LOOKS["waiting"]
+    look = PHASE_STYLES["waiting"]
     return [
         heading(f"{look.glyph} WAITING {count_text(instance.waiting_count)}", "queue head first", width),
         titles(columns),
@@ -249,7 +249,7 @@ def _batch(view: View, instance: InstanceSnapshot, name_width: int, width: int) 
     columns = fit(_batch_columns(name_width, step=bool(tokens), again=again), width)
     return [
         heading(
-            f"{PHASE_LOOKS['decode'].glyph} RUNNING {count_text(instance.running_count)}",
+            f"{PHASE_STYLES['decode'].glyph} RUNNING {count_text(instance.running_count)}",
             "in the order scheduled",
             width,
         ),
@@ -293,7 +293,7 @@ def _batch_columns(name_width: int, *, step: bool, again: bool) -> list[Column[_
 
 
 def _phase(one: _Row, _width: int) -> Part:
-    look = PHASE_LOOKS[one.request.phase]
+    look = PHASE_STYLES[one.request.phase]
     return (look.label, look.style)
 
 
@@ -303,7 +303,7 @@ def _progress(one: _Row, width: int) -> Part:
     text = f"{count_text(done)}/{count_text(goal)}" if goal else f"{count_text(done)}"
     longer = f"{text} {unit}"
     bar = min(width - 1 - max(len(longer), 16), 16)
-    style = PHASE_LOOKS[one.request.phase].style
+    style = PHASE_STYLES[one.request.phase].style
     if not goal or bar < _LEAST_BAR:
         fitting = (shown for shown in (longer, text, percent_text(done, goal)) if len(shown) <= width)
         return (next(fitting, ""), style)
@@ -320,7 +320,7 @@ def progress(request: RequestSnapshot) -> tuple[int, int, str]:
 def _tokens(one: _Row, _width: int) -> Part:
     if not one.tokens:
         return ("0", "$text-muted")
-    return (f"+{count_text(one.tokens)}", PHASE_LOOKS[one.request.phase].style)
+    return (f"+{count_text(one.tokens)}", PHASE_STYLES[one.request.phase].style)
 
 
 def _more(count: int) -> list[Line]:
@@ -332,7 +332,7 @@ def _in_transit(view: View, width: int) -> list[Line]:
     moving = view.moment.state.in_transit
     if not moving:
         return []
-    look = PHASE_LOOKS["in-transit"]
+    look = PHASE_STYLES["in-transit"]
     columns: Sequence[Column[RequestSnapshot]] = fit(
         [
             Column("request", min(_longest(moving), _NAME_MOST), lambda one, room: shorten(one.request_id, room)),
@@ -384,7 +384,7 @@ def step_card(
         rows = flow(items, max(width - head.cell_length, 12), _SEPARATOR)
         if at > here:
             rows = [Content.styled(row.plain, "$text-muted dim") for row in rows]
-        lines += map(line, hang(head, rows))
+        lines += map(line, with_hanging_indent(head, rows))
     return lines
 
 

@@ -12,7 +12,7 @@ from textual.content import Content
 
 from blis_tui.classes import dataclass
 from blis_tui.tui.presenters.lines import BLANK, Line, fact, flow, line, words
-from blis_tui.tui.presenters.phases import Look
+from blis_tui.tui.presenters.phases import GlyphStyle
 from blis_tui.tui.presenters.radix_tree import tree_lines
 from blis_tui.units import count_text, percent_text, plural
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from blis_tui.tui.presenters.lines import Part
     from blis_tui.tui.view import View
 
-LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
+BLOCK_STYLES: Final[Mapping[str, GlyphStyle]] = MappingProxyType(
     {
-        "private": Look("█", "private", "$primary"),
-        "neighbour": Look("▓", "private", "$primary"),
-        "selected": Look("▚", "selected", "$accent bold"),
-        "others": Look("▒", "of other requests, or shared", "$primary"),
-        "shared": Look("◆", "shared", "$success"),
-        "cached": Look("░", "evictable (cached)", "$success"),
-        "below": Look("▤", "off the GPU", "$warning"),
-        "blank": Look("·", "free (empty)", "$text-muted"),
+        "private": GlyphStyle("█", "private", "$primary"),
+        "neighbour": GlyphStyle("▓", "private", "$primary"),
+        "selected": GlyphStyle("▚", "selected", "$accent bold"),
+        "others": GlyphStyle("▒", "of other requests, or shared", "$primary"),
+        "shared": GlyphStyle("◆", "shared", "$success"),
+        "cached": GlyphStyle("░", "evictable (cached)", "$success"),
+        "below": GlyphStyle("▤", "off the GPU", "$warning"),
+        "blank": GlyphStyle("·", "free (empty)", "$text-muted"),
     }
 )
 """Look of a cell by the kind of its blocks; private blocks of neighbouring requests alternate between two looks."""
@@ -51,7 +51,7 @@ class Holding:
     """Blocks of one kind: those of one request, or all shared, or all free ones."""
 
     kind: str
-    """A key of ``LOOKS``; ``private`` for those of a request."""
+    """A key of ``BLOCK_STYLES``; ``private`` for those of a request."""
     blocks: int
     request: str = ""
     shared: int = 0
@@ -217,7 +217,7 @@ def _row(grid: KvGrid, row: int, selected: str) -> Content:
     parts: list[Part] = []
     for at, run in groupby(cells):
         holding, size = grid.found[at], len(list(run))
-        look = LOOKS[_kind(holding, at, selected)]
+        look = BLOCK_STYLES[_kind(holding, at, selected)]
         if holding.request not in ("", selected) and len(holding.request) + _AROUND_NAME <= size:
             parts += [(look.glyph, look.style), (f" {holding.request} ", f"{look.style} bold")]
             size -= len(holding.request) + 3
@@ -251,7 +251,7 @@ def _below(shown: Sequence[InstanceSnapshot], width: int, *, alone: bool) -> lis
     for instance in shown:
         for tier in instance.kv.below:
             filled = round(_BAR * tier.used_blocks / tier.total_blocks) if tier.total_blocks else 0
-            look, rest = LOOKS["below"], LOOKS["blank"]
+            look, rest = BLOCK_STYLES["below"], BLOCK_STYLES["blank"]
             name = tier.name if alone else f"instance {instance.index} {tier.name}"
             share = f"{count_text(tier.used_blocks)} of {plural(tier.total_blocks, 'block')}"
             parts = (
@@ -274,8 +274,8 @@ def _legend(shown: Sequence[InstanceSnapshot], width: int) -> list[Line]:
     for kind, blocks in counts.items():
         if kind == "others" and not blocks:
             continue
-        look = LOOKS[kind]
-        glyphs = look.glyph + (LOOKS["neighbour"].glyph if kind == "private" else "")
+        look = BLOCK_STYLES[kind]
+        glyphs = look.glyph + (BLOCK_STYLES["neighbour"].glyph if kind == "private" else "")
         share = f"{count_text(blocks)} ({percent_text(blocks, total)})"
         items.append(Content.assemble((glyphs, look.style), (f" {look.word} ", "$text-muted"), share))
     return [line(row) for row in flow(items, width)]
@@ -289,7 +289,7 @@ def _held_by(shown: Sequence[InstanceSnapshot], width: int) -> list[Line]:
 
 
 def _selected(shown: Sequence[InstanceSnapshot], selected: str, width: int) -> list[Line]:
-    look = LOOKS["selected"]
+    look = BLOCK_STYLES["selected"]
     for instance in shown:
         for holding in holdings(instance):
             if holding.request and holding.request == selected:
@@ -302,7 +302,7 @@ def holding_text(holding: Holding, total: int) -> str:
     """Return a holding in words."""
     share = percent_text(holding.blocks, total)
     if not holding.request:
-        return f"{LOOKS[holding.kind].word}: {plural(holding.blocks, 'block')}, {share}"
+        return f"{BLOCK_STYLES[holding.kind].word}: {plural(holding.blocks, 'block')}, {share}"
     shared = f" and {count_text(holding.shared)} shared" if holding.shared else ""
     blocks = f"{plural(holding.blocks, 'block')}{shared}"
     return f"{holding.request}: {blocks}, {plural(holding.tokens, 'token')}, {share} of the cache"

@@ -10,7 +10,7 @@ from textual.content import Content
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.records import RECORD_KINDS, described
-from blis_tui.tui.presenters.phases import PHASE_LOOKS, Look
+from blis_tui.tui.presenters.phases import PHASE_STYLES, GlyphStyle
 from blis_tui.units import filled, plural, span_text
 
 if TYPE_CHECKING:
@@ -38,31 +38,31 @@ LOST: Final = "lost"
 AGAIN: Final = "again"
 """Name of a wait after a preemption; other intervals have the names of ``Span.what``."""
 
-STRETCHES: Final[Mapping[str, Look]] = MappingProxyType(
+INTERVAL_STYLES: Final[Mapping[str, GlyphStyle]] = MappingProxyType(
     {
-        "admission": Look("·", "admission", "$text-muted"),
-        "deferral": Look("∙", "deferred", "$warning"),
-        "gateway": Look("┆", "gateway", "$warning"),
-        "routing": Look("·", "routing", "$text-muted"),
-        "stranded": Look("¦", "stranded", "$warning"),
-        "intake": Look("·", "enqueue", "$text-muted"),
-        "wait": Look("░", "queue", PHASE_LOOKS["waiting"].style),
-        "planned": Look("▹", "planned", "$text-muted"),
-        "prefill": Look("▒", "prefill", PHASE_LOOKS["prefill"].style),
-        "transfer": Look("→", "transfer", "$accent"),
-        "decode": Look("█", "decode", PHASE_LOOKS["decode"].style),
-        AGAIN: Look("╳", "preempted", "$error"),  # noqa: RUF001  (a full-height cross)
+        "admission": GlyphStyle("·", "admission", "$text-muted"),
+        "deferral": GlyphStyle("∙", "deferred", "$warning"),
+        "gateway": GlyphStyle("┆", "gateway", "$warning"),
+        "routing": GlyphStyle("·", "routing", "$text-muted"),
+        "stranded": GlyphStyle("¦", "stranded", "$warning"),
+        "intake": GlyphStyle("·", "enqueue", "$text-muted"),
+        "wait": GlyphStyle("░", "queue", PHASE_STYLES["waiting"].style),
+        "planned": GlyphStyle("▹", "planned", "$text-muted"),
+        "prefill": GlyphStyle("▒", "prefill", PHASE_STYLES["prefill"].style),
+        "transfer": GlyphStyle("→", "transfer", "$accent"),
+        "decode": GlyphStyle("█", "decode", PHASE_STYLES["decode"].style),
+        AGAIN: GlyphStyle("╳", "preempted", "$error"),  # noqa: RUF001  (a full-height cross)
     }
 )
 """Look of each kind of interval: the glyph fills the bar."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class LifeInterval:
     """An interval of a life.
 
     Attributes:
-        what: a key of ``STRETCHES``.
+        what: a key of ``INTERVAL_STYLES``.
         start_us: its start.
         end_us: its end, or the end of what is known.
         event: the event at which it began.
@@ -89,19 +89,19 @@ class Stretch:
         return self.end_us - self.start_us
 
     @property
-    def look(self) -> Look:
+    def look(self) -> GlyphStyle:
         """Its look."""
-        return STRETCHES[self.what]
+        return INTERVAL_STYLES[self.what]
 
 
-def stretches(life: Life, tape: Tape) -> tuple[Stretch, ...]:
+def life_intervals(life: Life, tape: Tape) -> tuple[LifeInterval, ...]:
     """Return all intervals of a life, except for those of no length."""
-    found: list[Stretch] = []
+    found: list[LifeInterval] = []
     spans = life.spans
     for at, span in enumerate(spans):
-        end = None if span.open else _ender(life, span, spans[at + 1] if at + 1 < len(spans) else None)
+        end = None if span.open else _ending_entry(life, span, spans[at + 1] if at + 1 < len(spans) else None)
         found.append(
-            Stretch(
+            LifeInterval(
                 what=AGAIN if span.what == "wait" and span.again else span.what,
                 start_us=span.start_us,
                 end_us=span.end_us,
@@ -119,7 +119,7 @@ def _lost(life: Life, span: Span) -> bool:
     return span.gone or (span.lost and not life.keeps_output)
 
 
-def _ender(life: Life, span: Span, following: Span | None) -> RequestEvent | None:
+def _ending_entry(life: Life, span: Span, following: Span | None) -> RequestEvent | None:
     """Return what ended an interval: for a prefill its last chunk, else the entry that begins the next interval."""
     event = following.first if following is not None else life.entries[-1].event
     here = [one for one in life.entries if one.event == event]
@@ -157,7 +157,7 @@ def _note(life: Life, span: Span) -> str:
     return tokens if len(mine) == 1 else f"{len(mine)} chunks, {tokens}"
 
 
-def past_and_later(now: Life | None, known: Life, tape: Tape) -> tuple[Stretch, ...]:
+def past_and_later(now: Life | None, known: Life, tape: Tape) -> tuple[LifeInterval, ...]:
     """Return the intervals up to the present position, then those known to follow, marked as later.
 
     Args:
@@ -166,9 +166,9 @@ def past_and_later(now: Life | None, known: Life, tape: Tape) -> tuple[Stretch, 
         tape: the recorded run.
     """
     here_us = known.arrival_us if now is None else now.now_us
-    later = (one for one in stretches(known, tape) if one.end_us > here_us)
+    later = (one for one in life_intervals(known, tape) if one.end_us > here_us)
     return (
-        *(() if now is None else stretches(now, tape)),
+        *(() if now is None else life_intervals(now, tape)),
         *(replace(one, start_us=max(one.start_us, here_us), later=True) for one in later),
     )
 
@@ -176,7 +176,7 @@ def past_and_later(now: Life | None, known: Life, tape: Tape) -> tuple[Stretch, 
 # ---- the bar ----
 
 
-def life_bar(parts: Sequence[Stretch], width: int) -> Content:
+def life_bar(parts: Sequence[LifeInterval], width: int) -> Content:
     """Return the intervals side by side in proportion; short ones get a cell if there is room for all."""
     if not parts:
         return Content("")
@@ -187,7 +187,7 @@ def life_bar(parts: Sequence[Stretch], width: int) -> Content:
     return Content.assemble(*pieces)
 
 
-def position_mark(parts: Sequence[Stretch], width: int) -> Content | None:
+def position_mark(parts: Sequence[LifeInterval], width: int) -> Content | None:
     """Return the mark of the present position below the bar; None if the whole life is before it."""
     sizes = shares([part.duration_us for part in parts], width)
     before = sum(size for part, size in zip(parts, sizes, strict=True) if not part.later)
@@ -218,19 +218,19 @@ def shares(sizes: Sequence[int], width: int) -> list[int]:
     return cells
 
 
-def legend(parts: Iterable[Stretch]) -> list[Content]:
+def legend(parts: Iterable[LifeInterval]) -> list[Content]:
     """Return the meaning of a bar's glyphs."""
     found: dict[str, str] = {}
     for one in parts:
         look = one.look
         found.setdefault(look.glyph, "on the way" if look.glyph == "·" else look.word)
-    styles = {look.glyph: look.style for look in STRETCHES.values()}
+    styles = {look.glyph: look.style for look in INTERVAL_STYLES.values()}
     return [Content.assemble((glyph, styles[glyph]), f" {word}") for glyph, word in found.items()]
 
 
-def totals(parts: Iterable[Stretch]) -> dict[str, int]:
+def totals(parts: Iterable[LifeInterval]) -> dict[str, int]:
     """Return the total length of each kind of interval in microseconds; lost work is a separate kind."""
-    found = dict.fromkeys((*STRETCHES, LOST), 0)
+    found = dict.fromkeys((*INTERVAL_STYLES, LOST), 0)
     for one in parts:
         found[LOST if one.lost else one.what] += one.duration_us
     return {what: us for what, us in found.items() if us}
@@ -238,7 +238,9 @@ def totals(parts: Iterable[Stretch]) -> dict[str, int]:
 
 def sum_text(us: Mapping[str, int], rest: int = 0) -> str:
     """Return the composition of a latency: ``queue 3.1 ms + prefill 4.3 ms + client 20 us``."""
-    pieces = [f"{'lost work' if what == LOST else STRETCHES[what].word} {span_text(part)}" for what, part in us.items()]
+    pieces = [
+        f"{'lost work' if what == LOST else INTERVAL_STYLES[what].word} {span_text(part)}" for what, part in us.items()
+    ]
     if rest > 0:
         pieces.append(f"client {span_text(rest)}")
     return " + ".join(pieces)

@@ -78,7 +78,7 @@ def words(text: str, width: int, style: str = "") -> list[Content]:
     return [Content.styled(row.plain, style) for row in flow(map(Content, text.split()), width, " ")]
 
 
-def hang(head: Content, rows: Sequence[Content]) -> list[Content]:
+def with_hanging_indent(head: Content, rows: Sequence[Content]) -> list[Content]:
     """Return lines beside a head: the first follows it, the others are indented accordingly."""
     indent = " " * head.cell_length
     return [(head if at == 0 else Content(indent)) + row for at, row in enumerate(rows or [Content("")])]

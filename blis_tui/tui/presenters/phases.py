@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class GlyphStyle:
     """A glyph, a word and a colour."""
 
     glyph: str
@@ -25,12 +25,12 @@ class Look:
         return f"{self.glyph} {self.word}"
 
 
-PHASE_LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
+PHASE_STYLES: Final[Mapping[str, GlyphStyle]] = MappingProxyType(
     {
-        "in-transit": Look("→", "on the way", "$text-muted"),
-        "waiting": Look("○", "waiting", "$warning"),
-        "prefill": Look("◐", "prefill", "$secondary"),
-        "decode": Look("●", "decode", "$primary"),
-        "stalled": Look("◌", "stalled", "$warning"),
+        "in-transit": GlyphStyle("→", "on the way", "$text-muted"),
+        "waiting": GlyphStyle("○", "waiting", "$warning"),
+        "prefill": GlyphStyle("◐", "prefill", "$secondary"),
+        "decode": GlyphStyle("●", "decode", "$primary"),
+        "stalled": GlyphStyle("◌", "stalled", "$warning"),
     }
 )

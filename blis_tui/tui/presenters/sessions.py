@@ -20,7 +20,7 @@ from blis_tui.debugger.why.session_course import (
 )
 from blis_tui.engine.records import described
 from blis_tui.tui.presenters.lines import BLANK, Column, Line, cells, fact, fit, flow, line, shorten, titles, words
-from blis_tui.tui.presenters.phases import Look
+from blis_tui.tui.presenters.phases import GlyphStyle
 from blis_tui.units import count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ SESSION_KEY: Final = "session "
 CALL_KEY: Final = "call "
 """Prefix of the key of a line about a call, followed by its request's name."""
 
-STATE_LOOKS: Final[Mapping[str, Look]] = MappingProxyType(
+STATE_STYLES: Final[Mapping[str, GlyphStyle]] = MappingProxyType(
     {
-        RUNNING: Look("●", "running", "$primary"),
-        THINKING: Look("○", "think time", "$text-muted"),
-        TOOL: Look("◇", "tool wait", "$secondary"),
-        COMPLETED: Look("✓", "completed", "$success"),
-        CANCELLED: Look("✗", "cancelled", "$error"),
-        UNFINISHED: Look("–", "unfinished", "$warning"),  # noqa: RUF001  (a dash)
+        RUNNING: GlyphStyle("●", "running", "$primary"),
+        THINKING: GlyphStyle("○", "think time", "$text-muted"),
+        TOOL: GlyphStyle("◇", "tool wait", "$secondary"),
+        COMPLETED: GlyphStyle("✓", "completed", "$success"),
+        CANCELLED: GlyphStyle("✗", "cancelled", "$error"),
+        UNFINISHED: GlyphStyle("–", "unfinished", "$warning"),  # noqa: RUF001  (a dash)
     }
 )
 _LATER: Final = "$text-muted dim"
@@ -115,7 +115,7 @@ def _columns(names: int) -> Iterator[Column[SessionCourse]]:
 
 def state_text(course: SessionCourse) -> tuple[str, str]:
     """Return what a session is doing, and for how long; its duration if it has ended."""
-    look = STATE_LOOKS[course.state]
+    look = STATE_STYLES[course.state]
     if course.state == UNFINISHED:
         return look.label, look.style
     if course.ended:
@@ -188,7 +188,7 @@ def _call_columns(course: SessionCourse) -> Iterator[Column[CallCourse]]:
         if one.sent.last < 0:
             return part("begins", "$text-muted", one)
         what = "think" if one.call % size in course.plan.starts else "tool"
-        return part(f"{span_text(one.sent.waited_us)} {what}", STATE_LOOKS[THINKING].style, one)
+        return part(f"{span_text(one.sent.waited_us)} {what}", STATE_STYLES[THINKING].style, one)
 
     def prompt(one: CallCourse, _: int) -> Part:
         return part(count_text(one.input_tokens), "", one)
@@ -207,7 +207,7 @@ def _call_columns(course: SessionCourse) -> Iterator[Column[CallCourse]]:
 
     def answer(one: CallCourse, _: int) -> Part:
         if one.end is None:
-            return part("in flight", STATE_LOOKS[RUNNING].style, one)
+            return part("in flight", STATE_STYLES[RUNNING].style, one)
         shown = described(one.end.what)
         if not one.answered:
             return part(f"{shown.sign} {shown.label}", f"${shown.colour}", one)

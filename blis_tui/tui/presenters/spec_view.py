@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.tui.presenters.lines import Line, hang, line, shorten, words
+from blis_tui.tui.presenters.lines import Line, line, shorten, with_hanging_indent, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ def _lines(text: str, number: int, width: int) -> list[Line]:
     key = f"{number}"
     if text.startswith("#"):
         rows = words(text.removeprefix("#").strip(), width - 2, "$text-muted")
-        return [line(row) for row in hang(Content.styled("# ", "$text-muted"), rows)]
+        return [line(row) for row in with_hanging_indent(Content.styled("# ", "$text-muted"), rows)]
     if len(text) <= width and width >= _REMARKS_BELOW_EACH_OTHER:
         return [Line(partial(coloured, text), key)]
     body, _, remark = text.partition("  # ")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.classes import dataclass
-from blis_tui.cluster.lives import DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
+from blis_tui.cluster.life import DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
 from blis_tui.tui.presenters.lines import fact
 from blis_tui.units import count_text, percent_text
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Expectation
     from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Study
-    from blis_tui.study.front_plot import What
+    from blis_tui.study.front_plot import PieceKind
     from blis_tui.study.summary import PointSummary
     from blis_tui.tui.presenters.lines import Part
     from blis_tui.tui.study_board import Entry
@@ -41,7 +41,7 @@ _STATUS_WIDTH: Final = 9
 _FIGURE_WIDTH: Final = 9
 _BAR_WIDTH: Final = 8
 _POINT: Final = "point"
-_PLOT_STYLES: Final[Mapping[What, str]] = {
+_PLOT_STYLES: Final[Mapping[PieceKind, str]] = {
     "axis": _MUTED,
     "holds": "$primary",
     "broken": "$error",

@@ -14,14 +14,14 @@ from blis_tui.tui.presenters.plot import AREA, GUTTER, LINE, SECOND, with_positi
 from blis_tui.tui.presenters.series import PAST
 from blis_tui.tui.presenters.timeline import Scale, axis, round_end
 from blis_tui.twin.course import Levels, sampled
-from blis_tui.twin.parting import alike_text, where, words_of
+from blis_tui.twin.divergence import alike_text, where, words_of
 from blis_tui.units import count_text, share_change_text, share_text, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from blis_tui.twin.course import Course, Life
-    from blis_tui.twin.twin import Rung, Twin
+    from blis_tui.twin.twin import LadderStep, Twin
 
 LETTERS: Final = ("A", "B")
 _LIT: Final = "$warning"
@@ -46,7 +46,7 @@ class TwinView:
     time_us: int
 
     @property
-    def simulated(self) -> Rung:
+    def simulated(self) -> LadderStep:
         """The simulation on the right."""
         return self.twin.rungs[self.rung]
 
@@ -103,7 +103,7 @@ def _parted(view: TwinView) -> list[Content]:
     ]
 
 
-def _share(rung: Rung, metric: str, width: int) -> str:
+def _share(rung: LadderStep, metric: str, width: int) -> str:
     found = rung.errors.get(metric)
     return f"{share_text(None if found is None else found.mape):>{width}}"
 

@@ -9,7 +9,7 @@ from textual.style import Style
 
 from blis_tui.classes import dataclass
 from blis_tui.debugger.why.explanation import instance_ref
-from blis_tui.tui.presenters.lines import hang
+from blis_tui.tui.presenters.lines import with_hanging_indent
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
@@ -107,4 +107,4 @@ def _marked(finding: Finding) -> Content:
 
 
 def _hanging(head: Content, text: Content, width: int) -> list[Content]:
-    return hang(head, text.wrap(max(width - _INDENT, 10)))
+    return with_hanging_indent(head, text.wrap(max(width - _INDENT, 10)))

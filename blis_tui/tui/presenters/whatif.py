@@ -27,7 +27,7 @@ from blis_tui.units import count_text, plural
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.compare.whatif import Change, Others, Shift, WhatIf
+    from blis_tui.compare.whatif import Change, LatencyShift, OtherRequests, WhatIf
     from blis_tui.tui.presenters.lines import Line, Part
 
 _NAME: Final = 19
@@ -84,7 +84,7 @@ def _request(one: Change, width: int) -> list[Line]:
     return [titles(fitting), *table_rows(fitting, rows, lambda _: "")]
 
 
-def _others(others: Others, width: int) -> list[Line]:
+def _others(others: OtherRequests, width: int) -> list[Line]:
     facts = [
         Content.styled(f"{count_text(others.changed)} of {plural(others.total, 'other request')} changed", "bold"),
         fact("on another instance", count_text(others.moved)),
@@ -105,9 +105,9 @@ def _others(others: Others, width: int) -> list[Line]:
     return lines
 
 
-def _shift_columns() -> Iterator[Column[tuple[str, Shift]]]:
-    def column(name: str, rank: int) -> Column[tuple[str, Shift]]:
-        def cell(row: tuple[str, Shift], _width: int) -> Part:
+def _shift_columns() -> Iterator[Column[tuple[str, LatencyShift]]]:
+    def column(name: str, rank: int) -> Column[tuple[str, LatencyShift]]:
+        def cell(row: tuple[str, LatencyShift], _width: int) -> Part:
             shift = row[1]
             if name == "total":
                 return change_text(shift.total_us)

@@ -14,7 +14,7 @@ from blis_tui.compare.comparison import Simulated, compare, request_changes, row
 from blis_tui.compare.documents import experiment_differences
 from blis_tui.debugger.lockstep import Lockstep
 from blis_tui.debugger.places import parse_place
-from blis_tui.debugger.side_by_side import Standings, differing_requests, figure_pairs
+from blis_tui.debugger.side_by_side import RequestStatuses, differing_requests, figure_pairs
 from blis_tui.errors import BlisError
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.driver import GOING, Pump
@@ -34,7 +34,7 @@ from blis_tui.tui.presenters.compare import (
 )
 from blis_tui.tui.presenters.plot import curves_text
 from blis_tui.tui.presenters.series import BY_NAME
-from blis_tui.tui.screens.beside import LONG_S, BesideScreen
+from blis_tui.tui.screens.side_by_side import LONG_S, SideBySideScreen
 from blis_tui.tui.shell import LoadedBy, shell
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 from blis_tui.tui.widgets.compare_box import CompareBox, CurvesBox
@@ -69,7 +69,7 @@ _REQUESTS: Final = 200
 """Maximum number of requests listed."""
 
 
-class CompareScreen(BesideScreen):
+class CompareScreen(SideBySideScreen):
     """Two experiments in lockstep.
 
     Args:
@@ -159,13 +159,13 @@ class CompareScreen(BesideScreen):
         elif self._first is None:
             self._go(self.lockstep.seek_time(self._first_us or 0), GOING)
         else:
-            self.pump.start(self.lockstep.seek(self._first), GOING, self._there)
+            self.pump.start(self.lockstep.seek(self._first), GOING, self._at_start)
             self._drive(_AT_ONCE_S)
 
-    def circumstances(self) -> dict[str, str]:
+    def bug_report_facts(self) -> dict[str, str]:
         """Return the facts about both runs that a bug report should contain."""
         sides = zip(LETTERS, self.lockstep.sides, strict=True)
-        return {f"{letter} {name}": fact for letter, side in sides for name, fact in side.circumstances().items()}
+        return {f"{letter} {name}": fact for letter, side in sides for name, fact in side.bug_report_facts().items()}
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  (Textual's signature)
         """Dim actions that are currently impossible."""
@@ -223,8 +223,11 @@ class CompareScreen(BesideScreen):
 
     def view(self) -> CompareView:
         """Return the state to display."""
-        left, right = (side.glance() for side in self.lockstep.sides)
-        one, other = Standings(self.lockstep.left.tape, left.state), Standings(self.lockstep.right.tape, right.state)
+        left, right = (side.quick_moment() for side in self.lockstep.sides)
+        one, other = (
+            RequestStatuses(self.lockstep.left.tape, left.state),
+            RequestStatuses(self.lockstep.right.tape, right.state),
+        )
         started = not self.lockstep.at_start
         return CompareView(
             sides=(_side_view(self.lockstep.left), _side_view(self.lockstep.right)),
@@ -351,7 +354,7 @@ class CompareScreen(BesideScreen):
         self.pump.start(self.lockstep.first_divergence(), "comparing events", self._found)
         self._drive(_AT_ONCE_S)
 
-    def _there(self, stop: Stop) -> None:
+    def _at_start(self, stop: Stop) -> None:
         """At the start position, also search for the divergence, which is usually the reason to start there."""
         self._stopped("", stop)
         self.pump.start(self.lockstep.first_divergence(), "comparing events", self._noted)
@@ -403,4 +406,4 @@ def _side_text(side: int, view: CompareView, width: int) -> Content:
 
 
 def _side_view(side: Debugger) -> SideView:
-    return SideView(moment=side.glance(), tape=side.tape, upcoming=side.upcoming())
+    return SideView(moment=side.quick_moment(), tape=side.tape, upcoming=side.upcoming())

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from textual.events import Key
 
-    from blis_tui.cluster.reroute import Routes
+    from blis_tui.cluster.reroute import RouteOverrides
     from blis_tui.spec.model import Experiment
     from blis_tui.tui.layout import PaneInfo
 
@@ -72,7 +72,7 @@ class DebuggerScreen(Asking):
         at: str | None = None,
         breaks: Sequence[str] = (),
         overrides: Sequence[str] = (),
-        routes: Routes | None = None,
+        routes: RouteOverrides | None = None,
     ) -> None:
         super().__init__(experiment, source=source, routes=routes)
         self._goal = None if at is None else parse_place(at)
@@ -135,9 +135,9 @@ class DebuggerScreen(Asking):
         """Return what its experiment was loaded from."""
         return shell(self.app).loaded_by(self) or LoadedBy(self.source, self._overrides)
 
-    def circumstances(self) -> dict[str, str]:
+    def bug_report_facts(self) -> dict[str, str]:
         """Return the facts about this run that a bug report should contain."""
-        return self.session.debugger.circumstances()
+        return self.session.debugger.bug_report_facts()
 
     # ---- breakpoints ----
 
@@ -311,12 +311,12 @@ class DebuggerScreen(Asking):
             self.activate(pane.id)
             return
         if self._absent is None:
-            self._absent = dict(self._keys_of_the_absent())
+            self._absent = dict(self._absent_pane_keys())
         absent = self._absent.get(event.key) or self._absent.get(event.character or "")
         if absent is not None:
             self.notify(f"This run has no {absent.name.lower()}{_WITHOUT.get(absent.needs, '')}.", markup=False)
 
-    def _keys_of_the_absent(self) -> Iterator[tuple[str, PaneInfo]]:
+    def _absent_pane_keys(self) -> Iterator[tuple[str, PaneInfo]]:
         """Yield keys of panes that this experiment lacks, with the pane."""
         keymap = shell(self.app).keymap.keys
         for pane in PANES:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import BinaryIO, TextIO
 
-    from blis_tui.cluster.reroute import Routes
+    from blis_tui.cluster.reroute import RouteOverrides
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.engine.records import Record
     from blis_tui.spec.model import Experiment
@@ -70,7 +70,7 @@ class ExportScreen(FilesScreen):
         return text_bytes(lambda out: out.write(copy.report(by_clock=True).to_json()))
 
 
-def write_records(experiment: Experiment, routes: Routes, event: int, out: TextIO) -> None:
+def write_records(experiment: Experiment, routes: RouteOverrides, event: int, out: TextIO) -> None:
     """Write the record lines of a run up to an event, by repeating the run."""
     simulation = Simulation(experiment, check="off", routes=routes)
 
@@ -89,7 +89,7 @@ def _write_bundle(experiment: Experiment, event: int, breaks: Sequence[str], out
     write_bundle(out, experiment, composed.to_yaml(), at=str(event), breaks=breaks)
 
 
-def _write_trace(experiment: Experiment, routes: Routes, event: int, out: BinaryIO) -> None:
+def _write_trace(experiment: Experiment, routes: RouteOverrides, event: int, out: BinaryIO) -> None:
     from blis_tui.records.perfetto.timeline import Timeline  # noqa: PLC0415  (not needed to open the debugger)
 
     simulation = Simulation(experiment, check="off", routes=routes)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from blis_tui.cluster.reroute import Routes
+    from blis_tui.cluster.reroute import RouteOverrides
     from blis_tui.debugger.history import Move, Stop
     from blis_tui.spec.model import Experiment
     from blis_tui.tui.layout import PaneInfo
@@ -71,7 +71,7 @@ class Stage(Screen[None]):
     AUTO_FOCUS = None
     HORIZONTAL_BREAKPOINTS = []  # noqa: RUF012  (Textual's type; place_panes determines the width itself)
 
-    def __init__(self, experiment: Experiment, *, source: str, routes: Routes | None = None) -> None:
+    def __init__(self, experiment: Experiment, *, source: str, routes: RouteOverrides | None = None) -> None:
         super().__init__()
         self.session = DebugSession(experiment, routes=routes)
         self.source = source
@@ -176,7 +176,7 @@ class Stage(Screen[None]):
 
     def stopped(self, stop: Stop, label: str = "") -> None:
         """Show where a move ended, and notify what is notable. ``label``: the move's label."""
-        self.session.done_with(stop.hits)
+        self.session.disable_one_shot(stop.hits)
         self.moved()
         if stop.hits:
             sentences = "\n".join(hit.sentence for hit in stop.hits)
@@ -186,7 +186,7 @@ class Stage(Screen[None]):
             self.notify(failure, title="The simulation failed", severity="error", timeout=_LONG_S, markup=False)
         elif stop.reason == "unknown":
             name = shorten(self.session.selection.request or "", _NAME)
-            self.session.forget_unknown()
+            self.session.clear_unknown_request()
             self.show_view()
             self.notify(
                 f"No request of this run is named {name!r}. Other places: an event (1234), a time (1.5s, 200ms).",

@@ -25,7 +25,7 @@ from blis_tui.tui.presenters.twin import (
     side_text,
     title_text,
 )
-from blis_tui.tui.screens.beside import BesideScreen
+from blis_tui.tui.screens.side_by_side import SideBySideScreen
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 from blis_tui.tui.widgets.compare_box import CompareBox, CurvesBox
 from blis_tui.twin.course import of_recording, of_simulation
@@ -45,7 +45,7 @@ _LITTLE_US: Final = 100_000
 _FAR_US: Final = 1_000_000
 
 
-class TwinScreen(BesideScreen):
+class TwinScreen(SideBySideScreen):
     """The comparison.
 
     Args:

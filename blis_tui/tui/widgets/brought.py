@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.tui.presenters.brought import brought_lines, picked
+from blis_tui.tui.presenters.plugin_panes import picked, plugin_pane_lines
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.lines import LinesPane
 
@@ -24,7 +24,7 @@ class BroughtPane(LinesPane):
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
         """Return the lines for a view."""
-        return () if self.brought is None else brought_lines(self.brought, view, width)
+        return () if self.brought is None else plugin_pane_lines(self.brought, view, width)
 
     def pick(self, key: str, *, go: bool) -> None:
         """Select the subject of a line, or go there."""

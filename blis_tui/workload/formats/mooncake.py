@@ -10,7 +10,7 @@ from array import array
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.units import plural
-from blis_tui.workload.trace_json import JsonRow, csv_only, json_lines, whole_of
+from blis_tui.workload.trace_json import JsonRow, count_of, csv_only, json_lines
 from blis_tui.workload.trace_table import Interned, TraceColumns
 from blis_tui.workload.traces import TRACES
 
@@ -60,7 +60,7 @@ def _ids(row: JsonRow, prompt: int | None) -> list[int] | None:
     if not isinstance(value, list):
         row.note(key, "it is not a list" if key in row.data else f"there is no `{key}`", "list the ids of the blocks")
         return None
-    ids = [whole_of(one, row.line, key, row.problems) for one in value]
+    ids = [count_of(one, row.line, key, row.problems) for one in value]
     known = [one for one in ids if one is not None]
     if len(known) < len(ids):
         return None

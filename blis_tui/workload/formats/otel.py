@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.workload.trace_json import JsonRow, brief, csv_only, json_values, whole_of
+from blis_tui.workload.trace_json import JsonRow, brief, count_of, csv_only, json_values
 from blis_tui.workload.trace_table import Interned, LeftOut, TraceColumns
 from blis_tui.workload.trace_times import timestamp_ns
 from blis_tui.workload.traces import TRACES
@@ -142,8 +142,8 @@ def _call(span: JsonRow) -> tuple[int, int, int, str, int, int] | None:
     names = [next((name for name in group if name in attributes), None) for group in (_INPUT, _OUTPUT)]
     if attributes.get(_OPERATION, "") not in _CALLS or names[0] is None or names[1] is None:
         return None
-    prompt = whole_of(_number(attributes[names[0]]), span.line, span.at(names[0]), span.problems, least=1)
-    output = whole_of(_number(attributes[names[1]]), span.line, span.at(names[1]), span.problems)
+    prompt = count_of(_number(attributes[names[0]]), span.line, span.at(names[0]), span.problems, least=1)
+    output = count_of(_number(attributes[names[1]]), span.line, span.at(names[1]), span.problems)
     start = _time(span, _STARTS)
     if prompt is None or output is None or start is None:
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.workload.trace_json import brief, csv_only, json_document, whole_of
+from blis_tui.workload.trace_json import brief, count_of, csv_only, json_document
 from blis_tui.workload.trace_table import LeftOut, TraceColumns
 from blis_tui.workload.trace_text import LARGEST_NUMBER
 from blis_tui.workload.traces import TRACES
@@ -51,8 +51,8 @@ def vllm_bench(settings: NoSettings, text: TraceText, trace: Trace, problems: Pr
             left_out += 1
             continue
         time = _time(start, f"start_times[{number}]", problems)
-        tokens = whole_of(prompt, 1, f"input_lens[{number}]", problems, least=1)
-        answer = whole_of(output, 1, f"output_lens[{number}]", problems)
+        tokens = count_of(prompt, 1, f"input_lens[{number}]", problems, least=1)
+        answer = count_of(output, 1, f"output_lens[{number}]", problems)
         if time is not None and tokens is not None and answer is not None:
             times.append(time)
             inputs.append(tokens)

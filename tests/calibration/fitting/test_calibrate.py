@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from blis_tui.calibration.data import Data
-from blis_tui.calibration.elsewhere import Load, under
 from blis_tui.calibration.fitting.advice import measured
 from blis_tui.calibration.fitting.calibrate import fit
+from blis_tui.calibration.other_loads import Load, with_load
 from blis_tui.calibration.replay import with_latency
 from tests.calibration.servers import BASE, TRUTH, measure, served, with_coefficients
 
@@ -96,7 +96,7 @@ def test_a_load_that_is_advised_tells_what_was_not_told() -> None:
     many = "one user" not in told
     users = int(told.partition("a run with ")[2].split()[0]) if many else 1
     tokens = int(told.partition("of about ")[2].split()[0].replace(",", ""))
-    second = measured(under(truth, Load(users, tokens)))
+    second = measured(with_load(truth, Load(users, tokens)))
     assert second is not None
     both = {it.name: it for it in fit([first, Data(second, one)], "fitted", advise=False).found}
     before = {it.name: it for it in found.found}

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from blis_tui.calibration.data import Data
-from blis_tui.calibration.elsewhere import Load, under
 from blis_tui.calibration.fitting.advice import information
 from blis_tui.calibration.fitting.calibrate import fit
 from blis_tui.calibration.fitting.collect import grid, plan
 from blis_tui.calibration.fitting.fit import ASSUMED
 from blis_tui.calibration.fitting.fitted_law import FittedLaw
+from blis_tui.calibration.other_loads import Load, with_load
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.fitted import Settings
 from blis_tui.engine.latency.model import Chunk, StepLoad
@@ -135,7 +135,7 @@ def off(server: Experiment, loads: Sequence[Load]) -> float:
     """How far such times are from the hidden server's, in the mean: the logarithm of their ratio."""
     data = []
     for number, load in enumerate(loads):
-        loaded = under(server, load)
+        loaded = with_load(server, load)
         data.append(Data(measure(with_coefficients(loaded, HIDDEN), noise=NOISE, seed=number), loaded))
     settings = fit(data, "fitted", advise=False).latency.settings
     pairs = zip(times(server, Settings(**settings)), times(server, HIDDEN), strict=True)  # type: ignore[arg-type]

@@ -49,7 +49,7 @@ def test_a_coefficient_at_its_bound() -> None:
     found = posterior(rows, rows @ [-0.7, 1.3], terms)
     at, _ = found.best(np.zeros(2))
     assert found.values(at)[0] == 0.0
-    assert found.pressed(at).tolist() == [True, False]
+    assert found.is_significant(at).tolist() == [True, False]
     low, high = found.interval(at, 0)
     assert low == found.lowest[0]
     assert found.lowest[0] < high < found.lowest[0] + 0.5

@@ -14,7 +14,7 @@ from blis_tui.debugger.why.breakdown import e2e_breakdown, ttft_breakdown
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.engine.records import Record, Routed
-from blis_tui.tui.presenters.life_line import stretches
+from blis_tui.tui.presenters.life_line import life_intervals
 from blis_tui.units import bytes_text, span_text
 from tests.metrics.clusters import document, simulated
 
@@ -118,7 +118,9 @@ def test_the_shares_of_who_started_again_add_up(name: str) -> None:
             own = [one for one in breakdown.shares if one.kind == "prefill"]
             assert all(str(f"{life.input_tokens:,} token") in one.note for one in own)
         assert all(
-            one.lost for one in stretches(life, tape) if one.end_us <= restarts[0].time_us and one.what != "routing"
+            one.lost
+            for one in life_intervals(life, tape)
+            if one.end_us <= restarts[0].time_us and one.what != "routing"
         )
     assert seen > 5
 

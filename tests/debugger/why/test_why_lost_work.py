@@ -8,7 +8,7 @@ import pytest
 
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.breakdown import Breakdown, Share
-from blis_tui.debugger.why.explain import explain_request, mainly
+from blis_tui.debugger.why.explain import explain_request, main_cause
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.engine.records import Preempted
 from tests.debugger.pressed_runs import finished
@@ -88,4 +88,4 @@ def test_all_waits_are_weighed_together(shares: tuple[tuple[str, int, tuple[int,
         Share(kind, kind, us, inner=tuple(Share("c", f"cause {at}", part) for at, part in enumerate(inner)))
         for kind, us, inner in shares
     )
-    assert mainly(Breakdown(sum(share.us for share in made), made)) == f"; mainly: {told}"
+    assert main_cause(Breakdown(sum(share.us for share in made), made)) == f"; mainly: {told}"

@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import pytest
 
-from blis_tui.engine.latency.busiest import Busiest, expected_largest, popular
+from blis_tui.engine.latency.busiest import Busiest, expected_largest, popularity_excess
 from blis_tui.engine.streams import Streams
 
 _NORMAL = NormalDist()
@@ -70,4 +70,4 @@ def test_more_tokens_are_never_fewer_on_the_busiest_and_their_share_tends_to_wha
 def test_one_gpu_and_tokens_that_choose_all_experts_have_no_busiest() -> None:
     assert Busiest(gpus=1, experts=8, top_k=2, lasting=0.0).share(1) == 1.0
     assert Busiest(gpus=4, experts=8, top_k=8, lasting=0.0).share(1) == 1.0
-    assert popular(1, 128, 1.0) == popular(4, 128, 0.0) == 0.0
+    assert popularity_excess(1, 128, 1.0) == popularity_excess(4, 128, 0.0) == 0.0

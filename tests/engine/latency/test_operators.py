@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import blis_tui
-from blis_tui.engine.latency.busiest import popular
+from blis_tui.engine.latency.busiest import popularity_excess
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.latency.operator_costs import OperatorCosts
@@ -372,7 +372,7 @@ def test_the_busiest_of_the_gpus_that_share_experts_counts() -> None:
         shares = [fsum(popularity[at : at + 32]) / fsum(popularity) for at in range(0, experts, 32)]
         largest.append(4 * max(shares))
     more = fsum(largest) / len(largest)
-    assert more == pytest.approx(1.0 + popular(4, experts, 1.0), abs=0.01)
+    assert more == pytest.approx(1.0 + popularity_excess(4, experts, 1.0), abs=0.01)
     computed = [one.costs.parts_us(8192, 0)["experts"][0] for one in (even, uneven)]
     assert computed[1] / computed[0] == pytest.approx(more, rel=0.12)
 

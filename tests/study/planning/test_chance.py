@@ -9,7 +9,7 @@ import pytest
 
 import blis_tui
 from blis_tui.engine.streams import Stream, stream_key
-from blis_tui.study.planning.plan import drawn_beside_requests
+from blis_tui.study.planning.plan import other_random_draws
 from tests.cluster.fleets import fleet
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_what_is_said_to_be_drawn_is_what_is_read(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], told: tuple[str, ...]
 ) -> None:
     made = traced(**changes)
-    assert drawn_beside_requests(made) == told
+    assert other_random_draws(made) == told
     read = read_streams(monkeypatch, made)
     assert (read["front end"] > 0, read["router"] > 0, read["other"]) == (FRONT_END in told, ROUTER in told, 0)
     reports = [blis_tui.run(traced(**changes, seed=seed)).to_dict()["latency"] for seed in (1, 2, 3)]
@@ -72,14 +72,14 @@ def test_what_is_said_to_be_drawn_is_what_is_read(
 
 
 def test_drafts_are_luck() -> None:
-    assert DRAFTS in drawn_beside_requests(traced(**PLAIN, **DRAFTED))
+    assert DRAFTS in other_random_draws(traced(**PLAIN, **DRAFTED))
 
 
 def test_generated_requests_are_not_counted() -> None:
     """Their streams are the workload's."""
-    assert drawn_beside_requests(blis_tui.load("quickstart", set={**PLAIN, "workload.requests": 20})) == ()
+    assert other_random_draws(blis_tui.load("quickstart", set={**PLAIN, "workload.requests": 20})) == ()
 
 
 def test_instances_that_fail_at_random() -> None:
-    assert COMING not in drawn_beside_requests(fleet("GROWING"))  # at times that are said
-    assert COMING in drawn_beside_requests(traced(**PLAIN, **FAILING))
+    assert COMING not in other_random_draws(fleet("GROWING"))  # at times that are said
+    assert COMING in other_random_draws(traced(**PLAIN, **FAILING))

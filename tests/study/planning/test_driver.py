@@ -8,7 +8,7 @@ import pytest
 
 from blis_tui.errors import SimulationError
 from blis_tui.study.planning.driver import Driver, Run
-from blis_tui.study.runners import HereRunner
+from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.store import MemoryStore
 from tests.study.studies import study_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.study.task import Outcome, Task
 
 
-class GivesUp(HereRunner):
+class GivesUp(InProcessRunner):
     """It takes a task, and cannot make it."""
 
     def collect(self, *, block: bool) -> list[tuple[Task, Outcome]]:
@@ -39,5 +39,5 @@ def test_what_is_under_way_is_cancelled_when_a_search_fails() -> None:
     with pytest.raises(SimulationError, match="no more runs"):
         Driver(study, MemoryStore()).answer([search(runs)], runner)
     assert not runner.busy
-    [rows] = Driver(study, MemoryStore()).answer([search(runs)], HereRunner())
+    [rows] = Driver(study, MemoryStore()).answer([search(runs)], InProcessRunner())
     assert [row.status for row in rows] == ["done"]

@@ -9,7 +9,7 @@ import pytest
 
 import blis_tui
 from blis_tui.errors import InputError, SpecError
-from blis_tui.metrics.expected_error import Seen, SlowerServer, slower_server
+from blis_tui.metrics.expected_error import ObservedLoad, SlowerServer, slower_server
 from blis_tui.records.section_text import expected_data
 from blis_tui.spec.loader import parse
 from blis_tui.spec.source import Source
@@ -17,7 +17,7 @@ from blis_tui.spec.study.document import read_study
 from blis_tui.study.planning.plan import Plan, Question, plan
 from blis_tui.study.planning.slower import mean_prompt
 from blis_tui.study.planning.text import answer_text, plan_data, plan_text
-from blis_tui.study.runners import HereRunner
+from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.store import MemoryStore
 from blis_tui.units import number_text, plural
 
@@ -64,7 +64,7 @@ def said(found: Plan) -> str:
 
 @pytest.fixture(scope="module")
 def sized(store: MemoryStore) -> Plan:
-    return plan(question(rate_per_s=120.0), HereRunner(), store)
+    return plan(question(rate_per_s=120.0), InProcessRunner(), store)
 
 
 def test_the_least_number_of_instances_is_that_of_runs_made_one_by_one(sized: Plan) -> None:
@@ -98,7 +98,7 @@ def test_it_is_verified_above_as_far_as_it_may_grow(sized: Plan, store: MemorySt
     assert sized.best.size is not None
     for beyond in (0, 1):
         most = sized.best.size + beyond
-        best = plan(question(rate_per_s=120.0, most=most), HereRunner(), store).best
+        best = plan(question(rate_per_s=120.0, most=most), InProcessRunner(), store).best
         assert best is not None
         assert best.size == sized.best.size
         assert max(one.size or 0 for one in best.tried) == most
@@ -108,7 +108,7 @@ def test_a_configuration_that_is_no_experiment_says_why(store: MemoryStore) -> N
     path = "engine.gpu_memory_utilization"
     with pytest.raises(SpecError) as caught:
         blis_tui.load("quickstart", set={**SHORT, path: 0.1})
-    found = plan(question(rate_per_s=5.0, bound=2000.0, axes={path: [0.1, 0.9]}), HereRunner(), store)
+    found = plan(question(rate_per_s=5.0, bound=2000.0, axes={path: [0.1, 0.9]}), InProcessRunner(), store)
     assert found.candidates[0].why_not == caught.value.diagnostics[0].message != ""
     assert found.best is found.candidates[1]
 
@@ -132,14 +132,14 @@ def test_what_it_says_of_the_answer_is_so(sized: Plan) -> None:
 
 
 def test_the_same_question_gets_the_same_bytes_whatever_is_known(sized: Plan, store: MemoryStore) -> None:
-    again = plan(question(rate_per_s=120.0), HereRunner(), store)
+    again = plan(question(rate_per_s=120.0), InProcessRunner(), store)
     assert json.dumps(plan_data(again)) == json.dumps(plan_data(sized))
-    afresh = plan(question(rate_per_s=120.0), HereRunner(), MemoryStore())
+    afresh = plan(question(rate_per_s=120.0), InProcessRunner(), MemoryStore())
     assert json.dumps(plan_data(afresh)) == json.dumps(plan_data(sized))
 
 
 def test_the_highest_rate_lies_between_one_that_holds_and_one_that_does_not(store: MemoryStore) -> None:
-    found = plan(question(max_rate=True), HereRunner(), store)
+    found = plan(question(max_rate=True), InProcessRunner(), store)
     assert found.best is not None
     assert found.best.knee is not None
     low, high = found.best.knee.holds, found.best.knee.fails
@@ -152,7 +152,7 @@ def test_the_highest_rate_lies_between_one_that_holds_and_one_that_does_not(stor
 
 
 def test_the_sentence_has_the_rates_that_are_known(store: MemoryStore) -> None:
-    found = plan(question(max_rate=True), HereRunner(), store)
+    found = plan(question(max_rate=True), InProcessRunner(), store)
     assert found.best is not None
     knee = found.best.knee
     assert knee is not None
@@ -163,7 +163,7 @@ def test_the_sentence_has_the_rates_that_are_known(store: MemoryStore) -> None:
 
 
 def test_the_interval_is_wider_by_how_well_so_many_arrivals_know_a_rate(store: MemoryStore) -> None:
-    found = plan(question(max_rate=True), HereRunner(), store)
+    found = plan(question(max_rate=True), InProcessRunner(), store)
     best = found.best
     assert best is not None
     assert best.knee is not None
@@ -175,12 +175,12 @@ def test_the_interval_is_wider_by_how_well_so_many_arrivals_know_a_rate(store: M
     assert best.knee.holds / low == pytest.approx(1 + arrivals**-0.5)
     assert high / best.knee.fails == pytest.approx(1 + arrivals**-0.5)
     assert f"the knee lies between {low:.3g} and {high:.3g} requests/s" in said(found)
-    assert plan(question(rate_per_s=120.0), HereRunner(), store).candidates[0].interval is None
+    assert plan(question(rate_per_s=120.0), InProcessRunner(), store).candidates[0].interval is None
 
 
 def test_of_the_highest_rates_the_highest_is_taken_whatever_it_costs(store: MemoryStore) -> None:
     axes = {"cluster.tensor_parallel": [1, 2]}
-    found = plan(question(max_rate=True, axes=axes, precision=0.5), HereRunner(), store)
+    found = plan(question(max_rate=True, axes=axes, precision=0.5), InProcessRunner(), store)
     rates = [one.knee.holds or 0.0 for one in found.candidates if one.knee is not None]
     assert rates[0] < rates[1]
     assert found.best is found.candidates[1]
@@ -189,13 +189,13 @@ def test_of_the_highest_rates_the_highest_is_taken_whatever_it_costs(store: Memo
 
 def test_prices_decide_where_every_gpu_has_one(store: MemoryStore) -> None:
     axes = {"hardware": ["h100", "l40s"]}
-    by_gpus = plan(question(axes=axes, rate_per_s=60.0, bound=2000.0), HereRunner(), store)
+    by_gpus = plan(question(axes=axes, rate_per_s=60.0, bound=2000.0), InProcessRunner(), store)
     assert by_gpus.cost == "cost.gpus"
     assert "not all have a price" in said(by_gpus)
     asked = question(axes=axes, rate_per_s=60.0, bound=2000.0)
     for dear, cheap in (("h100", "l40s"), ("l40s", "h100")):
         prices = {dear: 100.0, cheap: 1.0}
-        found = plan(replace(asked, study=replace(asked.study, prices=prices)), HereRunner(), store)
+        found = plan(replace(asked, study=replace(asked.study, prices=prices)), InProcessRunner(), store)
         assert found.cost == "cost.usd_per_hour"
         assert found.best is not None
         assert found.best.found is not None
@@ -206,7 +206,7 @@ def test_prices_decide_where_every_gpu_has_one(store: MemoryStore) -> None:
 
 def test_configurations_are_compared_and_the_cheapest_is_taken(store: MemoryStore) -> None:
     axes = {"cluster.tensor_parallel": [1, 2]}
-    found = plan(question(rate_per_s=60.0, axes=axes), HereRunner(), store)
+    found = plan(question(rate_per_s=60.0, axes=axes), InProcessRunner(), store)
     gpus = [one.found.mean("cost.gpus") or 0.0 for one in found.candidates if one.found is not None]
     assert found.best is not None
     assert found.best.found is not None
@@ -218,7 +218,7 @@ def test_of_equals_in_price_the_one_farther_from_its_bounds_is_taken_and_the_oth
     store: MemoryStore,
 ) -> None:
     axes = {"hardware": ["l40s", "h100"]}
-    found = plan(question(rate_per_s=5.0, axes=axes, bound=2000.0), HereRunner(), store)
+    found = plan(question(rate_per_s=5.0, axes=axes, bound=2000.0), InProcessRunner(), store)
     worst = [max(one.found.values(TTFT)) for one in found.candidates if one.found is not None]
     assert [one.size for one in found.candidates] == [1, 1]
     assert found.best is found.candidates[worst.index(min(worst))]
@@ -226,7 +226,7 @@ def test_of_equals_in_price_the_one_farther_from_its_bounds_is_taken_and_the_oth
     assert other is not found.best
     assert f"has as many GPUs; its tightest bound, {TTFT}, is at {max(worst) / 20:.0f} %" in said(found)
     assert plan_data(found)["as_cheap"] == [worst.index(max(worst))]
-    alone = plan(question(rate_per_s=120.0), HereRunner(), store)
+    alone = plan(question(rate_per_s=120.0), InProcessRunner(), store)
     assert not alone.ties
 
 
@@ -238,10 +238,10 @@ def test_what_no_seed_changes_is_one_run(store: MemoryStore) -> None:
         "set": {"policy.routing": "round-robin", "latency": "roofline"},
     }
     study["constraints"] = [{"metric": TTFT, "max": 1e6}]
-    found = plan(Question(study=read_study(parse(Source("x", json.dumps(study)))), most=4), HereRunner(), store)
+    found = plan(Question(study=read_study(parse(Source("x", json.dumps(study)))), most=4), InProcessRunner(), store)
     assert found.best is not None
     assert found.best.found is not None
-    assert found.best.found.seedless
+    assert found.best.found.ignores_seed
     assert len(found.best.found.rows) == 1
     text = said(found)
     assert "no seed changes it" in text
@@ -255,7 +255,7 @@ def test_seeds_that_share_their_requests_say_what_else_they_decide(store: Memory
     asked = question()
     study = {**asked.study.document, "experiment": "trace-replay", "set": {"policy.routing": "round-robin"}}
     study |= {"constraints": [{"metric": TTFT, "max": 1e6}]}
-    found = plan(Question(study=read_study(parse(Source("x", json.dumps(study)))), most=2), HereRunner(), store)
+    found = plan(Question(study=read_study(parse(Source("x", json.dumps(study)))), most=2), InProcessRunner(), store)
     assert found.best is not None
     assert found.best.found is not None
     one, other = found.best.found.rows
@@ -272,7 +272,7 @@ def test_rates_of_recorded_requests_are_known_as_they_are() -> None:
     study: dict[str, Any] = {**question().study.document, "experiment": "trace-replay"}
     study |= {"constraints": [{"metric": TTFT, "max": 400}], "set": {"policy.routing": "round-robin"}}
     asked = Question(study=read_study(parse(Source("x", json.dumps(study)))), max_rate=True, precision=0.5)
-    found = plan(asked, HereRunner(), MemoryStore())
+    found = plan(asked, InProcessRunner(), MemoryStore())
     assert found.best is not None
     assert found.best.knee is not None
     assert found.best.interval == (found.best.knee.holds, found.best.knee.fails)
@@ -306,7 +306,7 @@ def measured(bound: float, confidence: float | None = None, **more: Any) -> Ques
 def test_with_a_confidence_the_answer_holds_on_servers_as_slow_as_some_were(store: MemoryStore) -> None:
     """Steps take as long as those of the slower servers, and first tokens come later beside that."""
     experiment = blis_tui.load("quickstart", set={**SHORT, **MEASURED})
-    seen = Seen(mean_prompt(experiment))
+    seen = ObservedLoad(mean_prompt(experiment))
     slow = slower_server(experiment, experiment.pools[0], seen, 0.9, ("itl", "ttft"))
     assert isinstance(slow, SlowerServer)
     assert min(slow) > 1.0
@@ -325,7 +325,7 @@ def test_with_a_confidence_the_answer_holds_on_servers_as_slow_as_some_were(stor
     assert holds > next(size for size, value in enumerate(slower, start=1) if value <= bound)
     assert holds > expected, "or there is nothing to tell apart"
 
-    found = plan(measured(bound, 0.9), HereRunner(), store)
+    found = plan(measured(bound, 0.9), InProcessRunner(), store)
     assert found.best is not None
     assert found.best.size == holds
     assert found.best.found is not None
@@ -339,7 +339,7 @@ def test_with_a_confidence_the_answer_holds_on_servers_as_slow_as_some_were(stor
     assert f"TTFT {slow.first_tokens:.3g} times as long beyond that: 1 in 10 measured servers were" in text
     assert f"with first tokens {slow.first_tokens:.3g} times as late, {TTFT} is {later[holds - 2]:,.4g}" in text
 
-    plain = plan(measured(bound), HereRunner(), store)
+    plain = plan(measured(bound), InProcessRunner(), store)
     assert plain.best is not None
     assert plain.best.size == expected
     assert plain.if_slower is not None
@@ -349,15 +349,15 @@ def test_with_a_confidence_the_answer_holds_on_servers_as_slow_as_some_were(stor
     answer = f"and it does not hold: then the answer is {plural(holds, 'instance')} ({plural(holds, 'GPU')})."
     assert answer in said(plain)
     assert plan_data(plain)["slower_steps"]["answer_on_slower"]["size"] == holds  # type: ignore[index]
-    roomy = plan(measured(10 * bound), HereRunner(), store)
+    roomy = plan(measured(10 * bound), InProcessRunner(), store)
     assert roomy.on_slower is None
     assert "and it holds." in said(roomy)
 
 
 def test_a_confidence_that_nothing_was_measured_for_is_not_known(store: MemoryStore) -> None:
-    found = plan(measured(500.0, 0.9, policy="blis"), HereRunner(), store)
+    found = plan(measured(500.0, 0.9, policy="blis"), InProcessRunner(), store)
     assert found.best is None
-    plain = plan(measured(500.0, policy="blis"), HereRunner(), store)
+    plain = plan(measured(500.0, policy="blis"), InProcessRunner(), store)
     assert plain.best is not None
     usual, told = plan_text(plain), plan_text(found)
     assert told.startswith(
@@ -371,25 +371,25 @@ def test_a_confidence_that_nothing_was_measured_for_is_not_known(store: MemorySt
 
 def test_a_bound_on_waits_is_not_known_where_only_steps_are(store: MemoryStore) -> None:
     """The order of the queue decides who waits: no server had another one."""
-    found = plan(measured(500.0, 0.9, **{"policy.scheduling": "sjf"}), HereRunner(), store)
+    found = plan(measured(500.0, 0.9, **{"policy.scheduling": "sjf"}), InProcessRunner(), store)
     assert found.best is None
     assert "not known: not measured: `policy.scheduling: sjf`" in said(found)
     asked = measured(500.0, 0.9, **{"policy.scheduling": "sjf"})
     bounds: list[Any] = [{"metric": "latency.itl_ms.p90", "max": 500}]
     document = {**asked.study.document, "constraints": bounds}
     of_steps = replace(asked, study=read_study(parse(Source("x", json.dumps(document)))))
-    assert plan(of_steps, HereRunner(), store).best is not None
+    assert plan(of_steps, InProcessRunner(), store).best is not None
 
 
 def test_errors_are_quoted_for_the_run_that_decides(store: MemoryStore) -> None:
     """By its own load: the knee's answer is near capacity, and no error of TTFT is quoted there."""
-    near = plan(replace(measured(400.0), rate_per_s=None, max_rate=True, duration_s=2.0), HereRunner(), store)
+    near = plan(replace(measured(400.0), rate_per_s=None, max_rate=True, duration_s=2.0), InProcessRunner(), store)
     assert near.best is not None
     ((kind, known),) = near.expected.values()
     assert kind == "operators"
     assert set(known.reasons) == {"ttft", "e2e"}
     assert "near capacity" in said(near)
-    calm = plan(measured(400.0), HereRunner(), store)
+    calm = plan(measured(400.0), InProcessRunner(), store)
     ((_, known),) = calm.expected.values()
     assert calm.best is not None
     values = {**MEASURED, "workload.rate_per_s": 150.0, "cluster.instances": calm.best.size or 0}
@@ -400,7 +400,7 @@ def test_errors_are_quoted_for_the_run_that_decides(store: MemoryStore) -> None:
 
 
 def test_a_bound_that_an_idle_cluster_breaks_has_no_answer(store: MemoryStore) -> None:
-    found = plan(question(rate_per_s=5.0, bound=1.0), HereRunner(), store)
+    found = plan(question(rate_per_s=5.0, bound=1.0), InProcessRunner(), store)
     assert found.best is None
     assert found.candidates[0].why_not.startswith("no number of instances is enough: even on an idle cluster, latency")
     assert found.runs == 3
@@ -412,7 +412,7 @@ def test_requests_that_meet_at_any_rate_are_parted_by_more_instances(store: Memo
     bursts = {"workload.clients.0.arrivals": {"kind": "gamma", "cv": 6.0}}
     asked = question(rate_per_s=20.0, bound=60.0)
     document = {**asked.study.document, "set": {**SHORT, **bursts}}
-    found = plan(replace(asked, study=read_study(parse(Source("x", json.dumps(document))))), HereRunner(), store)
+    found = plan(replace(asked, study=read_study(parse(Source("x", json.dumps(document))))), InProcessRunner(), store)
     assert by_hand(42, **bursts, **{"workload.rate_per_s": 0.02}) > 60.0
     assert found.best is not None
     assert found.best.size is not None
@@ -424,7 +424,7 @@ def test_without_bounds_there_is_nothing_to_plan_for() -> None:
     asked = question()
     empty = Question(study=read_study(parse(Source("x", json.dumps({**asked.study.document, "constraints": []})))))
     with pytest.raises(InputError, match="nothing to plan for"):
-        plan(empty, HereRunner())
+        plan(empty, InProcessRunner())
 
 
 def test_python_gets_the_same_answer(sized: Plan) -> None:

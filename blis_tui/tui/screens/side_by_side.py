@@ -24,7 +24,7 @@ LONG_S: Final = 8.0
 """Duration of an error notification, in seconds."""
 
 
-class BesideScreen(Screen[None]):
+class SideBySideScreen(Screen[None]):
     """The common part of the comparison and the twin screens."""
 
     BOXES: ClassVar[tuple[str, ...]]

@@ -73,7 +73,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class OtherLoadErrors:
     """The expected errors under another load."""
 
     load: Load
@@ -81,7 +81,7 @@ class Elsewhere:
     """Metric -> relative error that 90 % of means stay within."""
 
 
-def loads_beside(experiment: Experiment, prompt_tokens: float) -> list[Load]:
+def candidate_loads(experiment: Experiment, prompt_tokens: float) -> list[Load]:
     """Return loads to try besides prompts of that mean length, those with few users first."""
     (pool,) = experiment.pools
     most = min(pool.engine.max_model_len or pool.model.max_position_embeddings, pool.model.max_position_embeddings)
@@ -93,7 +93,7 @@ def loads_beside(experiment: Experiment, prompt_tokens: float) -> list[Load]:
     return [Load(users, tokens) for users, tokens in dict.fromkeys(tried)]
 
 
-def loads_elsewhere(experiment: Experiment, prompt_tokens: float) -> list[Load]:
+def other_loads(experiment: Experiment, prompt_tokens: float) -> list[Load]:
     """Return the loads for which errors are reported: one user and many, with prompts of that mean length."""
     (pool,) = experiment.pools
     many = min(_MANY_USERS, pool.engine.max_num_seqs)
@@ -101,7 +101,7 @@ def loads_elsewhere(experiment: Experiment, prompt_tokens: float) -> list[Load]:
     return [Load(users, tokens) for users in dict.fromkeys((1, many))]
 
 
-def under(experiment: Experiment, load: Load) -> Experiment:
+def with_load(experiment: Experiment, load: Load) -> Experiment:
     """Return the experiment under a load."""
     prompt = {"min": max(1, load.prompt_tokens // 2), "max": load.prompt_tokens * 3 // 2}
     answer = {"min": max(1, load.answer_tokens // 2), "max": load.answer_tokens * 3 // 2}
@@ -156,20 +156,20 @@ def within(experiment: Experiment, best: PluginConfig, draws: Sequence[PluginCon
 
 def expected_under(
     experiment: Experiment, best: PluginConfig, draws: Sequence[PluginConfig], loads: Sequence[Load]
-) -> tuple[Elsewhere, ...]:
+) -> tuple[OtherLoadErrors, ...]:
     """Return the expected errors under some loads, without those that the engine cannot serve."""
     found = []
     for load in loads if draws else ():
         try:
-            shares = within(under(experiment, load), best, draws)
+            shares = within(with_load(experiment, load), best, draws)
         except BlisError:
             continue
         if shares:
-            found.append(Elsewhere(load, shares))
+            found.append(OtherLoadErrors(load, shares))
     return tuple(found)
 
 
-def expected_text(one: Elsewhere) -> str:
+def expected_text(one: OtherLoadErrors) -> str:
     """Return the expected errors as printed."""
     shares = ", ".join(f"{metric.upper()} {100.0 * share:.1f} %" for metric, share in one.within.items())
     return f"{one.load.words}: {shares}"

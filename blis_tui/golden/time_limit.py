@@ -22,7 +22,7 @@ _LOOKS: Final = 3
 _PACKAGE: Final = str(Path(__file__).resolve().parents[1])
 
 
-class Returning:
+class TimeLimit:
     """Within its context, a call of foreign code that takes ``limit_s`` raises ``TimeoutError`` at its current line.
 
     Nothing is watched outside of the main thread, on systems without interval timers (Windows), or when another timer

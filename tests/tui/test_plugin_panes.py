@@ -12,7 +12,7 @@ import pytest
 
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.layout import PANES, panes_of
-from blis_tui.tui.presenters.brought import brought_lines
+from blis_tui.tui.presenters.plugin_panes import plugin_pane_lines
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from tests.plugins.probing import at_end, edited, left_as_found, loaded
 from tests.tui.debugging import Debugging
@@ -65,7 +65,7 @@ async def test_the_pane_shows_its_lines_and_leads_to_events() -> None:
 
 def _presented(experiment: blis_tui.Experiment, width: int) -> list[Line]:
     [pane] = [one.brought for one in panes_of(experiment) if one.brought]
-    return brought_lines(pane, view_at(at_end(experiment)), width)
+    return plugin_pane_lines(pane, view_at(at_end(experiment)), width)
 
 
 async def test_a_key_that_is_taken_stays_what_it_was(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ _PARTS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class ReasoningAndMedia:
     """Reasoning and media of some requests."""
 
     ratio: Chosen | None = None
@@ -48,7 +48,9 @@ class Beside:
         return found
 
 
-def beside_of(ledger: Ledger, rows: Sequence[int], media: Sequence[Media] = ()) -> Beside | None:
+def reasoning_and_media_of(
+    ledger: Ledger, rows: Sequence[int], media: Sequence[Media] = ()
+) -> ReasoningAndMedia | None:
     """Analyze reasoning and media of the requests in some rows; None = there are none.
 
     Args:
@@ -76,7 +78,7 @@ def beside_of(ledger: Ledger, rows: Sequence[int], media: Sequence[Media] = ()) 
         if there:
             probability[name] = round(len(there) / len(rows), 6)
             tokens[name] = choose(there)
-    return Beside(ratio=ratio, probability=probability, tokens=tokens) if ratio or tokens else None
+    return ReasoningAndMedia(ratio=ratio, probability=probability, tokens=tokens) if ratio or tokens else None
 
 
 def _weights(found: Chosen) -> Mapping[str, Json]:

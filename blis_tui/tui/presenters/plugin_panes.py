@@ -58,7 +58,7 @@ class Shown:
     @property
     def records(self) -> tuple[Record, ...]:
         """Records of the present event so far."""
-        return self.view.moment.past
+        return self.view.moment.applied_records
 
     def told(self, kind: str) -> Iterator[Told]:
         """Yield the records of a kind, the latest first."""
@@ -74,7 +74,7 @@ class Shown:
             )
 
 
-def brought_lines(pane: PluginPane, view: View, width: int) -> list[Line]:
+def plugin_pane_lines(pane: PluginPane, view: View, width: int) -> list[Line]:
     """Return the lines of a plug-in's pane; if it raises an exception, what and where."""
     found: list[Line] = []
     try:

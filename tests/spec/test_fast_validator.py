@@ -17,10 +17,10 @@ from referencing.jsonschema import DRAFT202012
 
 from blis_tui.shipped import builtin
 from blis_tui.spec import schema as schemas
+from blis_tui.spec.fast_validator import FastValidator
 from blis_tui.spec.loader import read_document
 from blis_tui.spec.places import shipped_specs
 from blis_tui.spec.schema import KINDS, schema, violations
-from blis_tui.spec.sure import Sure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ VALUES: Final[tuple[Any, ...]] = (
 
 def surely(data: Any, kind: str) -> bool:
     """As documents are asked about: what was allowed once is remembered, over all that is asked here."""
-    sure, rules = schemas._sure(kind.lower(), None), schema(kind.lower())
+    sure, rules = schemas._fast_validator(kind.lower(), None), schema(kind.lower())
     said = sure.allows_document(data, rules)
     assert sure.allows_document(data, rules) is said
     return said
@@ -182,10 +182,10 @@ def test_of_any_schema_a_sure_yes_is_right(random: Random) -> None:
     node = drawn(random)
     whole = {**node, "$defs": {"other": other}} if isinstance(node, dict) else node
 
-    def resolve(reference: str) -> tuple[Json, Sure]:
+    def resolve(reference: str) -> tuple[Json, FastValidator]:
         assert reference == "#/$defs/other"
         return other, sure
 
-    sure, judging = Sure(resolve), Draft202012Validator(whole)
+    sure, judging = FastValidator(resolve), Draft202012Validator(whole)
     for data in (one for one in random.sample(SMALL, 12) if sure.allows(one, whole)):
         assert judging.is_valid(data)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Seen(Kept):
+class ObservedInstance(Picklable):
     """An instance as seen from outside.
 
     Attributes:
@@ -70,7 +70,7 @@ class Seen(Kept):
         if self.watch is not None:
             self.watch.departed.append(request)
 
-    def vacated(self, request: Request, blocks: int, *, handed_over: bool = False) -> None:
+    def note_slot_freed(self, request: Request, blocks: int, *, handed_over: bool = False) -> None:
         """Record that a request left the batch and its blocks are free; others see it now, or at the step's end."""
         watch = self.watch
         if watch is None:
@@ -96,7 +96,7 @@ class Seen(Kept):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Watch(Kept):
+class Watch(Picklable):
     """Where instances report to the control plane; without it they report nothing.
 
     Attributes:

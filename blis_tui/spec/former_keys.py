@@ -17,7 +17,7 @@ FORMATS: Final = ("blis/v1",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Older:
+class FormerKey:
     """A former key."""
 
     format: str
@@ -39,17 +39,19 @@ class Older:
 
 
 _EAGER: Final = "what launching operators takes is `hardware.launch_us`"
-OLDER: Final = (
-    Older(format="blis/v1", holders=("autoscaler",), key="kv_cache_threshold", now="kv_utilization_threshold"),
-    Older(format="blis/v1", holders=("latency", "step_time"), key="kv_cache", now="kv_read", kind="fitted"),
-    Older(format="blis/v1", holders=("latency", "step_time"), key="eager_step_us", now="", instead=_EAGER),
-    Older(format="blis/v1", holders=("latency", "step_time"), key="eager_layer_us", now="", instead=_EAGER),
-    Older(format="blis/v1", holders=("batching",), key="enforce_eager", now="engine.enforce_eager"),
+FORMER_KEYS: Final = (
+    FormerKey(format="blis/v1", holders=("autoscaler",), key="kv_cache_threshold", now="kv_utilization_threshold"),
+    FormerKey(format="blis/v1", holders=("latency", "step_time"), key="kv_cache", now="kv_read", kind="fitted"),
+    FormerKey(format="blis/v1", holders=("latency", "step_time"), key="eager_step_us", now="", instead=_EAGER),
+    FormerKey(format="blis/v1", holders=("latency", "step_time"), key="eager_layer_us", now="", instead=_EAGER),
+    FormerKey(format="blis/v1", holders=("batching",), key="enforce_eager", now="engine.enforce_eager"),
 )
 """All former keys, oldest first."""
 
 
-def older_of(path: DataPath, key: str, kind: str = "", older: tuple[Older, ...] = OLDER) -> Older | None:
+def former_key(
+    path: DataPath, key: str, kind: str = "", older: tuple[FormerKey, ...] = FORMER_KEYS
+) -> FormerKey | None:
     """Return the row of a key in the map at ``path``, or of a dotted path as in ``set`` and ``cases``.
 
     ``kind``: the ``kind`` of the map; empty = unknown.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import pytest
 
 from blis_tui.twin.text import twin_text
-from blis_tui.twin.twin import of_simulated
+from blis_tui.twin.twin import compare_with_simulation
 from tests.twin.servers import DECODE_US, PREFILL_US, STEP_US, experiment, recorded
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def test_the_cause_that_is_named_is_the_one_that_was_made(case: str, tmp_path: P
     named = []
     for seed in SEEDS:
         recording = recorded(experiment(seed=seed, **server), tmp_path / f"{seed}", change=change)
-        parting = of_simulated(recording, experiment(seed=seed, **simulated), "other").parting
+        parting = compare_with_simulation(recording, experiment(seed=seed, **simulated), "other").parting
         if parting is not None:
             named.append(parting.cause)
     assert named
@@ -92,7 +92,9 @@ def test_the_cause_that_is_named_is_the_one_that_was_made(case: str, tmp_path: P
 
 def test_an_explanation_says_what_the_log_shows(tmp_path: Path) -> None:
     """By hand: 4 requests at most in a step of the server, where the simulation takes up to 32."""
-    parting = of_simulated(recorded(experiment(engine__max_num_seqs=4), tmp_path / "r"), experiment(), "other").parting
+    parting = compare_with_simulation(
+        recorded(experiment(engine__max_num_seqs=4), tmp_path / "r"), experiment(), "other"
+    ).parting
     assert parting is not None
     assert parting.why.startswith("the server never had more than 4 requests in a step (max_num_seqs); the server took")
 
@@ -115,7 +117,7 @@ def test_an_explanation_names_what_was_changed(
     server: Mapping[str, object], simulated: Mapping[str, object], why: str, tmp_path: Path
 ) -> None:
     recording = recorded(experiment(seed=12, **server), tmp_path / "r")
-    parting = of_simulated(recording, experiment(seed=12, **simulated), "other").parting
+    parting = compare_with_simulation(recording, experiment(seed=12, **simulated), "other").parting
     assert parting is not None
     assert why in parting.why
 
@@ -123,7 +125,7 @@ def test_an_explanation_names_what_was_changed(
 @pytest.mark.parametrize("change", [_steps(3.0), {"engine__max_num_seqs": 2}, {}])
 def test_without_a_log_no_cause_is_named(change: Mapping[str, object], tmp_path: Path) -> None:
     recording = replace(recorded(experiment(**change), tmp_path / "r"), steps=())
-    twin = of_simulated(recording, experiment(), "s")
+    twin = compare_with_simulation(recording, experiment(), "s")
     said = twin_text(twin)
     if change:
         assert twin.parting is not None

@@ -18,7 +18,7 @@ COMPILED: Final = not __file__.endswith(".py")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Kept:
+class Picklable:
     """Pickles as the attributes that are set, by name."""
 
     __slots__ = ()
@@ -32,7 +32,7 @@ class Kept:
                 # Compiled classes list their own attributes and those of their bases.
                 said = base.__dict__.get("__mypyc_attrs__") or base.__dict__.get("__slots__")
                 if said:
-                    found += said if base.__module__.startswith(_OURS) else _slots(base)
+                    found += said if base.__module__.startswith(_PACKAGE_PREFIX) else _slots(base)
             names = _NAMES[kind] = tuple(found)
         values: dict[str, object] = {}
         for name in names:
@@ -50,32 +50,34 @@ _NAMES: Final[dict[type, tuple[str, ...]]] = {}
 
 def own_attributes(one: object) -> dict[str, object]:
     """Return the attributes that a plug-in's class adds to those of this package's classes."""
-    if is_ours(type(one)):
+    if is_internal_class(type(one)):
         return {}
-    names = [name for base in type(one).__mro__ if not is_ours(base) for name in _slots(base)]
+    names = [name for base in type(one).__mro__ if not is_internal_class(base) for name in _slots(base)]
     values = {name: getattr(one, name) for name in names if hasattr(one, name)}
     values.update(getattr(one, "__dict__", {}))
     return values
 
 
-def is_ours(kind: type) -> bool:
+def is_internal_class(kind: type) -> bool:
     """Whether a class belongs to this package."""
-    return kind.__module__.startswith(_OURS)
+    return kind.__module__.startswith(_PACKAGE_PREFIX)
 
 
-def is_of_ours(one: object) -> bool:
+def is_internal_object(one: object) -> bool:
     """Whether a function is one of this package, or an object of a class of it."""
     module: str | None = getattr(one, "__module__", None)  # None of methods of built-in objects
-    return module is not None and module.startswith(_OURS)
+    return module is not None and module.startswith(_PACKAGE_PREFIX)
 
 
-def remembering(*parts: object) -> tuple[Remembers, ...]:
+def stateful_plugins(*parts: object) -> tuple[Stateful, ...]:
     """Return parts of plug-ins that have a ``state()``, at plug points where it is optional (for digests)."""
-    plugged = [part.plugged if isinstance(part, Plugged) else part for part in parts]
-    return tuple([cast("Remembers", one) for one in plugged if not is_ours(type(one)) and hasattr(one, "state")])
+    plugged = [part.plugged if isinstance(part, ValidatedPlugin) else part for part in parts]
+    return tuple(
+        [cast("Stateful", one) for one in plugged if not is_internal_class(type(one)) and hasattr(one, "state")]
+    )
 
 
-class Remembers(Protocol):
+class Stateful(Protocol):
     """An object with a ``state()``."""
 
     def state(self) -> tuple[object, ...]:
@@ -83,7 +85,7 @@ class Remembers(Protocol):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Plugged(Kept):
+class ValidatedPlugin(Picklable):
     """Wraps a plug-in and validates its answers.
 
     Attributes:
@@ -96,7 +98,7 @@ class Plugged(Kept):
         self.plugged = plugged
 
 
-_OURS: Final = f"{__name__.partition('.')[0]}."
+_PACKAGE_PREFIX: Final = f"{__name__.partition('.')[0]}."
 
 
 def _slots(kind: type) -> list[str]:

@@ -32,7 +32,7 @@ _LIMITED: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parting:
+class BatchDivergence:
     """The first difference."""
 
     step: int | None
@@ -56,7 +56,7 @@ def batch_of(step: Step) -> Batch:
     return Batch(step.prefill_requests, step.prefill_tokens, step.decode_requests, step.decode_tokens)
 
 
-def first_parting(recording: Recording, pace: Pace | None, run: Simulated) -> Parting | None:
+def first_divergence(recording: Recording, pace: Pace | None, run: Simulated) -> BatchDivergence | None:
     """Return the first step whose batches differ, or without a log the first request whose latency does, or None."""
     if pace is None:
         return _by_requests(recording, run)
@@ -78,10 +78,10 @@ class _Difference:
         self._simulated = run.batches[number]
         self._step: StepFinished = run.steps[number]
 
-    def told(self) -> Parting:
+    def told(self) -> BatchDivergence:
         request, cause, why = self._explained()
         begins = self._pace.begins_us
-        return Parting(
+        return BatchDivergence(
             step=self._number,
             time_us=self._step.time_us if begins is None else begins[self._number],
             request=request,
@@ -285,7 +285,7 @@ def words_of(batch: Batch) -> str:
     return " and ".join(parts) or "nothing"
 
 
-def _by_requests(recording: Recording, run: Simulated) -> Parting | None:
+def _by_requests(recording: Recording, run: Simulated) -> BatchDivergence | None:
     """Return the difference without a log: the request with the earliest first token at a clearly different time."""
     found: list[tuple[int, Observed, int]] = []
     for row in recording.requests:
@@ -299,7 +299,7 @@ def _by_requests(recording: Recording, run: Simulated) -> Parting | None:
         return None
     time_us, row, by_us = min(found, key=lambda one: one[0])
     word = "later" if by_us > 0 else "earlier"
-    return Parting(
+    return BatchDivergence(
         step=None,
         time_us=time_us,
         request=row.request_id,
@@ -317,7 +317,7 @@ def alike_text(*, logged: bool) -> str:
     return f"not known without the log (observe --log); no first token is off by {far}"
 
 
-def where(parting: Parting) -> str:
+def where(parting: BatchDivergence) -> str:
     """Return the place of the difference."""
     step = "" if parting.step is None else f"step {count_text(parting.step)} at "
     return f"{step}{time_text(parting.time_us)}"

@@ -20,9 +20,9 @@ FAILED: Final = "failed"
 
 CANDIDATES: Final = frozenset({WARMING, ACTIVE})
 """States in which an instance gets new requests."""
-COMING: Final = frozenset({SCHEDULING, LOADING})
+STARTING: Final = frozenset({SCHEDULING, LOADING})
 """States in which an instance will get requests later."""
-MORTAL: Final = frozenset({LOADING, WARMING, ACTIVE, DRAINING})
+CAN_FAIL: Final = frozenset({LOADING, WARMING, ACTIVE, DRAINING})
 """States in which an instance can fail."""
 
 
@@ -105,7 +105,7 @@ class Node:
         self.ready_us = -1
 
 
-class RoomForAll:
+class UnlimitedPlacement:
     """Placement without nodes: there is room for every instance.
 
     Attributes:
@@ -133,7 +133,7 @@ class RoomForAll:
     def free(self, index: int, now: int) -> None:
         """Free the accelerators of an instance that is gone."""
 
-    def expects_room(self, pool: Pool) -> bool:  # noqa: ARG002
+    def will_have_room(self, pool: Pool) -> bool:  # noqa: ARG002
         """Whether there will be room for such an instance."""
         return True
 

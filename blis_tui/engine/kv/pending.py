@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.kv.prompt_keys import chain_of
-from blis_tui.kept import Kept
+from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,7 +15,7 @@ _NEVER: Final = 1 << 62
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Unseen(Kept):
+class PendingBlocks(Picklable):
     """Blocks that became findable in steps that may not be over."""
 
     __slots__ = ("_fresh", "_until")
@@ -68,7 +68,7 @@ class Unseen(Kept):
             self._hide(keys, end)
         self._fresh.clear()
 
-    def delivered(self, stretches: Iterable[range]) -> None:
+    def publish_transferred(self, stretches: Iterable[range]) -> None:
         """Show keys transferred from elsewhere at once, even if a step here computes the same."""
         for stretch in stretches:
             chain = chain_of(stretch.start)
@@ -84,7 +84,7 @@ class Unseen(Kept):
         hidden = self._hidden(keys, now)
         return keys if not hidden else [key for key in keys if not any(key in one for one in hidden)]
 
-    def seen_head(self, stretches: Iterable[range], count: int, now: int) -> int:
+    def visible_count(self, stretches: Iterable[range], count: int, now: int) -> int:
         """Number of leading keys, at most ``count``, that others see."""
         at = 0
         for stretch in stretches:

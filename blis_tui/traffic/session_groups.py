@@ -19,7 +19,7 @@ _NEARLY_ALL = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Talks:
+class SessionGroup:
     """Sessions with the same non-numeric attributes.
 
     Attributes:
@@ -85,7 +85,7 @@ class Talks:
         return bool(pairs) and all(known) and _HALF * late.count(True) < len(late)
 
 
-def talks_of(ledger: Ledger) -> list[Talks]:
+def group_sessions(ledger: Ledger) -> list[SessionGroup]:
     """Group sessions by tenant, SLO class, model, and a prefix that several of them share; the largest group first."""
     rows: dict[str, list[int]] = {}
     for row, code in enumerate(ledger.sessions.rows):
@@ -111,7 +111,7 @@ def talks_of(ledger: Ledger) -> list[Talks]:
         history = (dropped if drops else kept) * _HALF >= 1
         tenant, slo_class, model, prefix = key
         found.append(
-            Talks(
+            SessionGroup(
                 tenant=tenant,
                 slo_class=slo_class,
                 model=model,

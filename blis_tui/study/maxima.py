@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from blis_tui.workload.source import RequestSource
 
 
-def most_requests(workload: Workload, source: RequestSource) -> int | None:
+def max_requests(workload: Workload, source: RequestSource) -> int | None:
     """Return the maximum number of requests that can arrive; None = unlimited."""
     if isinstance(source, TraceSource | TracedSource):
         return len(source)
@@ -22,14 +22,14 @@ def most_requests(workload: Workload, source: RequestSource) -> int | None:
         return workload.requests
     sessions = [client.session for client in workload.clients if client.session is not None]
     if workload.sessions is not None and len(sessions) == len(workload.clients):
-        calls = [_most_calls(one) for one in sessions]
+        calls = [_max_calls(one) for one in sessions]
         known = [one for one in calls if one is not None]
         return workload.sessions * max(known) if len(known) == len(calls) else None
     closed = any(client.arrivals.kind == CLOSED_LOOP for client in workload.clients)
     return _in_stages(workload) if workload.exact_stage_counts and not sessions and not closed else None
 
 
-def _most_calls(session: Session) -> int | None:
+def _max_calls(session: Session) -> int | None:
     """Return the maximum number of requests of one session."""
     turns, calls = _most(session.turns), 0
     for call in session.calls:
@@ -45,7 +45,7 @@ def _in_stages(workload: Workload) -> int:
     return total
 
 
-def most_output_tokens(workload: Workload) -> int | None:
+def max_output_tokens_of(workload: Workload) -> int | None:
     """Return the maximum number of tokens of an answer; None = no bound is known."""
     if workload.trace is not None:
         return None

@@ -8,7 +8,7 @@ from math import exp, log
 import numpy as np
 import pytest
 
-from blis_tui.calibration.elsewhere import Load, expected_text, expected_under, loads_elsewhere, within
+from blis_tui.calibration.other_loads import Load, expected_text, expected_under, other_loads, within
 from blis_tui.calibration.replay import with_latency
 from blis_tui.engine.latency.fitted import Settings
 from blis_tui.simulation import Simulation
@@ -45,8 +45,8 @@ def test_loads_are_of_one_user_and_of_as_many_as_there_is_room_for() -> None:
     one = served("llama-3.1-8b-instruct", 2.0, 800)
     (pool,) = one.pools
     few = replace(one, pools=(replace(pool, engine=replace(pool.engine, max_num_seqs=4)),))
-    assert loads_elsewhere(one, 259.4) == [Load(1, 259), Load(64, 259)]
-    assert loads_elsewhere(few, 259.4) == [Load(1, 259), Load(4, 259)]
+    assert other_loads(one, 259.4) == [Load(1, 259), Load(64, 259)]
+    assert other_loads(few, 259.4) == [Load(1, 259), Load(4, 259)]
 
 
 def test_loads_that_cannot_be_served_are_left_out_and_nothing_is_said_without_draws() -> None:

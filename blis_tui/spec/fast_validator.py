@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import Json
 
     Schema = dict[str, Json]
-    Resolve = Callable[[str], tuple[Json, "Sure"]]
-    Keyword = Callable[[Json, Json, Schema, "Sure"], bool]
+    Resolve = Callable[[str], tuple[Json, "FastValidator"]]
+    Keyword = Callable[[Json, Json, Schema, "FastValidator"], bool]
 
 
 _REMEMBERED: Final = 64
@@ -26,7 +26,7 @@ _REMEMBERED_LENGTH: Final = 16_384
 """Longer documents are not cached."""
 
 
-class Sure:
+class FastValidator:
     """Checks data against parts of schemas.
 
     Args:
@@ -35,7 +35,7 @@ class Sure:
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
-        self._known: dict[str, tuple[Json, Sure]] = {}
+        self._known: dict[str, tuple[Json, FastValidator]] = {}
         self._allowed: set[str] = set()
 
     def allows_document(self, data: Json, schema: Schema) -> bool:
@@ -61,7 +61,7 @@ class Sure:
                 return False
         return True
 
-    def follow(self, reference: str) -> tuple[Json, Sure]:
+    def follow(self, reference: str) -> tuple[Json, FastValidator]:
         """Return the target of a ``$ref``, and the checker for the target's file."""
         found = self._known.get(reference)
         if found is None:
@@ -69,11 +69,11 @@ class Sure:
         return found
 
 
-def _says_nothing(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001  (common signature)
+def _is_unconstrained(data: Json, wanted: Json, node: Schema, sure: FastValidator) -> bool:  # noqa: ARG001  (common signature)
     return True
 
 
-def _type(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+def _type(data: Json, wanted: Json, node: Schema, sure: FastValidator) -> bool:  # noqa: ARG001
     kind = type(data)
     names = wanted if isinstance(wanted, list) else [wanted]
     if any(_TYPES.get(cast("str", name)) is kind for name in names):
@@ -90,55 +90,55 @@ def _same(data: Json, wanted: Json) -> bool:
     return data == wanted
 
 
-def _const(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+def _const(data: Json, wanted: Json, node: Schema, sure: FastValidator) -> bool:  # noqa: ARG001
     return _same(data, wanted)
 
 
-def _enum(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+def _enum(data: Json, wanted: Json, node: Schema, sure: FastValidator) -> bool:  # noqa: ARG001
     return isinstance(wanted, list) and any(_same(data, one) for one in wanted)
 
 
-def _properties(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+def _properties(data: Json, wanted: Json, node: Schema, sure: FastValidator) -> bool:  # noqa: ARG001
     if not isinstance(data, dict) or not isinstance(wanted, dict):
         return isinstance(wanted, dict)
     return all(sure.allows(data[name], part) for name, part in wanted.items() if name in data)
 
 
-def _additional(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:
+def _additional(data: Json, wanted: Json, node: Schema, sure: FastValidator) -> bool:
     if not isinstance(data, dict):
         return True
     known = cast("Schema", node.get("properties", {}))
     return all(sure.allows(value, wanted) for name, value in data.items() if name not in known)
 
 
-def _property_names(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+def _property_names(data: Json, wanted: Json, node: Schema, sure: FastValidator) -> bool:  # noqa: ARG001
     return not isinstance(data, dict) or all(sure.allows(name, wanted) for name in data)
 
 
-def _required(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+def _required(data: Json, wanted: Json, node: Schema, sure: FastValidator) -> bool:  # noqa: ARG001
     return not isinstance(data, dict) or all(name in data for name in cast("list[str]", wanted))
 
 
-def _items(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+def _items(data: Json, wanted: Json, node: Schema, sure: FastValidator) -> bool:  # noqa: ARG001
     return not isinstance(data, list) or all(sure.allows(one, wanted) for one in data)
 
 
-def _unique(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+def _unique(data: Json, wanted: Json, node: Schema, sure: FastValidator) -> bool:  # noqa: ARG001
     if not isinstance(data, list) or wanted is False:
         return True
     return all(isinstance(one, str) for one in data) and len(set(cast("list[str]", data))) == len(data)
 
 
-def _reference(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+def _reference(data: Json, wanted: Json, node: Schema, sure: FastValidator) -> bool:  # noqa: ARG001
     target, there = sure.follow(cast("str", wanted))
     return there.allows(data, target)
 
 
-def _all_of(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+def _all_of(data: Json, wanted: Json, node: Schema, sure: FastValidator) -> bool:  # noqa: ARG001
     return all(sure.allows(data, part) for part in cast("list[Json]", wanted))
 
 
-def _any_of(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+def _any_of(data: Json, wanted: Json, node: Schema, sure: FastValidator) -> bool:  # noqa: ARG001
     for part in cast("list[Json]", wanted):
         if sure.allows(data, part):
             return True
@@ -147,7 +147,7 @@ def _any_of(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa
     return False
 
 
-def _if(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:
+def _if(data: Json, wanted: Json, node: Schema, sure: FastValidator) -> bool:
     holds = sure.allows(data, wanted)
     if not holds and not _decides(wanted):
         return False
@@ -170,7 +170,7 @@ def _decides(condition: Json) -> bool:
 def _number(holds: Callable[[float, float], bool]) -> Keyword:
     """Return the check of a keyword about numbers."""
 
-    def check(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+    def check(data: Json, wanted: Json, node: Schema, sure: FastValidator) -> bool:  # noqa: ARG001
         if isinstance(data, bool) or not isinstance(data, int | float):
             return True
         return holds(data, cast("float", wanted))
@@ -181,13 +181,13 @@ def _number(holds: Callable[[float, float], bool]) -> Keyword:
 def _length(kind: type, holds: Callable[[int, int], bool]) -> Keyword:
     """Return the check of a keyword about lengths."""
 
-    def check(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+    def check(data: Json, wanted: Json, node: Schema, sure: FastValidator) -> bool:  # noqa: ARG001
         return not isinstance(data, kind) or holds(len(cast("str", data)), cast("int", wanted))
 
     return check
 
 
-def _pattern(data: Json, wanted: Json, node: Schema, sure: Sure) -> bool:  # noqa: ARG001
+def _pattern(data: Json, wanted: Json, node: Schema, sure: FastValidator) -> bool:  # noqa: ARG001
     return not isinstance(data, str) or re.search(cast("str", wanted), data) is not None
 
 
@@ -205,9 +205,9 @@ _TYPES: Final[Mapping[str, type]] = MappingProxyType(
 _DECIDING: Final = frozenset({"type", "const", "enum", "required", "properties", "anyOf"})
 _KEYWORDS: Final[Mapping[str, Keyword]] = MappingProxyType(
     {
-        **dict.fromkeys(("$schema", "$id", "$defs", "title", "description", "default", "examples"), _says_nothing),
-        **dict.fromkeys(("enumDescriptions", "x-partial"), _says_nothing),
-        **dict.fromkeys(("then", "else"), _says_nothing),  # evaluated by `if`
+        **dict.fromkeys(("$schema", "$id", "$defs", "title", "description", "default", "examples"), _is_unconstrained),
+        **dict.fromkeys(("enumDescriptions", "x-partial"), _is_unconstrained),
+        **dict.fromkeys(("then", "else"), _is_unconstrained),  # evaluated by `if`
         "type": _type,
         "const": _const,
         "enum": _enum,
