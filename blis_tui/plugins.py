@@ -46,6 +46,7 @@ from blis_tui.engine.profile import Limits as Limits
 from blis_tui.engine.records import Description as Description
 from blis_tui.engine.records import Record as Record
 from blis_tui.engine.request import Media as Media
+from blis_tui.engine.request import MediaItem as MediaItem
 from blis_tui.engine.request import Request as Request
 from blis_tui.engine.request import Segments as Segments
 from blis_tui.engine.scheduling.priority import PRIORITY as PRIORITY
