@@ -69,17 +69,23 @@ def read_items(cell: str, prompt_tokens: int, media_tokens: int) -> tuple[MediaI
         rows = None
     if not isinstance(rows, list) or not all(map(_is_item, rows)):
         raise ValueError("the cell is not a list of items: tokens before it, its tokens, its name")
+    items = tuple(MediaItem(*row) for row in rows)
+    check_items(items, prompt_tokens, media_tokens)
+    return items
+
+
+def check_items(items: tuple[MediaItem, ...], prompt_tokens: int, media_tokens: int) -> None:
+    """Raise ValueError if media items overlap, do not fit into the prompt, or are not its media."""
     end = total = 0
-    for offset, tokens, _ in rows:
-        if offset < end:
-            raise ValueError(f"an item begins after {offset} tokens, where another one has not ended")
-        end = offset + tokens
-        total += tokens
+    for item in items:
+        if item.offset < end:
+            raise ValueError(f"an item begins after {item.offset} tokens, where another one has not ended")
+        end = item.offset + item.tokens
+        total += item.tokens
     if end > prompt_tokens:
         raise ValueError(f"a prompt of {prompt_tokens} tokens cannot have an item that ends after {end}")
     if total != media_tokens:
         raise ValueError(f"the items have {total} tokens, and the prompt {media_tokens} of images, audio and video")
-    return tuple(MediaItem(*row) for row in rows)
 
 
 def _is_item(row: object) -> bool:

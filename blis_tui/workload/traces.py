@@ -7,9 +7,11 @@ from dataclasses import fields, replace
 from operator import index
 from typing import TYPE_CHECKING, Final, cast
 
+from blis_tui.engine.request import MediaItem
 from blis_tui.errors import PolicyError
 from blis_tui.registry import PlugPoint
 from blis_tui.spec.model import Trace
+from blis_tui.workload.trace_segments import check_items
 from blis_tui.workload.trace_table import TraceColumns, TraceTable
 from blis_tui.workload.trace_text import Problems, TraceText, open_trace
 
@@ -75,7 +77,19 @@ def _columns(plugins: Registry, text: TraceText, trace: Trace, problems: Problem
             if not hasattr(cell, "__index__") or index(cell) < cast("int", least):  # accepts NumPy integers, too
                 message = f"row {row} of `{one.name}` of the trace format `{kind}` is {cell!r}"
                 raise PolicyError(message, help=f"it must be a whole number, at least {least}")
+    _check_media(columns, kind)
     return columns
+
+
+def _check_media(columns: TraceColumns, kind: str) -> None:
+    """Raise PolicyError if a plug-in's media do not fit into the prompts."""
+    for row, media in enumerate(columns.media or ()):
+        items = columns.media_items[row] if columns.media_items is not None else ()
+        try:
+            check_items(items or (MediaItem(0, media.tokens, ""),), columns.input_tokens[row], media.tokens)
+        except (AttributeError, TypeError, ValueError) as error:
+            message = f"row {row} of `media` or `media_items` of the trace format `{kind}` is invalid: {error}"
+            raise PolicyError(message, help="give `Media`, and items of it in the order of the prompt") from error
 
 
 _LEAST: Final = {"arrival_us": 0, "input_tokens": 1, "output_tokens": 0, "max_output_tokens": 0}

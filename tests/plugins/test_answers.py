@@ -30,8 +30,9 @@ class Own:
     def step_time_us(self, load): return {step}
     def queueing_time_us(self, request): return {queueing}
 """
+TWO: Final = "arrival_us=[0, 1], input_tokens=[5, 6], output_tokens=[1, 2]"
 TRACE: Final = """
-from blis_tui.plugins import TRACES, TraceColumns
+from blis_tui.plugins import TRACES, Media, MediaItem, TraceColumns
 @TRACES.plugin("own", "For tests.")
 def own(settings, text, trace, problems):
     text.whole()
@@ -141,6 +142,16 @@ def test_a_whole_number_of_another_kind_counts_as_one(tmp_path: Path) -> None:
         ("arrival_us=[0, -1], input_tokens=[5, 6], output_tokens=[1, 2]", "row 1 of `arrival_us` of .* is -1"),
         ("arrival_us=[0, 1], input_tokens=[0, 6], output_tokens=[1, 2]", "row 0 of `input_tokens` of .* is 0"),
         ("arrival_us=[0, 1], input_tokens=[5, 6], output_tokens=[1, 2.5]", r"row 1 of `output_tokens` of .* is 2\.5"),
+        (
+            f"{TWO}, media=[Media(5, 0, 0), Media(5, 2, 0)]",
+            "row 1 .* prompt of 6 tokens cannot have an item",
+        ),
+        (f"{TWO}, media=[Media(), 5]", "row 1 of `media` or `media_items` of the trace format `own` is invalid"),
+        (
+            f"{TWO}, media=[Media(), Media(4, 0, 0)], media_items=[(), (MediaItem(0, 3, 'a'),)]",
+            "the items have 3 tokens",
+        ),
+        (f"{TWO}, media=[Media(), Media(4, 0, 0)], media_items=[(), [(0, 4)]]", "row 1 .* is invalid"),
     ],
 )
 def test_columns_of_a_trace(columns: str, message: str, tmp_path: Path) -> None:
