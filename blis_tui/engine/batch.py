@@ -573,7 +573,7 @@ class Batch(Picklable):
             "a prompt must fit max_num_batched_tokens when chunked prefill is off, and its blocks the KV cache; an"
             " item of media long_prefill_token_threshold when it is not split (disable_chunked_mm_input)"
         )
-        if self.traits.fits_strictly and request.generated_tokens:
+        if self.traits.fits_strictly and request.generated_tokens and request.ignore_eos and not self.pool.caching:
             help_text = (
                 "SGLang itself would wait forever here: without prefix caching, it admits a retracted request that"
                 " ignores EOS only if more than its remaining output still fits; raise `engine.kv_blocks`"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError, SpecError
 from blis_tui.golden.options import ComparisonOptions, Tolerance
+from blis_tui.golden.store import stem_of
 from blis_tui.spec.cases import expanded_cases
 from blis_tui.spec.compose import Problems, checked, shown
 from blis_tui.spec.diagnostics import about, in_order
@@ -99,12 +100,12 @@ def cases_of(spec: Path, plugins: Registry | None = None) -> tuple[Case, ...]:
 
 def _require_own_goldens(spec: Path) -> None:
     """Raise InputError if a file ``NAME@CASE`` lies beside ``NAME``, whose case would have the same golden."""
-    stem, dot, suffixes = spec.name.partition(".")
+    stem = stem_of(spec)
     for at in (at for at, character in enumerate(stem) if character == "@"):
-        other = spec.with_name(f"{stem[:at]}{dot}{suffixes}")
+        other = spec.with_name(stem[:at] + spec.name.removeprefix(stem))
         if other.is_file():
             raise InputError(
-                f"{shown(spec)}: `{stem}` is also the golden of case `{stem[at + 1 :]}` of {shown(other)}",
+                f"{shown(spec)}: a case `{stem[at + 1 :]}` of {shown(other)} would have the same golden, `{stem}`",
                 help="rename the file; `NAME@CASE` is what the golden of a case is called",
             )
 

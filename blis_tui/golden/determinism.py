@@ -13,6 +13,7 @@ import pickle
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from inspect import isfunction
+from itertools import product
 from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 
 from blis_tui.classes import dataclass
@@ -34,15 +35,6 @@ _MOST_STATES: Final = 20_000
 """Maximum number of states of one policy that are remembered to detect that one recurs."""
 
 
-_ONLY_ANSWER: Final = {
-    ("scores", "routed"): ("scores", "grades", "sparse"),
-    ("step_time_us", "queueing_time_us"): ("step_time_us",),
-    ("ordered", "push_front"): ("ordered", "first", "head"),
-}
-"""Query methods, by the methods that identify the plug point. Others (records of decisions, estimates, the debugger)
-also call them only for information, so they must not change anything."""
-_READS_REQUEST: Final = ("priority", "state")
-"""Methods that identify the plug point whose first method gets the engine's request, and may only read it."""
 _SHOWN: Final = 60
 
 
@@ -61,7 +53,7 @@ class _Queue(Protocol):
 def find_nondeterminism(experiment: Experiment) -> str:
     """Return what changes from run to run, with the first event that differs; empty if nothing does.
 
-    It makes up to eight runs, in this process and in another one.
+    It makes about seven runs, in this process and in another one.
 
     Raises:
         SimulationError: the simulation cannot go on.
@@ -87,7 +79,6 @@ def find_nondeterminism(experiment: Experiment) -> str:
         or _elsewhere(experiment, lines, end)
         or _hidden_state(experiment)
         or _mutating_queries(experiment)
-        or _changed_requests(experiment)
     )
 
 
@@ -198,68 +189,31 @@ def _hidden_state(experiment: Experiment) -> str:
 
 
 def _mutating_queries(experiment: Experiment) -> str:
-    """Check that query methods of plug-ins change no state, because the number of their calls may vary."""
+    """Check that query methods of plug-ins change no state, and no request that they are asked about."""
     modules = frozenset(plugin.module for plugin in experiment.plugins_used())
     kinds = dict.fromkeys(type(part) for part in Simulation(experiment).parts_from(modules))
-    found: list[str] = []
+    found: list[tuple[str, str]] = []
     with ExitStack() as watched:
-        for kind in kinds:
-            for signs, methods in _ONLY_ANSWER.items():
-                for name in methods if _has(kind, "state", *signs) else ():
-                    owner = next((one for one in kind.__mro__ if name in one.__dict__), None)
-                    if owner is not None and owner.__module__ in modules and isfunction(owner.__dict__[name]):
-                        watched.enter_context(_replaced(owner, name, _reporting_state(owner, name, found)))
+        for kind, (signs, (methods, reporting)) in product(kinds, _QUERIES.items()):
+            for name in methods if _has(kind, "state", *signs) else ():
+                owner = next((one for one in kind.__mro__ if name in one.__dict__), None)
+                if owner is not None and owner.__module__ in modules and isfunction(owner.__dict__[name]):
+                    watched.enter_context(_replaced(owner, name, reporting(owner.__dict__[name], found)))
         simulation = Simulation(experiment)
         while not found and simulation.step() is not None:
             pass
     if not found:
         return ""
-    others = "others ask that, too, who only want to know, and would change results"
-    return f"{found[0]} at event {simulation.events}; {others}"
-
-
-def _changed_requests(experiment: Experiment) -> str:
-    """Check that plug-ins change no request that they are only asked about: it is the engine's own."""
-    modules = frozenset(plugin.module for plugin in experiment.plugins_used())
-    name = _READS_REQUEST[0]
-    simulation = Simulation(experiment)
-    kinds = [
-        kind
-        for kind in dict.fromkeys(type(part) for part in simulation.parts_from(modules))
-        if _has(kind, *_READS_REQUEST) and isfunction(kind.__dict__.get(name))
-    ]
-    found: list[str] = []
-    with ExitStack() as watched:
-        for kind in kinds:
-            watched.enter_context(_replaced(kind, name, _reporting_changes(kind, name, found)))
-        while kinds and not found and simulation.step() is not None:
-            pass
-    return f"{found[0]} at event {simulation.events}" if found else ""
-
-
-def _reporting_changes(kind: type, name: str, found: list[str]) -> Callable[..., object]:
-    """Return a method that also reports which attributes of the request it has changed."""
-    method = kind.__dict__[name]
-
-    @wraps(method)
-    def asked(self: object, request: Request) -> object:
-        before = request.__getstate__()
-        answer = method(self, request)
-        values = zip(FIELDS, before, request.__getstate__(), strict=True)
-        if changed := [f"`{field}`" for field, old, new in values if not _equal(old, new)]:
-            found.append(f"{kind.__name__} changes {', '.join(changed)} of the request in `{name}`")
-        return answer
-
-    return asked
+    what, why = found[0]
+    return f"{what} at event {simulation.events}; {why}"
 
 
 def _has(kind: type, *names: str) -> bool:
     return all(hasattr(kind, name) for name in names)
 
 
-def _reporting_state(owner: type, name: str, found: list[str]) -> Callable[..., object]:
-    """Return a method that also reports if it has changed `state()`."""
-    method = owner.__dict__[name]
+def _reporting_state(method: Callable[..., object], found: list[tuple[str, str]]) -> Callable[..., object]:
+    """Return a method that also reports if it has changed `state()`: what, and why it must not."""
 
     @wraps(method)
     def asked(self: _Stateful, *arguments: object, **named: object) -> object:
@@ -267,10 +221,39 @@ def _reporting_state(owner: type, name: str, found: list[str]) -> Callable[..., 
         answer = method(self, *arguments, **named)
         if (after := repr(self.state())) != before:
             states = f"from {before[:_SHOWN]} to {after[:_SHOWN]}"
-            found.append(f"{type(self).__name__} changes what it remembers in `{name}`, {states},")
+            what = f"{type(self).__name__} changes what it remembers in `{method.__name__}`, {states},"
+            found.append((what, "others ask that, too, who only want to know, and would change results"))
         return answer
 
     return asked
+
+
+def _reporting_request(method: Callable[..., object], found: list[tuple[str, str]]) -> Callable[..., object]:
+    """Return a method that also reports which attributes of the request it has changed."""
+
+    @wraps(method)
+    def asked(self: object, request: Request) -> object:
+        before = request.__getstate__()
+        answer = method(self, request)
+        values = zip(FIELDS, before, request.__getstate__(), strict=True)
+        if changed := [f"`{field}`" for field, old, new in values if not _equal(old, new)]:
+            what = f"{type(self).__name__} changes {', '.join(changed)} of the request in `{method.__name__}`"
+            found.append((what, "the request is the engine's, and may only be read"))
+        return answer
+
+    return asked
+
+
+_QUERIES: Final = {
+    ("scores", "routed"): (("scores", "grades", "sparse"), _reporting_state),
+    ("step_time_us", "queueing_time_us"): (("step_time_us",), _reporting_state),
+    ("ordered", "push_front"): (("ordered", "first", "head"), _reporting_state),
+    ("priority",): (("priority",), _reporting_request),
+}
+"""Query methods, by the methods that identify the plug point, with what to watch in them.
+
+Others (records of decisions, estimates, the debugger) call most of them only for information, so these must not change
+anything. A priority rule may remember something, but must not change the request."""
 
 
 @contextmanager

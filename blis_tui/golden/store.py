@@ -277,6 +277,11 @@ def all_goldens(folder: Path) -> Iterator[GoldenFiles]:
         yield GoldenFiles(folder, name)
 
 
+def stem_of(spec: Path) -> str:
+    """Return the name of a spec without the suffixes that all specs have."""
+    return spec.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".blis")
+
+
 def files_of(spec: Path, case: str, *, folder: Path, root: Path) -> GoldenFiles:
     """Return the golden files of a case; their place below ``folder`` is that of the spec below ``root``.
 
@@ -284,7 +289,7 @@ def files_of(spec: Path, case: str, *, folder: Path, root: Path) -> GoldenFiles:
         ValueError: the spec is not below ``root``.
     """
     relative = real_path(spec).relative_to(real_path(root))
-    stem = relative.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".blis")
+    stem = stem_of(relative)
     name = stem if case == "default" else f"{stem}@{case}"
     return GoldenFiles(folder, (relative.parent / name).as_posix())
 

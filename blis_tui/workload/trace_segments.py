@@ -92,4 +92,4 @@ def _is_item(row: object) -> bool:
     if not isinstance(row, list) or len(row) != 3:
         return False
     offset, tokens, name = row
-    return type(offset) is int and offset >= 0 and type(tokens) is int and tokens > 0 and isinstance(name, str)
+    return type(offset) is int and offset >= 0 and _is_segment([name, tokens])

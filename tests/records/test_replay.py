@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 from pathlib import Path
 
 import pytest
@@ -106,7 +105,7 @@ def test_images_replay_one_by_one(tmp_path: Path) -> None:
     first = next(csv.DictReader(written.splitlines()))
     items = json.loads(first["media_items"])
     assert items[0][0] == int(first["prefix_tokens"])
-    assert math.fsum(tokens for _, tokens, _ in items) == int(first["image_tokens"])
+    assert sum(tokens for _, tokens, _ in items) == int(first["image_tokens"])
     (tmp_path / "requests.csv").write_text(written)
     again = replay(experiment, tmp_path / "requests.csv")
     assert table(again) == written
@@ -132,6 +131,7 @@ def test_images_replay_one_by_one(tmp_path: Path) -> None:
     [
         ("photo", "not a list of items"),
         ('[["photo",0,8]]', "not a list of items"),
+        ('[[0,9,""]]', "not a list of items"),
         ('[[0,8,"a"],[7,1,"b"]]', "an item begins after 7 tokens, where another one has not ended"),
         ('[[8,9,"a"]]', "a prompt of 16 tokens cannot have an item that ends after 17"),
         ('[[0,8,"a"]]', "the items have 8 tokens, and the prompt 9 of images, audio and video"),

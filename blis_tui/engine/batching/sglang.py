@@ -490,7 +490,7 @@ class SglangBatching(Plain):
         if page == 1:
             return len(requests)
         due, clock = 0, batch.cohort.clock + batch.cohort.ahead
-        for one in requests:  # as `_committed_tokens`; calls would make it the slowest part of a step
+        for one in requests:  # as `_committed_tokens`: calling it takes a tenth of a simulation
             joined = one.joined_clock
             due += (one.target_tokens if joined < 0 else one.computed_tokens + clock - joined) % page == 0
         return due
