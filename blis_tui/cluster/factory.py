@@ -262,6 +262,7 @@ class InstanceFactory:
             drops_last_hit=speculative.drops_last_hit,
             notes_late=traits.vllm_block_pool,
             overlaps=traits.plans_ahead,
+            notes_results=traits.keeps_accepted_drafts,
         )
 
     def _front_end(self, index: int, pool: Pool, latency: StepTimeModel) -> FrontEnd | None:

@@ -1001,7 +1001,7 @@ class Instance:
         """End the current step: its sampled tokens are known, and finished requests leave."""
         if self.queue is not None:
             return
-        late = self.drafter is not None and not self._overlaps
+        late = self.drafter is not None and not self._overlaps and not self.latest
         for job in () if late else (*self.running, *self.ending):
             for block in self._fill(job, job.computed):
                 block.computed_us = now

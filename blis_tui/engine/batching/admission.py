@@ -275,6 +275,8 @@ class Admission(AdmissionLoop):
                 return True
             cause = BLOCKS if need > free else WATERMARK
             self._refuse(request, Stopped(cause, need + kept, free, request, kept, batch.now))
+            if pads:
+                batch.refused = None  # once its prefix has left the cache, it needs no padding and may fit
             if encoder is not None:
                 encoder.release(request)
             return self._may_be_overtaken(request)

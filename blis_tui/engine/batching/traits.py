@@ -94,6 +94,8 @@ class Traits:
     """Requests behind one that preempts itself still get their tokens in the same step, under any victim rule."""
     ending_use_adapters: bool = False
     """A request whose last token is being computed still counts as using its LoRA adapter."""
+    keeps_accepted_drafts: bool = False
+    """Accepted drafts are cached once the step that verified them is over, not when their request is planned again."""
     cuts_output: bool = False
     """If prompt and declared output exceed ``max_model_len``, the output is cut; otherwise the request is dropped."""
 

@@ -63,6 +63,7 @@ class SpeculativeCohort(DecodeCohort):
         notes_late: whether content is recorded when tokens are granted, not when they are accepted.
         overlaps: whether steps are planned before the results of earlier ones have come. Then drafts in flight count as
             accepted, and content is also recorded when results come.
+        notes_results: whether content is also recorded when results come if they do not overlap.
 
     Attributes:
         now: time at which the latest step was planned.
@@ -79,6 +80,7 @@ class SpeculativeCohort(DecodeCohort):
         "_max_model_len",
         "_members",
         "_notes_late",
+        "_notes_results",
         "_overlaps",
         "drafts",
         "drops_last_hit",
@@ -104,6 +106,7 @@ class SpeculativeCohort(DecodeCohort):
         drops_last_hit: bool = False,
         notes_late: bool,
         overlaps: bool = False,
+        notes_results: bool = False,
     ) -> None:
         super().__init__(load, block_size_tokens)
         self.now = 0
@@ -118,6 +121,7 @@ class SpeculativeCohort(DecodeCohort):
         self.drops_last_hit = drops_last_hit
         self._notes_late = notes_late
         self._overlaps = overlaps
+        self._notes_results = notes_results
         self._decodes: dict[int, Decode] = {}
         """All decoding requests, members or not, including those whose last token is being computed."""
         self._members: dict[int, Decode] = {}
@@ -245,7 +249,7 @@ class SpeculativeCohort(DecodeCohort):
         if decode is None or not self._notes_late:
             return request.computed_tokens
         if not self._overlaps:
-            return decode.noted
+            return max(decode.noted, request.computed_tokens) if self._notes_results else decode.noted
         if request.joined_us <= self.now:
             return request.computed_tokens
         return max(decode.noted, decode.before if decode.before_us <= self.now else 0)
