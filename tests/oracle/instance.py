@@ -818,13 +818,12 @@ class Instance:
         pool = self.pool
         if job.reserved:
             job.void = self._pads(plan, job, job.computed)
-            tokens = 1
-            if job.void:
-                tokens = min(self._wanted(job, now), self._threshold(plan) or plan.budget + 1)
-                job.void = tokens > 1
+            tokens = self._wanted(job, now) if job.void else 1
             if tokens > plan.budget:
                 plan.stop = Stop("tokens", tokens, plan.budget, job.name)
                 return False
+            tokens = min(tokens, self._threshold(plan) or tokens)
+            job.void = job.void and tokens > 1
             need = pool.blocks_for(self._slots(job, tokens, now)) - len(job.table)
             if need > len(pool.free):
                 plan.stop = Stop("blocks", need, len(pool.free), job.name)
@@ -849,10 +848,11 @@ class Instance:
         void = job.target - start == 1 and self._pads(plan, job, start)
         if void:
             assert self.drafter is not None
-            tokens = min(1 + self.drafter.most, self._threshold(plan) or 1 + self.drafter.most)
+            tokens = 1 + self.drafter.most
             if tokens > plan.budget:
                 plan.stop = Stop("tokens", tokens, plan.budget, job.name)
                 return False
+            tokens = min(tokens, self._threshold(plan) or tokens)
             void = tokens > 1
         idle = len([block for block in found if block.references == 0])
         slots = start + tokens if self.drafter is None else self.drafter.slots(start + tokens)

@@ -195,12 +195,11 @@ class Admission(AdmissionLoop):
     def _admit_prefilled(self, request: Request) -> bool:
         """Admit a request whose prompt was computed elsewhere, if its next block is free."""
         batch, computed = self._batch, request.computed_tokens
-        tokens = 1
-        if self._pads(request, computed):
-            tokens = min(self._padded, self._plan.threshold or self._padded)
+        tokens = self._padded if self._pads(request, computed) else 1
         if tokens > self._budget:
             self._plan.stopped = Stopped(TOKENS, tokens, self._budget, request)
             return False
+        tokens = min(tokens, self._plan.threshold or tokens)
         need, free = batch.pool.missing(request, self._slots(computed + tokens)), batch.pool.free
         if need > free:
             self._refuse(request, Stopped(BLOCKS, need, free, request, tried_us=batch.now))
@@ -251,13 +250,15 @@ class Admission(AdmissionLoop):
         pads = tokens == 1 and self._padded > 0 and self._pads(request, start)
         if pads:
             tokens = self._padded
-        if 0 < threshold < tokens:
+        elif 0 < threshold < tokens:
             tokens = threshold
         if tokens > budget:
             if pads or not self._splits:  # padding would have to be split, which the rule does not do
                 self._plan.stopped = Stopped(TOKENS, tokens, budget, request)
                 return False
             tokens = budget
+        if pads and 0 < threshold < tokens:
+            tokens = threshold
         encoder = batch.encoder
         if encoder is not None:
             tokens = encoder.fit(request, start, tokens)
