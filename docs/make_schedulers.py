@@ -48,6 +48,8 @@ MEANINGS: Final = {
     "serves-behind-own-victim": "a request that is its own victim does not keep those behind it from getting tokens",
     "ending-use-adapters": "a LoRA adapter is in use until the last token of its requests is there",
     "keeps-accepted-drafts": "synchronous steps: accepted drafts are found in the prefix cache once they are verified",
+    "hashes-lookahead": "with `eagle` and `mtp`, a block of a prompt is found in the prefix cache only before the same"
+    " next token; otherwise the last cached block of a prompt is computed again",
     "passes-over-media": "a waiting request whose next image has no room in the encoder does not hold up others",
     "whole-media-strictly": "`disable_chunked_mm_input` does not split an image where a step begins with it, either",
     "lone-request-has-no-threshold": "`long_prefill_token_threshold` does not apply to a request that is alone",

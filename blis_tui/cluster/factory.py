@@ -74,7 +74,7 @@ class InstanceFactory:
         self._latencies: dict[str, StepTimeModel] = {}
         self._measured: dict[str, CountsSteps | None] = {}
         self._front_ends: dict[str, ApiServer | None] = {}
-        self._prompts: dict[int, PromptKeys] = {}
+        self._prompts: dict[tuple[int, int], PromptKeys] = {}
         self._groups: dict[str, RankGroup] = {}
         """Pool -> latest rank group, for pools whose ranks step together."""
 
@@ -156,7 +156,7 @@ class InstanceFactory:
                 pipelined=engine.pipeline_parallel > 1,
                 eager=engine.enforce_eager,
             ),
-            cohort=self._cohort(engine, rule.traits),
+            cohort=self._cohort(engine, rule.traits, self.prompts_of(pool).lookahead_tokens),
         )
         return batch, restore
 
@@ -234,9 +234,21 @@ class InstanceFactory:
         return waiting
 
     def prompts_of(self, pool: Pool) -> PromptKeys:
-        """Return the prompt keys for the pool's block size."""
-        size = pool.engine.block_size_tokens
-        return self._prompts.setdefault(size, PromptKeys(size))
+        """Return the prompt keys of a pool's KV blocks."""
+        return self.prompt_keys(pool.engine.block_size_tokens, self._lookahead(pool.engine))
+
+    def prompt_keys(self, block_size_tokens: int, lookahead_tokens: int = 0) -> PromptKeys:
+        """Return the prompt keys for a block size; see ``PromptKeys``."""
+        name = block_size_tokens, lookahead_tokens
+        return self._prompts.setdefault(name, PromptKeys(*name))
+
+    def _lookahead(self, engine: Engine) -> int:
+        """Number of tokens after a block on which its content depends, because a drafter has read them."""
+        if engine.speculative is None or not engine.speculative.reads_hidden_states or not engine.enable_prefix_caching:
+            return 0
+        if engine.kv_tiers is not None or self._experiment.cluster.disaggregation is not None:
+            return 0  # KV connectors share blocks by keys without them
+        return int(self._rule(engine).traits.hashes_lookahead)
 
     def _adapters(self, lora: Lora, pool: Pool, batch: Batch, index: int) -> Adapters:
         from blis_tui.engine.adapters.adapters import Adapters
@@ -247,7 +259,7 @@ class InstanceFactory:
         ending = batch.ending if batch.traits.ending_use_adapters else batch.cohort.unsure
         return Adapters(lora, times, batch.load, self._events, self._observers, index, beside=beside, ending=ending)
 
-    def _cohort(self, engine: Engine, traits: Traits) -> DecodeCohort:
+    def _cohort(self, engine: Engine, traits: Traits, hashed_ahead: int) -> DecodeCohort:
         load, size, speculative = StepLoad(), engine.block_size_tokens, engine.speculative
         if speculative is None:
             return DecodeCohort(load, size)
@@ -259,7 +271,8 @@ class InstanceFactory:
             AcceptanceSampler(self._experiment.seed, speculative.acceptance_probabilities),
             engine.max_model_len,
             lookahead_tokens=speculative.lookahead_tokens,
-            drops_last_hit=speculative.drops_last_hit,
+            drops_last_hit=speculative.reads_hidden_states and not hashed_ahead,
+            hashed_ahead=hashed_ahead,
             notes_late=traits.vllm_block_pool,
             overlaps=traits.plans_ahead,
             notes_results=traits.keeps_accepted_drafts,

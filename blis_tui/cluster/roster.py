@@ -75,7 +75,7 @@ class Roster(Picklable):
         self.counts_tenants = False
         self.of_tenants: dict[str, int] = {}
         self._factory = factory
-        self._prompts = factory.prompts_of(experiment.pools[0])
+        self._prompts = factory.prompt_keys(experiment.pools[0].engine.block_size_tokens)
         for pool in experiment.pools:
             for _ in range(pool.instances):
                 self.create(pool)

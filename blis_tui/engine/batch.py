@@ -455,6 +455,8 @@ class Batch(Picklable):
         expected = request.joined_us > self.now
         if granted and notes_grants:  # (not from generated_tokens: that may be one less after a prefill elsewhere)
             known = computed + 1 if computed >= request.target_tokens else request.target_tokens
+            if self.speculative is not None:
+                known -= self.speculative.hashed_ahead
             return min(computed + granted, known - expected)
         if not self.traits.plans_ahead:
             return computed - (request.index in self.blind)

@@ -208,6 +208,7 @@ def test_each_rule_of_a_version_is_that_of_the_versions_named() -> None:
             "serves-behind-own-victim": traits.serves_behind_own_victim,
             "ending-use-adapters": traits.ending_use_adapters,
             "keeps-accepted-drafts": traits.keeps_accepted_drafts,
+            "hashes-lookahead": traits.hashes_lookahead,
             "lone-request-has-no-threshold": alone[0][0] == {"0": 40},
         }
         assert found == {name: version in RULES[name] for name in found}

@@ -98,8 +98,8 @@ class Board:
         """Number of leading full blocks of a prompt's shareable part in this instance's cache."""
         one, tokens = self._instances[number], job.tokens[: len(segment_tokens(job.request.segments))]
         size, found = one.pool.size, 0
-        while (found + 1) * size <= len(tokens):
-            content = tuple(tokens[: (found + 1) * size])
+        while (found + 1) * size + one.pool.ahead <= len(tokens):
+            content = one.pool.content(tokens, found)
             there = content in self._caches[number] if self._delay_us else self._has(one, content)
             if not there:
                 break
@@ -110,8 +110,8 @@ class Board:
         """The same with the current cache instead of a stale view."""
         one, tokens = self._instances[number], job.tokens[: len(segment_tokens(job.request.segments))]
         size, found = one.pool.size, 0
-        while (found + 1) * size <= len(tokens) and one.pool.visible(
-            tokens[: (found + 1) * size], 1 << 100 if self.early else now
+        while (found + 1) * size + one.pool.ahead <= len(tokens) and one.pool.visible(
+            one.pool.content(tokens, found), 1 << 100 if self.early else now
         ):
             found += 1
         return found

@@ -60,6 +60,8 @@ class Pool:
 
     def __init__(self, blocks: int, block_size: int, *, caching: bool, vllm: bool) -> None:
         self.size = block_size
+        self.ahead = 0
+        """Tokens after a block that must be equal, too."""
         self.vllm = vllm
         self.caching = caching
         self.blocks = [Block() for _ in range(blocks)]
@@ -77,11 +79,15 @@ class Pool:
     def blocks_for(self, tokens: int) -> int:
         return ceil(tokens / self.size)
 
+    def content(self, tokens: Sequence[Token], number: int) -> tuple[Token, ...]:
+        """What the block with a number holds."""
+        return tuple(tokens[: (number + 1) * self.size + self.ahead])
+
     def cached(self, tokens: Sequence[Token], limit: int) -> list[Block]:
         """The longest cached run of leading full blocks, at most ``limit`` of them."""
         found: list[Block] = []
         while self.caching and len(found) < limit:
-            content = tuple(tokens[: (len(found) + 1) * self.size])
+            content = self.content(tokens, len(found))
             candidates = [block for block in self.blocks if block.content == content and not block.unsaid]
             if not candidates:
                 break
@@ -242,11 +248,10 @@ class Job:
         self.prefilling = True
         self.first_latency = None
 
-    def shareable(self, size: int) -> int:
+    def shareable(self, pool: Pool) -> int:
         """Number of its leading blocks that others may ask for."""
-        if self.told_on:
-            return len(self.tokens) // size
-        return sum(length for _, length in self.request.segments) // size
+        tokens = len(self.tokens) if self.told_on else sum(length for _, length in self.request.segments)
+        return max(tokens - pool.ahead, 0) // pool.size
 
     @property
     def name(self) -> str:
@@ -762,7 +767,7 @@ class Instance:
         if self.queue is not None:
             self.queue.lost(job)
         if job in self.ending:
-            self.pool.release(job.table, job.shareable(self.pool.size))
+            self.pool.release(job.table, job.shareable(self.pool))
             self.ending.remove(job)
             return
         self.running.remove(job)
@@ -776,7 +781,7 @@ class Instance:
     def _recompute(self, job: Job) -> None:
         """Take away its blocks, so that it has to recompute."""
         self.preemptions += 1
-        self.pool.release(job.table, job.shareable(self.pool.size), findable=True)
+        self.pool.release(job.table, job.shareable(self.pool), findable=True)
         job.preemptions += 1
         job.computed = 0
         job.flights = []
@@ -787,13 +792,13 @@ class Instance:
 
     def _below(self, job: Job, cached: int, limit: int) -> list[tuple[Token, ...]]:
         """Blocks in tiers that follow the cached ones."""
-        tiers, size = self.pool.tiers, self.pool.size
+        tiers = self.pool.tiers
         contents: list[tuple[Token, ...]] = []
         if tiers is None:
             return contents
         for number in range(cached, limit):
-            content = tuple(job.tokens[: (number + 1) * size])
-            if not tiers.has(content) or not (number < job.shareable(size) or job.preemptions):
+            content = self.pool.content(job.tokens, number)
+            if not tiers.has(content) or not (number < job.shareable(self.pool) or job.preemptions):
                 break
             contents.append(content)
         return contents
@@ -978,7 +983,7 @@ class Instance:
             known = min(end, (job.target if job.prefilling else job.computed + 1) - (job.last_token_us > now))
         if self.drafter is not None and not job.prefilling:
             known = self._known(job, now)
-        for block in self._fill(job, known):
+        for block in self._fill(job, min(known, (job.target if job.prefilling else known) - self.pool.ahead)):
             block.computed_us = NEVER
             plan.filled.setdefault(job, []).append(block)
 
@@ -993,8 +998,9 @@ class Instance:
         size = self.pool.size
         new = [number for number in range(tokens // size) if job.table[number].content is None]
         for number in new:
-            self.pool.fill(job.table[number], job.tokens[: (number + 1) * size])
-            job.table[number].unsaid = job.told_on and (number + 1) * size > job.request.input_tokens
+            self.pool.fill(job.table[number], self.pool.content(job.tokens, number))
+            end = (number + 1) * size + self.pool.ahead
+            job.table[number].unsaid = job.told_on and end > job.request.input_tokens
         return [job.table[number] for number in new]
 
     def take_results(self, now: int) -> None:
@@ -1012,10 +1018,16 @@ class Instance:
             if not self.is_busy(job):
                 self.let_go(job)
 
+    def look_ahead(self) -> None:
+        """Without a KV connector, the latest version tells blocks apart by the token that a drafter has read, too."""
+        connected = self.engine.kv_tiers is not None
+        if self.latest and self.drafter is not None and self.drafter.drops and self.pool.caching and not connected:
+            self.pool.ahead, self.drafter.drops = 1, 0
+
     def free_gone(self) -> None:
         """Free the blocks of requests that left during the step that has ended."""
         for job in self.gone:
-            self.pool.release(job.table, job.shareable(self.pool.size))
+            self.pool.release(job.table, job.shareable(self.pool))
         self.gone.clear()
 
     def gains(self, job: Job, end_us: int) -> int:
@@ -1051,7 +1063,7 @@ class Instance:
         """Its last token has been generated."""
         self._fill(job, job.computed)
         self.ending.remove(job)
-        self.pool.release(job.table, job.shareable(self.pool.size))
+        self.pool.release(job.table, job.shareable(self.pool))
 
     # What a step costs and brings.
 
@@ -1128,6 +1140,8 @@ class Instance:
                 first.append(job)
         done = [job for job in self.running if not job.prefilling and self._is_done(job)]
         for job in done:
+            if self.latest and self.drafter is not None and not self._overlaps and job.generated:
+                self._fill(job, job.computed)
             free = len(self.pool.free)
             if job.split and not job.parted and job.wanted:
                 job.last_step_us = duration_us
@@ -1145,7 +1159,7 @@ class Instance:
         if (self.plans_ahead or len(self.stages) > 1) and not at_once:
             self.ending.append(job)
         else:
-            self.pool.release(job.table, job.shareable(self.pool.size), end=end)
+            self.pool.release(job.table, job.shareable(self.pool), end=end)
 
     def _complete(self, job: Job, end: int) -> None:
         job.completed_us = end

@@ -240,7 +240,7 @@ class MortalOracle(Oracle):
 
     def _forget_waiting(self, job: Job, instance: Instance) -> None:
         """Remove a request from the queue unanswered."""
-        instance.pool.release(job.table, job.shareable(instance.pool.size))
+        instance.pool.release(job.table, job.shareable(instance.pool))
         if instance.shelf is not None:
             instance.shelf.forget(job)
         if instance.encoder is not None:

@@ -171,6 +171,8 @@ class Oracle:
         one = Instance(len(self.instances), pool, self.policy, latency, self.experiment.seed)
         split = self.settings.disaggregation
         one.early_transfers = split is not None and split.transfer.starts == "step-start"
+        if split is None:
+            one.look_ahead()
         self.instances.append(one)
         return one
 
@@ -611,7 +613,7 @@ class Oracle:
     def _expire(self, job: Job, instance: Instance, now: int, *, was_running: bool) -> None:
         job.state = RequestState.TIMED_OUT
         if job not in instance.gone:
-            instance.pool.release(job.table, job.shareable(instance.pool.size))
+            instance.pool.release(job.table, job.shareable(instance.pool))
         if instance.host is not None:
             instance.host.there.pop(job, None)
         self._end(job, instance.number)

@@ -45,9 +45,8 @@ def document(run: dict[str, Any], trace: Path) -> dict[str, object]:
     if "max_loras" in case:
         engine["lora"] = {"max_loras": case["max_loras"], "max_cpu_loras": 64, "step_overhead": 0}
     if "draft_tokens" in case:
-        drafter = "ngram_gpu" if case["async_scheduling"] else "ngram"
         engine["speculative"] = {
-            "method": drafter,
+            "method": "eagle" if case.get("eagle") else "ngram_gpu" if case["async_scheduling"] else "ngram",
             "draft_tokens": case["draft_tokens"],
             "acceptance": case["acceptance"],
         }
@@ -160,7 +159,7 @@ def test_every_batch_is_vllms(kind: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_there_are_runs_of_each_kind() -> None:
-    assert len(KINDS) == 22
+    assert len(KINDS) == 25
     assert min(KINDS.values()) >= 3
     for feature, column in (("abort", "aborted"), ("lora", "preempted"), ("spec", "preempted"), ("pp2", "preempted")):
         some = [run for run in RUNS if feature in run["feature"]]

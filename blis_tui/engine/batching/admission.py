@@ -159,9 +159,9 @@ class Admission(AdmissionLoop):
         """Return the values that determine whether a request fits."""
         return request.index, self._batch.pool.epoch, self._budget, self._plan.threshold
 
-    def _refuse(self, request: Request, stopped: Stopped | None) -> None:
-        """Record that a request does not fit and will not until something changes."""
-        self._batch.refused = self._fit_key(request)
+    def _refuse(self, request: Request, stopped: Stopped | None, *, anew: bool = False) -> None:
+        """Record that a request does not fit, and that it will not until something changes; ``anew``: it may."""
+        self._batch.refused = None if anew else self._fit_key(request)
         self._plan.stopped = self._batch.stopped = stopped
 
     def _has_no_encoder(self, request: Request) -> bool:
@@ -231,9 +231,7 @@ class Admission(AdmissionLoop):
         """Admit a request that holds no blocks, if it fits; return whether to try another one."""
         batch, pool = self._batch, self._batch.pool
         if self._asks and not self._rule.admits(batch, request):
-            self._refuse(request, self._rule.why_not(batch, request))
-            if self._asks_anew:
-                batch.refused = None
+            self._refuse(request, self._rule.why_not(batch, request), anew=self._asks_anew)
             return False
         size, known, budget = pool.block_size_tokens, request.target_tokens, self._budget
         tiered: Sequence[int] = ()
@@ -275,9 +273,8 @@ class Admission(AdmissionLoop):
             if self._reloads(request, found, findable, swapped):
                 return True
             cause = BLOCKS if need > free else WATERMARK
-            self._refuse(request, Stopped(cause, need + kept, free, request, kept, batch.now))
-            if pads:
-                batch.refused = None  # once its prefix has left the cache, it needs no padding and may fit
+            # Once its prefix has left the cache, a request needs no padding, and may fit.
+            self._refuse(request, Stopped(cause, need + kept, free, request, kept, batch.now), anew=pads)
             if encoder is not None:
                 encoder.release(request)
             return self._may_be_overtaken(request)

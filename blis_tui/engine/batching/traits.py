@@ -96,6 +96,9 @@ class Traits:
     """A request whose last token is being computed still counts as using its LoRA adapter."""
     keeps_accepted_drafts: bool = False
     """Accepted drafts are cached once the step that verified them is over, not when their request is planned again."""
+    hashes_lookahead: bool = False
+    """Drafters that read hidden states: the cache finds a block only before the same next token. Otherwise the last
+    cached block of a prompt is computed again."""
     cuts_output: bool = False
     """If prompt and declared output exceed ``max_model_len``, the output is cut; otherwise the request is dropped."""
 

@@ -28,6 +28,7 @@ RULES: Final = {
     "serves-behind-own-victim": ("0.33",),
     "ending-use-adapters": ("0.33",),
     "keeps-accepted-drafts": ("0.33",),
+    "hashes-lookahead": ("0.33",),
     "passes-over-media": ("0.33",),
     "whole-media-strictly": ("0.33",),
     "lone-request-has-no-threshold": (DEFAULT, "0.33"),

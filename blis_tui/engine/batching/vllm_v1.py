@@ -31,12 +31,8 @@ class Settings:
     """Settings under vLLM's names."""
 
     version: str = setting(
-        "The vLLM version whose scheduler is simulated, where versions differ: 0.10 also applies "
-        "long_prefill_token_threshold to a lone request, and has max_num_partial_prefills; later ones have "
-        "max_num_active_seqs and the adaptive threshold; in 0.33 a request that is its own victim does not keep those "
-        "behind it from running, and the "
-        "adapters of requests whose last token is being computed count, accepted drafts are in the prefix cache one "
-        "plan earlier, and a waiting request whose next image the encoder has no room for is passed over.",
+        "The vLLM version whose scheduler is simulated; docs/schedulers.md lists the rules and settings in which they "
+        "differ.",
         default=DEFAULT,
         enum=list(VERSIONS),
     )
@@ -114,6 +110,7 @@ class VllmV1Batching(RunningFirst):
             serves_behind_own_victim=version in RULES["serves-behind-own-victim"],
             ending_use_adapters=version in RULES["ending-use-adapters"],
             keeps_accepted_drafts=version in RULES["keeps-accepted-drafts"],
+            hashes_lookahead=version in RULES["hashes-lookahead"],
         )
 
     @property

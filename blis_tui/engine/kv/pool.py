@@ -196,7 +196,7 @@ class BlockPool(Picklable):
             keys = self.prompts.key_ranges(request.content)
             known = computed_tokens
             if request.content is not request.segments:  # all of the prompt is shareable, but the answer not yet there
-                known = min(known, request.input_tokens)
+                known = min(known, request.input_tokens - self.prompts.lookahead_tokens)
             full = min(known // self.block_size_tokens, keys.blocks)
             if request.shared_blocks < full:
                 self._publish(request, _between(keys.parts, request.shared_blocks, full))

@@ -45,24 +45,29 @@ class PromptKeys:
     share the blocks of that head.
 
     The keys of the blocks that end in the same segment are consecutive numbers, so a prompt is a few ranges of keys.
+
+    Attributes:
+        block_size_tokens: tokens of a block.
+        lookahead_tokens: tokens after a block that must be equal, too. A key names the chain up to the last of them.
     """
 
-    __slots__ = ("_chains", "_stretches", "block_size_tokens")
+    __slots__ = ("_chains", "_stretches", "block_size_tokens", "lookahead_tokens")
 
-    def __init__(self, block_size_tokens: int) -> None:
+    def __init__(self, block_size_tokens: int, lookahead_tokens: int = 0) -> None:
         self.block_size_tokens = block_size_tokens
+        self.lookahead_tokens = lookahead_tokens
         self._chains: dict[tuple[int, int, str], int] = {}
         self._stretches: dict[Segments, KeyRanges] = {}
 
-    def __getstate__(self) -> tuple[int, dict[tuple[int, int, str], int]]:
-        return (self.block_size_tokens, self._chains)
+    def __getstate__(self) -> tuple[int, int, dict[tuple[int, int, str], int]]:
+        return (self.block_size_tokens, self.lookahead_tokens, self._chains)
 
-    def __setstate__(self, state: tuple[int, dict[tuple[int, int, str], int]]) -> None:
-        self.block_size_tokens, self._chains = state
+    def __setstate__(self, state: tuple[int, int, dict[tuple[int, int, str], int]]) -> None:
+        self.block_size_tokens, self.lookahead_tokens, self._chains = state
         self._stretches = {}
 
     def shareable(self, segments: Segments) -> Sequence[int]:
-        """Keys of the full blocks that lie within ``segments``, first block first.
+        """Keys of the full blocks that lie within ``segments`` with their lookahead tokens, first block first.
 
         Raises:
             SimulationError: there are more than ``MAX_SHARED_BLOCKS``.
@@ -89,7 +94,7 @@ class PromptKeys:
         for name, tokens in segments:
             number = self._chains.setdefault((number, end, name), len(self._chains) + 1)
             end += tokens
-            before, blocks = blocks, end // self.block_size_tokens
+            before, blocks = blocks, max(end - self.lookahead_tokens, 0) // self.block_size_tokens
             if before < blocks:
                 first = (number << 1) << _INDEX_BITS
                 parts.append(range(first + before, first + blocks))

@@ -60,6 +60,7 @@ class SpeculativeCohort(DecodeCohort):
         max_model_len: limit on prompt and answer together.
         lookahead_tokens: KV slots beyond what a step computes, for the drafter.
         drops_last_hit: whether the last cached block of a prompt is recomputed for the drafter.
+        hashed_ahead: number of tokens after a block that must be known before its content is recorded.
         notes_late: whether content is recorded when tokens are granted, not when they are accepted.
         overlaps: whether steps are planned before the results of earlier ones have come. Then drafts in flight count as
             accepted, and content is also recorded when results come.
@@ -85,6 +86,7 @@ class SpeculativeCohort(DecodeCohort):
         "drafts",
         "drops_last_hit",
         "first",
+        "hashed_ahead",
         "latest",
         "lookahead_tokens",
         "luck",
@@ -104,6 +106,7 @@ class SpeculativeCohort(DecodeCohort):
         *,
         lookahead_tokens: int = 0,
         drops_last_hit: bool = False,
+        hashed_ahead: int = 0,
         notes_late: bool,
         overlaps: bool = False,
         notes_results: bool = False,
@@ -119,6 +122,7 @@ class SpeculativeCohort(DecodeCohort):
         self._max_model_len = UNLIMITED if max_model_len is None else max_model_len
         self.lookahead_tokens = lookahead_tokens
         self.drops_last_hit = drops_last_hit
+        self.hashed_ahead = hashed_ahead
         self._notes_late = notes_late
         self._overlaps = overlaps
         self._notes_results = notes_results
@@ -244,15 +248,18 @@ class SpeculativeCohort(DecodeCohort):
         return request.index in self._decodes
 
     def content_tokens(self, request: Request) -> int:
-        """Number of a decoding request's tokens with content in the cache."""
+        """Number of tokens with content in the cache, of a request that decodes or ends with its prompt."""
         decode = self._decodes.get(request.index)
+        if decode is None and not request.generated_tokens:
+            return request.computed_tokens - self.hashed_ahead
         if decode is None or not self._notes_late:
             return request.computed_tokens
+        noted = decode.noted - self.hashed_ahead
         if not self._overlaps:
-            return max(decode.noted, request.computed_tokens) if self._notes_results else decode.noted
+            return max(noted, request.computed_tokens) if self._notes_results else noted
         if request.joined_us <= self.now:
             return request.computed_tokens
-        return max(decode.noted, decode.before if decode.before_us <= self.now else 0)
+        return max(noted, decode.before if decode.before_us <= self.now else 0)
 
     # ---- results ----
 

@@ -193,11 +193,11 @@ class Speculative:
     @property
     def lookahead_tokens(self) -> int:
         """KV slots that the drafter needs beyond those of the verified tokens."""
-        return self.draft_tokens if self.method in _READ_HIDDEN_STATES else 0
+        return self.draft_tokens if self.reads_hidden_states else 0
 
     @property
-    def drops_last_hit(self) -> bool:
-        """Whether the last cached block of a prompt is recomputed for the drafter."""
+    def reads_hidden_states(self) -> bool:
+        """Whether the drafter goes on from hidden states, which the cache does not keep, and has KV of its own."""
         return self.method in _READ_HIDDEN_STATES
 
 
