@@ -524,17 +524,18 @@ class Batch(Picklable):
         for request, content_tokens in self.leaving:
             self.pool.release(request, content_tokens)
         self.leaving.clear()
-        for request in list(self.ending.values()):
+        for request in sorted(self.ending.values(), key=_ends_in_time):
             self.release_ending(request)
 
     def release_ending(self, request: Request) -> None:
         """Free the slot and blocks of a request whose last token has been computed."""
+        content = request.computed_tokens if _ends_in_time(request) else self._content_tokens(request, 0)
         del self.ending[request.batch_slot]
         self.cohort.unsure.pop(request.batch_slot, None)
         if self.speculative is not None:
             self.speculative.forget(request)
         request.batch_slot = -1
-        self.pool.release(request, request.computed_tokens, end=-1)
+        self.pool.release(request, content, end=-1)
 
     def holders(self) -> list[Request]:
         """Return all requests that hold KV blocks."""
@@ -585,6 +586,11 @@ class Batch(Picklable):
             f"{lacking} more tokens in the cache and nothing can be scheduled",
             help=help_text,
         )
+
+
+def _ends_in_time(request: Request) -> bool:
+    """Sort key: engines first give up requests whose deadlines have passed."""
+    return not 0 < request.deadline_us < request.completed_us
 
 
 def slot_of(request: Request) -> int:

@@ -262,6 +262,7 @@ class BatchQueue(Stages):
             self._drain(now - 1)
             self._fill_with_empty()
         while True:
+            self._release_late(now)
             self._drain(now)
             if not self.has_work:
                 break
@@ -284,6 +285,12 @@ class BatchQueue(Stages):
                 raise batch.deadlock(self.index, now)
             self._note(_NOTHING, ())
         return answer
+
+    def _release_late(self, now: int) -> None:
+        """Free the slots and blocks of requests that end after their deadlines have passed."""
+        late = [one for one in self.batch.ending.values() if 0 < one.deadline_us < now]
+        for request in late:
+            self.batch.release_ending(request)
 
     def _paused(self) -> Collection[int]:
         """Return the slots of requests whose next token cannot be planned yet."""

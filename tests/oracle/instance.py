@@ -248,6 +248,11 @@ class Job:
         self.prefilling = True
         self.first_latency = None
 
+    @property
+    def too_late(self) -> bool:
+        """Whether its deadline passes in its last step: it has its answer, but is given up before the results."""
+        return 0 < self.request.deadline_us < self.completed_us
+
     def shareable(self, pool: Pool) -> int:
         """Number of its leading blocks that others may ask for."""
         tokens = len(self.tokens) if self.told_on else sum(length for _, length in self.request.segments)
@@ -879,8 +884,8 @@ class Instance:
                     return self._lacks_encoder(plan, job)
                 if fitting < tokens:
                     tokens = fitting
-                    whole = max(job.target, start + tokens) if known else start + tokens
-                    whole = whole if self.drafter is None or known else self.drafter.slots(start + tokens)
+                    slots = start + tokens if self.drafter is None else self.drafter.slots(start + tokens)
+                    whole = max(job.target, slots) if known else slots
             fits = pool.blocks_for(whole) - len(found) <= len(pool.free) - idle - reserve
         if not fits:
             if self.encoder is not None:
@@ -1008,13 +1013,13 @@ class Instance:
         if self.queue is not None:
             return
         late = self.drafter is not None and not self._overlaps and not self.latest
-        for job in () if late else (*self.running, *self.ending):
+        for job in () if late else (*self.running, *(one for one in self.ending if not one.too_late)):
             for block in self._fill(job, job.computed):
                 block.computed_us = now
         if len(self.stages) > 1:
             self.under_way = [one for one in self.under_way if one[0] > now]
         self.free_gone()
-        for job in list(self.ending):
+        for job in sorted(self.ending, key=lambda one: not one.too_late):
             if not self.is_busy(job):
                 self.let_go(job)
 
@@ -1061,7 +1066,8 @@ class Instance:
 
     def let_go(self, job: Job) -> None:
         """Its last token has been generated."""
-        self._fill(job, job.computed)
+        if not job.too_late:
+            self._fill(job, job.computed)
         self.ending.remove(job)
         self.pool.release(job.table, job.shareable(self.pool))
 

@@ -50,6 +50,8 @@ class BatchQueue:
             if any(entry.end_us for entry in self._entries):
                 self._entries.append(_Entry())
         while one.goes_on(now):
+            for job in [job for job in one.ending if 0 < job.request.deadline_us < now]:
+                one.let_go(job)
             while self._entries and self._entries[0].end_us <= now:
                 self._take_results(now)
             if len(self._entries) == self._places:
