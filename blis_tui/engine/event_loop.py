@@ -66,11 +66,12 @@ class EventLoop(Flow):
     Attributes:
         rule: forms the batches.
         put_back: preemptions of a plan that became no step; they belong to the next step.
+        polls: whether requests wait although there is no step, as none of them fits.
         computed: requests whose prompts the latest step completes, in batch order; their content can be found when it
             is over.
     """
 
-    __slots__ = ("_overlaps", "_pool", "computed", "put_back", "rule")
+    __slots__ = ("_overlaps", "_pool", "computed", "polls", "put_back", "rule")
 
     def __init__(self, steps: Steps) -> None:
         super().__init__(steps)
@@ -82,6 +83,7 @@ class EventLoop(Flow):
         self._overlaps = rule.traits.plans_ahead
         self.computed: list[Request] = []
         self.put_back: Plan | None = None
+        self.polls = False
         steps.holds = True
         steps.place_of = rule.place_of
 
@@ -100,11 +102,12 @@ class EventLoop(Flow):
             if not batch.has_requests:
                 return NO_STEP
             if now > steps.free_us:
-                rule.idle()
+                rule.idle(done=not self.polls and self._pool.last_change_us() < now)
             ready = self._plan_step(now)
-            if ready is None:  # an idle scheduler polls for requests continuously
-                rule.idle()
+            if ready is None:  # a scheduler without a step polls for requests continuously
+                rule.idle(done=self._pool.last_change_us() <= now and not rule.knows_requests(batch))
                 ready = self._plan_step(now)
+            self.polls = ready is None
             if ready is None and (change_us := self._pool.next_change_us()) > now:
                 steps.events.push(change_us, self.order, Arrival(self, change_us))
                 return NO_STEP
@@ -200,18 +203,20 @@ class EventLoop(Flow):
     def abort(self, request: Request, now: int) -> None:
         """Take out a running request; a step that is already planned computes it all the same.
 
-        If a step is planned, its blocks are freed only when the step in flight is over.
+        If a step is planned, its blocks are freed only when the step in flight is over. The latest chunk of a split
+        prompt cannot be found later, unless that is so already.
         """
         batch = self.batch
+        content = 0 if self.rule.chunked is request else request.computed_tokens
         planned, decodes = batch.planned, request.joined_clock >= 0 and batch.cohort.ahead
         batch.take_out(request)
         self.rule.forget(request)
         if planned is not None and planned.plan is not None and decodes:
             planned.plan.ghosts.append(Ghost(request, 1, request.computed_tokens))
         if planned is None or self.steps.free_us <= now:
-            batch.pool.release(request, request.computed_tokens)
+            batch.pool.release(request, content)
         else:
-            batch.leaving.append((request, request.computed_tokens))
+            batch.leaving.append((request, content))
 
     def abandon(self) -> None:
         """Stop at once; all requests have been taken out."""
@@ -220,8 +225,13 @@ class EventLoop(Flow):
         batch.cohort.ahead = 0
         self.computed = []
         batch.release_all()
-        self.rule.idle()
+        self.polls = False
+        self.rule.idle(done=True)
         super().abandon()
+
+    def on_withdrawn(self, now: int) -> None:  # noqa: ARG002  (the base's signature)
+        """React to a request that left without a result: nobody may be waiting any more."""
+        self.polls = self.polls and self.batch.has_requests
 
     def state(self) -> tuple[object, ...]:
         """Return what is planned but not executed, and what awaits its results, as plain values (for digests)."""
@@ -231,6 +241,8 @@ class EventLoop(Flow):
         state: tuple[object, ...] = (list(batch.ending), leaving, computed)
         if self.put_back is not None:
             state = (*state, [one.victim.index for one in self.put_back.preempted])
+        if self.polls:
+            state = (*state, "polls")
         if batch.planned is None or batch.planned.plan is None:
             return state
         plan = batch.planned.plan

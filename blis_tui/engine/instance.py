@@ -297,22 +297,31 @@ def unservable_reason(batch: Batch, request: Request) -> Excess | None:
             return Excess("max_model_len", reason)
         budget = request.max_output_tokens = limit - prompt
     if batch.traits.fits_strictly:
-        most = (batch.pool.total - 1) * batch.limits.block_size_tokens - 1 - (not batch.pool.caching)
-        if prompt >= most:
-            reason = f"prompt of {prompt} tokens, the KV cache takes {max(most, 0)} with the answer"
-            return Excess(KV_BLOCKS, reason)
-        budget = request.max_output_tokens = min(budget, most - prompt)
-        # With ends ignored and nothing cached, SGLang admits a request only if more than one token is left at its end.
-        size = batch.limits.block_size_tokens
-        if request.ignore_eos and not batch.pool.caching:
-            left = (batch.pool.total - 1 - -(-prompt // size)) * size
-            if left - budget <= 1:
-                reason = f"prompt of {prompt} + {budget} output tokens, whose end is ignored: the prompt leaves {left}"
-                return Excess(KV_BLOCKS, reason)
+        if (excess := _strict_excess(batch, request)) is not None:
+            return excess
+        budget = request.max_output_tokens
     tokens = _tokens(batch, request, budget)
     blocks = -(-tokens // batch.limits.block_size_tokens)
     if blocks > batch.pool.total:
         return Excess(KV_BLOCKS, f"{tokens} tokens need {blocks} KV blocks, there are {batch.pool.total}")
+    return None
+
+
+def _strict_excess(batch: Batch, request: Request) -> Excess | None:
+    """Return why SGLang would never admit a request, or None; cut its output to what SGLang admits (page by page)."""
+    prompt, size = request.input_tokens, batch.limits.block_size_tokens
+    # With ends ignored and nothing cached, SGLang admits a request only if more than one token is left at its end.
+    to_the_end = request.ignore_eos and not batch.pool.caching
+    most = (batch.pool.total - 1) * size - 1 - to_the_end
+    if prompt >= most:
+        return Excess(KV_BLOCKS, f"prompt of {prompt} tokens, the KV cache takes {max(most, 0)} with the answer")
+    pages = -(-prompt // size)
+    held = prompt if to_the_end else pages * size
+    budget = request.max_output_tokens = min(request.max_output_tokens, max(1, most - held))
+    left = (batch.pool.total - 1 - pages) * size
+    if to_the_end and left - budget <= 1:
+        reason = f"prompt of {prompt} + {budget} output tokens, whose end is ignored: the prompt leaves {left}"
+        return Excess(KV_BLOCKS, reason)
     return None
 
 
@@ -325,7 +334,7 @@ def always_fitting_tokens(batch: Batch) -> int:
     if limits.max_model_len is not None:
         most = min(most, limits.max_model_len)
     if batch.traits.fits_strictly:
-        most = min(most, (pool.total - (1 if pool.caching else 2)) * limits.block_size_tokens - 1)
+        most = min(most, (pool.total - 2) * limits.block_size_tokens - (not pool.caching))
     return most
 
 

@@ -342,6 +342,18 @@ def test_what_cannot_fit_is_cut_or_turned_down_at_the_door() -> None:
     assert [row.output_tokens for row in outcome.rows.values()] == [18, 0, 1]
 
 
+@pytest.mark.parametrize(
+    ("page", "caching", "ignores"),
+    [(1, True, False), (1, False, False), (4, True, False), (4, False, False), (1, False, True)],
+)
+def test_an_answer_is_cut_to_what_whole_pages_of_its_prompt_leave(page: int, caching: bool, ignores: bool) -> None:
+    asked = request(0, 0, 5, 100)
+    asked.ignore_eos = ignores
+    outcome = run([asked], block_size=page, blocks=40 // page, caching=caching)
+    prompt = -(-5 // page) * page
+    assert outcome.rows["0"].output_tokens == 40 - page - 1 - prompt - ignores
+
+
 def test_the_queue_is_looked_into_every_so_many_decodes() -> None:
     for interval, steps_before in ((1, 2), (5, 6)):
         outcome = run([request(0, 0, 4, 12), request(1, 110, 4, 1)], {"scheduler_recv_interval": interval})

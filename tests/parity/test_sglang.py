@@ -18,6 +18,13 @@ Those of ``sglang-0.5.23-hicache.jsonl.xz`` have its hierarchical cache, whose t
 controller that moves nothing says that a transfer is over ``base_us`` and a microsecond for each ``tokens_per_us``
 tokens after it began, one after the other each way. A step lasts until what it loads is there. ``loaded`` are tokens,
 in all.
+
+Those of ``sglang-0.5.23-combined.jsonl.xz`` combine all of that, and more: prompts that begin with the prompt and the
+answer of another request (group ``@r003``), requests that ignore the end of their answers (``ignoring``) beside others,
+requests whose clients give up (``deadlines``), ``scheduler_recv_interval``, ``--disable-priority-preemption``, and
+declared answers that SGLang cuts to what its cache takes (``cut``). Between steps SGLang counts itself idle only when
+nobody waits and nothing is written or loaded (``is_fully_idle``); while it waits idle, it looks at its queue twice each
+time that something happens.
 """
 
 from __future__ import annotations
@@ -33,6 +40,7 @@ import pytest
 
 from blis_tui.engine.adapters import costs
 from blis_tui.engine.records import StepFinished
+from blis_tui.engine.request import under_adapter
 from blis_tui.errors import StalledError
 from blis_tui.metrics.kv import tiers_report
 from blis_tui.spec.model import KvTier, KvTiers, Lora
@@ -42,13 +50,14 @@ from tests.builders import request as made_request
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.engine.request import Request
+    from blis_tui.engine.request import Request, Segments
     from blis_tui.spec.model import Experiment, Setting
 
 FILE: Final = Path(__file__).with_name("sglang-0.5.23.jsonl")
 RUNS: Final = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
 PRIORITIES: Final = Path(__file__).with_name("sglang-0.5.23-priorities.jsonl.xz")
 LORAS: Final = Path(__file__).with_name("sglang-0.5.23-loras.jsonl.xz")
+COMBINED: Final = Path(__file__).with_name("sglang-0.5.23-combined.jsonl.xz")
 HICACHE: Final = Path(__file__).with_name("sglang-0.5.23-hicache.jsonl.xz")
 SHARED: Final = Path(__file__).parents[2].parent / "shared/parity-sglang/runs.jsonl.xz"
 FURTHER: Final = Path(os.environ.get("BLIS_PARITY_SGLANG_RUNS", SHARED))
@@ -65,8 +74,30 @@ def outcome(run: dict[str, Any]) -> Outcome:
 
 
 def requests_of(run: dict[str, Any]) -> list[Request]:
-    ignore_eos = run["case"]["ignore_eos"]
-    return [_request(number, row, ignore_eos=ignore_eos) for number, row in enumerate(run["rows"])]
+    case, made = run["case"], []
+    ignoring, deadlines = case.get("ignoring", ()), dict(case.get("deadlines", ()))
+    dialogues: dict[str, Segments] | None = {} if any(row[5].startswith("@") for row in run["rows"]) else None
+    for number, row in enumerate(run["rows"]):
+        request = _request(number, row, ignore_eos=case["ignore_eos"] or row[0] in ignoring)
+        request.deadline_us = deadlines.get(row[0], 0)
+        if dialogues is not None:
+            _continue(request, row, dialogues)
+        made.append(request)
+    return made
+
+
+def _continue(request: Request, row: list[Any], dialogues: dict[str, Segments]) -> None:
+    """Let the prompt begin with an earlier one and its answer, and let later prompts begin with this one and its."""
+    name, own_tokens, group, shared_tokens = row[0], row[2], row[5], row[6]
+    head, left = [], shared_tokens
+    for segment, tokens in dialogues[group[1:]] if group.startswith("@") else ((group, shared_tokens),):
+        head.append((segment, min(tokens, left)))
+        left -= head[-1][1]
+    prompt = (*head, (f"prompt/{name}", own_tokens))
+    prompt = tuple(one for one in prompt if one[1])
+    dialogues[name] = (*prompt, (f"answer/{name}", request.output_tokens))
+    request.segments = under_adapter(request.adapter, prompt)
+    request.content = under_adapter(request.adapter, dialogues[name])
 
 
 def made_of(run: dict[str, Any]) -> Experiment:
@@ -79,9 +110,10 @@ def made_of(run: dict[str, Any]) -> Experiment:
             "schedule_conservativeness": case["schedule_conservativeness"],
             "enable_mixed_chunk": case["enable_mixed_chunk"],
             "overlap_schedule": case["overlap"],
+            "scheduler_recv_interval": case.get("scheduler_recv_interval", 1),
             **_priorities(case),
         },
-        scheduling=case["schedule_policy"],
+        scheduling="priority-fcfs" if "disable_priority_preemption" in case else case["schedule_policy"],
         max_num_seqs=case["max_running_requests"],
         max_model_len=case["max_context_len"],
         block_size=page,
@@ -118,7 +150,7 @@ def _tiers(case: dict[str, Any]) -> KvTiers | None:
 def _request(number: int, row: list[Any], *, ignore_eos: bool) -> Request:
     name, arrival_us, own_tokens, output_tokens, declared, group, shared_tokens, *more = row
     output_tokens = declared if ignore_eos else output_tokens
-    segments = ((group, shared_tokens),) if group else ()
+    segments = ((group, shared_tokens),) if group and not group.startswith("@") else ()
     tokens, adapter = own_tokens + shared_tokens, next((one for one in more if isinstance(one, str)), "")
     made = made_request(number, arrival_us, tokens, output_tokens, segments=segments, adapter=adapter)
     made.request_id = name
@@ -234,6 +266,21 @@ def test_every_batch_is_sglangs_with_a_hierarchical_cache() -> None:
         some = [run for run in runs if run["case"]["hicache_write_policy"] == policy]
         assert sum(run["loaded"] > 0 for run in some) >= 8
         assert any(step["retracted"] for run in some for step in run["steps"])
+
+
+def test_every_batch_is_sglangs_with_everything_combined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs.LoadTimes, "us", lambda *_: 0)
+    runs = read(COMBINED)
+    for run in runs:
+        steps = list(ours(run))
+        assert steps == list(theirs(run, steps)), run["seed"]
+    cases = [run["case"] for run in runs]
+    for key in ("cut", "deadlines", "disable_priority_preemption", "ignoring", "scheduler_recv_interval"):
+        assert any(key in case for case in cases)
+    features = ("threshold", "max_loras_per_batch", "hicache_ratio")
+    assert any(all(key in case for key in features) and case["page_size"] > 1 for case in cases)
+    assert any(row[5].startswith("@") for run in runs for row in run["rows"])
+    assert any(step["retracted"] for run in runs for step in run["steps"])
 
 
 @pytest.mark.skipif(not FURTHER.is_file(), reason="no further runs here; BLIS_PARITY_SGLANG_RUNS can name their file")

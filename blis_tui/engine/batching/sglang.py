@@ -47,7 +47,7 @@ _REFRESH_INTERVAL: Final = 32
 _MAX_PREFIX_MATCHES: Final = 128
 """``WAITING_QUEUE_PREFIX_MATCH_MAX``."""
 _PREFILL_WEIGHT: Final = 1000
-"""``SGLANG_SCHEDULER_RECV_SKIPPER_WEIGHT_DEFAULT``: weight of a step other than a decode."""
+"""``SGLANG_SCHEDULER_RECV_SKIPPER_WEIGHT_DEFAULT``: weight of a prefill; a decode weighs 1, and so does no batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +138,12 @@ class SglangBatching(Plain):
         self.under_way: FormedBatch | None = None
         self._computed = 0
         self._turns: dict[int, int] = {}
+        self._next_turns: dict[int, int] = {}
         self._turn = 0
         self._refreshes = 0
         self._received_us = 0
-        self._weight = 0
+        self._requeued = False
+        self._weight = settings.scheduler_recv_interval - 1
         sign = _priority_sign(settings)
         self._priorities = Priorities(settings.priority_scheduling_preemption_threshold, sign) if sign else None
         self.traits = Traits(
@@ -183,19 +185,34 @@ class SglangBatching(Plain):
             *(_formed_state(self.before), self.under_way is not None, list(self._turns.items())),
             *(self._refreshes, self._received_us, self._weight),
             *(() if self._priorities is None else self._priorities.state()),
+            *((list(self._next_turns.items()),) if self._next_turns else ()),
+            *(("requeued",) if self._requeued else ()),
         )
 
     # ---- planning ----
 
-    def idle(self) -> None:
-        """Reset after a period without work."""
-        self.ratio = self._first_ratio
+    def idle(self, *, done: bool) -> None:
+        """Forget the latest batch after a period without one.
+
+        ``done``: nobody waited either, and no content was in transfer; only then SGLang counts itself idle, and expects
+        as much of answers as at first (``is_fully_idle``).
+        """
+        if done:
+            self.ratio = self._first_ratio
         self.before = None
+        self._weight = self._settings.scheduler_recv_interval - 1  # without a step it looks for requests all the time
+
+    def knows_requests(self, batch: Batch) -> bool:
+        """Whether any request runs, or waits that the scheduler has received."""
+        return bool(batch.running or self._waiting(batch, 1))
 
     def plan(self, batch: Batch) -> Plan:
         """Form a batch; if there is none, the plan computes nothing."""
         plan = Plan()
         plan.decodes = False
+        if self._next_turns:
+            self._turns.update(self._next_turns)
+            self._next_turns = {}
         self._look_for_requests(batch)
         self._process_results(batch)
         self._prune(batch)
@@ -223,11 +240,17 @@ class SglangBatching(Plain):
         if self._settings.scheduler_recv_interval <= 1:
             return
         before = self.before
-        if before is not None:
-            self._weight += _PREFILL_WEIGHT if before.prefills else 1
-        if before is None or self._weight >= self._settings.scheduler_recv_interval:
-            self._weight = 0
-            self._received_us = batch.now
+        self._weight += _PREFILL_WEIGHT if before is not None and before.prefills else 1
+        if self._weight < self._settings.scheduler_recv_interval:
+            return
+        if self._requeued:  # requests that it receives now come behind those that were put back before
+            queue = batch.waiting
+            for request in queue.ordered():
+                if request.queued_us > self._received_us:
+                    queue.remove(request)
+                    queue.push(request)
+        self._weight, self._requeued = 0, False
+        self._received_us = batch.now
 
     def _waiting(self, batch: Batch, count: int | None) -> list[Request]:
         """Return the first requests in the queue that the scheduler has received."""
@@ -284,6 +307,7 @@ class SglangBatching(Plain):
 
     def _leave(self, request: Request) -> None:
         self._turns.pop(request.index, None)
+        self._next_turns.pop(request.index, None)
         if self._priorities is not None:
             self._priorities.forget(request)
 
@@ -441,10 +465,14 @@ class SglangBatching(Plain):
         return True
 
     def _note_running(self, requests: Iterable[Request]) -> None:
-        """Put requests behind all others in batch order."""
+        """Put requests behind all others in batch order.
+
+        Results of a step in flight are still recorded in its own order.
+        """
+        turns = self._turns if self.under_way is None else self._next_turns
         for request in requests:
             self._turn += 1
-            self._turns[request.index] = self._turn
+            turns[request.index] = self._turn
 
     # ---- decode ----
 
@@ -566,6 +594,7 @@ class SglangBatching(Plain):
         """Retract one request; a token generated for it in the step in flight is lost, too."""
         if self._priorities is not None:
             self._priorities.put_back(victim)
+        self._requeued = self._settings.scheduler_recv_interval > 1
         under_way = self.under_way
         if victim.joined_clock >= 0:
             if under_way is not None and under_way.decodes:

@@ -556,6 +556,11 @@ class HiCache(Tiers):
         """When the first transfer in flight ends; -1 = there is none."""
         return min((one[0].end_us for one in (self.writes, self.loads) if one), default=-1)
 
+    @property
+    def last_end_us(self) -> int:
+        """When the latest transfer ends or has ended; 0 = there was none."""
+        return max(self._write_free_us, self._read_free_us)
+
     def lasting_us(self, plan: Plan, now: int, duration_us: int) -> int:
         """Return the step's duration; computing layer by layer as content is loaded, it lasts until the load ends.
 
@@ -644,6 +649,10 @@ class HostPool(RadixPool):
     def next_change_us(self) -> int:
         """When content in transfer arrives, so that there is more room; -1 = none is in transfer."""
         return self.hicache.next_end_us
+
+    def last_change_us(self) -> int:
+        """When the latest transfer ends or has ended; 0 = there was none."""
+        return self.hicache.last_end_us
 
     def _insert_computed(self, request: Request, tokens: int) -> tuple[Node, int]:
         return self.host_tree.insert_computed(self.keys(request, tokens), self._counted.get(request.index, 0))

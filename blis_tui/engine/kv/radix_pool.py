@@ -136,6 +136,10 @@ class RadixPool(BlockPool):
         """When content in transfer arrives, so that there is more room; -1 = none is in transfer."""
         return -1
 
+    def last_change_us(self) -> int:
+        """When the latest transfer ends or has ended; -1 = there was none."""
+        return -1
+
     def release(self, request: Request, content_tokens: int, *, findable: bool = False, end: int | None = None) -> None:  # noqa: ARG002  (for pools that hide content)
         """Take back all blocks of ``request``; its first ``content_tokens`` stay in the tree."""
         self.checkpoint(request, content_tokens)
