@@ -439,25 +439,36 @@ class Batch(Picklable):
         if self.adapters is not None:
             self.adapters.leave(victim)
 
+    def look_back(self, now: int) -> None:
+        """Tell what has content from the results that are known at ``now``."""
+        self.now = now
+        if self.speculative is not None:
+            self.speculative.now = now
+        self.forget_late(now)
+
     def forget_late(self, now: int) -> None:
         """Forget entries of ``stale`` and ``blind`` whose steps have ended."""
         self.stale = {index: late for index, late in self.stale.items() if late[1] > now}
         self.blind = {index: end for index, end in self.blind.items() if end > now}
 
-    def _content_tokens(self, request: Request, granted: int) -> int:
-        """Number of the request's tokens with content in the cache; vLLM counts a known token when it is granted."""
+    def _content_tokens(self, request: Request, granted: int, *, results: bool = True) -> int:
+        """Number of the request's tokens with content in the cache; vLLM counts a known token when it is granted.
+
+        Without ``results``, those of the step in progress are not known yet.
+        """
         computed = request.computed_tokens
         if self.speculative is not None and self.speculative.decodes(request):
-            return self.speculative.content_tokens(request)
+            return self.speculative.content_tokens(request, results=results)
         notes_grants = self.traits.vllm_block_pool
         if not (notes_grants or self.traits.plans_ahead):
             return computed
         expected = request.joined_us > self.now
+        ahead = 0 if self.speculative is None else self.speculative.hashed_ahead
         if granted and notes_grants:  # (not from generated_tokens: that may be one less after a prefill elsewhere)
             known = computed + 1 if computed >= request.target_tokens else request.target_tokens
-            if self.speculative is not None:
-                known -= self.speculative.hashed_ahead
-            return min(computed + granted, known - expected)
+            return min(computed + granted, known - ahead - expected)
+        if expected:
+            computed = min(computed, max(computed, request.target_tokens) - ahead)
         if not self.traits.plans_ahead:
             return computed - (request.index in self.blind)
         decoded = computed > request.target_tokens and request.known_clock != self.cohort.clock
@@ -514,7 +525,8 @@ class Batch(Picklable):
         """Free the slot and blocks of a request that has left the batch; its last step ends at ``end``."""
         tokens = request.computed_tokens
         if self.speculative is not None:
-            tokens = self.speculative.content_tokens(request)
+            late = self.traits.vllm_block_pool and 0 < request.deadline_us < end
+            tokens = self.speculative.content_tokens(request, results=not late)
             self.speculative.forget(request)
         request.batch_slot = -1
         self.pool.release(request, tokens, end=end)
@@ -542,9 +554,9 @@ class Batch(Picklable):
         leaving = [request for request, _ in self.leaving]
         return [*self.running.values(), *self.ending.values(), *leaving, *self.reserved.values()]
 
-    def abort(self, request: Request) -> None:
+    def abort(self, request: Request, now: int) -> None:
         """Take out a running request, which leaves without a result, and free its blocks."""
-        self.pool.release(request, self.take_out(request))
+        self.pool.release(request, self.take_out(request), aborted_us=now)
 
     def take_out(self, request: Request) -> int:
         """Take out a running request; return how many of its tokens have content in the cache."""
@@ -554,7 +566,7 @@ class Batch(Picklable):
             self.cohort.leave(request)
         elif self.planned is not None and self.planned.plan is not None:
             granted = next((chunk.new for chunk in self.planned.plan.chunks if chunk.request is request), 0)
-        content = self._content_tokens(request, granted)
+        content = self._content_tokens(request, granted, results=False)
         if self.speculative is not None:
             self.speculative.forget(request)
         del self.running[slot]

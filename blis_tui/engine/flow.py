@@ -98,9 +98,9 @@ class Flow(Stepper):
             start = max(now, self.steps.free_us) if self.busy_until_the_end else now
             self.steps.events.push_step(start, self.order, self.event)
 
-    def abort(self, request: Request, now: int) -> None:  # noqa: ARG002  (for flows that plan ahead)
+    def abort(self, request: Request, now: int) -> None:
         """Take out a running request, which leaves without a result."""
-        self.batch.abort(request)
+        self.batch.abort(request, now)
 
     def on_withdrawn(self, now: int) -> None:
         """React to a waiting or running request that left without a result: others may fit now."""

@@ -288,9 +288,12 @@ class BatchQueue(Stages):
 
     def _release_late(self, now: int) -> None:
         """Free the slots and blocks of requests that end after their deadlines have passed."""
-        late = [one for one in self.batch.ending.values() if 0 < one.deadline_us < now]
+        batch = self.batch
+        late = [one for one in batch.ending.values() if 0 < one.deadline_us < now]
+        if late:
+            batch.look_back(now - 1)  # before the results of the batch that ends now
         for request in late:
-            self.batch.release_ending(request)
+            batch.release_ending(request)
 
     def _paused(self) -> Collection[int]:
         """Return the slots of requests whose next token cannot be planned yet."""

@@ -321,9 +321,11 @@ class Steps(Picklable):
 
     def _complete(self, finishing: list[Request], end: int) -> None:
         """Complete requests outside the cohort that have their last token."""
+        batch, latency, stores_last = self.batch, self.latency, self._stores_last_token
         if len(finishing) > 1:
             finishing.sort(key=self.place_of)
-        batch, latency, stores_last = self.batch, self.latency, self._stores_last_token
+            if batch.traits.vllm_block_pool:  # vLLM gives up those whose deadlines pass before it has the results
+                finishing.sort(key=lambda request: not 0 < request.deadline_us < end)
         watched = self.seen.watch is not None
         pool, running, adapters = batch.pool, batch.running, batch.adapters
         for request in finishing:

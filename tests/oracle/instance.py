@@ -69,6 +69,8 @@ class Pool:
         self.hits = 0
         self.misses = 0
         self._fills = 0
+        self._ended: tuple[int, list[Block]] = (-1, [])
+        """When the latest step ends, and the blocks of requests that end in it."""
         self.tiers: Shelves | None = None
 
     def wipe(self) -> None:
@@ -150,7 +152,19 @@ class Pool:
             block.references -= 1
             if block.references == 0:
                 self.free.insert(0 if self.vllm and block.content is None else len(self.free), block)
+        if end >= 0:
+            self._ended = (end, [*(self._ended[1] if self._ended[0] == end else []), *reversed(table)])
         table.clear()
+
+    def give_up(self, table: list[Block], shared: int, now: int) -> None:
+        """Release blocks of a request whose deadline has passed: before those of requests that end in this step."""
+        self.release(table, shared)
+        end, ended = self._ended
+        if self.vllm and now < end:
+            for block in ended:
+                if block in self.free and block.content is not None:
+                    self.free.remove(block)
+                    self.free.append(block)
 
 
 def segment_tokens(segments: Segments) -> list[Token]:
@@ -1145,8 +1159,11 @@ class Instance:
             if self._emit(job, end, from_prefill, 1 if from_prefill else tokens):
                 first.append(job)
         done = [job for job in self.running if not job.prefilling and self._is_done(job)]
+        if self.vllm:
+            done.sort(key=lambda job: not 0 < job.request.deadline_us < end)
         for job in done:
-            if self.latest and self.drafter is not None and not self._overlaps and job.generated:
+            late = 0 < job.request.deadline_us < end
+            if self.latest and self.drafter is not None and not self._overlaps and job.generated and not late:
                 self._fill(job, job.computed)
             free = len(self.pool.free)
             if job.split and not job.parted and job.wanted:

@@ -612,7 +612,9 @@ class Oracle:
 
     def _expire(self, job: Job, instance: Instance, now: int, *, was_running: bool) -> None:
         job.state = RequestState.TIMED_OUT
-        if job not in instance.gone:
+        if was_running and job not in instance.gone:
+            instance.pool.give_up(job.table, job.shareable(instance.pool), now)
+        elif job not in instance.gone:
             instance.pool.release(job.table, job.shareable(instance.pool))
         if instance.host is not None:
             instance.host.there.pop(job, None)

@@ -47,6 +47,17 @@ class FreeOrder(Picklable):
         self._entries[self._next_place] = [extent]
         self._next_place += 1
 
+    @property
+    def next_place(self) -> int:
+        """The place of what is appended next."""
+        return self._next_place
+
+    def move_behind(self, places: range) -> None:
+        """Take what was appended at these places, if it is still there, after all others."""
+        for place in places:
+            if place in self._entries:
+                self._entries.move_to_end(place)
+
     def remove(self, extent: Extent) -> None:
         """Remove an extent that is no longer free."""
         entry = self._entries[extent.place]

@@ -663,9 +663,17 @@ class HostPool(RadixPool):
         if request.shared_blocks:
             self._counted[request.index] = max(self._counted.get(request.index, 0), request.shared_blocks)
 
-    def release(self, request: Request, content_tokens: int, *, findable: bool = False, end: int | None = None) -> None:
+    def release(
+        self,
+        request: Request,
+        content_tokens: int,
+        *,
+        findable: bool = False,
+        end: int | None = None,
+        aborted_us: int | None = None,
+    ) -> None:
         """Take back all blocks of ``request``."""
-        super().release(request, content_tokens, findable=findable, end=end)
+        super().release(request, content_tokens, findable=findable, end=end, aborted_us=aborted_us)
         self._counted.pop(request.index, None)
 
     def reset(self) -> None:

@@ -60,10 +60,13 @@ class BlockPool(Picklable):
         epoch: changes whenever a request that did not fit before may fit now.
         pending_blocks: content that became findable in steps that may not be over; None = not tracked.
         tiers: where evicted content goes; None = nowhere.
+        has_deadlines: whether requests may be given up while a step is in progress; vLLM frees their blocks before
+            those of requests that end in it.
     """
 
     __slots__ = (
         "_as_vllm",
+        "_ended",
         "_index",
         "_order",
         "blank",
@@ -71,6 +74,7 @@ class BlockPool(Picklable):
         "caching",
         "epoch",
         "free",
+        "has_deadlines",
         "hits",
         "min_free",
         "misses",
@@ -97,6 +101,10 @@ class BlockPool(Picklable):
         self.preempted_lookups = self.preempted_queries = self.preempted_hits = 0
         self.epoch = 0
         self._order = FreeOrder()
+        self.has_deadlines = False
+        self._ended: tuple[int, list[tuple[range, list[Extent]]]] = (-1, [])
+        """When the latest step ends, and for each request that ends in it where its blocks are in the free order, and
+        the extents it held. Tracked where requests have deadlines."""
         self._index = PrefixIndex(self._order, oldest=as_vllm)
         self.pending_blocks: PendingBlocks | None = None
         self.tiers: Tiers | None = None
@@ -236,15 +244,25 @@ class BlockPool(Picklable):
             self.take(1)
             request.held_blocks += 1
 
-    def release(self, request: Request, content_tokens: int, *, findable: bool = False, end: int | None = None) -> None:
+    def release(
+        self,
+        request: Request,
+        content_tokens: int,
+        *,
+        findable: bool = False,
+        end: int | None = None,
+        aborted_us: int | None = None,
+    ) -> None:
         """Take back all blocks of ``request``, last block first.
 
         Its generated tokens stay in the cache if other prompts begin with them. With ``findable``, everything it has
         computed stays, under its own keys (a preempted request may come back for it); otherwise nothing will ever
         request the private part again. Only the first ``content_tokens`` have any content. ``end``: when the step that
-        computes the last of it ends; -1 = it is computed; None = ``computed`` will tell.
+        computes the last of it ends; -1 = it is computed; None = ``computed`` will tell. ``aborted_us``: when the
+        request was given up; vLLM frees its blocks before those of requests that end in the step in progress.
         """
         self.epoch += 1
+        place = self._order.next_place
         computed = content_tokens // self.block_size_tokens
         if request.shared_blocks > computed:
             self._unpublish_after(request, computed)
@@ -266,14 +284,36 @@ class BlockPool(Picklable):
             for keys in reversed(_between(self._prefix(request, named), shared, named)):
                 self._park_new(keys, end)
         self.free += tail
-        for piece in reversed(request.pieces):
-            for extent in reversed(self._index.held(piece)):
-                extent.references -= 1
-                if not extent.references:
-                    order.park(extent)
-                    self.free += extent.count
+        extents = [extent for piece in reversed(request.pieces) for extent in reversed(self._index.held(piece))]
+        for extent in extents:
+            extent.references -= 1
+            if not extent.references:
+                order.park(extent)
+                self.free += extent.count
         request.pieces.clear()
         request.shared_blocks = request.held_blocks = 0
+        if self.has_deadlines:
+            self._order_of_step(range(place, order.next_place), extents, end, aborted_us)
+
+    def _order_of_step(self, places: range, extents: list[Extent], end: int | None, aborted_us: int | None) -> None:
+        """Keep blocks of requests that end in a step behind those of requests that are given up meanwhile.
+
+        Args:
+            places: where blocks of a request were appended to the free order.
+            extents: all that it held, in the order in which it gave them up.
+            end: of the step, if the request ends in it.
+            aborted_us: when it was given up.
+        """
+        order, (step_end, ended) = self._order, self._ended
+        if end is not None and end >= 0:
+            self._ended = (end, [*(ended if step_end == end else ()), (places, extents)])
+        elif aborted_us is not None and aborted_us < step_end:
+            for own, held in ended:
+                order.move_behind(own)
+                for extent in held:
+                    if extent.place >= 0 and extent.place not in own:  # somebody else held it, too
+                        order.remove(extent)
+                        order.park(extent)
 
     def _unpublish_after(self, request: Request, computed: int) -> None:
         """Make blocks unfindable that a cancelled step granted but never computed."""

@@ -140,7 +140,15 @@ class RadixPool(BlockPool):
         """When the latest transfer ends or has ended; -1 = there was none."""
         return -1
 
-    def release(self, request: Request, content_tokens: int, *, findable: bool = False, end: int | None = None) -> None:  # noqa: ARG002  (for pools that hide content)
+    def release(
+        self,
+        request: Request,
+        content_tokens: int,
+        *,
+        findable: bool = False,  # noqa: ARG002  (all content can be found)
+        end: int | None = None,  # noqa: ARG002  (for pools that hide content)
+        aborted_us: int | None = None,  # noqa: ARG002  (for pools that give up requests before others end)
+    ) -> None:
         """Take back all blocks of ``request``; its first ``content_tokens`` stay in the tree."""
         self.checkpoint(request, content_tokens)
         self.free += request.held_blocks - request.shared_blocks

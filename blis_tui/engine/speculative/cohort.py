@@ -247,16 +247,19 @@ class SpeculativeCohort(DecodeCohort):
         """Whether a request decodes, or its last token is being computed."""
         return request.index in self._decodes
 
-    def content_tokens(self, request: Request) -> int:
-        """Number of tokens with content in the cache, of a request that decodes or ends with its prompt."""
+    def content_tokens(self, request: Request, *, results: bool = True) -> int:
+        """Number of tokens with content in the cache, of a request that decodes or ends with its prompt.
+
+        Without ``results`` it is given up before the results of its last step come.
+        """
         decode = self._decodes.get(request.index)
-        if decode is None and not request.generated_tokens:
+        if decode is None and not (request.generated_tokens and results):
             return request.computed_tokens - self.hashed_ahead
         if decode is None or not self._notes_late:
             return request.computed_tokens
         noted = decode.noted - self.hashed_ahead
         if not self._overlaps:
-            return max(noted, request.computed_tokens) if self._notes_results else noted
+            return max(noted, request.computed_tokens) if self._notes_results and results else noted
         if request.joined_us <= self.now:
             return request.computed_tokens
         return max(noted, decode.before if decode.before_us <= self.now else 0)
