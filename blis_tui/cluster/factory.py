@@ -256,8 +256,20 @@ class InstanceFactory:
 
         times = LoadTimes(lora, pool.model, pool.hardware, pool.tensor_parallel)
         beside = batch.traits.adapters == "beside"
-        ending = batch.ending if batch.traits.ending_use_adapters else batch.cohort.unsure
-        return Adapters(lora, times, batch.load, self._events, self._observers, index, beside=beside, ending=ending)
+        ending, drafting = batch.ending, None
+        if not batch.traits.ending_use_adapters:
+            ending, drafting = batch.cohort.unsure, batch.speculative
+        return Adapters(
+            lora,
+            times,
+            batch.load,
+            self._events,
+            self._observers,
+            index,
+            beside=beside,
+            ending=ending,
+            drafting=drafting,
+        )
 
     def _cohort(self, engine: Engine, traits: Traits, hashed_ahead: int) -> DecodeCohort:
         load, size, speculative = StepLoad(), engine.block_size_tokens, engine.speculative

@@ -679,7 +679,8 @@ class Instance:
 
     def _passes(self, job: Job, now: int) -> bool:
         """Whether its adapter has a place."""
-        return self.shelf is None or self.shelf.passes(job, self.ending if self.latest else self.unsure(now))
+        unsure = [one for one in self.unsure(now) if self._wanted(one, now) > 0]
+        return self.shelf is None or self.shelf.passes(job, self.ending if self.latest else unsure)
 
     def _has_adapter_before(self, job: Job, other: Job) -> bool:
         return self.shelf is not None and self.shelf.has(job) and not self.shelf.has(other)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
     from blis_tui.engine.scheduling.queue import WaitingQueue
+    from blis_tui.engine.speculative.cohort import SpeculativeCohort
     from blis_tui.spec.model import Lora
 
 
@@ -91,6 +92,7 @@ class Adapters(StepPart):
 
     __slots__ = (
         "_cpu_slots",
+        "_drafting",
         "_ending",
         "_events",
         "_held_us",
@@ -133,9 +135,11 @@ class Adapters(StepPart):
         *,
         beside: bool,
         ending: Mapping[int, Request],
+        drafting: SpeculativeCohort | None = None,
     ) -> None:
         self.beside = beside
         self._ending = ending
+        self._drafting = drafting
         self.in_use: dict[str, int] = {}
         self.resident: dict[str, None] = {}
         self.loading: Loading | None = None
@@ -203,12 +207,19 @@ class Adapters(StepPart):
             return True
         used = len(self.in_use)
         if self._ending:
-            late = {one.adapter: None for one in self._ending.values() if one.adapter not in self.in_use}
-            late.pop("", None)
+            late = {
+                one.adapter: None
+                for one in self._ending.values()
+                if one.adapter and one.adapter not in self.in_use and self._may_compute(one)
+            }
             if adapter in late:
                 return True
             used += len(late)
         return used < self._slots
+
+    def _may_compute(self, request: Request) -> bool:
+        """Whether a request that is ending may be in the batch; with drafts, it may have no token left to compute."""
+        return self._drafting is None or self._drafting.width(request) > 0
 
     def has(self, request: Request) -> bool:
         """Whether the request need not wait for its adapter."""
