@@ -536,12 +536,17 @@ class Batch(Picklable):
         for request, content_tokens in self.leaving:
             self.pool.release(request, content_tokens)
         self.leaving.clear()
-        for request in sorted(self.ending.values(), key=_ends_in_time):
+        ending = list(self.ending.values())
+        if self.pool.has_deadlines:
+            ending.sort(key=_ends_in_time)
+        for request in ending:
             self.release_ending(request)
 
     def release_ending(self, request: Request) -> None:
         """Free the slot and blocks of a request whose last token has been computed."""
-        content = request.computed_tokens if _ends_in_time(request) else self._content_tokens(request, 0)
+        content = request.computed_tokens
+        if self.pool.has_deadlines and not _ends_in_time(request):
+            content = self._content_tokens(request, 0)
         del self.ending[request.batch_slot]
         self.cohort.unsure.pop(request.batch_slot, None)
         if self.speculative is not None:

@@ -324,7 +324,8 @@ class Steps(Picklable):
         batch, latency, stores_last = self.batch, self.latency, self._stores_last_token
         if len(finishing) > 1:
             finishing.sort(key=self.place_of)
-            if batch.traits.vllm_block_pool:  # vLLM gives up those whose deadlines pass before it has the results
+            if batch.pool.has_deadlines and batch.traits.vllm_block_pool:
+                # vLLM gives up those whose deadlines pass before it has the results.
                 finishing.sort(key=lambda request: not 0 < request.deadline_us < end)
         watched = self.seen.watch is not None
         pool, running, adapters = batch.pool, batch.running, batch.adapters

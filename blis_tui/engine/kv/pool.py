@@ -60,7 +60,7 @@ class BlockPool(Picklable):
         epoch: changes whenever a request that did not fit before may fit now.
         pending_blocks: content that became findable in steps that may not be over; None = not tracked.
         tiers: where evicted content goes; None = nowhere.
-        has_deadlines: whether requests may be given up while a step is in progress; vLLM frees their blocks before
+        has_deadlines: whether requests may be given up while a step is in progress. Engines free their blocks before
             those of requests that end in it.
     """
 
@@ -262,7 +262,8 @@ class BlockPool(Picklable):
         request was given up; vLLM frees its blocks before those of requests that end in the step in progress.
         """
         self.epoch += 1
-        place = self._order.next_place
+        timed = self.has_deadlines and self._as_vllm
+        place = self._order.next_place if timed else 0
         computed = content_tokens // self.block_size_tokens
         if request.shared_blocks > computed:
             self._unpublish_after(request, computed)
@@ -284,16 +285,19 @@ class BlockPool(Picklable):
             for keys in reversed(_between(self._prefix(request, named), shared, named)):
                 self._park_new(keys, end)
         self.free += tail
-        extents = [extent for piece in reversed(request.pieces) for extent in reversed(self._index.held(piece))]
-        for extent in extents:
-            extent.references -= 1
-            if not extent.references:
-                order.park(extent)
-                self.free += extent.count
+        held: list[Extent] = []
+        for piece in reversed(request.pieces):
+            for extent in reversed(self._index.held(piece)):
+                extent.references -= 1
+                if not extent.references:
+                    order.park(extent)
+                    self.free += extent.count
+                if timed:
+                    held.append(extent)
         request.pieces.clear()
         request.shared_blocks = request.held_blocks = 0
-        if self.has_deadlines:
-            self._order_of_step(range(place, order.next_place), extents, end, aborted_us)
+        if timed:
+            self._order_of_step(range(place, order.next_place), held, end, aborted_us)
 
     def _order_of_step(self, places: range, extents: list[Extent], end: int | None, aborted_us: int | None) -> None:
         """Keep blocks of requests that end in a step behind those of requests that are given up meanwhile.
