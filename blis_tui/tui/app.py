@@ -409,7 +409,12 @@ class BlisApp(OrderedInputApp, inherit_bindings=False):
 
         self.push_screen(HelpScreen(scope, title, self.keymap.keys, usable), run)
 
-    action_app_palette = App.action_command_palette
+    def action_command_palette(self) -> None:
+        """Show the palette. Unlike Textual's it has no ID, since the one before may not be gone yet."""
+        if not isinstance(self.screen, CommandPalette):
+            self.push_screen(CommandPalette())
+
+    action_app_palette = action_command_palette
     action_app_theme = App.search_themes
 
     def action_goldens_open(self) -> None:

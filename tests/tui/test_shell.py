@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from textual.color import Color
+from textual.command import CommandPalette
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Button, Input, OptionList, Static
@@ -575,6 +576,17 @@ async def test_screens_add_to_the_palette(lab: Path) -> None:
 
 
 # ---- anything ----
+
+
+async def test_the_palette_opens_again_while_it_is_closing(lab: Path) -> None:
+    app = BlisApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "ctrl+p")
+        closing = app.pop_screen()
+        await app.run_action("app_palette")
+        await closing
+        await settle(pilot)
+        assert isinstance(app.screen, CommandPalette)
 
 
 @pytest.mark.slow
