@@ -467,8 +467,8 @@ class Batch(Picklable):
         if granted and notes_grants:  # (not from generated_tokens: that may be one less after a prefill elsewhere)
             known = computed + 1 if computed >= request.target_tokens else request.target_tokens
             return min(computed + granted, known - ahead - expected)
-        if expected:
-            computed = min(computed, max(computed, request.target_tokens) - ahead)
+        if expected and ahead:  # the token after the prompt is not known yet
+            computed = min(computed, request.target_tokens - ahead)
         if not self.traits.plans_ahead:
             return computed - (request.index in self.blind)
         decoded = computed > request.target_tokens and request.known_clock != self.cohort.clock

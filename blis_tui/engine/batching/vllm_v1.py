@@ -31,8 +31,8 @@ class Settings:
     """Settings under vLLM's names."""
 
     version: str = setting(
-        "The vLLM version whose scheduler is simulated; docs/schedulers.md lists the rules and settings in which they "
-        "differ.",
+        "The vLLM version whose scheduler is simulated. docs/schedulers.md lists the rules and settings in which "
+        "versions differ.",
         default=DEFAULT,
         enum=list(VERSIONS),
     )
