@@ -16,6 +16,7 @@ from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.flow import Ahead, OneAtATime
 from blis_tui.engine.front_end import FrontEnd
 from blis_tui.engine.instance import Instance
+from blis_tui.engine.kv.groups import kv_groups, window_blocks
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.latency.creation import CountsSteps, HasFrontEnd, create_latency
@@ -156,7 +157,7 @@ class InstanceFactory:
                 pipelined=engine.pipeline_parallel > 1,
                 eager=engine.enforce_eager,
             ),
-            cohort=self._cohort(engine, rule.traits, self.prompts_of(pool).lookahead_tokens),
+            cohort=self._cohort(pool, rule.traits, self.prompts_of(pool).lookahead_tokens),
         )
         return batch, restore
 
@@ -208,6 +209,18 @@ class InstanceFactory:
                 engine.block_size_tokens,
                 self.prompts_of(pool),
                 caching=engine.enable_prefix_caching,
+            )
+        if (groups := kv_groups(pool.model, engine, rule.traits)) is not None:
+            from blis_tui.engine.kv.grouped_pool import GroupedPool
+
+            return GroupedPool(
+                engine.kv_blocks,
+                engine.block_size_tokens,
+                self.prompts_of(pool),
+                groups,
+                window_blocks(groups, engine, rule.traits),
+                caching=engine.enable_prefix_caching,
+                ahead=rule.traits.plans_ahead,
             )
         blocks = BlockPool(
             engine.kv_blocks,
@@ -271,8 +284,13 @@ class InstanceFactory:
             drafting=drafting,
         )
 
-    def _cohort(self, engine: Engine, traits: Traits, hashed_ahead: int) -> DecodeCohort:
-        load, size, speculative = StepLoad(), engine.block_size_tokens, engine.speculative
+    def _cohort(self, pool: Pool, traits: Traits, hashed_ahead: int) -> DecodeCohort:
+        engine, load = pool.engine, StepLoad()
+        size, speculative = engine.block_size_tokens, engine.speculative
+        if (groups := kv_groups(pool.model, engine, traits)) is not None:
+            from blis_tui.engine.grouped_cohort import GroupedCohort
+
+            return GroupedCohort(load, size, groups.count)
         if speculative is None:
             return DecodeCohort(load, size)
         from blis_tui.engine.speculative.drafts import AcceptanceSampler

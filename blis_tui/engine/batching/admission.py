@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.engine.batch import AdmissionLoop
+from blis_tui.engine.kv.grouped_pool import GroupedPool
 from blis_tui.engine.plan import NO_PLAN
 from blis_tui.engine.stopped import ADAPTER, BLOCKS, ENCODER, LATE, PLACES, TOKENS, WATERMARK, Stopped
 from blis_tui.pickling import is_internal_class
@@ -70,6 +71,7 @@ class Admission(AdmissionLoop):
         "_batch",
         "_beside",
         "_budget",
+        "_grouped",
         "_padded",
         "_passed",
         "_passes",
@@ -99,6 +101,7 @@ class Admission(AdmissionLoop):
         self._watermark = traits.spare_blocks(batch.pool.total) if traits.watermark else 0
         self._plain = batch.speculative is None and batch.swapping is None and batch.pool.tiers is None
         """Whether there are neither drafts nor any storage below the KV cache."""
+        self._grouped = batch.pool if isinstance(batch.pool, GroupedPool) else None
         self._plan = NO_PLAN
         self._budget = self._places = self._padded = 0
         self._beside = False
@@ -263,11 +266,15 @@ class Admission(AdmissionLoop):
             if not tokens:
                 return self._has_no_encoder(request)
         slots = start + tokens if batch.speculative is None else batch.speculative.slots_for(start + tokens)
-        if self._reserves_whole_prompt and slots < known:
-            slots = known
-        need, free = -(-slots // size) - cached, pool.free
-        if cached:
-            need += pool.idle_among(request, cached)
+        free = pool.free
+        if self._grouped is not None:
+            need = self._grouped.entry_blocks(request, cached, slots, known if self._reserves_whole_prompt else 0)
+        else:
+            if self._reserves_whole_prompt and slots < known:
+                slots = known
+            need = -(-slots // size) - cached
+            if cached:
+                need += pool.idle_among(request, cached)
         kept = self._watermark if batch.running or batch.ending else 0
         if need + kept > free:
             if self._reloads(request, found, findable, swapped):

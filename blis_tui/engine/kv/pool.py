@@ -14,7 +14,7 @@ Callers check every allocation first (``free`` is exact); nothing is rolled back
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.kv.extent import Piece
@@ -86,6 +86,9 @@ class BlockPool(Picklable):
         "tiers",
         "total",
     )
+
+    served_in_order: ClassVar[bool] = False
+    """Whether the order in which the requests of a step get their blocks matters for what is evicted later."""
 
     def __init__(
         self, total: int, block_size_tokens: int, prompts: PromptKeys, *, caching: bool = True, as_vllm: bool = False
@@ -186,6 +189,17 @@ class BlockPool(Picklable):
                     return common
                 common += extent.count
         return common
+
+    def most_blocks(self, tokens: int) -> int:
+        """Maximum number of blocks that a request of this length holds at the same time."""
+        return -(-tokens // self.block_size_tokens)
+
+    def most_tokens(self) -> int:
+        """Length of the longest request that the pool has room for."""
+        return self.total * self.block_size_tokens
+
+    def slide(self, request: Request) -> None:
+        """Take back the blocks that no further token of a running request attends to; here each token does."""
 
     def hold(self, request: Request, tokens: int) -> None:
         """Reserve blocks for ``tokens`` tokens that are not computed yet."""

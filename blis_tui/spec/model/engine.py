@@ -496,6 +496,12 @@ class Engine:
         " compute them only once; off = every request computes all of its prompt.",
         default=True,
     )
+    disable_hybrid_kv_cache_manager: bool = key(
+        "Keep the KV blocks of all tokens in layers with a sliding window, too (vllm-v1 batching; models without such"
+        " layers have no others). Off = these layers give back blocks that their windows have passed, as in vLLM."
+        " Default: on, unlike vLLM.",
+        absent=True,
+    )
     host_link: HostLink | None = part(
         "Host memory that preempted requests are swapped to (`policy.preemption.restore`), and the way there. Default: "
         "the values below.",

@@ -1,0 +1,441 @@
+"""The KV blocks of an instance whose model has layers with a sliding window, as in vLLM's hybrid KV cache manager.
+
+Each request has a table of blocks in each group of layers. In groups with a window it gives back blocks as soon as no
+further token attends to them; the rest of the cache is as in ``BlockPool``. There, what is left of a prompt is always
+its head, which is why that pool counts most blocks without listing them. Here it is not, so each block is listed.
+
+Source: vLLM 0.32.0, ``v1/core/single_type_kv_cache_manager.py`` and ``v1/core/kv_cache_coordinator.py``.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from blis_tui.classes import mypyc_attr
+from blis_tui.engine.kv.pool import BlockPool
+from blis_tui.errors import SimulationError
+from blis_tui.pickling import Picklable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from blis_tui.engine.kv.groups import KvGroups
+    from blis_tui.engine.kv.prompt_keys import PromptKeys
+    from blis_tui.engine.request import Request, Segments
+
+_GONE: Final = -1
+"""In a table: a block that was given back, because the window has passed it."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Tables(Picklable):
+    """The blocks of one request.
+
+    Attributes:
+        rows: for each group, the blocks in the order of the tokens.
+        cached: number of leading blocks whose content is recorded.
+        passed: number of leading blocks that were given back in groups with a window.
+    """
+
+    __slots__ = ("cached", "passed", "rows")
+
+    def __init__(self, groups: int) -> None:
+        self.rows: list[list[int]] = [[] for _ in range(groups)]
+        self.cached = self.passed = 0
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class GroupedPool(BlockPool):
+    """All KV blocks of one instance.
+
+    Args:
+        total: blocks in the pool.
+        block_size_tokens: tokens per block.
+        prompts: the keys of prompts.
+        groups: the groups of layers. Those with a window come first.
+        window_blocks: the most blocks that a request holds in a group with a window.
+        caching: whether computed blocks can be found again (``enable_prefix_caching``).
+        ahead: whether a step is planned while the previous one is in flight.
+
+    Attributes:
+        groups: the groups of layers.
+        window_blocks: the most blocks that a request holds in a group with a window.
+    """
+
+    __slots__ = (
+        "_ahead",
+        "_content",
+        "_found",
+        "_granted",
+        "_group",
+        "_in_flight",
+        "_just_ended",
+        "_queue",
+        "_references",
+        "_tables",
+        "_windows",
+        "groups",
+        "window_blocks",
+    )
+
+    served_in_order: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        total: int,
+        block_size_tokens: int,
+        prompts: PromptKeys,
+        groups: KvGroups,
+        window_blocks: int,
+        *,
+        caching: bool,
+        ahead: bool,
+    ) -> None:
+        super().__init__(total, block_size_tokens, prompts, caching=caching, as_vllm=True)
+        self.groups = groups
+        self.window_blocks = window_blocks
+        self._windows = [groups.window] * groups.windowed + [0] * groups.full
+        self._ahead = ahead
+        self._queue: OrderedDict[int, None] = OrderedDict.fromkeys(range(total))
+        """Free blocks in the order in which they are taken."""
+        self._references = [0] * total
+        self._content = [0] * total
+        """Key of each block's content; 0 = no content that could be found."""
+        self._group = [0] * total
+        """Group that each block was last taken for."""
+        self._found: list[dict[int, list[int]]] = [{} for _ in self._windows]
+        """For each group: key -> blocks with this content, the one that was computed first at the front."""
+        self._tables: dict[int, Tables] = {}
+        """The blocks of each request, by its index."""
+        self._granted: dict[int, int] = {}
+        """Index of each request in the step being planned -> its computed tokens before that step."""
+        self._in_flight: dict[int, int] = {}
+        """The same of the step in flight."""
+        self._just_ended: tuple[int, list[int]] = (-1, [])
+        """When the latest step ends, and the blocks given up by requests that end in it."""
+
+    # ---- what a request could find ----
+
+    def cached_prefix(self, request: Request, limit_blocks: int) -> int:
+        """Number of leading blocks of the prompt, at most ``limit_blocks``, that need not be computed.
+
+        Every group without a window must have all of them, and one with a window those in the window.
+        """
+        if not self.caching:
+            return 0
+        keys = self._keys(request, limit_blocks)
+        hit = len(keys)
+        for found in self._found[self.groups.windowed :]:
+            hit = next((at for at in range(hit) if keys[at] not in found), hit)
+        need = -(-(self.groups.window - 1) // self.block_size_tokens)
+        windowed = self._found[: self.groups.windowed]
+        run = 0
+        for at in range(hit - 1, -1, -1):
+            key = keys[at]
+            if all([key in found for found in windowed]):
+                run += 1
+                if run >= need:
+                    return at + run
+            else:
+                run = 0
+        return run
+
+    def _keys(self, request: Request, limit_blocks: int) -> Sequence[int]:
+        """Keys of leading blocks that may be in the cache; only a preempted request has left content of its own."""
+        keys = self.prompts.shareable(request.content)
+        if limit_blocks <= len(keys):
+            return keys[:limit_blocks]
+        if not request.preemptions:
+            return keys
+        return [*keys, *(self.prompts.own(request, block) for block in range(len(keys), limit_blocks))]
+
+    def _key(self, request: Request, block: int) -> int:
+        keys = self.prompts.shareable(request.content)
+        return keys[block] if block < len(keys) else self.prompts.own(request, block)
+
+    def _passed(self, tokens: int) -> int:
+        """Number of leading blocks that no token after the first ``tokens`` attends to, in groups with a window."""
+        return max(0, tokens - self.groups.window + 1) // self.block_size_tokens
+
+    def entry_blocks(self, request: Request, cached: int, slots: int, whole: int) -> int:
+        """Number of free blocks needed to admit a request.
+
+        Args:
+            request: the request, which holds nothing.
+            cached: leading blocks that need not be computed.
+            slots: tokens for which it needs slots in the next step.
+            whole: tokens for which there must be room, of which those that windows have passed need none; 0 = ``slots``
+                only.
+        """
+        size, passed = self.block_size_tokens, self._passed(cached * self.block_size_tokens)
+        keys = self._keys(request, cached)
+        idle = blocks = most = 0
+        for found, window in zip(self._found, self._windows, strict=True):
+            skipped = passed if window else 0
+            for key in keys[skipped:]:
+                idle += not self._references[found[key][0]]
+            need = -(-whole // size)
+            most += max(0, (min(need, self.window_blocks) if window else need) - max(skipped, cached))
+            blocks += max(0, -(-slots // size) - max(skipped, cached))
+        return idle + max(blocks, most)
+
+    def pin(self, request: Request, blocks: int) -> None:
+        """Give ``request`` (which holds nothing) the first ``blocks`` cached blocks of its prompt, at least one."""
+        tables = self._tables[request.index] = Tables(len(self._windows))
+        passed, keys = self._passed(blocks * self.block_size_tokens), self._keys(request, blocks)
+        for row, found, window in zip(tables.rows, self._found, self._windows, strict=True):
+            skipped = passed if window else 0
+            row += [_GONE] * skipped
+            for key in keys[skipped:]:
+                block = found[key][0]
+                if not self._references[block]:
+                    del self._queue[block]
+                    self.free -= 1
+                self._references[block] += 1
+                row.append(block)
+                request.held_blocks += 1
+        tables.cached, tables.passed = blocks, passed
+        self.hits += blocks * len(self._windows)
+        self.min_free = min(self.min_free, self.free)
+
+    # ---- blocks of running requests ----
+
+    def most_blocks(self, tokens: int) -> int:
+        """Maximum number of blocks that a request of this length holds at the same time."""
+        return self.groups.blocks_for(tokens, self.block_size_tokens, self.window_blocks)
+
+    def most_tokens(self) -> int:
+        """Length of the longest request that the pool has room for."""
+        return self.groups.tokens_in(self.total, self.block_size_tokens, self.window_blocks)
+
+    def missing(self, request: Request, computed_tokens: int) -> int:
+        """Number of blocks to take before ``request`` can hold ``computed_tokens`` tokens."""
+        blocks, tables = -(-computed_tokens // self.block_size_tokens), self._tables.get(request.index)
+        return len(self._windows) * max(0, blocks - (0 if tables is None else len(tables.rows[0])))
+
+    def slide(self, request: Request) -> None:
+        """Take back the blocks that no further token of a running request attends to."""
+        tables = self._tables.get(request.index)
+        if tables is not None:
+            self._slide(request, tables, self._in_flight.get(request.index, request.computed_tokens))
+
+    def _slide(self, request: Request, tables: Tables, processed: int) -> None:
+        passed = self._passed(processed)
+        if passed <= tables.passed:
+            return
+        tables.passed = passed
+        for row in tables.rows[: self.groups.windowed]:
+            gone = []
+            for at in range(min(passed, len(row)) - 1, -1, -1):
+                if row[at] == _GONE:
+                    break
+                gone.append(row[at])
+                row[at] = _GONE
+            if gone:
+                request.held_blocks -= len(gone)
+                self.epoch += 1
+                self._give_back(gone)
+
+    def extend(self, request: Request, computed_tokens: int) -> None:
+        """Allocate blocks for ``computed_tokens`` tokens; what becomes full becomes findable."""
+        self._extend(request, request.computed_tokens, computed_tokens)
+
+    def _extend(self, request: Request, before: int, computed_tokens: int) -> None:
+        """Do what ``extend`` does; ``before``: the request's computed tokens, those of the step in flight included."""
+        tables = self._tables.get(request.index)
+        if tables is None:
+            tables = self._tables[request.index] = Tables(len(self._windows))
+        processed = self._in_flight.get(request.index, -1)
+        self._slide(request, tables, before if processed < 0 else processed)
+        need = -(-computed_tokens // self.block_size_tokens) - len(tables.rows[0])
+        if need > 0:
+            for group, row in enumerate(tables.rows):
+                row += self._take(group, need)
+            request.held_blocks += need * len(self._windows)
+        known = computed_tokens
+        if before >= request.target_tokens:  # a decode: its input is the latest token, which may not be known yet
+            known = before if processed >= 0 else before + 1
+        self._record(request, tables, known // self.block_size_tokens, None)
+        if self._ahead:
+            self._granted[request.index] = before
+
+    def decode(self, request: Request, context_tokens: int) -> None:
+        """Give a decoding request with so many computed tokens the slot of its next one."""
+        size, tables = self.block_size_tokens, self._tables[request.index]
+        processed = self._in_flight.get(request.index, -1)
+        known = context_tokens + (processed < 0)
+        passed = self._passed(context_tokens if processed < 0 else processed)
+        if not context_tokens % size or not known % size or passed > tables.passed:
+            self._extend(request, context_tokens, context_tokens + 1)
+        elif self._ahead:
+            self._granted[request.index] = context_tokens
+
+    def _take(self, group: int, count: int) -> list[int]:
+        """Take blocks in free order and forget their content."""
+        taken = []
+        for _ in range(count):
+            block, _ = self._queue.popitem(last=False)
+            if key := self._content[block]:
+                found = self._found[self._group[block]]
+                same = found[key]
+                same.remove(block)
+                if not same:  # who finds less of its prompt now may need fewer blocks to begin with
+                    del found[key]
+                    self.epoch += 1
+                self._content[block] = 0
+            self._references[block] = 1
+            self._group[block] = group
+            taken.append(block)
+        self.misses += count
+        self.free -= count
+        self.min_free = min(self.min_free, self.free)
+        return taken
+
+    def _record(self, request: Request, tables: Tables, blocks: int, end: int | None) -> None:
+        """Make the first ``blocks`` blocks of a request findable; ``end``: see ``BlockPool.release``."""
+        if not self.caching:
+            return
+        for at in range(tables.cached, blocks):
+            key = self._key(request, at)
+            same: list[int] = []
+            for found, row in zip(self._found, tables.rows, strict=True):
+                block = row[at]
+                if block != _GONE:
+                    self._content[block] = key
+                    same = found.setdefault(key, [])
+                    same.append(block)
+            self._published(range(key, key + 1), int(len(same) == 1), end)
+        tables.cached = max(tables.cached, blocks)
+
+    def _give_back(self, blocks: Iterable[int]) -> None:
+        """Give up blocks: those without content are taken first, the others last, in this order."""
+        queue, first = self._queue, []
+        for block in blocks:
+            self._references[block] -= 1
+            if self._references[block]:
+                continue
+            self.free += 1
+            if self._content[block]:
+                queue[block] = None
+            else:
+                first.append(block)
+        for block in reversed(first):
+            queue[block] = None
+            queue.move_to_end(block, last=False)
+
+    def release(
+        self,
+        request: Request,
+        content_tokens: int,
+        *,
+        findable: bool = False,  # noqa: ARG002  (all content can be found)
+        end: int | None = None,
+        aborted_us: int | None = None,
+    ) -> None:
+        """Take back all blocks of ``request``, last block first; see ``BlockPool``."""
+        self.epoch += 1
+        self._in_flight.pop(request.index, None)
+        self._granted.pop(request.index, None)
+        tables = self._tables.pop(request.index, None)
+        request.held_blocks = 0
+        if tables is None:
+            return
+        self._record(request, tables, content_tokens // self.block_size_tokens, end)
+        gone = [[block for block in reversed(row) if block != _GONE] for row in tables.rows]
+        for blocks in gone:
+            self._give_back(blocks)
+        if not self.has_deadlines:
+            return
+        step_end, ended = self._just_ended
+        if end is not None and end >= 0:
+            held = [block for blocks in gone for block in blocks]
+            self._just_ended = (end, [*(ended if step_end == end else ()), *held])
+        elif aborted_us is not None and aborted_us < step_end:
+            for block in ended:
+                if block in self._queue and self._content[block]:
+                    self._queue.move_to_end(block)
+
+    # ---- steps ----
+
+    def planned(self) -> None:
+        """Note that a step was planned while another one is in flight: the next plan sees it in flight."""
+        super().planned()
+        self._in_flight, self._granted = self._granted, {}
+
+    def computed(self, now: int, end: int) -> None:
+        """Record that content findable since the last call is computed at ``end``; -1 = nothing is in flight."""
+        super().computed(now, end)
+        if end < 0:
+            self._in_flight = {}
+
+    def reset(self) -> None:
+        """Drop the content of all blocks, which must all be free."""
+        super().reset()
+        self._queue = OrderedDict.fromkeys(range(self.total))
+        self._content = [0] * self.total
+        self._found = [{} for _ in self._windows]
+        self._in_flight, self._granted = {}, {}
+
+    # ---- what others see ----
+
+    def visible_head(self, segments: Segments, now: int) -> int:
+        """Number of leading blocks of these segments that others see cached, which they do after the computing step."""
+        found, count = self._found[-1], 0
+        parts = self.prompts.key_ranges(segments).parts
+        for keys in parts:
+            head = next((at for at, key in enumerate(keys) if key not in found), len(keys))
+            count += head
+            if head < len(keys):
+                break
+        return self.pending_blocks.visible_count(parts, count, now) if self.pending_blocks and count else count
+
+    def visible_keys(self, now: int) -> frozenset[int]:
+        """Return the keys of all blocks that others see in the cache."""
+        unseen = self.pending_blocks
+        keys = [range(key, key + 1) for key in self._found[-1]]
+        return frozenset(key for one in keys for key in (unseen.seen(one, now) if unseen is not None else one))
+
+    def cached_free(self) -> int:
+        """Number of free blocks with content."""
+        return len([block for block in self._queue if self._content[block]])
+
+    def shared_prefix_blocks(self, request: Request) -> int:
+        """Number of its leading blocks that others hold, too; they stay in the cache if it gives up its own."""
+        tables = self._tables.get(request.index)
+        row = [] if tables is None else tables.rows[-1]
+        return next((at for at, block in enumerate(row) if block == _GONE or self._references[block] < 2), len(row))
+
+    def state(self) -> tuple[object, ...]:
+        """Return everything that determines the pool's future, as plain values (for digests and invariants)."""
+        tables = [(index, one.cached, [[*row] for row in one.rows]) for index, one in self._tables.items()]
+        flights = ([*self._in_flight.items()], [*self._granted.items()])
+        figures = (self.free, self.hits, self.misses, self.min_free)
+        return (*figures, tuple(self._queue), tuple(self._content), tables, flights)
+
+    def audit(self, holders: Sequence[tuple[Request, int]]) -> str:
+        """Check the books against the holders and their block counts; return what is wrong, or an empty string."""
+        if len(self._queue) != self.free:
+            return f"{self.free} blocks are said to be free, {len(self._queue)} stand in the free order"
+        held: dict[int, int] = {}
+        for request, count in holders:
+            tables = self._tables.get(request.index)
+            blocks = [] if tables is None else [one for row in tables.rows for one in row if one != _GONE]
+            if len(blocks) != count:
+                return f"request {request.request_id} is said to hold {count} blocks, its tables have {len(blocks)}"
+            for block in blocks:
+                held[block] = held.get(block, 0) + 1
+        for block, references in held.items():
+            if self._references[block] != references or block in self._queue:
+                return f"block {block} counts {self._references[block]} references, {references} are held"
+        if len(held) + self.free != self.total:
+            return f"{len(held)} held + {self.free} free blocks are not {self.total}"
+        return ""
+
+    def take(self, count: int) -> None:
+        """Do not take blocks without a request: each belongs to a group.
+
+        Raises:
+            SimulationError: always.
+        """
+        raise SimulationError(f"{count} blocks cannot be taken without a request, as they belong to groups of layers")
