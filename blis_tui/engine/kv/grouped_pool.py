@@ -133,7 +133,7 @@ class GroupedPool(BlockPool):
         run = 0
         for at in range(hit - 1, -1, -1):
             key = keys[at]
-            if all([key in found for found in windowed]):
+            if all(key in found for found in windowed):
                 run += 1
                 if run >= need:
                     return at + run
@@ -186,7 +186,7 @@ class GroupedPool(BlockPool):
         passed, keys = self._passed(blocks * self.block_size_tokens), self._keys(request, blocks)
         for row, found, window in zip(tables.rows, self._found, self._windows, strict=True):
             skipped = passed if window else 0
-            row += [_GONE] * skipped
+            row.extend([_GONE] * skipped)
             for key in keys[skipped:]:
                 block = found[key][0]
                 if not self._references[block]:
@@ -251,7 +251,7 @@ class GroupedPool(BlockPool):
         need = -(-computed_tokens // self.block_size_tokens) - len(tables.rows[0])
         if need > 0:
             for group, row in enumerate(tables.rows):
-                row += self._take(group, need)
+                row.extend(self._take(group, need))
             request.held_blocks += need * len(self._windows)
         known = computed_tokens
         if before >= request.target_tokens:  # a decode: its input is the latest token, which may not be known yet

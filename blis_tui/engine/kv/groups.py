@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import NamedTuple
+from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from blis_tui.engine.batching.traits import Traits
@@ -16,9 +16,14 @@ if TYPE_CHECKING:
 
 _PADDED: Final = 1.5
 """With fewer than so many times the layers of the rarer kind, the other kind's layers stay one group."""
+_NARROWEST: Final = 2
+"""The narrowest window with which vLLM's prefix cache finds anything."""
+_ANY: Final = 1 << 40
+"""More tokens than any request has."""
 
 
-class KvGroups(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class KvGroups:
     """The groups of a model whose layers have a sliding window, or some of them.
 
     Source: vLLM 0.32.0, ``v1/core/kv_cache_utils.py`` (``_get_kv_cache_groups_uniform_page_size``).
@@ -68,14 +73,10 @@ class KvGroups(NamedTuple):
         return (blocks - self.windowed * window_blocks) // self.full * block_size_tokens
 
 
-_ANY: Final = 1 << 40
-"""More tokens than any request has."""
-
-
 def groups_of(model: Model) -> KvGroups | None:
     """Return the groups of a model; None = no layer has a sliding window."""
     windowed = min(model.sliding_window_layers, model.num_hidden_layers)
-    if not windowed or model.sliding_window < 1:
+    if not windowed or model.sliding_window < _NARROWEST:
         return None
     full = model.num_hidden_layers - windowed
     if not full:
@@ -86,13 +87,17 @@ def groups_of(model: Model) -> KvGroups | None:
 
 
 def kv_groups(model: Model, engine: Engine, traits: Traits) -> KvGroups | None:
-    """Return the groups in which an instance's KV cache is managed; None = all layers count as full attention."""
-    if engine.disable_hybrid_kv_cache_manager or not traits.vllm_block_pool:
-        return None
-    return groups_of(model)
+    """Return the groups in which an instance manages its KV cache; None = all layers count as full attention."""
+    manages = engine.disable_hybrid_kv_cache_manager is False and traits.vllm_block_pool
+    return groups_of(model) if manages else None
 
 
 def window_blocks(groups: KvGroups, engine: Engine, traits: Traits) -> int:
     """Return the most blocks that a request holds in a group with a window."""
-    in_flight = engine.max_num_batched_tokens * (2 if traits.plans_ahead else 1)
+    in_flight = in_flight_tokens(engine.max_num_batched_tokens, traits)
     return groups.window_blocks(in_flight, engine.block_size_tokens, engine.max_model_len)
+
+
+def in_flight_tokens(budget: int, traits: Traits) -> int:
+    """Return the most tokens in steps whose results are not known; ``budget``: of one step."""
+    return budget * 2 if traits.plans_ahead else budget

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.adapters.costs import reserved_bytes
 from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks
+from blis_tui.engine.kv.groups import kv_groups
 from blis_tui.metrics.lints.finding import Finding
 from blis_tui.spec.model.engine import GPU_MEMORY_UTILIZATION, MAX_NUM_BATCHED_TOKENS
 from blis_tui.spec.model.policy import SLO_PRIORITIES
@@ -13,6 +14,7 @@ from blis_tui.spec.model.policy import SLO_PRIORITIES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from blis_tui.engine.batching.traits import Traits
     from blis_tui.metrics.lints.finding import LintContext
     from blis_tui.spec.model import Pool
 
@@ -98,9 +100,7 @@ def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
     """Yield unused engine keys; a key that several pools do not use is reported once."""
     for instance, pool in zip(seen.cluster.instances, seen.cluster.pools, strict=True):
         engine, traits = pool.engine, instance.batch.traits
-        if engine.gpu_memory_utilization != GPU_MEMORY_UTILIZATION and engine.kv_blocks != _fitting(
-            pool, traits.sizes_pool
-        ):
+        if engine.gpu_memory_utilization != GPU_MEMORY_UTILIZATION and engine.kv_blocks != _fitting(pool, traits):
             yield (
                 "engine.gpu_memory_utilization",
                 f"`kv_blocks` is set to {engine.kv_blocks:,}, regardless of what would fit",
@@ -111,7 +111,7 @@ def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
             yield "engine.max_num_batched_tokens", f"`{kind}` batching uses its own setting, {own:,} tokens"
 
 
-def _fitting(pool: Pool, sizing: str) -> int:
+def _fitting(pool: Pool, traits: Traits) -> int:
     """Return the number of KV blocks that ``kv_blocks: auto`` would give."""
     engine = pool.engine
     memory = InstanceMemory(
@@ -123,5 +123,6 @@ def _fitting(pool: Pool, sizing: str) -> int:
         pipeline_parallel=engine.pipeline_parallel,
         reserved_bytes=0 if engine.lora is None else reserved_bytes(engine.lora, pool.model),
         expert_ranks=engine.expert_ranks,
+        groups=kv_groups(pool.model, engine, traits),
     )
-    return kv_blocks(memory, sizing)
+    return kv_blocks(memory, traits.sizes_pool)

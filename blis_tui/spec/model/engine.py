@@ -496,11 +496,11 @@ class Engine:
         " compute them only once; off = every request computes all of its prompt.",
         default=True,
     )
-    disable_hybrid_kv_cache_manager: bool = key(
-        "Keep the KV blocks of all tokens in layers with a sliding window, too (vllm-v1 batching; models without such"
-        " layers have no others). Off = these layers give back blocks that their windows have passed, as in vLLM."
-        " Default: on, unlike vLLM.",
-        absent=True,
+    disable_hybrid_kv_cache_manager: bool | None = key(
+        "Keep the KV blocks of all tokens for layers with a sliding window, too. Off = in these layers, requests give"
+        " back blocks that their windows have passed (vllm-v1 batching). Default: off with vllm-v1 batching, unless the"
+        " experiment has KV tiers, speculative decoding, pipeline_parallel, data_parallel, disaggregation or swapping.",
+        absent=None,
     )
     host_link: HostLink | None = part(
         "Host memory that preempted requests are swapped to (`policy.preemption.restore`), and the way there. Default: "
