@@ -210,7 +210,7 @@ class InstanceFactory:
                 self.prompts_of(pool),
                 caching=engine.enable_prefix_caching,
             )
-        if (groups := kv_groups(pool.model, engine, rule.traits)) is not None:
+        if (groups := kv_groups(pool.model, engine)) is not None:
             from blis_tui.engine.kv.grouped_pool import GroupedPool
 
             return GroupedPool(
@@ -287,7 +287,7 @@ class InstanceFactory:
     def _cohort(self, pool: Pool, traits: Traits, hashed_ahead: int) -> DecodeCohort:
         engine, load = pool.engine, StepLoad()
         size, speculative = engine.block_size_tokens, engine.speculative
-        if (groups := kv_groups(pool.model, engine, traits)) is not None:
+        if (groups := kv_groups(pool.model, engine)) is not None:
             from blis_tui.engine.grouped_cohort import GroupedCohort
 
             return GroupedCohort(load, size, groups.count)
@@ -376,6 +376,7 @@ def _limits(rule: BatchRule, pool: Pool) -> Limits:
         max_model_len=engine.max_model_len,
         block_size_tokens=engine.block_size_tokens,
         kv_blocks=engine.kv_blocks,
+        kv_groups=1 if (groups := kv_groups(pool.model, engine)) is None else groups.count,
         max_loras=0 if engine.lora is None else engine.lora.max_loras,
     )
 

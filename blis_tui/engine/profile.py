@@ -40,4 +40,6 @@ class Limits:
     max_model_len: int | None
     block_size_tokens: int
     kv_blocks: int
+    kv_groups: int = 1
+    """Groups of layers that a block may belong to: it holds its tokens for one of them."""
     max_loras: int = 0

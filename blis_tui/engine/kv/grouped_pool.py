@@ -201,6 +201,10 @@ class GroupedPool(BlockPool):
 
     # ---- blocks of running requests ----
 
+    def tokens_held(self, blocks: int, requests: int) -> int:
+        """Estimate the number of tokens for which ``requests`` requests hold these blocks together."""
+        return self.groups.tokens_held(blocks, requests, self.block_size_tokens)
+
     def most_blocks(self, tokens: int) -> int:
         """Maximum number of blocks that a request of this length holds at the same time."""
         return self.groups.blocks_for(tokens, self.block_size_tokens, self.window_blocks)

@@ -63,6 +63,14 @@ class KvGroups:
         blocks = -(-tokens // block_size_tokens)
         return self.full * blocks + self.windowed * min(blocks, window_blocks)
 
+    def tokens_held(self, blocks: int, requests: int, block_size_tokens: int) -> int:
+        """Estimate the tokens of requests of equal length that hold these blocks together and share none."""
+        tokens = blocks * block_size_tokens
+        within = tokens // self.count
+        if within <= requests * self.window:
+            return within
+        return (tokens - self.windowed * requests * self.window) // max(1, self.full)
+
     def tokens_in(self, blocks: int, block_size_tokens: int, window_blocks: int) -> int:
         """Number of tokens of the longest request for which ``blocks`` blocks suffice."""
         short = blocks // self.count
@@ -86,10 +94,9 @@ def groups_of(model: Model) -> KvGroups | None:
     return KvGroups(-(-windowed // layers), -(-full // layers), layers, model.sliding_window)
 
 
-def kv_groups(model: Model, engine: Engine, traits: Traits) -> KvGroups | None:
+def kv_groups(model: Model, engine: Engine) -> KvGroups | None:
     """Return the groups in which an instance manages its KV cache; None = all layers count as full attention."""
-    manages = engine.disable_hybrid_kv_cache_manager is False and traits.vllm_block_pool
-    return groups_of(model) if manages else None
+    return groups_of(model) if engine.disable_hybrid_kv_cache_manager is False else None
 
 
 def window_blocks(groups: KvGroups, engine: Engine, traits: Traits) -> int:

@@ -198,6 +198,10 @@ class BlockPool(Picklable):
         """Length of the longest request that the pool has room for."""
         return self.total * self.block_size_tokens
 
+    def tokens_held(self, blocks: int, requests: int) -> int:  # noqa: ARG002  (each block holds its tokens for all layers)
+        """Number of tokens for which ``requests`` requests hold these blocks together."""
+        return blocks * self.block_size_tokens
+
     def slide(self, request: Request) -> None:
         """Take back the blocks that no further token of a running request attends to; here each token does."""
 

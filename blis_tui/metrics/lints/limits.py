@@ -14,6 +14,7 @@ from blis_tui.units import percent_text, plural
 
 if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
+    from blis_tui.engine.profile import Limits
     from blis_tui.metrics.lints.finding import Group, LintContext
 
 
@@ -55,7 +56,7 @@ def _kv_cache(pool: Group) -> Finding | str:
     return Finding(
         id="kv-cache",
         message=(
-            f"The KV cache of {engine.kv_blocks:,} blocks ({engine.kv_blocks * engine.block_size_tokens:,} tokens)"
+            f"The KV cache of {engine.kv_blocks:,} blocks ({_held_by(engine)})"
             f"{pool.of} is too small for this load: requests waited for blocks during"
             f" {percent_text(waited_us, busy_us)} of the step time, and "
             f"{_preempted_text(preempted, preemptions, arrived)}."
@@ -80,6 +81,12 @@ def _kv_cache(pool: Group) -> Finding | str:
             *(("engine.max_num_seqs",) if preempted else ()),
         ),
     )
+
+
+def _held_by(engine: Limits) -> str:
+    if engine.kv_groups > 1:
+        return f"of {engine.block_size_tokens} tokens in one of {engine.kv_groups} groups of layers"
+    return f"{engine.kv_blocks * engine.block_size_tokens:,} tokens"
 
 
 def _preempted_text(preempted: int, preemptions: int, arrived: int) -> str:

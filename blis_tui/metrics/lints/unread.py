@@ -123,6 +123,6 @@ def _fitting(pool: Pool, traits: Traits) -> int:
         pipeline_parallel=engine.pipeline_parallel,
         reserved_bytes=0 if engine.lora is None else reserved_bytes(engine.lora, pool.model),
         expert_ranks=engine.expert_ranks,
-        groups=kv_groups(pool.model, engine, traits),
+        groups=kv_groups(pool.model, engine),
     )
     return kv_blocks(memory, traits.sizes_pool)
