@@ -261,20 +261,16 @@ class Admission(AdmissionLoop):
         if pads and 0 < threshold < tokens:
             tokens = threshold
         encoder = batch.encoder
-        if encoder is not None:
-            tokens = encoder.fit(request, start, tokens)
-            if not tokens:
-                return self._has_no_encoder(request)
+        if encoder is not None and not (tokens := encoder.fit(request, start, tokens)):
+            return self._has_no_encoder(request)
         slots = start + tokens if batch.speculative is None else batch.speculative.slots_for(start + tokens)
-        free = pool.free
+        if self._reserves_whole_prompt and slots < known:
+            slots = known
+        need, free = -(-slots // size) - cached, pool.free
         if self._grouped is not None:
-            need = self._grouped.entry_blocks(request, cached, slots, known if self._reserves_whole_prompt else 0)
-        else:
-            if self._reserves_whole_prompt and slots < known:
-                slots = known
-            need = -(-slots // size) - cached
-            if cached:
-                need += pool.idle_among(request, cached)
+            need = self._grouped.entry_blocks(request, cached, start + tokens, slots)
+        elif cached:
+            need += pool.idle_among(request, cached)
         kept = self._watermark if batch.running or batch.ending else 0
         if need + kept > free:
             if self._reloads(request, found, findable, swapped):

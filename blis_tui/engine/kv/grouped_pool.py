@@ -165,8 +165,7 @@ class GroupedPool(BlockPool):
             request: the request, which holds nothing.
             cached: leading blocks that need not be computed.
             slots: tokens for which it needs slots in the next step.
-            whole: tokens for which there must be room, of which those that windows have passed need none; 0 = ``slots``
-                only.
+            whole: tokens for which there must be room, except where windows have passed them.
         """
         size, passed = self.block_size_tokens, self._passed(cached * self.block_size_tokens)
         keys = self._keys(request, cached)
