@@ -16,7 +16,7 @@ from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.flow import Ahead, OneAtATime
 from blis_tui.engine.front_end import FrontEnd
 from blis_tui.engine.instance import Instance
-from blis_tui.engine.kv.groups import kv_groups, window_blocks
+from blis_tui.engine.kv.groups import groups_of, kv_groups, window_blocks
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.latency.creation import CountsSteps, HasFrontEnd, create_latency
@@ -368,6 +368,7 @@ def _captured(latency: StepTimeModel, max_num_seqs: int) -> StepTimeModel:
 
 def _limits(rule: BatchRule, pool: Pool) -> Limits:
     engine = pool.engine
+    groups = kv_groups(pool.model, engine)
     return Limits(
         model=pool.model.name,
         max_num_seqs=rule.max_running(engine),
@@ -376,7 +377,8 @@ def _limits(rule: BatchRule, pool: Pool) -> Limits:
         max_model_len=engine.max_model_len,
         block_size_tokens=engine.block_size_tokens,
         kv_blocks=engine.kv_blocks,
-        kv_groups=1 if (groups := kv_groups(pool.model, engine)) is None else groups.count,
+        kv_groups=groups,
+        windows_count_as_full=groups is None and groups_of(pool.model) is not None,
         max_loras=0 if engine.lora is None else engine.lora.max_loras,
     )
 

@@ -8,6 +8,7 @@ from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from blis_tui.engine.batching.traits import Traits
+    from blis_tui.engine.kv.groups import KvGroups
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class Limits:
     max_model_len: int | None
     block_size_tokens: int
     kv_blocks: int
-    kv_groups: int = 1
-    """Groups of layers that a block may belong to: it holds its tokens for one of them."""
+    kv_groups: KvGroups | None = None
+    """Groups of layers that blocks belong to; None = a block holds its tokens for all layers."""
+    windows_count_as_full: bool = False
+    """Whether there are layers with a sliding window whose KV blocks are kept for all tokens."""
     max_loras: int = 0

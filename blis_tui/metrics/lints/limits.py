@@ -59,7 +59,7 @@ def _kv_cache(pool: Group) -> Finding | str:
             f"The KV cache of {engine.kv_blocks:,} blocks ({_held_by(engine)})"
             f"{pool.of} is too small for this load: requests waited for blocks during"
             f" {percent_text(waited_us, busy_us)} of the step time, and "
-            f"{_preempted_text(preempted, preemptions, arrived)}."
+            f"{_preempted_text(preempted, preemptions, arrived)}.{_as_full(engine)}"
         ),
         figures={
             "kv_blocks": engine.kv_blocks,
@@ -84,9 +84,15 @@ def _kv_cache(pool: Group) -> Finding | str:
 
 
 def _held_by(engine: Limits) -> str:
-    if engine.kv_groups > 1:
-        return f"of {engine.block_size_tokens} tokens in one of {engine.kv_groups} groups of layers"
+    if engine.kv_groups is not None:
+        return f"{engine.block_size_tokens} tokens each, for {engine.kv_groups.layers} layers"
     return f"{engine.kv_blocks * engine.block_size_tokens:,} tokens"
+
+
+def _as_full(engine: Limits) -> str:
+    if not engine.windows_count_as_full:
+        return ""
+    return f" (Layers of {engine.model} with a sliding window count as full attention here.)"
 
 
 def _preempted_text(preempted: int, preemptions: int, arrived: int) -> str:
