@@ -145,10 +145,11 @@ class InstanceFactory:
         plugins, policy, engine = self._experiment.plugins, self._experiment.policy, pool.engine
         kind = policy.preemption_restore
         restore = restores.validated_rule(plugins.create(RESTORE, kind, {}), kind)
+        blocks = self._blocks(rule, pool)
         batch = Batch(
             _limits(rule, pool),
             self._waiting(rule),
-            self._blocks(rule, pool),
+            blocks,
             victim=plugins.create(VICTIM, policy.preemption_victim, {}),
             traits=traits_of(
                 rule.traits,
@@ -157,7 +158,7 @@ class InstanceFactory:
                 pipelined=engine.pipeline_parallel > 1,
                 eager=engine.enforce_eager,
             ),
-            cohort=self._cohort(pool, rule.traits, self.prompts_of(pool).lookahead_tokens),
+            cohort=self._cohort(engine, rule.traits, blocks),
         )
         return batch, restore
 
@@ -284,13 +285,12 @@ class InstanceFactory:
             drafting=drafting,
         )
 
-    def _cohort(self, pool: Pool, traits: Traits, hashed_ahead: int) -> DecodeCohort:
-        engine, load = pool.engine, StepLoad()
-        size, speculative = engine.block_size_tokens, engine.speculative
-        if (groups := kv_groups(pool.model, engine)) is not None:
-            from blis_tui.engine.grouped_cohort import GroupedCohort
+    def _cohort(self, engine: Engine, traits: Traits, blocks: BlockPool) -> DecodeCohort:
+        load, size, speculative = StepLoad(), engine.block_size_tokens, engine.speculative
+        if blocks.served_in_order:
+            from blis_tui.engine.grouped_cohort import grouped_cohort
 
-            return GroupedCohort(load, size, groups.count)
+            return grouped_cohort(load, blocks)
         if speculative is None:
             return DecodeCohort(load, size)
         from blis_tui.engine.speculative.drafts import AcceptanceSampler
@@ -301,8 +301,8 @@ class InstanceFactory:
             AcceptanceSampler(self._experiment.seed, speculative.acceptance_probabilities),
             engine.max_model_len,
             lookahead_tokens=speculative.lookahead_tokens,
-            drops_last_hit=speculative.reads_hidden_states and not hashed_ahead,
-            hashed_ahead=hashed_ahead,
+            drops_last_hit=speculative.reads_hidden_states and not blocks.prompts.lookahead_tokens,
+            hashed_ahead=blocks.prompts.lookahead_tokens,
             notes_late=traits.vllm_block_pool,
             overlaps=traits.plans_ahead,
             notes_results=traits.keeps_accepted_drafts,

@@ -66,6 +66,7 @@ class GroupedPool(BlockPool):
     __slots__ = (
         "_ahead",
         "_content",
+        "_flies",
         "_found",
         "_granted",
         "_group",
@@ -111,7 +112,8 @@ class GroupedPool(BlockPool):
         self._granted: dict[int, int] = {}
         """Index of each request in the step being planned -> its computed tokens before that step."""
         self._in_flight: dict[int, int] = {}
-        """The same of the step in flight."""
+        """The same of the step in flight; of steady decodes only where it was needed."""
+        self._flies = False
         self._just_ended: tuple[int, list[int]] = (-1, [])
         """When the latest step ends, and the blocks given up by requests that end in it."""
 
@@ -263,16 +265,30 @@ class GroupedPool(BlockPool):
         if self._ahead:
             self._granted[request.index] = before
 
-    def decode(self, request: Request, context_tokens: int) -> None:
-        """Give a decoding request with so many computed tokens the slot of its next one."""
-        size, tables = self.block_size_tokens, self._tables[request.index]
-        processed = self._in_flight.get(request.index, -1)
-        known = context_tokens + (processed < 0)
-        passed = self._passed(context_tokens if processed < 0 else processed)
-        if not context_tokens % size or not known % size or passed > tables.passed:
-            self._extend(request, context_tokens, context_tokens + 1)
-        elif self._ahead:
-            self._granted[request.index] = context_tokens
+    def decode(self, request: Request, context_tokens: int, *, steady: bool) -> None:
+        """Give a decoding request with so many computed tokens the slot of its next one.
+
+        ``steady``: it has decoded in each of the latest steps, the one in flight included.
+        """
+        if steady and self._ahead:
+            self._in_flight[request.index] = context_tokens - 1
+        self._extend(request, context_tokens, context_tokens + 1)
+
+    @property
+    def runs_on(self) -> bool:
+        """Whether the step before the one being planned has just ended, or is in flight if steps are planned ahead."""
+        return self._flies or not self._ahead
+
+    def note_in_flight(self, request: Request, context_tokens: int) -> None:
+        """Note that the step in flight computes the last of a request's so many computed tokens."""
+        if self._ahead and self._flies:
+            self._in_flight.setdefault(request.index, context_tokens - 1)
+
+    def due_offsets(self) -> tuple[int, ...]:
+        """By how much the computed tokens of a steady decode exceed whole blocks when a step changes its blocks."""
+        size, lag = self.block_size_tokens, int(self._ahead)
+        passing = (self.groups.window - 1 + lag) % size
+        return tuple(dict.fromkeys((0, passing) if self._ahead else (0, size - 1, passing)))
 
     def _take(self, group: int, count: int) -> list[int]:
         """Take blocks in free order and forget their content."""
@@ -365,12 +381,14 @@ class GroupedPool(BlockPool):
         """Note that a step was planned while another one is in flight: the next plan sees it in flight."""
         super().planned()
         self._in_flight, self._granted = self._granted, {}
+        self._flies = True
 
     def computed(self, now: int, end: int) -> None:
         """Record that content findable since the last call is computed at ``end``; -1 = nothing is in flight."""
         super().computed(now, end)
         if end < 0:
             self._in_flight = {}
+            self._flies = False
 
     def reset(self) -> None:
         """Drop the content of all blocks, which must all be free."""
@@ -379,6 +397,7 @@ class GroupedPool(BlockPool):
         self._content = [0] * self.total
         self._found = [{} for _ in self._windows]
         self._in_flight, self._granted = {}, {}
+        self._flies = False
 
     # ---- what others see ----
 
