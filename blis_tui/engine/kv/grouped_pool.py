@@ -36,13 +36,15 @@ class Tables(Picklable):
         rows: for each group, the blocks in the order of the tokens.
         cached: number of leading blocks whose content is recorded.
         passed: number of leading blocks that were given back in groups with a window.
+        left: what was given back there: group, position and block.
     """
 
-    __slots__ = ("cached", "passed", "rows")
+    __slots__ = ("cached", "left", "passed", "rows")
 
     def __init__(self, groups: int) -> None:
         self.rows: list[list[int]] = [[] for _ in range(groups)]
         self.cached = self.passed = 0
+        self.left: list[tuple[int, int, int]] = []
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -152,10 +154,6 @@ class GroupedPool(BlockPool):
             return keys
         return [*keys, *(self.prompts.own(request, block) for block in range(len(keys), limit_blocks))]
 
-    def _key(self, request: Request, block: int) -> int:
-        keys = self.prompts.shareable(request.content)
-        return keys[block] if block < len(keys) else self.prompts.own(request, block)
-
     def _passed(self, tokens: int) -> int:
         """Number of leading blocks that no token after the first ``tokens`` attends to, in groups with a window."""
         return max(0, tokens - self.groups.window + 1) // self.block_size_tokens
@@ -230,12 +228,14 @@ class GroupedPool(BlockPool):
         if passed <= tables.passed:
             return
         tables.passed = passed
-        for row in tables.rows[: self.groups.windowed]:
-            gone = []
+        for group in range(self.groups.windowed):
+            row, gone = tables.rows[group], []
             for at in range(min(passed, len(row)) - 1, -1, -1):
-                if row[at] == _GONE:
+                block = row[at]
+                if block == _GONE:
                     break
-                gone.append(row[at])
+                gone.append(block)
+                tables.left.append((group, at, block))
                 row[at] = _GONE
             if gone:
                 request.held_blocks -= len(gone)
@@ -297,11 +297,11 @@ class GroupedPool(BlockPool):
             block, _ = self._queue.popitem(last=False)
             if key := self._content[block]:
                 found = self._found[self._group[block]]
-                same = found[key]
-                same.remove(block)
-                if not same:  # who finds less of its prompt now may need fewer blocks to begin with
-                    del found[key]
-                    self.epoch += 1
+                if (same := found.get(key)) is not None and block in same:
+                    same.remove(block)
+                    if not same:  # who finds less of its prompt now may need fewer blocks to begin with
+                        del found[key]
+                        self.epoch += 1
                 self._content[block] = 0
             self._references[block] = 1
             self._group[block] = group
@@ -312,20 +312,43 @@ class GroupedPool(BlockPool):
         return taken
 
     def _record(self, request: Request, tables: Tables, blocks: int, end: int | None) -> None:
-        """Make the first ``blocks`` blocks of a request findable; ``end``: see ``BlockPool.release``."""
-        if not self.caching:
+        """Note the content of a request's first ``blocks`` blocks, and make findable what others could ask for.
+
+        ``end``: see ``BlockPool.release``.
+        """
+        start = tables.cached
+        if not self.caching or blocks <= start:
             return
-        for at in range(tables.cached, blocks):
-            key = self._key(request, at)
-            same: list[int] = []
-            for found, row in zip(self._found, tables.rows, strict=True):
-                block = row[at]
-                if block != _GONE:
-                    self._content[block] = key
-                    same = found.setdefault(key, [])
+        tables.cached = blocks
+        content, keys = self._content, self.prompts.key_ranges(request.content)
+        shared = max(start, min(blocks, keys.blocks))
+        if start < shared:
+            named = self.prompts.shareable(request.content)[start:shared]
+            for at, key in enumerate(named, start):
+                same: list[int] = []
+                for found, row in zip(self._found, tables.rows, strict=True):
+                    if (block := row[at]) != _GONE:
+                        content[block] = key
+                        same = found.setdefault(key, [])
+                        same.append(block)
+                self._published(range(key, key + 1), int(len(same) == 1), end)
+        if shared < blocks:
+            first = self.prompts.own(request, shared)
+            for row in tables.rows:
+                for key, block in enumerate(row[shared:blocks], first):
+                    if block != _GONE:
+                        content[block] = key
+
+    def _make_own_findable(self, request: Request, tables: Tables) -> None:
+        """Make findable what nobody but the request itself will ask for: it is preempted, and may come back."""
+        shared = self.prompts.key_ranges(request.content).blocks
+        places = [(group, at, block) for group, row in enumerate(tables.rows) for at, block in enumerate(row)]
+        for group, at, block in (*tables.left, *places):
+            key = self.prompts.own(request, at)
+            if at >= shared and block != _GONE and self._content[block] == key:
+                same = self._found[group].setdefault(key, [])
+                if block not in same:
                     same.append(block)
-            self._published(range(key, key + 1), int(len(same) == 1), end)
-        tables.cached = max(tables.cached, blocks)
 
     def _give_back(self, blocks: Iterable[int]) -> None:
         """Give up blocks: those without content are taken first, the others last, in this order."""
@@ -348,7 +371,7 @@ class GroupedPool(BlockPool):
         request: Request,
         content_tokens: int,
         *,
-        findable: bool = False,  # noqa: ARG002  (all content can be found)
+        findable: bool = False,
         end: int | None = None,
         aborted_us: int | None = None,
     ) -> None:
@@ -361,6 +384,8 @@ class GroupedPool(BlockPool):
         if tables is None:
             return
         self._record(request, tables, content_tokens // self.block_size_tokens, end)
+        if findable and self.caching:
+            self._make_own_findable(request, tables)
         gone = [[block for block in reversed(row) if block != _GONE] for row in tables.rows]
         for blocks in gone:
             self._give_back(blocks)
@@ -419,8 +444,8 @@ class GroupedPool(BlockPool):
         return frozenset(key for one in keys for key in (unseen.seen(one, now) if unseen is not None else one))
 
     def cached_free(self) -> int:
-        """Number of free blocks with content."""
-        return len([block for block in self._queue if self._content[block]])
+        """Number of free blocks whose content can still be found."""
+        return len([block for block in self._queue if self._content[block] in self._found[self._group[block]]])
 
     def shared_prefix_blocks(self, request: Request) -> int:
         """Number of its leading blocks that others hold, too; they stay in the cache if it gives up its own."""
@@ -430,7 +455,7 @@ class GroupedPool(BlockPool):
 
     def state(self) -> tuple[object, ...]:
         """Return everything that determines the pool's future, as plain values (for digests and invariants)."""
-        tables = [(index, one.cached, [[*row] for row in one.rows]) for index, one in self._tables.items()]
+        tables = [(index, one.cached, [*one.left], [[*row] for row in one.rows]) for index, one in self._tables.items()]
         flights = ([*self._in_flight.items()], [*self._granted.items()])
         figures = (self.free, self.hits, self.misses, self.min_free)
         return (*figures, tuple(self._queue), tuple(self._content), tables, flights)
