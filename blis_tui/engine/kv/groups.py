@@ -66,10 +66,9 @@ class KvGroups:
     def tokens_held(self, blocks: int, requests: int, block_size_tokens: int) -> int:
         """Estimate the tokens of requests of equal length that hold these blocks together and share none."""
         tokens = blocks * block_size_tokens
-        within = tokens // self.count
-        if within <= requests * self.window:
-            return within
-        return (tokens - self.windowed * requests * self.window) // max(1, self.full)
+        if not self.full or tokens <= requests * self.window * self.count:
+            return tokens // self.count
+        return (tokens - self.windowed * requests * self.window) // self.full
 
     def tokens_in(self, blocks: int, block_size_tokens: int, window_blocks: int) -> int:
         """Number of tokens of the longest request for which ``blocks`` blocks suffice."""
