@@ -378,6 +378,7 @@ def _limits(rule: BatchRule, pool: Pool) -> Limits:
         block_size_tokens=engine.block_size_tokens,
         kv_blocks=engine.kv_blocks,
         kv_groups=groups,
+        window_blocks=0 if groups is None else window_blocks(groups, engine, rule.traits),
         windows_count_as_full=groups is None and groups_of(pool.model) is not None,
         max_loras=0 if engine.lora is None else engine.lora.max_loras,
     )

@@ -43,6 +43,14 @@ class Limits:
     kv_blocks: int
     kv_groups: KvGroups | None = None
     """Groups of layers that blocks belong to; None = a block holds its tokens for all layers."""
+    window_blocks: int = 0
+    """Maximum number of blocks that a request holds in a group with a window."""
     windows_count_as_full: bool = False
     """Whether there are layers with a sliding window whose KV blocks are kept for all tokens."""
     max_loras: int = 0
+
+    def blocks_for(self, tokens: int) -> int:
+        """Number of KV blocks for a prompt of so many tokens, of which none is cached."""
+        if self.kv_groups is None:
+            return -(-tokens // self.block_size_tokens)
+        return self.kv_groups.blocks_for(tokens, self.block_size_tokens, self.window_blocks)

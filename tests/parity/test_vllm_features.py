@@ -183,7 +183,7 @@ def test_every_batch_is_vllms(kind: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_there_are_runs_of_each_kind() -> None:
-    assert len(KINDS) == 37
+    assert len(KINDS) == 38
     assert min(KINDS.values()) >= 3
     for feature, column in (("abort", "aborted"), ("lora", "preempted"), ("spec", "preempted"), ("pp2", "preempted")):
         some = [run for run in RUNS if feature in run["feature"]]

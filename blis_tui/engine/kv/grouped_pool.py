@@ -183,10 +183,11 @@ class GroupedPool(BlockPool):
         """Give ``request`` (which holds nothing) the first ``blocks`` cached blocks of its prompt, at least one."""
         tables = self._tables[request.index] = Tables(len(self._windows))
         passed, keys = self._passed(blocks * self.block_size_tokens), self._keys(request, blocks)
+        shareable = self.prompts.key_ranges(request.content).blocks
         for row, found, window in zip(tables.rows, self._found, self._windows, strict=True):
             skipped = passed if window else 0
             row.extend([_GONE] * skipped)
-            for key in keys[skipped:]:
+            for at, key in enumerate(keys[skipped:], skipped):
                 block = found[key][0]
                 if not self._references[block]:
                     del self._queue[block]
@@ -194,6 +195,7 @@ class GroupedPool(BlockPool):
                 self._references[block] += 1
                 row.append(block)
                 request.held_blocks += 1
+                request.shared_blocks += at < shareable
         tables.cached, tables.passed = blocks, passed
         self.hits += blocks * len(self._windows)
         self.min_free = min(self.min_free, self.free)
@@ -228,6 +230,7 @@ class GroupedPool(BlockPool):
         if passed <= tables.passed:
             return
         tables.passed = passed
+        shareable = self.prompts.key_ranges(request.content).blocks if self.caching else 0
         for group in range(self.groups.windowed):
             row, gone = tables.rows[group], []
             for at in range(min(passed, len(row)) - 1, -1, -1):
@@ -235,6 +238,7 @@ class GroupedPool(BlockPool):
                 if block == _GONE:
                     break
                 gone.append(block)
+                request.shared_blocks -= at < shareable
                 tables.left.append((group, at, block))
                 row[at] = _GONE
             if gone:
@@ -329,6 +333,7 @@ class GroupedPool(BlockPool):
                 for found, row in zip(self._found, tables.rows, strict=True):
                     if (block := row[at]) != _GONE:
                         content[block] = key
+                        request.shared_blocks += 1
                         same = found.setdefault(key, [])
                         same.append(block)
                 self._published(range(key, key + 1), int(len(same) == 1), end)
@@ -380,12 +385,12 @@ class GroupedPool(BlockPool):
         self._in_flight.pop(request.index, None)
         self._granted.pop(request.index, None)
         tables = self._tables.pop(request.index, None)
-        request.held_blocks = 0
         if tables is None:
             return
         self._record(request, tables, content_tokens // self.block_size_tokens, end)
         if findable and self.caching:
             self._make_own_findable(request, tables)
+        request.held_blocks = request.shared_blocks = 0
         gone = [[block for block in reversed(row) if block != _GONE] for row in tables.rows]
         for blocks in gone:
             self._give_back(blocks)
@@ -470,6 +475,9 @@ class GroupedPool(BlockPool):
             blocks = [] if tables is None else [one for row in tables.rows for one in row if one != _GONE]
             if len(blocks) != count:
                 return f"request {request.request_id} is said to hold {count} blocks, its tables have {len(blocks)}"
+            shared = self._shared(request, blocks)
+            if shared != request.shared_blocks:
+                return f"request {request.request_id} is said to share {request.shared_blocks} blocks, not {shared}"
             for block in blocks:
                 held[block] = held.get(block, 0) + 1
         for block, references in held.items():
@@ -478,6 +486,11 @@ class GroupedPool(BlockPool):
         if len(held) + self.free != self.total:
             return f"{len(held)} held + {self.free} free blocks are not {self.total}"
         return ""
+
+    def _shared(self, request: Request, blocks: Sequence[int]) -> int:
+        """Number of these blocks that others can find."""
+        keys = {*self.prompts.shareable(request.content)}
+        return len([block for block in blocks if self._content[block] in keys])
 
     def take(self, count: int) -> None:
         """Do not take blocks without a request: each belongs to a group.
