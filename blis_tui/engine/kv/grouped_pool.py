@@ -67,6 +67,7 @@ class GroupedPool(BlockPool):
 
     __slots__ = (
         "_ahead",
+        "_blanks",
         "_content",
         "_flies",
         "_found",
@@ -100,13 +101,16 @@ class GroupedPool(BlockPool):
         self.window_blocks = window_blocks
         self._windows = [groups.window] * groups.windowed + [0] * groups.full
         self._ahead = ahead
-        self._queue: OrderedDict[int, None] = OrderedDict.fromkeys(range(total))
-        """Free blocks in the order in which they are taken."""
-        self._references = [0] * total
-        self._content = [0] * total
-        """Key of each block's content; 0 = no content that could be found."""
-        self._group = [0] * total
-        """Group that each block was last taken for."""
+        self._blanks: list[int] = []
+        """Free blocks without content. The last is taken first, before any other."""
+        self._queue: OrderedDict[int, None] = OrderedDict()
+        """Free blocks with content, in the order in which they are taken: after those that were never used."""
+        self._references: list[int] = []
+        """Number of requests that hold each block that was ever used."""
+        self._content: list[int] = []
+        """Key of the content of each of these; 0 = none that could be found."""
+        self._group: list[int] = []
+        """Group that each of these was last taken for."""
         self._found: list[dict[int, list[int]]] = [{} for _ in self._windows]
         """For each group: key -> blocks with this content, the one that was computed first at the front."""
         self._tables: dict[int, Tables] = {}
@@ -298,15 +302,16 @@ class GroupedPool(BlockPool):
         """Take blocks in free order and forget their content."""
         taken = []
         for _ in range(count):
-            block, _ = self._queue.popitem(last=False)
-            if key := self._content[block]:
-                found = self._found[self._group[block]]
-                if (same := found.get(key)) is not None and block in same:
-                    same.remove(block)
-                    if not same:  # who finds less of its prompt now may need fewer blocks to begin with
-                        del found[key]
-                        self.epoch += 1
-                self._content[block] = 0
+            if self._blanks:
+                block = self._blanks.pop()
+            elif len(self._references) < self.total:
+                block = len(self._references)
+                self._references.append(0)
+                self._content.append(0)
+                self._group.append(group)
+            else:
+                block, _ = self._queue.popitem(last=False)
+                self._forget(block)
             self._references[block] = 1
             self._group[block] = group
             taken.append(block)
@@ -314,6 +319,16 @@ class GroupedPool(BlockPool):
         self.free -= count
         self.min_free = min(self.min_free, self.free)
         return taken
+
+    def _forget(self, block: int) -> None:
+        """Forget the content of a free block."""
+        found, key = self._found[self._group[block]], self._content[block]
+        self._content[block] = 0
+        if (same := found.get(key)) is not None and block in same:
+            same.remove(block)
+            if not same:  # who finds less of its prompt now may need fewer blocks to begin with
+                del found[key]
+                self.epoch += 1
 
     def _record(self, request: Request, tables: Tables, blocks: int, end: int | None) -> None:
         """Note the content of a request's first ``blocks`` blocks, and make findable what others could ask for.
@@ -357,19 +372,17 @@ class GroupedPool(BlockPool):
 
     def _give_back(self, blocks: Iterable[int]) -> None:
         """Give up blocks: those without content are taken first, the others last, in this order."""
-        queue, first = self._queue, []
+        first = []
         for block in blocks:
             self._references[block] -= 1
             if self._references[block]:
                 continue
             self.free += 1
             if self._content[block]:
-                queue[block] = None
+                self._queue[block] = None
             else:
                 first.append(block)
-        for block in reversed(first):
-            queue[block] = None
-            queue.move_to_end(block, last=False)
+        self._blanks += reversed(first)
 
     def release(
         self,
@@ -402,7 +415,7 @@ class GroupedPool(BlockPool):
             self._just_ended = (end, [*(ended if step_end == end else ()), *held])
         elif aborted_us is not None and aborted_us < step_end:
             for block in ended:
-                if block in self._queue and self._content[block]:
+                if block in self._queue:
                     self._queue.move_to_end(block)
 
     # ---- steps ----
@@ -423,8 +436,8 @@ class GroupedPool(BlockPool):
     def reset(self) -> None:
         """Drop the content of all blocks, which must all be free."""
         super().reset()
-        self._queue = OrderedDict.fromkeys(range(self.total))
-        self._content = [0] * self.total
+        self._queue.clear()
+        self._blanks, self._references, self._content, self._group = [], [], [], []
         self._found = [{} for _ in self._windows]
         self._in_flight, self._granted = {}, {}
         self._flies = False
@@ -463,12 +476,14 @@ class GroupedPool(BlockPool):
         tables = [(index, one.cached, [*one.left], [[*row] for row in one.rows]) for index, one in self._tables.items()]
         flights = ([*self._in_flight.items()], [*self._granted.items()])
         figures = (self.free, self.hits, self.misses, self.min_free)
-        return (*figures, tuple(self._queue), tuple(self._content), tables, flights)
+        order = (*self._blanks, -1, *self._queue)
+        return (*figures, order, tuple(self._content), tuple(self._references), tables, flights)
 
     def audit(self, holders: Sequence[tuple[Request, int]]) -> str:
         """Check the books against the holders and their block counts; return what is wrong, or an empty string."""
-        if len(self._queue) != self.free:
-            return f"{self.free} blocks are said to be free, {len(self._queue)} stand in the free order"
+        free = self.total - len(self._references) + len(self._blanks) + len(self._queue)
+        if free != self.free:
+            return f"{self.free} blocks are said to be free, {free} stand in the free order"
         held: dict[int, int] = {}
         for request, count in holders:
             tables = self._tables.get(request.index)
