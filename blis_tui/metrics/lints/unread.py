@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.adapters.costs import reserved_bytes
 from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks
-from blis_tui.engine.kv.groups import kv_groups
+from blis_tui.engine.kv.groups import groups_of, kv_groups
 from blis_tui.metrics.lints.finding import Finding
 from blis_tui.spec.model.engine import GPU_MEMORY_UTILIZATION, MAX_NUM_BATCHED_TOKENS
 from blis_tui.spec.model.policy import SLO_PRIORITIES
@@ -105,6 +105,8 @@ def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
                 "engine.gpu_memory_utilization",
                 f"`kv_blocks` is set to {engine.kv_blocks:,}, regardless of what would fit",
             )
+        if engine.disable_hybrid_kv_cache_manager is not None and groups_of(pool.model) is None:
+            yield "engine.disable_hybrid_kv_cache_manager", f"no layer of {pool.model.name} has a sliding window"
         own = traits.step_tokens
         if own and engine.max_num_batched_tokens != MAX_NUM_BATCHED_TOKENS:
             kind = seen.experiment.policy.batching.kind
