@@ -6,6 +6,7 @@ Modules for features that few instances have (adapters, drafts, swapping, stages
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.batch import Batch
@@ -16,7 +17,6 @@ from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.flow import Ahead, OneAtATime
 from blis_tui.engine.front_end import FrontEnd
 from blis_tui.engine.instance import Instance
-from blis_tui.engine.kv.groups import groups_of, kv_groups, window_blocks
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.latency.creation import CountsSteps, HasFrontEnd, create_latency
@@ -211,18 +211,10 @@ class InstanceFactory:
                 self.prompts_of(pool),
                 caching=engine.enable_prefix_caching,
             )
-        if (groups := kv_groups(pool.model, engine)) is not None:
-            from blis_tui.engine.kv.grouped_pool import GroupedPool
+        if engine.disable_hybrid_kv_cache_manager is False and pool.model.sliding_window_layers:
+            from blis_tui.engine.kv.grouped_pool import grouped_pool
 
-            return GroupedPool(
-                engine.kv_blocks,
-                engine.block_size_tokens,
-                self.prompts_of(pool),
-                groups,
-                window_blocks(groups, engine, rule.traits),
-                caching=engine.enable_prefix_caching,
-                ahead=rule.traits.plans_ahead,
-            )
+            return grouped_pool(pool, self.prompts_of(pool), rule.traits)
         blocks = BlockPool(
             engine.kv_blocks,
             engine.block_size_tokens,
@@ -368,8 +360,7 @@ def _captured(latency: StepTimeModel, max_num_seqs: int) -> StepTimeModel:
 
 def _limits(rule: BatchRule, pool: Pool) -> Limits:
     engine = pool.engine
-    groups = kv_groups(pool.model, engine)
-    return Limits(
+    limits = Limits(
         model=pool.model.name,
         max_num_seqs=rule.max_running(engine),
         max_num_batched_tokens=rule.traits.step_tokens or engine.max_num_batched_tokens,
@@ -377,11 +368,16 @@ def _limits(rule: BatchRule, pool: Pool) -> Limits:
         max_model_len=engine.max_model_len,
         block_size_tokens=engine.block_size_tokens,
         kv_blocks=engine.kv_blocks,
-        kv_groups=groups,
-        window_blocks=0 if groups is None else window_blocks(groups, engine, rule.traits),
-        windows_count_as_full=groups is None and groups_of(pool.model) is not None,
         max_loras=0 if engine.lora is None else engine.lora.max_loras,
     )
+    if not pool.model.sliding_window_layers:
+        return limits
+    from blis_tui.engine.kv.groups import groups_of, kv_groups, window_blocks
+
+    groups = kv_groups(pool.model, engine)
+    if groups is None:
+        return replace(limits, windows_count_as_full=groups_of(pool.model) is not None)
+    return replace(limits, kv_groups=groups, window_blocks=window_blocks(groups, engine, rule.traits))
 
 
 def _flow(steps: Steps, stages: int) -> Flow:

@@ -14,7 +14,6 @@ from blis_tui.engine.adapters.costs import reserved_bytes
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks
-from blis_tui.engine.kv.groups import groups_of, in_flight_tokens
 from blis_tui.engine.portable_math import power
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
@@ -174,15 +173,19 @@ def _numbers(document: Mapping[str, object], stack: Mapping[str, object], traits
         blocks = Part(engine, "engine").integer("kv_blocks")
         longest = blocks * block_size
         if groups is not None:
-            in_flight = in_flight_tokens(part.integer("max_num_batched_tokens"), traits)
-            longest = groups.tokens_in(blocks, block_size, groups.window_blocks(in_flight, block_size, None))
+            longest = groups.longest(blocks, block_size, part.integer("max_num_batched_tokens"), None, traits)
         engine["max_model_len"] = min(model.max_position_embeddings, longest)
     return engine
 
 
 def groups_in(document: Mapping[str, object], stack: Mapping[str, object], traits: Traits) -> KvGroups | None:
     """Return the groups of layers whose KV blocks a stack's instances manage apart; None = they do not."""
-    groups = groups_of(build_model_part(stack)) if traits.vllm_block_pool else None
+    model = build_model_part(stack)
+    if not traits.vllm_block_pool or not model.sliding_window_layers:
+        return None
+    from blis_tui.engine.kv.groups import groups_of  # noqa: PLC0415  (few models have windows)
+
+    groups = groups_of(model)
     disabled = Part(stack, "").part("engine").data.get("disable_hybrid_kv_cache_manager")
     if groups is None or disabled:
         return None

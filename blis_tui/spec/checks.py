@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks, kv_capacity, minimum_tensor_parallel
-from blis_tui.engine.kv.groups import in_flight_tokens
 from blis_tui.engine.kv.prompt_keys import MAX_SHARED_BLOCKS
 from blis_tui.errors import PolicyError
 from blis_tui.spec.build import (
@@ -205,8 +204,7 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
     longest = limit if isinstance(limit, int) else None
     if (groups := stack.groups(traits)) is not None:
         budget = document.whole(*stack.at("engine", "max_num_batched_tokens")) or 1
-        held = groups.window_blocks(in_flight_tokens(budget, traits), block_size, longest)
-        slots = groups.tokens_in(blocks, block_size, held)
+        slots = groups.longest(blocks, block_size, budget, longest, traits)
     room = f"{blocks} blocks of {block_size} tokens hold {slots}"
     if limit == "auto":
         longest = min(model.max_position_embeddings, slots)

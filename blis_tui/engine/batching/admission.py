@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.engine.batch import AdmissionLoop
-from blis_tui.engine.kv.grouped_pool import GroupedPool
 from blis_tui.engine.plan import NO_PLAN
 from blis_tui.engine.stopped import ADAPTER, BLOCKS, ENCODER, LATE, PLACES, TOKENS, WATERMARK, Stopped
 from blis_tui.pickling import is_internal_class
@@ -101,7 +100,8 @@ class Admission(AdmissionLoop):
         self._watermark = traits.spare_blocks(batch.pool.total) if traits.watermark else 0
         self._plain = batch.speculative is None and batch.swapping is None and batch.pool.tiers is None
         """Whether there are neither drafts nor any storage below the KV cache."""
-        self._grouped = batch.pool if isinstance(batch.pool, GroupedPool) else None
+        self._grouped = batch.pool.served_in_order
+        """Whether KV blocks belong to groups of layers."""
         self._plan = NO_PLAN
         self._budget = self._places = self._padded = 0
         self._beside = False
@@ -267,8 +267,8 @@ class Admission(AdmissionLoop):
         if self._reserves_whole_prompt and slots < known:
             slots = known
         need, free = -(-slots // size) - cached, pool.free
-        if self._grouped is not None:
-            need = self._grouped.entry_blocks(request, cached, start + tokens, slots)
+        if self._grouped:
+            need = pool.entry_blocks(request, cached, start + tokens, slots)
         elif cached:
             need += pool.idle_among(request, cached)
         kept = self._watermark if batch.running or batch.ending else 0

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.classes import mypyc_attr
+from blis_tui.engine.kv.groups import kv_groups, window_blocks
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.errors import SimulationError
 from blis_tui.pickling import Picklable
@@ -20,9 +21,11 @@ from blis_tui.pickling import Picklable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from blis_tui.engine.batching.traits import Traits
     from blis_tui.engine.kv.groups import KvGroups
     from blis_tui.engine.kv.prompt_keys import PromptKeys
     from blis_tui.engine.request import Request, Segments
+    from blis_tui.spec.model import Pool
 
 _GONE: Final = -1
 """In a table: a block that was given back, because the window has passed it."""
@@ -163,14 +166,7 @@ class GroupedPool(BlockPool):
         return max(0, tokens - self.groups.window + 1) // self.block_size_tokens
 
     def entry_blocks(self, request: Request, cached: int, slots: int, whole: int) -> int:
-        """Number of free blocks needed to admit a request.
-
-        Args:
-            request: the request, which holds nothing.
-            cached: leading blocks that need not be computed.
-            slots: tokens for which it needs slots in the next step.
-            whole: tokens for which there must be room, except where windows have passed them.
-        """
+        """Number of free blocks needed to admit a request; see ``BlockPool``."""
         size, passed = self.block_size_tokens, self._passed(cached * self.block_size_tokens)
         keys = self._keys(request, cached)
         idle = blocks = most = 0
@@ -504,8 +500,8 @@ class GroupedPool(BlockPool):
 
     def _shared(self, request: Request, blocks: Sequence[int]) -> int:
         """Number of these blocks that others can find."""
-        keys = {*self.prompts.shareable(request.content)}
-        return len([block for block in blocks if self._content[block] in keys])
+        shareable = dict.fromkeys(self.prompts.shareable(request.content))
+        return len([block for block in blocks if self._content[block] in shareable])
 
     def take(self, count: int) -> None:
         """Do not take blocks without a request: each belongs to a group.
@@ -514,3 +510,13 @@ class GroupedPool(BlockPool):
             SimulationError: always.
         """
         raise SimulationError(f"{count} blocks cannot be taken without a request, as they belong to groups of layers")
+
+
+def grouped_pool(pool: Pool, prompts: PromptKeys, traits: Traits) -> BlockPool:
+    """Create the KV blocks of an instance; they belong to groups if its model has some."""
+    engine, groups = pool.engine, kv_groups(pool.model, pool.engine)
+    total, size, caching = engine.kv_blocks, engine.block_size_tokens, engine.enable_prefix_caching
+    if groups is None:
+        return BlockPool(total, size, prompts, caching=caching, as_vllm=traits.vllm_block_pool)
+    held = window_blocks(groups, engine, traits)
+    return GroupedPool(total, size, prompts, groups, held, caching=caching, ahead=traits.plans_ahead)

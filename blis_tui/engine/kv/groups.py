@@ -63,6 +63,13 @@ class KvGroups:
         blocks = -(-tokens // block_size_tokens)
         return self.full * blocks + self.windowed * min(blocks, window_blocks)
 
+    def longest(
+        self, blocks: int, block_size_tokens: int, budget: int, max_model_len: int | None, traits: Traits
+    ) -> int:
+        """Number of tokens of the longest request for which ``blocks`` blocks suffice; ``budget``: of a step."""
+        held = self.window_blocks(_in_flight_tokens(budget, traits), block_size_tokens, max_model_len)
+        return self.tokens_in(blocks, block_size_tokens, held)
+
     def tokens_held(self, blocks: int, requests: int, block_size_tokens: int) -> int:
         """Estimate the tokens of requests of equal length that hold these blocks together and share none."""
         tokens = blocks * block_size_tokens
@@ -100,10 +107,10 @@ def kv_groups(model: Model, engine: Engine) -> KvGroups | None:
 
 def window_blocks(groups: KvGroups, engine: Engine, traits: Traits) -> int:
     """Return the most blocks that a request holds in a group with a window."""
-    in_flight = in_flight_tokens(engine.max_num_batched_tokens, traits)
+    in_flight = _in_flight_tokens(engine.max_num_batched_tokens, traits)
     return groups.window_blocks(in_flight, engine.block_size_tokens, engine.max_model_len)
 
 
-def in_flight_tokens(budget: int, traits: Traits) -> int:
+def _in_flight_tokens(budget: int, traits: Traits) -> int:
     """Return the most tokens in steps whose results are not known; ``budget``: of one step."""
     return budget * 2 if traits.plans_ahead else budget

@@ -164,6 +164,17 @@ class BlockPool(Picklable):
         """Number of unreferenced blocks among the first ``blocks`` cached ones; pinning them takes free blocks."""
         return self._index.unreferenced(self._prefix(request, blocks)) if blocks else 0
 
+    def entry_blocks(self, request: Request, cached: int, slots: int, whole: int) -> int:
+        """Number of free blocks needed to admit a request.
+
+        Args:
+            request: the request, which holds nothing.
+            cached: leading blocks that need not be computed.
+            slots: tokens for which it needs slots in the next step.
+            whole: tokens for which there must be room, except where windows have passed them.
+        """
+        return -(-max(slots, whole) // self.block_size_tokens) - cached + self.idle_among(request, cached)
+
     def pin(self, request: Request, blocks: int) -> None:
         """Give ``request`` (which holds nothing) the first ``blocks`` cached blocks of its prompt, at least one."""
         for extent in self._index.found(self._prefix(request, blocks)):

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.adapters.costs import reserved_bytes
 from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks
-from blis_tui.engine.kv.groups import groups_of, kv_groups
 from blis_tui.metrics.lints.finding import Finding
 from blis_tui.spec.model.engine import GPU_MEMORY_UTILIZATION, MAX_NUM_BATCHED_TOKENS
 from blis_tui.spec.model.policy import SLO_PRIORITIES
@@ -14,7 +13,7 @@ from blis_tui.spec.model.policy import SLO_PRIORITIES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.engine.batching.traits import Traits
+    from blis_tui.engine.kv.groups import KvGroups
     from blis_tui.metrics.lints.finding import LintContext
     from blis_tui.spec.model import Pool
 
@@ -101,12 +100,14 @@ def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
     """Yield unused engine keys; a key that several pools do not use is reported once."""
     for instance, pool in zip(seen.cluster.instances, seen.cluster.pools, strict=True):
         engine, traits = pool.engine, instance.batch.traits
-        if engine.gpu_memory_utilization != GPU_MEMORY_UTILIZATION and engine.kv_blocks != _fitting(pool, traits):
+        if engine.gpu_memory_utilization != GPU_MEMORY_UTILIZATION and engine.kv_blocks != _fitting(
+            pool, instance.batch.limits.kv_groups, traits.sizes_pool
+        ):
             yield (
                 "engine.gpu_memory_utilization",
                 f"`kv_blocks` is set to {engine.kv_blocks:,}, regardless of what would fit",
             )
-        if engine.disable_hybrid_kv_cache_manager is not None and groups_of(pool.model) is None:
+        if engine.disable_hybrid_kv_cache_manager is not None and not pool.model.sliding_window_layers:
             yield "engine.disable_hybrid_kv_cache_manager", f"no layer of {pool.model.name} has a sliding window"
         own = traits.step_tokens
         if own and engine.max_num_batched_tokens != MAX_NUM_BATCHED_TOKENS:
@@ -114,7 +115,7 @@ def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
             yield "engine.max_num_batched_tokens", f"`{kind}` batching uses its own setting, {own:,} tokens"
 
 
-def _fitting(pool: Pool, traits: Traits) -> int:
+def _fitting(pool: Pool, groups: KvGroups | None, sizing: str) -> int:
     """Return the number of KV blocks that ``kv_blocks: auto`` would give."""
     engine = pool.engine
     memory = InstanceMemory(
@@ -126,6 +127,6 @@ def _fitting(pool: Pool, traits: Traits) -> int:
         pipeline_parallel=engine.pipeline_parallel,
         reserved_bytes=0 if engine.lora is None else reserved_bytes(engine.lora, pool.model),
         expert_ranks=engine.expert_ranks,
-        groups=kv_groups(pool.model, engine),
+        groups=groups,
     )
-    return kv_blocks(memory, traits.sizes_pool)
+    return kv_blocks(memory, sizing)
