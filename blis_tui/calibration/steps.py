@@ -9,6 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
+from blis_tui.engine.kv.groups import kv_groups
 from blis_tui.errors import InputError
 from blis_tui.units import plural
 
@@ -84,7 +85,6 @@ def read_steps(path: Path, text: str, sha256: str, pool: Pool) -> StepLog:
         InputError: a value is missing or no number, or there are too few steps.
     """
     blocks = pool.engine.kv_blocks
-    capacity = blocks * pool.engine.block_size_tokens
     logged = "Iteration(" in text
     rows = _logged(text) if logged else _listed(text, blocks)
     name = "vLLM's iterations" if logged else "steps"
@@ -97,7 +97,9 @@ def read_steps(path: Path, text: str, sha256: str, pool: Pool) -> StepLog:
                 continue
             if decodes and context is None and used is None:
                 raise ValueError("it has neither contexts nor the KV cache in use (vLLM 0.27 logs them)")  # noqa: TRY301
-            held = max((used or 0.0) * capacity - before - new, 0.0) if context is None else context
+            held = context
+            if held is None:
+                held = max(_held_tokens(pool, used or 0.0, decodes + prefills) - before - new, 0.0)
             steps.append(Step(duration_us, decodes, held if decodes else 0.0, tuple(_chunks(prefills, new, before))))
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
@@ -107,6 +109,14 @@ def read_steps(path: Path, text: str, sha256: str, pool: Pool) -> StepLog:
             f"{path} holds too few steps to fit anything: {len(steps)}", help=f"at least {_FEWEST} are needed"
         )
     return StepLog(path, name, sha256, tuple(steps))
+
+
+def _held_tokens(pool: Pool, used: float, requests: int) -> float:
+    """Return the tokens of so many requests that hold this share of the KV cache."""
+    engine, groups = pool.engine, kv_groups(pool.model, pool.engine)
+    if groups is None:
+        return used * engine.kv_blocks * engine.block_size_tokens
+    return groups.tokens_held(round(used * engine.kv_blocks), requests, engine.block_size_tokens)
 
 
 _Row = tuple[float, int, int, int, int, float | None, float | None]

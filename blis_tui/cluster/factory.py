@@ -6,6 +6,7 @@ Modules for features that few instances have (adapters, drafts, swapping, stages
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.batch import Batch
@@ -144,10 +145,11 @@ class InstanceFactory:
         plugins, policy, engine = self._experiment.plugins, self._experiment.policy, pool.engine
         kind = policy.preemption_restore
         restore = restores.validated_rule(plugins.create(RESTORE, kind, {}), kind)
+        blocks = self._blocks(rule, pool)
         batch = Batch(
             _limits(rule, pool),
             self._waiting(rule),
-            self._blocks(rule, pool),
+            blocks,
             victim=plugins.create(VICTIM, policy.preemption_victim, {}),
             traits=traits_of(
                 rule.traits,
@@ -156,7 +158,7 @@ class InstanceFactory:
                 pipelined=engine.pipeline_parallel > 1,
                 eager=engine.enforce_eager,
             ),
-            cohort=self._cohort(engine, rule.traits, self.prompts_of(pool).lookahead_tokens),
+            cohort=self._cohort(engine, rule.traits, blocks),
         )
         return batch, restore
 
@@ -209,6 +211,10 @@ class InstanceFactory:
                 self.prompts_of(pool),
                 caching=engine.enable_prefix_caching,
             )
+        if engine.disable_hybrid_kv_cache_manager is False and pool.model.sliding_window_layers:
+            from blis_tui.engine.kv.grouped_pool import grouped_pool
+
+            return grouped_pool(pool, self.prompts_of(pool), rule.traits)
         blocks = BlockPool(
             engine.kv_blocks,
             engine.block_size_tokens,
@@ -271,8 +277,12 @@ class InstanceFactory:
             drafting=drafting,
         )
 
-    def _cohort(self, engine: Engine, traits: Traits, hashed_ahead: int) -> DecodeCohort:
+    def _cohort(self, engine: Engine, traits: Traits, blocks: BlockPool) -> DecodeCohort:
         load, size, speculative = StepLoad(), engine.block_size_tokens, engine.speculative
+        if blocks.served_in_order:
+            from blis_tui.engine.grouped_cohort import grouped_cohort
+
+            return grouped_cohort(load, blocks)
         if speculative is None:
             return DecodeCohort(load, size)
         from blis_tui.engine.speculative.drafts import AcceptanceSampler
@@ -283,8 +293,8 @@ class InstanceFactory:
             AcceptanceSampler(self._experiment.seed, speculative.acceptance_probabilities),
             engine.max_model_len,
             lookahead_tokens=speculative.lookahead_tokens,
-            drops_last_hit=speculative.reads_hidden_states and not hashed_ahead,
-            hashed_ahead=hashed_ahead,
+            drops_last_hit=speculative.reads_hidden_states and not blocks.prompts.lookahead_tokens,
+            hashed_ahead=blocks.prompts.lookahead_tokens,
             notes_late=traits.vllm_block_pool,
             overlaps=traits.plans_ahead,
             notes_results=traits.keeps_accepted_drafts,
@@ -350,7 +360,7 @@ def _captured(latency: StepTimeModel, max_num_seqs: int) -> StepTimeModel:
 
 def _limits(rule: BatchRule, pool: Pool) -> Limits:
     engine = pool.engine
-    return Limits(
+    limits = Limits(
         model=pool.model.name,
         max_num_seqs=rule.max_running(engine),
         max_num_batched_tokens=rule.traits.step_tokens or engine.max_num_batched_tokens,
@@ -360,6 +370,14 @@ def _limits(rule: BatchRule, pool: Pool) -> Limits:
         kv_blocks=engine.kv_blocks,
         max_loras=0 if engine.lora is None else engine.lora.max_loras,
     )
+    if not pool.model.sliding_window_layers:
+        return limits
+    from blis_tui.engine.kv.groups import groups_of, kv_groups, window_blocks
+
+    groups = kv_groups(pool.model, engine)
+    if groups is None:
+        return replace(limits, windows_count_as_full=groups_of(pool.model) is not None)
+    return replace(limits, kv_groups=groups, window_blocks=window_blocks(groups, engine, rule.traits))
 
 
 def _flow(steps: Steps, stages: int) -> Flow:

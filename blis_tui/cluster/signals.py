@@ -311,11 +311,11 @@ class SignalBoard(Picklable):
             now - self.refreshed_us,
         )
 
-    def prefill_us(self, index: int, tokens: int, block_size_tokens: int) -> int:
+    def prefill_us(self, index: int, tokens: int) -> int:
         """See ``Fleet.prefill_us``."""
         instance = self._instances[index]
         decodes = self.running[index]
-        context = self.kv_used(index) * block_size_tokens if decodes else 0
+        context = instance.pool.tokens_held(self.kv_used(index), decodes) if decodes else 0
         drafts = instance.batch.speculative
         width = 1 if drafts is None else 1 + drafts.luck.draft_tokens
         room = max(1, instance.batch.limits.max_num_batched_tokens - decodes * width)
@@ -438,7 +438,7 @@ class Fleet(Picklable, Sequence[InstanceSignals]):
         The prompt tokens fill steps of ``max_num_batched_tokens`` minus one token per decode (and its drafts, if any);
         the contexts of the decodes are what the KV cache holds.
         """
-        return self.board.prefill_us(self.members[place], tokens, self.block_size_tokens)
+        return self.board.prefill_us(self.members[place], tokens)
 
     def column(self, name: str) -> list[float]:
         """Return one of the ``FIGURES``, such as ``waiting``, for all places; fast for many instances."""

@@ -302,7 +302,7 @@ def unservable_reason(batch: Batch, request: Request) -> Excess | None:
             return excess
         budget = request.max_output_tokens
     tokens = _tokens(batch, request, budget)
-    blocks = -(-tokens // batch.limits.block_size_tokens)
+    blocks = batch.pool.most_blocks(tokens)
     if blocks > batch.pool.total:
         return Excess(KV_BLOCKS, f"{tokens} tokens need {blocks} KV blocks, there are {batch.pool.total}")
     return None
@@ -331,7 +331,7 @@ def always_fitting_tokens(batch: Batch) -> int:
     if batch.speculative is not None or batch.encoder is not None:
         return -1
     limits, pool = batch.limits, batch.pool
-    most = pool.total * limits.block_size_tokens
+    most = pool.most_tokens()
     if limits.max_model_len is not None:
         most = min(most, limits.max_model_len)
     if batch.traits.fits_strictly:
@@ -341,7 +341,7 @@ def always_fitting_tokens(batch: Batch) -> int:
 
 def _max_answer_tokens(batch: Batch, request: Request) -> int:
     """Length of the longest answer that the limits allow, at least 1."""
-    limit, slots = batch.limits.max_model_len, batch.pool.total * batch.limits.block_size_tokens
+    limit, slots = batch.limits.max_model_len, batch.pool.most_tokens()
     longest = slots - request.input_tokens + 1
     if limit is not None:
         longest = min(longest, limit - request.input_tokens)

@@ -8,6 +8,7 @@ from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
     from blis_tui.engine.batching.traits import Traits
+    from blis_tui.engine.kv.groups import KvGroups
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,4 +41,16 @@ class Limits:
     max_model_len: int | None
     block_size_tokens: int
     kv_blocks: int
+    kv_groups: KvGroups | None = None
+    """Groups of layers that blocks belong to; None = a block holds its tokens for all layers."""
+    window_blocks: int = 0
+    """Maximum number of blocks that a request holds in a group with a window."""
+    windows_count_as_full: bool = False
+    """Whether there are layers with a sliding window whose KV blocks are kept for all tokens."""
     max_loras: int = 0
+
+    def blocks_for(self, tokens: int) -> int:
+        """Number of KV blocks for a prompt of so many tokens, of which none is cached."""
+        if self.kv_groups is None:
+            return -(-tokens // self.block_size_tokens)
+        return self.kv_groups.blocks_for(tokens, self.block_size_tokens, self.window_blocks)

@@ -228,7 +228,8 @@ class Request:
         known_clock: the cohort's clock after the latest advance that was planned when its input token was known.
             Asynchronous scheduling does that only for requests that were skipped before.
         held_blocks: KV blocks that it holds (outside a cohort).
-        shared_blocks: those of them that others can find by content: always a prefix of its block table.
+        shared_blocks: those of them that others can find by content: always a prefix of its block table, or of each in
+            a pool of several groups.
         pieces: identifies these shared blocks.
         gateway_us: how long it waited in the gateway's queue; -1 = it did not.
         handover: its state across two instances; None = it runs on one.

@@ -28,6 +28,7 @@ from blis_tui.spec.operator_files import tables_for
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from blis_tui.engine.kv.groups import KvGroups
     from blis_tui.registry import Registry
 
 
@@ -133,26 +134,28 @@ def with_numbers(document: Mapping[str, object], plugins: Registry | None = None
     auto`` is the model's own limit, capped by the KV cache. A stack that no instance uses is not changed.
     """
     cluster = Part(document, "").part("cluster")
-    sizing = batching_traits(document, plugins).sizes_pool
+    traits = batching_traits(document, plugins)
     numbered = {**document}
     pools: list[Mapping[str, object]] = []
     for one in cluster.parts("pools") if "pools" in cluster.data else ():
         stack = stack_of(document, one.data)
         own = any(key in one.data for key in stack)
-        pools.append({**one.data, "engine": _numbers(stack, sizing=sizing)} if own else one.data)
+        pools.append({**one.data, "engine": _numbers(document, stack, traits)} if own else one.data)
     if pools:
         numbered["cluster"] = {**cluster.data, "pools": pools}
     if not pools or any("engine" not in pool for pool in pools):
-        numbered["engine"] = _numbers(stack_of(document), sizing=sizing)
+        numbered["engine"] = _numbers(document, stack_of(document), traits)
     return numbered
 
 
-def _numbers(stack: Mapping[str, object], *, sizing: str) -> dict[str, object]:
+def _numbers(document: Mapping[str, object], stack: Mapping[str, object], traits: Traits) -> dict[str, object]:
     """Return the engine of a stack with numbers instead of ``auto``."""
     part = Part(stack, "").part("engine")
     engine = dict(part.data)
     block_size = part.integer("block_size_tokens")
-    model = build_model_part(stack)
+    model, groups = build_model_part(stack), groups_in(document, stack, traits)
+    if groups is not None:
+        engine["disable_hybrid_kv_cache_manager"] = False
     if engine.get("kv_blocks") == "auto":
         memory = InstanceMemory(
             model=model,
@@ -163,12 +166,46 @@ def _numbers(stack: Mapping[str, object], *, sizing: str) -> dict[str, object]:
             pipeline_parallel=part.integer("pipeline_parallel", 1),
             reserved_bytes=adapter_bytes(part, model),
             expert_ranks=expert_ranks(part),
+            groups=groups,
         )
-        engine["kv_blocks"] = kv_blocks(memory, sizing)
+        engine["kv_blocks"] = kv_blocks(memory, traits.sizes_pool)
     if engine.get("max_model_len") == "auto":
         blocks = Part(engine, "engine").integer("kv_blocks")
-        engine["max_model_len"] = min(model.max_position_embeddings, blocks * block_size)
+        longest = blocks * block_size
+        if groups is not None:
+            longest = groups.longest(blocks, block_size, part.integer("max_num_batched_tokens"), None, traits)
+        engine["max_model_len"] = min(model.max_position_embeddings, longest)
     return engine
+
+
+def groups_in(document: Mapping[str, object], stack: Mapping[str, object], traits: Traits) -> KvGroups | None:
+    """Return the groups of layers whose KV blocks a stack's instances manage apart; None = they do not."""
+    model = build_model_part(stack)
+    if not traits.vllm_block_pool or not model.sliding_window_layers:
+        return None
+    from blis_tui.engine.kv.groups import groups_of  # noqa: PLC0415  (few models have windows)
+
+    groups = groups_of(model)
+    disabled = Part(stack, "").part("engine").data.get("disable_hybrid_kv_cache_manager")
+    if groups is None or disabled:
+        return None
+    return groups if disabled is False or not ungrouped_with(document, stack) else None
+
+
+def ungrouped_with(document: Mapping[str, object], stack: Mapping[str, object]) -> str:
+    """Return the key of what a stack has that is not simulated with groups of layers; empty = nothing."""
+    engine = Part(stack, "").part("engine").data
+    for key in ("speculative", "kv_tiers"):
+        if engine.get(key) is not None and engine.get(key) != {"kind": "none"}:
+            return f"engine.{key}"
+    for key in ("pipeline_parallel", "data_parallel"):
+        if engine.get(key, 1) != 1:
+            return f"engine.{key}"
+    if Part(document, "").part("cluster").data.get("disaggregation") is not None:
+        return "cluster.disaggregation"
+    policy = Part(document, "").part("policy")
+    swaps = "preemption" in policy.data and policy.part("preemption").text("restore", "recompute") != "recompute"
+    return "policy.preemption.restore" if swaps else ""
 
 
 def adapter_bytes(engine: Part, model: spec.Model) -> int:

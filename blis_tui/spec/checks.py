@@ -14,6 +14,7 @@ from blis_tui.spec.build import (
     build_hardware_part,
     build_model_part,
     expert_ranks,
+    groups_in,
     stack_of,
 )
 from blis_tui.spec.cluster_checks import check_cluster
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from blis_tui.engine.batching.traits import Traits
+    from blis_tui.engine.kv.groups import KvGroups
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Hardware, Model
     from blis_tui.spec.source import DataPath, Document, Json
@@ -87,6 +89,7 @@ class _Stack:
 
     def __init__(self, document: Document, owner: DataPath) -> None:
         data = stack_of(as_map(document.data), as_map(document.get(*owner)) if owner else None)
+        self._data = data
         self.document = document
         self.owner = owner
         self.model = build_model_part(data)
@@ -99,6 +102,10 @@ class _Stack:
     def at(self, *path: str) -> DataPath:
         """Return where the document defines a key of the stack."""
         return where(self.document, self.owner, *path)
+
+    def groups(self, traits: Traits) -> KvGroups | None:
+        """Return the groups of layers whose KV blocks the instances manage apart; None = they do not."""
+        return groups_in(as_map(self.document.data), self._data, traits)
 
     def about(self, path: tuple[str, ...], code: str, message: str, hint: str | None) -> Diagnostic:
         """Return a diagnostic about the stack, placed at the pool's name if the key itself is outside the pool."""
@@ -175,6 +182,7 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
             pipeline_parallel=document.whole(*stack.at("engine", "pipeline_parallel")) or 1,
             reserved_bytes=adapter_bytes(engine, model),
             expert_ranks=expert_ranks(engine),
+            groups=stack.groups(traits),
         )
         try:
             found = kv_capacity(memory)
@@ -192,11 +200,15 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
             )
             return
         blocks = kv_blocks(memory, traits.sizes_pool)
-    limit = document.get(*stack.at("engine", "max_model_len"))
+    limit, slots = document.get(*stack.at("engine", "max_model_len")), blocks * block_size
     longest = limit if isinstance(limit, int) else None
+    if (groups := stack.groups(traits)) is not None:
+        budget = document.whole(*stack.at("engine", "max_num_batched_tokens")) or 1
+        slots = groups.longest(blocks, block_size, budget, longest, traits)
+    room = f"{blocks} blocks of {block_size} tokens hold {slots}"
     if limit == "auto":
-        longest = min(model.max_position_embeddings, blocks * block_size)
-    yield from _check_smallest(stack, blocks, block_size, longest)
+        longest = min(model.max_position_embeddings, slots)
+    yield from _check_smallest(stack, slots, longest, room)
     if not traits.chunked_prefill:
         yield from _check_whole_prompts(stack, longest)
 
@@ -220,8 +232,9 @@ def _fitting(model: Model, hardware: Hardware, utilization: float, needed: float
     return f"{figures}; " + ("no tensor_parallel is enough" if split is None else f"tensor_parallel {split} is enough")
 
 
-def _check_smallest(stack: _Stack, blocks: int, block_size: int, longest: int | None) -> Iterator[Diagnostic]:
+def _check_smallest(stack: _Stack, slots: int, longest: int | None, hint: str) -> Iterator[Diagnostic]:
     document = stack.document
+    block_size = document.whole(*stack.at("engine", "block_size_tokens")) or 1
     prefills = stack.role == "prefill"
     here = f" of pool `{document.get(*stack.owner, 'name')}`" if stack.owner else ""
     for at, client in enumerate(map(as_map, as_list(document.get("workload", "clients")))):
@@ -234,10 +247,9 @@ def _check_smallest(stack: _Stack, blocks: int, block_size: int, longest: int | 
         name = client.get("id")
         room = prompt + declared if longest is None else total  # longer budgets are truncated to this
         # The last generated token never enters the KV cache.
-        if -(-(prompt if prefills else room - 1) // block_size) > blocks:
+        if (prompt if prefills else room - 1) > slots:
             message = f"the smallest request of client `{name}`, {room} tokens, exceeds the KV cache{here}"
-            help_ = f"{blocks} blocks of {block_size} tokens hold {blocks * block_size}"
-            yield about(document, (*path, "input_tokens"), "BLIS2006", message, key=True, hint=help_)
+            yield about(document, (*path, "input_tokens"), "BLIS2006", message, key=True, hint=hint)
         elif longest is not None and total > longest:
             message = f"the smallest request of client `{name}`, {total} tokens, exceeds max_model_len{here}"
             help_ = f"max_model_len is {longest}; prompt and output count together"

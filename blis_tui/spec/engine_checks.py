@@ -9,7 +9,7 @@ from blis_tui.engine.batching.refusals import unsupported_elsewhere, unsupported
 from blis_tui.engine.batching.versions import advice_for, unsupported_settings
 from blis_tui.engine.latency.shape import check_expert_parallel
 from blis_tui.errors import BlisError, InputError, PolicyError
-from blis_tui.spec.build import batching_traits, build_model_part, stack_of
+from blis_tui.spec.build import batching_traits, build_model_part, stack_of, ungrouped_with
 from blis_tui.spec.diagnostics import about
 from blis_tui.spec.model.engine import ENCODER_BUDGETS
 from blis_tui.spec.operator_files import coverage_error
@@ -102,12 +102,29 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
         ):
             path = (*engine, *key.split("."))
             yield about(document, path, "BLIS2027", message, key=key != "pipeline_parallel", hint=hint)
+        yield from _check_groups(document, owner, str(kind), traits)
         chunked_by = traits.step_tokens_setting
         if document.get(*engine, "long_prefill_token_threshold") and (chunked_by or traits.prefills_apart):
             how = f"splits prompts only by `{chunked_by}`" if chunked_by else "never splits a prompt"
             message = f"`{kind}` batching {how}, so no threshold applies"
             path = (*engine, "long_prefill_token_threshold")
             yield about(document, path, "BLIS2026", message, hint="remove it")
+
+
+def _check_groups(document: Document, owner: DataPath, kind: str, traits: Traits) -> Iterator[Diagnostic]:
+    """Check that what is configured beside the hybrid KV cache manager is simulated with it."""
+    path = (*where(document, owner, "engine"), "disable_hybrid_kv_cache_manager")
+    if document.get(*path) is not False:
+        return
+    if not traits.vllm_block_pool:
+        message = f"`{kind}` batching does not simulate the hybrid KV cache manager"
+        yield about(document, path, "BLIS2027", message, key=True, hint="remove it, or use vllm-v1 batching")
+        return
+    stack = stack_of(as_map(document.data), as_map(document.get(*owner)) if owner else None)
+    if beside := ungrouped_with(as_map(document.data), stack):
+        message = f"the hybrid KV cache manager is not simulated together with `{beside}`"
+        hint = f"remove either; without this key, layers with a sliding window count as full beside `{beside}`"
+        yield about(document, path, "BLIS2027", message, key=True, hint=hint)
 
 
 def _check_victims(document: Document, kind: object, traits: Traits) -> Iterator[Diagnostic]:

@@ -76,6 +76,17 @@ VARIANTS: Final[dict[str, tuple[str, dict[str, object]]]] = {
             "expect": [],
         },
     ),
+    "sliding windows": (
+        "shared-prefixes",
+        {
+            "model": "gpt-oss-120b",
+            "policy.batching": {"kind": "vllm-v1", "reserve_full_input": False},
+            "engine.kv_blocks": 240,
+            "workload.requests": 30,
+            "workload.rate_per_s": 60,
+            "expect": [],
+        },
+    ),
     TIMEOUTS: (
         "kv-pressure",
         {"workload.clients.0.timeout_us": 1_500_000, "horizon_us": 15_000_000, "workload.requests": 100, "expect": []},

@@ -500,6 +500,25 @@ def test_waiting_for_blocks_without_any_preemption() -> None:
     assert finding(made, "kv-cache").figures["kv_wait_us"] > 0
 
 
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"engine.disable_hybrid_kv_cache_manager": False}, "(16 tokens each, for 18 layers)"),
+        ({}, "(16 tokens each, for 18 layers)"),
+        ({"engine.disable_hybrid_kv_cache_manager": True}, "(11,200 tokens)"),
+        ({"policy.batching": "sglang"}, "(11,200 tokens)"),
+        ({"model": "qwen3-14b"}, "(11,200 tokens)"),
+    ],
+    ids=str,
+)
+def test_how_many_tokens_the_cache_holds(changed: dict[str, object], says: str) -> None:
+    """In gpt-oss, every other layer has a window; where these count as full, the warning says so."""
+    base = {"policy": "vllm-v1", "model": "gpt-oss-120b", "latency": "roofline", "engine.kv_blocks": 700}
+    message = finding(blis_tui.run(blis_tui.load("kv-pressure", set={**base, **changed})), "kv-cache").message
+    assert f"The KV cache of 700 blocks {says} is too small" in message
+    assert ("count as full attention" in message) == ("11,200" in says and "model" not in changed)
+
+
 def split(order: str, **changed: object) -> tuple[Report, int]:
     """A decode instance with few KV blocks behind a slow link; how often somebody alone was preempted meanwhile."""
     link = {"bandwidth_gb_per_s": 0.001}

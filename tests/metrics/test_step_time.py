@@ -373,7 +373,8 @@ NOT_ASKED: dict[type, str] = {
     Experiment: "name description seed horizon_us warm_up_us expect course slo_targets fitness report counterfactual"
     " sha256 document plugins",  # what is told, and how
     Pool: "name role instances",  # roles are those of disaggregation; how many: routing is asked
-    Engine: "max_model_len kv_blocks gpu_memory_utilization enable_prefix_caching host_link"  # waits, hits show them
+    Engine: "max_model_len kv_blocks disable_hybrid_kv_cache_manager gpu_memory_utilization enable_prefix_caching"
+    " host_link"  # waits, hits show them
     " expert_imbalance all_to_all",  # of experts on several ranks, which are asked
     Policy: "name priority slo_priorities",  # read by orders, victims, admission and gateways, which are asked
     Cluster: "signals",  # routing that looks at them is asked

@@ -56,6 +56,15 @@ def test_priorities_are_read_by_some_orders_and_victims() -> None:
     assert read == {("priority-fcfs", "tail"), ("reverse-priority", "tail"), ("fcfs", "priority")}
 
 
+@pytest.mark.parametrize("disabled", [False, True])
+def test_whether_windows_end_is_read_by_models_with_windows(disabled: bool) -> None:
+    for model, read in (("gpt-oss-120b", True), ("qwen3-14b", False)):
+        changed = {"engine.disable_hybrid_kv_cache_manager": disabled, "model": model, "policy.batching": "vllm-v1"}
+        found = blis_tui.run(blis_tui.load("quickstart", set={**BASE, **changed, "latency": "roofline"}))
+        keys = [key for one in found.warnings if one.id == "unread-keys" for key in one.keys]
+        assert keys == ([] if read else ["engine.disable_hybrid_kv_cache_manager"]), model
+
+
 def test_what_goes_by_priority_reads_nothing_where_there_is_but_one() -> None:
     for priority in ("constant", "slo-class"):
         rules: dict[str, object] = {"policy.priority": priority, "policy.batching": "vllm-v1"}

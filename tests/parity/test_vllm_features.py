@@ -1,4 +1,4 @@
-"""Runs of vLLM's own scheduler with time-outs, LoRA adapters, drafts and pipelines: the same batch in every step.
+"""Runs of vLLM's scheduler with time-outs, adapters, drafts, pipelines and windows: the same batch in every step.
 
 ``vllm-features.jsonl.xz`` has recorded runs of each kind, of vLLM 0.32.0 and 0.33.0 (``version``), each step of
 1,000 us: the case in vLLM's names, requests and steps by columns. Loading an adapter takes no time there. With
@@ -50,6 +50,8 @@ def document(run: dict[str, Any], trace: Path) -> dict[str, object]:
             "draft_tokens": case["draft_tokens"],
             "acceptance": case["acceptance"],
         }
+    if "kv_windows" in case:
+        engine["disable_hybrid_kv_cache_manager"] = False
     batching = {
         "kind": "vllm-v1",
         "version": run["version"],
@@ -63,7 +65,7 @@ def document(run: dict[str, Any], trace: Path) -> dict[str, object]:
         "kind": "Experiment",
         "metadata": {"name": "case"},
         "seed": 1,
-        "model": "qwen3-14b",
+        "model": _model(case["kv_windows"]) if "kv_windows" in case else "qwen3-14b",
         "hardware": "h100",
         "latency": {"kind": "blackbox", "alpha": [0, 0, 0], "beta": [1000, 0, 0]},
         "policy": {
@@ -74,6 +76,28 @@ def document(run: dict[str, Any], trace: Path) -> dict[str, object]:
         },
         "engine": engine,
         "workload": {"trace": {"file": str(trace), "format": "requests"}},
+    }
+
+
+def _model(windows: list[int]) -> dict[str, object]:
+    """A model with a group of one layer for each window; 0 = a group without."""
+    return {
+        "apiVersion": "blis/v1",
+        "kind": "Model",
+        "metadata": {"name": "windows"},
+        "config": {
+            "hidden_size": 64,
+            "num_hidden_layers": len(windows),
+            "num_attention_heads": 1,
+            "num_key_value_heads": 1,
+            "intermediate_size": 64,
+            "vocab_size": 64,
+            "max_position_embeddings": 131072,
+            "hidden_act": "silu",
+            "torch_dtype": "bfloat16",
+            "sliding_window": max(windows),
+            "layer_types": ["sliding_attention" if window else "full_attention" for window in windows],
+        },
     }
 
 
@@ -159,7 +183,7 @@ def test_every_batch_is_vllms(kind: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_there_are_runs_of_each_kind() -> None:
-    assert len(KINDS) == 29
+    assert len(KINDS) == 38
     assert min(KINDS.values()) >= 3
     for feature, column in (("abort", "aborted"), ("lora", "preempted"), ("spec", "preempted"), ("pp2", "preempted")):
         some = [run for run in RUNS if feature in run["feature"]]

@@ -367,12 +367,12 @@ def _blocks(
 
 def _overtaking(stop: StopRow, instance: InstanceSnapshot, asked: str) -> list[Sentence]:
     """Report head-of-line blocking: a request behind the head whose whole prompt fits even if nothing is cached."""
-    traits, size = instance.profile.traits, instance.profile.limits.block_size_tokens
+    traits = instance.profile.traits
     if stop.cause not in (BLOCKS, WATERMARK) or traits.overtakes or not traits.chunked_prefill:
         return []
     for request in instance.waiting[1:]:
         early = request.queued_us is not None and request.queued_us <= stop.tried_us
-        blocks = -(-request.target_tokens // size)
+        blocks = instance.profile.limits.blocks_for(request.target_tokens)
         if early and blocks + stop.kept <= stop.had:
             need = plural(blocks, "block")
             who: str | Ref = "this request"

@@ -180,7 +180,7 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
     decodes, due = cohort.next_needs(plan.threshold)
     unsure = list(cohort.unsure.values())
     left = budget - decodes - len(unsure)
-    if left < 0:
+    if left < 0 or (pool.served_in_order and unsure):
         return _ORDER_MATTERS
     vain = 0
     for request in unsure:
@@ -196,7 +196,7 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
     for want in wants:
         total += want
     covered = total <= left
-    if not covered and (unsure or not _prefills_are_last(batch, prefills)):
+    if (not covered or pool.served_in_order) and (unsure or not _prefills_are_last(batch, prefills)):
         return _ORDER_MATTERS
     need = due + vain
     grants: list[int] = []
@@ -209,7 +209,7 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
             slots = request.computed_tokens + grant if drafting is None else drafting.slots(request, grant)
             need += max(0, pool.missing(request, slots))
     if need > pool.free:
-        if drafting is not None or unsure:
+        if not cohort.lockstep or unsure:
             return _ORDER_MATTERS
         serve_with_too_few_blocks(batch, plan, dict(zip(batch.prefills, wants, strict=True)), budget)
         return -1
@@ -260,6 +260,8 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
         if tokens <= 0:
             continue  # as far as plans know, it may have used up its budget
         slots = request.computed_tokens + tokens if drafting is None else drafting.slots(request, tokens)
+        if pool.served_in_order:
+            pool.slide(request)
         need = pool.missing(request, slots)
         while need > pool.free:
             victim = batch.choose_victim()

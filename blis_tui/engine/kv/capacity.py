@@ -20,6 +20,7 @@ from blis_tui.classes import dataclass
 from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
+    from blis_tui.engine.kv.groups import KvGroups
     from blis_tui.spec.model import Hardware, Model
 
 _GIB: Final = 2**30
@@ -68,11 +69,18 @@ class InstanceMemory:
     """Memory reserved for LoRA adapters, on all accelerators together."""
     expert_ranks: int = 1
     """Instances that share the experts, each holding its part of them (``engine.expert_parallel``)."""
+    groups: KvGroups | None = None
+    """Groups of layers, each with blocks of its own; None = a block holds its tokens for all layers."""
 
     def stage_model(self) -> Model:
         """The part of the model on the largest stage."""
         layers = -(-self.model.num_hidden_layers // self.pipeline_parallel)
         return self.model if self.pipeline_parallel == 1 else replace(self.model, num_hidden_layers=layers)
+
+    def block_model(self) -> Model:
+        """The part of the model for which a block holds tokens."""
+        model = self.stage_model()
+        return model if self.groups is None else replace(model, num_hidden_layers=self.groups.layers)
 
 
 def kv_capacity(memory: InstanceMemory) -> KvCapacity:
@@ -108,7 +116,7 @@ def kv_capacity(memory: InstanceMemory) -> KvCapacity:
     per_accelerator = _OVERHEAD_SINGLE_GIB if tensor_parallel == 1 else _OVERHEAD_PER_ACCELERATOR_GIB
     overhead = per_accelerator * tensor_parallel
     available = hardware.memory_gib * gpu_memory_utilization * tensor_parallel
-    bytes_per_block = _bytes_per_block(model, tensor_parallel, block_size_tokens)
+    bytes_per_block = _bytes_per_block(memory.block_model(), tensor_parallel, block_size_tokens)
     left = available - (weights + activation + overhead + memory.reserved_bytes / _GIB)
     return KvCapacity(
         blocks=int(left * _GIB) // bytes_per_block if left > 0.0 else 0,

@@ -14,7 +14,7 @@ Callers check every allocation first (``free`` is exact); nothing is rolled back
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.kv.extent import Piece
@@ -86,6 +86,9 @@ class BlockPool(Picklable):
         "tiers",
         "total",
     )
+
+    served_in_order: ClassVar[bool] = False
+    """Whether the order in which the requests of a step get their blocks matters for what is evicted later."""
 
     def __init__(
         self, total: int, block_size_tokens: int, prompts: PromptKeys, *, caching: bool = True, as_vllm: bool = False
@@ -161,6 +164,17 @@ class BlockPool(Picklable):
         """Number of unreferenced blocks among the first ``blocks`` cached ones; pinning them takes free blocks."""
         return self._index.unreferenced(self._prefix(request, blocks)) if blocks else 0
 
+    def entry_blocks(self, request: Request, cached: int, slots: int, whole: int) -> int:
+        """Number of free blocks needed to admit a request.
+
+        Args:
+            request: the request, which holds nothing.
+            cached: leading blocks that need not be computed.
+            slots: tokens for which it needs slots in the next step.
+            whole: tokens for which there must be room, except where windows have passed them.
+        """
+        return -(-max(slots, whole) // self.block_size_tokens) - cached + self.idle_among(request, cached)
+
     def pin(self, request: Request, blocks: int) -> None:
         """Give ``request`` (which holds nothing) the first ``blocks`` cached blocks of its prompt, at least one."""
         for extent in self._index.found(self._prefix(request, blocks)):
@@ -186,6 +200,21 @@ class BlockPool(Picklable):
                     return common
                 common += extent.count
         return common
+
+    def most_blocks(self, tokens: int) -> int:
+        """Maximum number of blocks that a request of this length holds at the same time."""
+        return -(-tokens // self.block_size_tokens)
+
+    def most_tokens(self) -> int:
+        """Length of the longest request that the pool has room for."""
+        return self.total * self.block_size_tokens
+
+    def tokens_held(self, blocks: int, requests: int) -> int:  # noqa: ARG002  (each block holds its tokens for all layers)
+        """Number of tokens for which ``requests`` requests hold these blocks together."""
+        return blocks * self.block_size_tokens
+
+    def slide(self, request: Request) -> None:
+        """Take back the blocks that no further token of a running request attends to; here each token does."""
 
     def hold(self, request: Request, tokens: int) -> None:
         """Reserve blocks for ``tokens`` tokens that are not computed yet."""

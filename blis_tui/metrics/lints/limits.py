@@ -14,6 +14,7 @@ from blis_tui.units import percent_text, plural
 
 if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
+    from blis_tui.engine.profile import Limits
     from blis_tui.metrics.lints.finding import Group, LintContext
 
 
@@ -55,10 +56,10 @@ def _kv_cache(pool: Group) -> Finding | str:
     return Finding(
         id="kv-cache",
         message=(
-            f"The KV cache of {engine.kv_blocks:,} blocks ({engine.kv_blocks * engine.block_size_tokens:,} tokens)"
+            f"The KV cache of {engine.kv_blocks:,} blocks ({_held_by(engine)})"
             f"{pool.of} is too small for this load: requests waited for blocks during"
             f" {percent_text(waited_us, busy_us)} of the step time, and "
-            f"{_preempted_text(preempted, preemptions, arrived)}."
+            f"{_preempted_text(preempted, preemptions, arrived)}.{_as_full(engine)}"
         ),
         figures={
             "kv_blocks": engine.kv_blocks,
@@ -80,6 +81,18 @@ def _kv_cache(pool: Group) -> Finding | str:
             *(("engine.max_num_seqs",) if preempted else ()),
         ),
     )
+
+
+def _held_by(engine: Limits) -> str:
+    if engine.kv_groups is not None:
+        return f"{engine.block_size_tokens} tokens each, for {engine.kv_groups.layers} layers"
+    return f"{engine.kv_blocks * engine.block_size_tokens:,} tokens"
+
+
+def _as_full(engine: Limits) -> str:
+    if not engine.windows_count_as_full:
+        return ""
+    return f" (Layers of {engine.model} with a sliding window count as full attention here.)"
 
 
 def _preempted_text(preempted: int, preemptions: int, arrived: int) -> str:

@@ -53,7 +53,7 @@ def dropped(seen: LintContext) -> Finding | str:
 def _exceeded(instance: Instance, limit: str) -> str:
     """Return the limit to raise: with ``max_model_len: auto`` that is the KV cache, from which it is derived."""
     limits = instance.batch.limits
-    if limit == "max_model_len" and (limits.max_model_len or 0) >= limits.kv_blocks * limits.block_size_tokens:
+    if limit == "max_model_len" and (limits.max_model_len or 0) >= instance.pool.most_tokens():
         return "kv_blocks"
     return limit
 

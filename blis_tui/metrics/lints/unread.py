@@ -13,6 +13,7 @@ from blis_tui.spec.model.policy import SLO_PRIORITIES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from blis_tui.engine.kv.groups import KvGroups
     from blis_tui.metrics.lints.finding import LintContext
     from blis_tui.spec.model import Pool
 
@@ -29,8 +30,9 @@ def unread_keys(seen: LintContext) -> Finding | str:
 
     In the policy: priorities, orders and victims by priority when all requests have the same one, the values of SLO
     classes, a gateway that holds nothing, shares of tenants that have no requests. In the engine: the share of memory
-    (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a number, and the token budget
-    of steps where the batching rule has one of its own. Keys at their default are not reported: the normal form of an
+    (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a number, the token budget of
+    steps where the batching rule has one of its own, and what becomes of blocks behind sliding windows where no layer
+    has one. Keys at their default are not reported: the normal form of an
     experiment has them all. Experiments with plug-ins are not checked: these may use any key.
     """
     if seen.experiment.plugins.origins:
@@ -99,19 +101,21 @@ def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
     for instance, pool in zip(seen.cluster.instances, seen.cluster.pools, strict=True):
         engine, traits = pool.engine, instance.batch.traits
         if engine.gpu_memory_utilization != GPU_MEMORY_UTILIZATION and engine.kv_blocks != _fitting(
-            pool, traits.sizes_pool
+            pool, instance.batch.limits.kv_groups, traits.sizes_pool
         ):
             yield (
                 "engine.gpu_memory_utilization",
                 f"`kv_blocks` is set to {engine.kv_blocks:,}, regardless of what would fit",
             )
+        if engine.disable_hybrid_kv_cache_manager is not None and not pool.model.sliding_window_layers:
+            yield "engine.disable_hybrid_kv_cache_manager", f"no layer of {pool.model.name} has a sliding window"
         own = traits.step_tokens
         if own and engine.max_num_batched_tokens != MAX_NUM_BATCHED_TOKENS:
             kind = seen.experiment.policy.batching.kind
             yield "engine.max_num_batched_tokens", f"`{kind}` batching uses its own setting, {own:,} tokens"
 
 
-def _fitting(pool: Pool, sizing: str) -> int:
+def _fitting(pool: Pool, groups: KvGroups | None, sizing: str) -> int:
     """Return the number of KV blocks that ``kv_blocks: auto`` would give."""
     engine = pool.engine
     memory = InstanceMemory(
@@ -123,5 +127,6 @@ def _fitting(pool: Pool, sizing: str) -> int:
         pipeline_parallel=engine.pipeline_parallel,
         reserved_bytes=0 if engine.lora is None else reserved_bytes(engine.lora, pool.model),
         expert_ranks=engine.expert_ranks,
+        groups=groups,
     )
     return kv_blocks(memory, sizing)

@@ -496,6 +496,12 @@ class Engine:
         " compute them only once; off = every request computes all of its prompt.",
         default=True,
     )
+    disable_hybrid_kv_cache_manager: bool | None = key(
+        "Keep the KV blocks of all tokens for layers with a sliding window, too. Off = in these layers, requests give"
+        " back blocks that their windows have passed (vllm-v1 batching). Default: off with vllm-v1 batching, unless the"
+        " experiment has KV tiers, speculative decoding, pipeline_parallel, data_parallel, disaggregation or swapping.",
+        absent=None,
+    )
     host_link: HostLink | None = part(
         "Host memory that preempted requests are swapped to (`policy.preemption.restore`), and the way there. Default: "
         "the values below.",

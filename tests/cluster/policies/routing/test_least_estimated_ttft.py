@@ -24,7 +24,7 @@ HEAD = (("system", 16),)
 def predicting(monkeypatch: pytest.MonkeyPatch, *instances: Seen, us_per_token: tuple[int, ...]) -> Fleet:
     """Instances that take so long for each prompt token."""
     seen = fleet(*instances)
-    monkeypatch.setattr(seen.board, "prefill_us", lambda place, tokens, _size: us_per_token[place] * tokens)
+    monkeypatch.setattr(seen.board, "prefill_us", lambda place, tokens: us_per_token[place] * tokens)
     return seen
 
 
