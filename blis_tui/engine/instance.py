@@ -234,7 +234,7 @@ class Instance(Picklable):
             timeout = Timeout("timeout", request, self.timeout, self.index)
             self._events.push(request.deadline_us, self._order_timeout, timeout)
             self._events.sweep()
-            self.pool.has_deadlines = True
+            self.pool.has_deadlines = not self.batch.traits.radix_tree  # SGLang has the results before it looks
         self.flow.want_step(now)
         if Queued in observers.kinds:
             position = self.waiting.position(request)

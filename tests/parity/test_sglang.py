@@ -283,6 +283,17 @@ def test_every_batch_is_sglangs_with_everything_combined(monkeypatch: pytest.Mon
     assert any(step["retracted"] for run in runs for step in run["steps"])
 
 
+def test_deadlines_that_pass_in_the_last_step_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs.LoadTimes, "us", lambda *_: 0)
+    continued = [run for run in read(COMBINED) if any(row[5].startswith("@") for row in run["rows"])]
+    runs = [run for run in continued if "deadlines" not in run["case"]]
+    for run in runs:
+        run["case"]["deadlines"] = [[name, step["t"] + 1] for step in run["steps"] for name in step["completed"]]
+        steps = list(ours(run))
+        assert steps == list(theirs(run, steps)), run["seed"]
+    assert len(runs) > 10
+
+
 @pytest.mark.skipif(not FURTHER.is_file(), reason="no further runs here; BLIS_PARITY_SGLANG_RUNS can name their file")
 def test_further_runs() -> None:
     for run in read(FURTHER):
