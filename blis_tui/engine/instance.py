@@ -243,19 +243,31 @@ class Instance(Picklable):
     def timeout(self, request: Request, now: int) -> None:
         """Expire a waiting or running request whose deadline has come. A pending step stays pending."""
         was_running = request.state is RequestState.RUNNING
+        if self.flow.outlives_client(request):
+            self._expire(self.batch.give_up(request), now, was_running=was_running)
+            self.flow.note_given_up(request)
+            return
         self.withdraw(request, now)
         self._expire(request, now, was_running=was_running)
 
     def withdraw(self, request: Request, now: int) -> None:
         """Take out a waiting or running request."""
-        self.seen.present -= 1
-        self.seen.stays_us += now
+        self.seen.note_place_free(now)
         if request.state is RequestState.RUNNING:
             self.flow.abort(request, now)
         else:
             self.batch.leave_queue(request)
             self.give_back(request, now)
         self.flow.on_withdrawn(now)
+
+    def forget_given_up(self, now: int) -> None:
+        """Take out all requests whose clients have given up, as the instance goes."""
+        batch = self.batch
+        there = (*batch.running.values(), *batch.waiting.ordered()) if batch.given_up else ()
+        for request in there:
+            if request.index in batch.given_up:
+                self.withdraw(request, now)
+                request.state = RequestState.TIMED_OUT
 
     def _expire(self, request: Request, now: int, *, was_running: bool) -> None:
         request.state = RequestState.TIMED_OUT

@@ -236,11 +236,23 @@ class SglangBatching(Plain):
             self.chunked = None
         self.full = False
 
+    @property
+    def looks_rarely(self) -> bool:
+        """Whether it looks for requests, and for clients that have given up, less often than before each step."""
+        return self._settings.scheduler_recv_interval > 1
+
+    def will_look(self) -> bool:
+        """Whether the next plan begins with a look for requests."""
+        return not self.looks_rarely or self._weight + self._step_weight() >= self._settings.scheduler_recv_interval
+
+    def _step_weight(self) -> int:
+        before = self.before
+        return _PREFILL_WEIGHT if before is not None and before.prefills else 1
+
     def _look_for_requests(self, batch: Batch) -> None:
         if self._settings.scheduler_recv_interval <= 1:
             return
-        before = self.before
-        self._weight += _PREFILL_WEIGHT if before is not None and before.prefills else 1
+        self._weight += self._step_weight()
         if self._weight < self._settings.scheduler_recv_interval:
             return
         if self._requeued:  # requests that it receives now come behind those that were put back before
