@@ -293,8 +293,9 @@ class Instance(Picklable):
 def unservable_reason(batch: Batch, request: Request) -> Excess | None:
     """Return why ``request`` can never run in a batch, or None if it can. Sets its output budget.
 
-    A declared budget must fit beside the prompt, or is cut to what ``max_model_len`` leaves (``cuts_output``).
-    Without one, the budget is what ``max_model_len`` and the KV cache of the instance leave.
+    A declared budget must fit beside the prompt, or is cut to what ``max_model_len`` leaves (``cuts_output``), if the
+    engine cuts that many tokens. Without one, the budget is what ``max_model_len`` and the KV cache of the instance
+    leave.
     """
     prompt, limit = request.input_tokens, batch.limits.max_model_len
     if batch.encoder is not None and (excess := batch.encoder.too_large(request)) is not None:
@@ -305,7 +306,8 @@ def unservable_reason(batch: Batch, request: Request) -> Excess | None:
         request.max_output_tokens = _max_answer_tokens(batch, request)
     budget = request.max_output_tokens
     if limit is not None and prompt + budget > limit:
-        if not batch.traits.cuts_output:
+        most = batch.traits.cuts_at_most if batch.traits.cuts_output else 0
+        if most is not None and prompt + budget > limit + most:
             reason = f"prompt of {prompt} + {budget} output tokens, max_model_len is {limit}"
             return Excess("max_model_len", reason)
         budget = request.max_output_tokens = limit - prompt

@@ -462,6 +462,15 @@ def test_what_cannot_fit_is_cut_or_turned_down_at_the_door() -> None:
     assert [row.output_tokens for row in outcome.rows.values()] == [18, 0, 1]
 
 
+def test_an_answer_is_cut_by_two_tokens_at_most_to_the_longest_request() -> None:
+    # With a context of 32 tokens, SGLang refuses who declares more than it leaves, and ends all others 2 tokens before.
+    outcome = run(
+        [request(index, 0, 10, declared) for index, declared in enumerate((20, 21, 22, 23))], max_model_len=30
+    )
+    assert [row.output_tokens for row in outcome.rows.values()] == [20, 20, 20, 0]
+    assert [row.state for row in outcome.rows.values()][2:] == ["completed", "dropped-unservable"]
+
+
 @pytest.mark.parametrize(
     ("page", "caching", "ignores"),
     [(1, True, False), (1, False, False), (4, True, False), (4, False, False), (1, False, True)],

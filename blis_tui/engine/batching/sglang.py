@@ -46,6 +46,9 @@ _REFRESH_INTERVAL: Final = 32
 """``WAITING_PREFIX_REFRESH_INTERVAL``: after so many prefills, cached prefixes of queued requests count as used."""
 _MAX_PREFIX_MATCHES: Final = 128
 """``WAITING_QUEUE_PREFIX_MATCH_MAX``."""
+_SPARE_LENGTH: Final = 2
+"""SGLang refuses requests that declare more than its context length leaves (``TokenizerManager``), and ends all others
+2 tokens before it (``init_req_max_new_tokens``): at ``max_model_len``."""
 _PREFILL_WEIGHT: Final = 1000
 """``SGLANG_SCHEDULER_RECV_SKIPPER_WEIGHT_DEFAULT``: weight of a prefill; a decode weighs 1, and so does no batch."""
 
@@ -154,6 +157,7 @@ class SglangBatching(Plain):
             busy_until_the_end=True,
             ties_by_name=False,
             cuts_output=True,
+            cuts_at_most=_SPARE_LENGTH,
             overtakes=False,
             sizes_pool="static",
             fits_strictly=True,
