@@ -79,6 +79,7 @@ class Recorder:
         if kind is StepFinished:
             return self._step  # type: ignore[return-value]
         tape, code, shown, number_of = self._tape, self._tape.code(kind.kind), kind.shown, self._tape.number
+        gone = self._gone
         texts = text_fields(kind.kind)
         names = [(name, name in texts) for name in shown.figures]
         has_reason = "reason" in texts
@@ -95,7 +96,7 @@ class Recorder:
             for figure, is_name in names:
                 value = number_of(getattr(record, figure)) if is_name else getattr(record, figure)
                 figures.append(-1 if value is None else value)
-            if number is not None:
+            if number is not None and name not in gone:
                 tape.note(number, record.event, code, *figures)
             elif figures:
                 tape.record_figures(record.event, figures)
