@@ -9,6 +9,7 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.recorder import Recorder
 from blis_tui.debugger.tape import Tape
+from blis_tui.engine.adapters.records import AdapterHeld
 from blis_tui.engine.records import Completed, Preempted, Record, Scheduled, StepFinished, TimedOut
 from tests.builders import profiles
 
@@ -170,3 +171,15 @@ def test_a_life_ends_with_its_deadline_even_if_the_engine_goes_on() -> None:
     ]
     assert len(late) > 5
     assert {tape.life(name, len(tape))[-1].what for name in ends} == {"timed-out"}
+
+
+def test_what_is_said_of_a_request_after_its_deadline_is_no_part_of_its_life() -> None:
+    changed: dict[str, object] = {"workload.requests": 20, "workload.clients.0.timeout_us": 100_000, "expect": []}
+    simulation = blis_tui.Simulation(blis_tui.load("quickstart", set=changed))
+    tape = Tape(profiles(simulation.experiment))
+    Recorder(tape).listen(simulation)
+    simulation.run()
+    name = next(name for name in tape.names() if tape.life(name, len(tape))[-1].what == "timed-out")
+    observers = simulation.cluster.pipeline.observers
+    observers.emit(AdapterHeld(observers.event, simulation.now_us, name, 0, "a", "slots", ()))
+    assert tape.life(name, len(tape) + 1)[-1].what == "timed-out"
