@@ -69,6 +69,7 @@ def _state(cluster: Cluster) -> list[object]:
             [_request_state(request) for request in batch.waiting.ordered()],
             [_request_state(request) for request in batch.running.values()],
             (sorted(batch.prefills), sorted(batch.stalled)),
+            *((list(batch.given_up.items()),) if batch.given_up else ()),
             instance.pool.state(),
             *(
                 one.state()

@@ -52,7 +52,7 @@ def _in_transit(cluster: Cluster) -> int:
     """Number of requests in transit, derived by conservation (INV-1): arrived, but not waiting, running or ended."""
     live = 0
     for instance in cluster.instances:
-        live += len(instance.waiting.items) + len(instance.batch.running)
+        live += instance.batch.live
     return cluster.arrived - cluster.closed() - live
 
 

@@ -237,7 +237,7 @@ class LifecycleControl(NoLifecycle):
             self._stop_after_step(index, now)
             return
         if how == "redirect":
-            for request in instance.waiting.ordered():
+            for request in list(instance.batch.of_clients(instance.waiting.ordered())):
                 self._give_up(instance, request, now)
                 self._retry(request, index, now)
         self.end_if_empty(index, now)
@@ -263,6 +263,7 @@ class LifecycleControl(NoLifecycle):
         if self.lives[index].state != DRAINING or self._roster.instances[index].seen.in_flight:
             return
         if not self._pipeline.dispatcher.is_transferring(index):
+            self._roster.instances[index].forget_given_up(now)
             self._end(index, now, "drained")
 
     def _stop_after_step(self, index: int, now: int) -> None:
@@ -292,6 +293,7 @@ class LifecycleControl(NoLifecycle):
         """Stop an instance; its requests and its cache are gone."""
         pipeline, life = self._pipeline, self.lives[index]
         instance = self._roster.instances[index]
+        instance.forget_given_up(now)
         requests = [*instance.batch.running.values(), *instance.waiting.ordered()]
         observers = pipeline.observers
         if InstanceStopped in observers.kinds:

@@ -167,7 +167,7 @@ class Roster(Picklable):
             Count(
                 f"requests in flight on instance {one.index}",
                 one.seen.in_flight,
-                bound[one.index] + len(one.waiting.items) + one.seen.running,
+                bound[one.index] + one.seen.served,
             )
             for one in self.instances
         ]

@@ -190,7 +190,10 @@ class InstanceSnapshot:
     waiting: tuple[RequestSnapshot, ...]
     running: tuple[RequestSnapshot, ...]
     waiting_count: int
-    """Number of waiting requests, even if only a window of them is shown; the next counts likewise."""
+    """Number of waiting requests, even if only a window of them is shown; the next counts likewise.
+
+    Both include requests that have timed out but keep their places for the time being, which are not shown.
+    """
     running_count: int
     kv: KvSnapshot
     steps: int
@@ -330,10 +333,11 @@ def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
 def find_request(cluster: Cluster, name: str) -> RequestSnapshot | None:
     """Return a live request by name."""
     for instance in cluster.instances:
-        for request in instance.batch.running.values():
+        batch = instance.batch
+        for request in batch.of_clients(batch.running.values()):
             if request.request_id == name:
                 return _request(request, instance, _phase(instance, request))
-        for request in instance.waiting.ordered():
+        for request in batch.of_clients(instance.waiting.ordered()):
             if request.request_id == name:
                 return _request(request, instance, "waiting")
     moving = next((request for request in cluster.in_transit() if request.request_id == name), None)
@@ -383,8 +387,9 @@ def _transfers(dispatcher: Dispatcher) -> Iterator[TransferSnapshot]:
 
 def _instance(instance: Instance, cluster: Cluster, window: int | None, transfers: int) -> InstanceSnapshot:
     pool = instance.pool
-    waiting = instance.waiting.first(window)
-    running = islice(instance.batch.running.values(), window)
+    batch = instance.batch
+    waiting = batch.of_clients(instance.waiting.first(window))
+    running = islice(batch.of_clients(batch.running.values()), window)
     cached = pool.cached_free()
     return InstanceSnapshot(
         index=instance.index,

@@ -36,9 +36,8 @@ class Recorder:
         self._tape = tape
         self._latest: dict[int, tuple[int, int, int]] = {}
         self._stalled: dict[int, frozenset[str]] = {}
-        self._gone: dict[int, list[str]] = {}
-        """Per instance, requests that timed out or were cancelled since its latest step; an already planned step
-        computes them."""
+        self._gone: dict[str, None] = {}
+        """Requests that timed out or were cancelled; steps may go on computing them for a while."""
         self._totals = _NOTHING
         self._steps: dict[int, StepFinished] = {}
         self._learns: dict[type[Record], Callable[..., None]] = {
@@ -80,6 +79,7 @@ class Recorder:
         if kind is StepFinished:
             return self._step  # type: ignore[return-value]
         tape, code, shown, number_of = self._tape, self._tape.code(kind.kind), kind.shown, self._tape.number
+        gone = self._gone
         texts = text_fields(kind.kind)
         names = [(name, name in texts) for name in shown.figures]
         has_reason = "reason" in texts
@@ -96,7 +96,7 @@ class Recorder:
             for figure, is_name in names:
                 value = number_of(getattr(record, figure)) if is_name else getattr(record, figure)
                 figures.append(-1 if value is None else value)
-            if number is not None:
+            if number is not None and name not in gone:
                 tape.note(number, record.event, code, *figures)
             elif figures:
                 tape.record_figures(record.event, figures)
@@ -113,7 +113,7 @@ class Recorder:
         """Record the end of a request."""
         if shown.ends == "lost":
             self._tape.overview.loss(record.time_us)
-            self._gone.setdefault(instance, []).append(name)
+            self._gone[name] = None
         number = self._tape.number(name)
         if number is not None:
             self._tape.sessions.end_call(number, record.event, answered=shown.ends == "done")
@@ -183,7 +183,7 @@ class Recorder:
         index = record.instance
         prefill = 0
         planned = record.event
-        gone = self._gone.pop(index, ())
+        gone = self._gone
         if self._tape.plans_ahead:
             planned = self._planned(record)
             for name in record.admitted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 from blis_tui.classes import mypyc_attr
@@ -14,7 +15,7 @@ from blis_tui.pickling import Picklable
 from blis_tui.spec.model.engine import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Sequence
+    from collections.abc import Collection, Container, Iterable, Sequence
 
     from blis_tui.engine.adapters.adapters import Adapters
     from blis_tui.engine.batching.traits import Traits
@@ -72,6 +73,8 @@ class Batch(Picklable):
             ends.
         leaving: requests that left without a result and hold their blocks until the current step ends, each with the
             number of its tokens that will have content in the cache then.
+        given_up: requests, by index, whose clients have given up, until they leave: they have ended for all but the
+            engine.
         reserved: requests, by index, that hold the KV blocks of their prompt but do not run yet.
         crowded_out: number of plans that preempted the last running request because the blocks it lacked were reserved
             for incoming KV transfers.
@@ -95,6 +98,7 @@ class Batch(Picklable):
         "crowded_out",
         "encoder",
         "ending",
+        "given_up",
         "leaving",
         "limits",
         "load",
@@ -145,6 +149,7 @@ class Batch(Picklable):
         self.stalls = 0
         self.ending: dict[int, Request] = {}
         self.leaving: list[tuple[Request, int]] = []
+        self.given_up: dict[int, Request] = {}
         self.busy: dict[int, int] = {}
         self.paused: Container[int] = ()
         self.stale: dict[int, tuple[bool, int]] = {}
@@ -174,6 +179,19 @@ class Batch(Picklable):
     def has_requests(self) -> bool:
         """Whether any request waits or runs, as far as plans can know."""
         return bool(self.running or self.waiting.items or self.cohort.unsure)
+
+    @property
+    def live(self) -> int:
+        """Number of requests that wait or run and whose clients have not given up."""
+        live = len(self.waiting.items) + len(self.running)
+        for request in self.given_up.values():
+            live -= request.state is not RequestState.TIMED_OUT  # else it has its last token already
+        return live
+
+    def of_clients(self, requests: Iterable[Request]) -> Iterable[Request]:
+        """Leave out the requests whose clients have given up."""
+        given_up = self.given_up
+        return (one for one in requests if one.index not in given_up) if given_up else requests
 
     # ---- operations for batch-formation rules ----
 
@@ -514,6 +532,7 @@ class Batch(Picklable):
     def leave_queue(self, request: Request) -> None:
         """Take a waiting request, which leaves without a result, out of the queue."""
         self.waiting.remove(request)
+        self.given_up.pop(request.index, None)
         if self.adapters is not None:
             self.adapters.forget(request)
         if self.encoder is not None:
@@ -563,9 +582,34 @@ class Batch(Picklable):
         """Take out a running request, which leaves without a result, and free its blocks."""
         self.pool.release(request, self.take_out(request), aborted_us=now)
 
+    def give_up(self, request: Request) -> Request:
+        """Keep a request whose client has given up, as the engine does, and return a copy for everybody else."""
+        decodes = self._leave_cohort(request)
+        ended = copy(request)
+        self.given_up[request.index] = request
+        request.reasoning = None
+        if decodes:
+            self.cohort.join(request, request.joined_us)
+        return ended
+
+    def end_with_next(self, request: Request) -> None:
+        """Let a running request end with its next token."""
+        decodes = self._leave_cohort(request)
+        request.output_tokens = request.generated_tokens + 1
+        if decodes:
+            self.cohort.join(request, request.joined_us)
+
+    def _leave_cohort(self, request: Request) -> bool:
+        """Take a request out of the cohort; return whether it was there."""
+        decodes = request.joined_clock >= 0
+        if decodes:
+            self.cohort.leave(request)
+        return decodes
+
     def take_out(self, request: Request) -> int:
         """Take out a running request; return how many of its tokens have content in the cache."""
         slot, granted = request.batch_slot, 0
+        self.given_up.pop(request.index, None)
         if request.joined_clock >= 0:
             granted = self.cohort.ahead
             self.cohort.leave(request)

@@ -69,9 +69,10 @@ class EventLoop(Flow):
         polls: whether requests wait although there is no step, as none of them fits.
         computed: requests whose prompts the latest step completes, in batch order; their content can be found when it
             is over.
+        unheard: requests whose clients have given up, of which SGLang has not heard yet.
     """
 
-    __slots__ = ("_overlaps", "_pool", "computed", "polls", "put_back", "rule")
+    __slots__ = ("_overlaps", "_pool", "computed", "polls", "put_back", "rule", "unheard")
 
     def __init__(self, steps: Steps) -> None:
         super().__init__(steps)
@@ -84,13 +85,15 @@ class EventLoop(Flow):
         self.computed: list[Request] = []
         self.put_back: Plan | None = None
         self.polls = False
+        self.unheard: list[Request] = []
         steps.holds = True
         steps.place_of = rule.place_of
 
     @property
     def has_work(self) -> bool:
-        """Whether any request waits or runs, or a step is planned."""
-        return self.batch.has_requests or self.batch.planned is not None
+        """Whether any request waits or runs, a step is planned, or there are results of which nobody else is told."""
+        batch = self.batch
+        return batch.has_requests or batch.planned is not None or bool(batch.given_up)
 
     def step(self, now: int) -> int:
         """Take the results of the previous step and start the next; return when that ends, IDLE or NO_STEP."""
@@ -107,7 +110,9 @@ class EventLoop(Flow):
             if ready is None:  # a scheduler without a step polls for requests continuously
                 rule.idle(done=self._pool.last_change_us() <= now and not rule.knows_requests(batch))
                 ready = self._plan_step(now)
-            self.polls = ready is None
+            self.polls = ready is None and bool(batch.running or batch.waiting.items)
+            if ready is None and not self.polls:  # the clients of all that were there had given up
+                return NO_STEP
             if ready is None and (change_us := self._pool.next_change_us()) > now:
                 steps.events.push(change_us, self.order, Arrival(self, change_us))
                 return NO_STEP
@@ -119,20 +124,25 @@ class EventLoop(Flow):
         plan = ready.plan or Plan()
         following = self._plan_following(plan, now) if self._overlaps else None
         members = batch.load.decode_requests
+        latest_us = self._latest_tokens() if batch.given_up and plan.decodes else ()
         end = steps.run(plan, ready.epoch, now)
+        if latest_us:
+            steps.tallies.discount(latest_us, end)
         if plan.decodes and not members:
             batch.cohort.ahead = 0  # all requests for which it was planned have left
         self._note(plan, following)
-        goes_on = self.has_work
+        goes_on = batch.has_requests or following is not None
         if steps.done is not None:
             steps.tell(plan, end if goes_on else IDLE)
         if self._overlaps and batch.waiting.items:
             self._tally_step(following, end - now)
-        return end if goes_on else IDLE
+        return end if self.has_work else IDLE
 
     def _plan_step(self, now: int) -> Planned | None:
         """Plan a step; None = it would have nothing to do."""
         batch, steps = self.batch, self.steps
+        if self.unheard and self.rule.will_look():
+            self._hear(now)
         ahead = self.rule.under_way is not None
         plan = steps.plan(now, ahead=ahead)
         if plan is None:
@@ -184,6 +194,15 @@ class EventLoop(Flow):
                     self._pool.checkpoint(request, request.target_tokens)
         if batch.ending or batch.leaving:
             batch.release_all()
+        if batch.given_up:
+            self._forget_given_up()
+
+    def _forget_given_up(self) -> None:
+        """Forget the requests of clients that have given up which got their last token in the latest step."""
+        given_up = self.batch.given_up
+        for request in [one for one in given_up.values() if one.state is RequestState.TIMED_OUT]:
+            del given_up[request.index]
+            self.steps.seen.note_place_free(self.steps.free_us)
 
     def _ends(self, request: Request) -> bool:
         """Whether the request leaves when the latest step is over."""
@@ -199,6 +218,51 @@ class EventLoop(Flow):
         tally_wait(self.steps.tallies, batch, plan, batch.pool.epoch, len(batch.ending), duration, full_budget=full)
 
     # ---- requests that leave without a result ----
+
+    def outlives_client(self, request: Request) -> bool:
+        """Whether a request stays for the time being when its client gives up.
+
+        SGLang drops a waiting request or a split prompt when it hears of it; others end with their next token.
+        """
+        return self._hears_later or not self._can_drop(request)
+
+    @property
+    def _hears_later(self) -> bool:
+        """Whether SGLang looks for news only when steps have gone by, or when a step has been that is planned."""
+        rarely = self.rule.looks_rarely and self.step_pending
+        return rarely or (self.batch.planned is not None and not self._overlaps)
+
+    def _can_drop(self, request: Request) -> bool:
+        return request.state is RequestState.WAITING or request is self.rule.chunked
+
+    def _latest_tokens(self) -> list[int]:
+        """Return when decoding requests whose clients have given up got their latest tokens."""
+        cohort, given_up = self.batch.cohort, self.batch.given_up
+        return [cohort.last_token_us(one) for one in given_up.values() if one.joined_clock >= 0]
+
+    def note_given_up(self, request: Request) -> None:
+        """React to a client that has given up, whose request stays."""
+        if self._hears_later:
+            self.unheard.append(request)
+        else:
+            self.batch.end_with_next(request)
+
+    def _hear(self, now: int) -> None:
+        """Learn which clients have given up."""
+        batch = self.batch
+        unheard, self.unheard = self.unheard, []
+        for request in unheard:
+            if batch.given_up.get(request.index) is not request:
+                continue  # it has left
+            if not self._can_drop(request):
+                batch.end_with_next(request)
+                continue
+            self.steps.seen.note_place_free(now)
+            if request.state is RequestState.WAITING:
+                batch.leave_queue(request)
+            else:
+                self.abort(request, now)
+            request.state = RequestState.TIMED_OUT
 
     def abort(self, request: Request, now: int) -> None:
         """Take out a running request; a step that is already planned computes it all the same.
@@ -224,7 +288,9 @@ class EventLoop(Flow):
         batch.planned = None
         batch.cohort.ahead = 0
         self.computed = []
+        self.unheard = []
         batch.release_all()
+        self._forget_given_up()
         self.polls = False
         self.rule.idle(done=True)
         super().abandon()
@@ -243,6 +309,8 @@ class EventLoop(Flow):
             state = (*state, [one.victim.index for one in self.put_back.preempted])
         if self.polls:
             state = (*state, "polls")
+        if self.unheard:
+            state = (*state, "unheard", [one.index for one in self.unheard])
         if batch.planned is None or batch.planned.plan is None:
             return state
         plan = batch.planned.plan

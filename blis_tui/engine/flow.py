@@ -102,6 +102,13 @@ class Flow(Stepper):
         """Take out a running request, which leaves without a result."""
         self.batch.abort(request, now)
 
+    def outlives_client(self, request: Request) -> bool:  # noqa: ARG002  (for engines that do)
+        """Whether a request stays for the time being when its client gives up; if so, ``note_given_up`` follows."""
+        return False
+
+    def note_given_up(self, request: Request) -> None:
+        """React to a client that has given up, whose request stays."""
+
     def on_withdrawn(self, now: int) -> None:
         """React to a waiting or running request that left without a result: others may fit now."""
 

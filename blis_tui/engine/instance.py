@@ -234,7 +234,7 @@ class Instance(Picklable):
             timeout = Timeout("timeout", request, self.timeout, self.index)
             self._events.push(request.deadline_us, self._order_timeout, timeout)
             self._events.sweep()
-            self.pool.has_deadlines = True
+            self.pool.has_deadlines = not self.batch.traits.radix_tree  # SGLang has the results before it looks
         self.flow.want_step(now)
         if Queued in observers.kinds:
             position = self.waiting.position(request)
@@ -243,19 +243,31 @@ class Instance(Picklable):
     def timeout(self, request: Request, now: int) -> None:
         """Expire a waiting or running request whose deadline has come. A pending step stays pending."""
         was_running = request.state is RequestState.RUNNING
+        if self.flow.outlives_client(request):
+            self._expire(self.batch.give_up(request), now, was_running=was_running)
+            self.flow.note_given_up(request)
+            return
         self.withdraw(request, now)
         self._expire(request, now, was_running=was_running)
 
     def withdraw(self, request: Request, now: int) -> None:
         """Take out a waiting or running request."""
-        self.seen.present -= 1
-        self.seen.stays_us += now
+        self.seen.note_place_free(now)
         if request.state is RequestState.RUNNING:
             self.flow.abort(request, now)
         else:
             self.batch.leave_queue(request)
             self.give_back(request, now)
         self.flow.on_withdrawn(now)
+
+    def forget_given_up(self, now: int) -> None:
+        """Take out all requests whose clients have given up, as the instance goes."""
+        batch = self.batch
+        there = (*batch.running.values(), *batch.waiting.ordered()) if batch.given_up else ()
+        for request in there:
+            if request.index in batch.given_up:
+                self.withdraw(request, now)
+                request.state = RequestState.TIMED_OUT
 
     def _expire(self, request: Request, now: int, *, was_running: bool) -> None:
         request.state = RequestState.TIMED_OUT
@@ -281,8 +293,9 @@ class Instance(Picklable):
 def unservable_reason(batch: Batch, request: Request) -> Excess | None:
     """Return why ``request`` can never run in a batch, or None if it can. Sets its output budget.
 
-    A declared budget must fit beside the prompt, or is cut to what ``max_model_len`` leaves (``cuts_output``).
-    Without one, the budget is what ``max_model_len`` and the KV cache of the instance leave.
+    A declared budget must fit beside the prompt, or is cut to what ``max_model_len`` leaves (``cuts_output``), if the
+    engine cuts that many tokens. Without one, the budget is what ``max_model_len`` and the KV cache of the instance
+    leave.
     """
     prompt, limit = request.input_tokens, batch.limits.max_model_len
     if batch.encoder is not None and (excess := batch.encoder.too_large(request)) is not None:
@@ -293,7 +306,8 @@ def unservable_reason(batch: Batch, request: Request) -> Excess | None:
         request.max_output_tokens = _max_answer_tokens(batch, request)
     budget = request.max_output_tokens
     if limit is not None and prompt + budget > limit:
-        if not batch.traits.cuts_output:
+        most = batch.traits.cuts_at_most if batch.traits.cuts_output else 0
+        if most is not None and prompt + budget > limit + most:
             reason = f"prompt of {prompt} + {budget} output tokens, max_model_len is {limit}"
             return Excess("max_model_len", reason)
         budget = request.max_output_tokens = limit - prompt

@@ -73,7 +73,7 @@ class Invariant(Generic[_State]):
 def _conservation(state: Auditable) -> str:
     live = len(state.in_transit())
     for instance in state.instances:
-        live += len(instance.waiting.items) + len(instance.batch.running)
+        live += instance.batch.live
     if live + state.closed() != state.arrived:
         return f"{state.arrived} arrived, but {live} are alive and {state.closed()} have ended"
     for what, kept, found in state.counts():

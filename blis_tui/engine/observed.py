@@ -49,6 +49,12 @@ class ObservedInstance(Picklable):
         return len(batch.running) if early else self.present - len(batch.waiting.items)
 
     @property
+    def served(self) -> int:
+        """Number of requests in its queue and batch whose clients have not given up."""
+        early = self.watch is not None and self.watch.early
+        return self._batch.live if early else self.present - len(self._batch.given_up)
+
+    @property
     def kv_used(self) -> int:
         """Number of blocks in use, at most the total: blocks that still count may have been allocated again."""
         pool = self._batch.pool
@@ -79,6 +85,11 @@ class ObservedInstance(Picklable):
             self.depart(request)
         else:
             self._leaving[request.index, handed_over] = blocks
+
+    def note_place_free(self, now: int) -> None:
+        """Record that a request left queue or batch without a result."""
+        self.present -= 1
+        self.stays_us += now
 
     def leave(self, request: Request, now: int, *, handed_over: bool = False) -> None:
         """Record the end of the step in which a request left the batch."""

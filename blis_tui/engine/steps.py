@@ -195,7 +195,7 @@ class Steps(Picklable):
         if running > tallies.peak_running:  # noqa: PLR1730  (max() would cost as much as everything else here)
             tallies.peak_running = running
         if self.observers.kinds:
-            emit_plan(self.observers, self.index, now, plan)
+            emit_plan(self.observers, self.index, now, plan, batch.given_up)
         return plan
 
     # ---- a plain decode ----
@@ -303,11 +303,11 @@ class Steps(Picklable):
         batch = self.batch
         del batch.prefills[request.batch_slot]
         wanted = min(request.output_tokens, request.max_output_tokens)
-        if request.generated_tokens:
+        if request.generated_tokens and request.index not in batch.given_up:
             gap = end - request.joined_us
             itl_us = self.tallies.itl_us
             itl_us[gap] = itl_us.get(gap, 0) + 1
-        else:
+        elif not request.generated_tokens:
             request.first_token_us = end
             if request.handover is not None:
                 request.handover.first_token_overhead_us = self.latency.output_token_overhead_us
@@ -328,7 +328,7 @@ class Steps(Picklable):
                 # vLLM gives up those whose deadlines pass before it has the results.
                 finishing.sort(key=lambda request: not 0 < request.deadline_us < end)
         watched = self.seen.watch is not None
-        pool, running, adapters = batch.pool, batch.running, batch.adapters
+        pool, running, adapters, given_up = batch.pool, batch.running, batch.adapters, batch.given_up
         for request in finishing:
             del running[request.batch_slot]
             if adapters is not None:
@@ -347,6 +347,9 @@ class Steps(Picklable):
                     batch.cohort.unsure[request.batch_slot] = request
             else:
                 batch.vacate(request, end)
+            if given_up and request.index in given_up:
+                request.state = RequestState.TIMED_OUT
+                continue
             if watched:
                 self.seen.note_slot_freed(request, pool.free - free)
             request.state = RequestState.COMPLETED
@@ -417,7 +420,7 @@ class Steps(Picklable):
         self.done = None
         observers, index = self.observers, self.index
         emit_step(observers, index, self.tallies.steps, self.batch, plan, done, upcoming_us)
-        emit_first_tokens(observers, index, done, self.latency)
+        emit_first_tokens(observers, index, done, self.latency, self.batch.given_up)
         emit_answers(observers, index, done.start_us, done.answering)
         for part in self.parts:
             part.tell(done)

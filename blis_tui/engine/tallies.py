@@ -9,6 +9,8 @@ from blis_tui.classes import mypyc_attr
 from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.plan import Plan
 
@@ -70,6 +72,14 @@ class Tallies(Picklable):
         self.prefill_tokens = self.cached_tokens = self.prefill_us = self.beside_prefill_us = 0
         self.full_budget_us = self.kv_wait_us = self.allocation_failures = self.seqs_wait_us = 0
         self.itl_us: dict[int, int] = {}
+
+    def discount(self, latest_us: Iterable[int], end: int) -> None:
+        """Take out the times from ``latest_us`` to tokens at ``end`` that nobody received."""
+        itl_us = self.itl_us
+        for time_us in latest_us:
+            itl_us[end - time_us] -= 1
+            if not itl_us[end - time_us]:
+                del itl_us[end - time_us]
 
     def state(self) -> tuple[object, ...]:
         """Return all counters as plain values (for digests)."""

@@ -290,8 +290,8 @@ class RequestLog:
             if ways is not None:
                 ways += _pack_detour(request)
         for instance in cluster.instances:
-            cohort = instance.batch.cohort
-            for request in (*instance.waiting.ordered(), *instance.batch.running.values()):
+            batch, cohort = instance.batch, instance.batch.cohort
+            for request in batch.of_clients((*instance.waiting.ordered(), *batch.running.values())):
                 generated = cohort.generated_tokens(request)
                 started = _has_first_token(request, now_us) and (now_us is None or generated > 0)
                 ttft = client_ttft_us(request, instance.latency) if started else -1

@@ -129,6 +129,7 @@ class Watch:
         for instance in self._simulation.cluster.instances:
             there = instance.batch.running
             running += len(there)
-            found += [request for request in there.values() if request.first_token_us >= 0]
+            clients = instance.batch.of_clients(there.values())
+            found += [request for request in clients if request.first_token_us >= 0]
         self.events_to_next = max(_FEWEST_EVENTS, _EVENTS_PER_REQUEST * running)
         return found

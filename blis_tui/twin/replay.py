@@ -135,7 +135,7 @@ class _Tokens:
         if isinstance(record, StepFinished):
             batch = self._simulation.cluster.instances[record.instance].batch
             end_us = record.time_us + record.duration_us
-            for request in batch.running.values():
+            for request in batch.of_clients(batch.running.values()):
                 self._note(request.request_id, end_us, batch.cohort.generated_tokens(request))
         elif isinstance(record, Completed):
             self._note(record.request_id, record.time_us, record.output_tokens)

@@ -70,6 +70,12 @@ SPECS: dict[str, dict[str, object]] = {
     "ahead-few-places": {**VLLM, "cluster.instances": 3, "engine.max_num_seqs": 4},
     "ahead-measured-steps": {**VLLM, "cluster.instances": 1, "latency": RECORDED},
     "sglang": {**VLLM, "policy.batching": "sglang", "cluster.instances": 2},
+    "sglang-deadlines": {
+        **VLLM,
+        "policy.batching": {"kind": "sglang", "scheduler_recv_interval": 5},
+        "cluster.instances": 2,
+        "workload.clients.0.timeout_us": 1_500_000,
+    },
     "logged": {**BLIS, "policy.batching": {"kind": "llm-serving-sim", "log_interval": 1.0}, "cluster.instances": 2},
     "split": {
         **VLLM,

@@ -9,7 +9,8 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.recorder import Recorder
 from blis_tui.debugger.tape import Tape
-from blis_tui.engine.records import Completed, Preempted, Record, Scheduled, StepFinished
+from blis_tui.engine.adapters.records import AdapterHeld
+from blis_tui.engine.records import Completed, Preempted, Record, Scheduled, StepFinished, TimedOut
 from tests.builders import profiles
 
 ALL = 10**9
@@ -146,3 +147,39 @@ def test_what_is_planned_ahead_is_past_when_its_step_has_started() -> None:
     for event, name in preempted:
         assert all(one.event < event or one.what != "preempted" for one in tape.life(name, event, event - 1))
         assert (event, "preempted") in [(one.event, one.what) for one in tape.life(name, event)]
+
+
+def test_a_life_ends_with_its_deadline_even_if_the_engine_goes_on() -> None:
+    changed: dict[str, object] = {
+        "policy.batching": {"kind": "sglang", "scheduler_recv_interval": 9000, "chunked_prefill_size": 64},
+        "workload.requests": 40,
+        "workload.rate_per_s": 200,
+        "workload.clients.0.timeout_us": 1_100_000,
+        "workload.clients.1.timeout_us": 900_000,
+        "engine.kv_blocks": 3000,
+        "seed": 24,
+        "expect": [],
+    }
+    tape, records = recorded(experiment=blis_tui.load("retraction", set=changed))
+    ends = {one.request_id: one.event for one in records if isinstance(one, TimedOut)}
+    late = [
+        chunk.request_id
+        for one in records
+        if isinstance(one, StepFinished)
+        for chunk in one.chunks
+        if one.event > ends.get(chunk.request_id, ALL)
+    ]
+    assert len(late) > 5
+    assert {tape.life(name, len(tape))[-1].what for name in ends} == {"timed-out"}
+
+
+def test_what_is_said_of_a_request_after_its_deadline_is_no_part_of_its_life() -> None:
+    changed: dict[str, object] = {"workload.requests": 20, "workload.clients.0.timeout_us": 100_000, "expect": []}
+    simulation = blis_tui.Simulation(blis_tui.load("quickstart", set=changed))
+    tape = Tape(profiles(simulation.experiment))
+    Recorder(tape).listen(simulation)
+    simulation.run()
+    name = next(name for name in tape.names() if tape.life(name, len(tape))[-1].what == "timed-out")
+    observers = simulation.cluster.pipeline.observers
+    observers.emit(AdapterHeld(observers.event, simulation.now_us, name, 0, "a", "slots", ()))
+    assert tape.life(name, len(tape) + 1)[-1].what == "timed-out"

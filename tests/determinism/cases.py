@@ -91,6 +91,18 @@ VARIANTS: Final[dict[str, tuple[str, dict[str, object]]]] = {
         "kv-pressure",
         {"workload.clients.0.timeout_us": 1_500_000, "horizon_us": 15_000_000, "workload.requests": 100, "expect": []},
     ),
+    "timeouts under sglang": (
+        "retraction",
+        {
+            "policy.batching": {"kind": "sglang", "schedule_conservativeness": 0.05, "scheduler_recv_interval": 3},
+            "workload.clients.0.timeout_us": 2_000_000,
+            "workload.clients.1.timeout_us": 1_200_000,
+            "workload.requests": 60,
+            "engine.kv_blocks": 6000,
+            "cluster.instances": 2,
+            "expect": [],
+        },
+    ),
 }
 """Name -> experiment and what to replace in it."""
 

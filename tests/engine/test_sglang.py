@@ -15,7 +15,7 @@ import pytest
 import blis_tui
 from blis_tui.engine.adapters.records import AdapterHeld
 from blis_tui.engine.preemption.records import PreemptedByPriority, Retracted
-from blis_tui.engine.records import Preempted, StepFinished
+from blis_tui.engine.records import Preempted, StepFinished, TimedOut
 from blis_tui.engine.stopped import SchedulingStopped
 from blis_tui.errors import PolicyError, SpecError
 from blis_tui.spec.model import Lora
@@ -332,6 +332,126 @@ def test_requests_that_have_left_are_forgotten() -> None:
         assert max(remembered) < 100
 
 
+# ---- clients that give up ----
+
+
+def named(outcome: Outcome, name: str) -> list[str]:
+    """The kinds of records about a request after its client has given up."""
+    records = outcome.records
+    since = next(at for at, one in enumerate(records) if isinstance(one, TimedOut) and one.request_id == name)
+    return [type(one).__name__ for one in records[since + 1 :] if getattr(one, "request_id", "") == name]
+
+
+@pytest.mark.parametrize(("overlaps", "decodes"), [(False, 3), (True, 4)])
+def test_a_request_given_up_keeps_its_place_until_its_next_token(overlaps: bool, decodes: int) -> None:
+    # Tokens at 108, 218, 328: the client gives up at 250, SGLang hears of it at 328, and the next token comes at 438.
+    # With overlap, the step after that is planned by then.
+    given_up, behind = request(0, 0, 8, 50, deadline_us=250), request(1, 300, 8, 1)
+    outcome = run([given_up, behind], {"overlap_schedule": overlaps}, max_num_seqs=1)
+    chunks = [at for at, (chunks, _, _) in enumerate(work(outcome)) if chunks]
+    assert chunks == [0, 1 + decodes]
+    assert outcome.rows["0"].state == "timed-out"
+    assert outcome.rows["0"].output_tokens == 3
+    assert outcome.rows["1"].state == "completed"
+    instance = outcome.cluster.instances[0]
+    assert instance.tallies.itl_us == {110: 2}  # nobody received the fourth token
+    assert named(outcome, "0") == []
+    assert (instance.pool.used, instance.seen.present, instance.batch.given_up) == (0, 0, {})
+
+
+def test_what_it_computed_can_be_found_later_and_its_blocks_are_held_until_then() -> None:
+    given_up = request(0, 0, 8, 50, segments=(("g", 8),), deadline_us=250)
+    outcome = run([given_up, request(1, 600, 9, 1, segments=(("g", 8),))])
+    used = [one.kv_used_blocks for one in steps(outcome)]
+    assert used[:4] == [8, 9, 10, 11]
+    assert [one.computed_tokens for step in steps(outcome) for one in step.chunks] == [0, 8]
+
+
+def test_a_split_prompt_and_who_waits_leave_at_once() -> None:
+    split, waiting = request(0, 0, 40, 5, deadline_us=150), request(1, 0, 8, 5, deadline_us=150)
+    outcome = run([split, waiting, request(2, 0, 8, 1)], {"chunked_prefill_size": 8}, max_num_seqs=1)
+    assert [chunks for chunks, _, _ in work(outcome)] == [{"0": 8}, {"0": 8}, {"2": 8}]
+
+
+def test_who_is_retracted_after_its_client_has_gone_is_prefilled_once_more() -> None:
+    # Both generate until there are no blocks; 1 has generated less. Its client gives up a step before.
+    requests = [request(0, 0, 10, 40), request(1, 150, 10, 40)]
+    settings: dict[str, Setting] = {"schedule_conservativeness": 0.0}
+    retracted_us = retractions(run(requests, settings, blocks=80))[0].time_us
+    requests = [request(0, 0, 10, 40), request(1, 150, 10, 40, deadline_us=retracted_us - 1)]
+    outcome = run(requests, settings, blocks=80)
+    assert [one.time_us for one in retractions(outcome)] == [retracted_us]
+    assert not any(isinstance(one, Preempted) for one in outcome.records)
+    prefilled = [(step.time_us, chunk.request_id) for step in steps(outcome) for chunk in step.chunks]
+    assert [name for _, name in prefilled] == ["0", "1", "1"]
+    assert prefilled[-1][0] > retracted_us
+    assert set(named(outcome, "1")) == {"SchedulingStopped"}  # it waits at the head of the queue
+    assert outcome.rows["1"].preemptions == 0
+    assert outcome.rows["0"].state == "completed"
+
+
+@pytest.mark.parametrize(("interval", "decodes"), [(1, 3), (6, 7)])
+def test_that_a_client_has_given_up_is_heard_every_so_many_decodes(interval: int, decodes: int) -> None:
+    outcome = run([request(0, 0, 8, 50, deadline_us=250)], {"scheduler_recv_interval": interval})
+    assert len(steps(outcome)) == 1 + decodes
+    assert outcome.rows["0"].output_tokens == 3
+    assert outcome.cluster.instances[0].tallies.itl_us == {110: 2}
+
+
+def test_an_answer_that_ends_before_that_is_heard_ends_nothing_else() -> None:
+    outcome = run([request(0, 0, 8, 5, deadline_us=250)], {"scheduler_recv_interval": 50})
+    assert len(steps(outcome)) == 5
+    assert outcome.rows["0"].state == "timed-out"
+    assert named(outcome, "0") == []
+
+
+@pytest.mark.parametrize("settings", [{}, {"scheduler_recv_interval": 7, "enable_mixed_chunk": True}])
+@pytest.mark.parametrize("overlaps", [True, False])
+def test_books_are_right_after_every_event_and_a_checkpoint_goes_on_alike(
+    overlaps: bool, settings: dict[str, Setting]
+) -> None:
+    batching = {"kind": "sglang", "schedule_conservativeness": 0.05, "overlap_schedule": overlaps, **settings}
+    changed: dict[str, object] = {
+        "policy.batching": batching,
+        "workload.requests": 60,
+        "workload.clients.0.timeout_us": 2_000_000,
+        "workload.clients.1.timeout_us": 1_500_000,
+        "engine.kv_blocks": 6000,
+        "cluster.instances": 2,
+        "expect": [],
+    }
+    load = partial(blis_tui.load, "retraction", set=changed)
+    simulation = blis_tui.Simulation(load(), check="all")
+    points: dict[int, bytes] = {}
+    while simulation.step():
+        given_up = [one for instance in simulation.cluster.instances for one in instance.batch.given_up]
+        if given_up and len(points) < 3:
+            points[simulation.events] = simulation.checkpoint()
+            assert all(simulation.request(f"request_{index}") is None for index in given_up)
+    assert len(points) == 3
+    assert simulation.report().requests.timed_out > 20
+    for saved in points.values():
+        again = blis_tui.Simulation(load())
+        again.restore(saved)
+        again.run()
+        assert again.digest() == simulation.digest()
+
+
+@pytest.mark.parametrize("drain", ["wait", "redirect", "immediate"])
+def test_instances_that_go_take_those_who_were_given_up_with_them(drain: str) -> None:
+    changed: dict[str, object] = {
+        "policy.batching": {"kind": "sglang", "schedule_conservativeness": 0.05},
+        "cluster.lifecycle.drain": drain,
+        "workload.clients.0.timeout_us": 1_200_000,
+        "workload.requests": 100,
+        "expect": [],
+    }
+    simulation = blis_tui.Simulation(blis_tui.load("autoscaling", set=changed), check="all")
+    simulation.run()
+    assert simulation.report().requests.timed_out > 20
+    assert not any(one.batch.given_up or one.seen.present for one in simulation.cluster.instances)
+
+
 # ---- what it says of itself ----
 
 
@@ -340,6 +460,15 @@ def test_what_cannot_fit_is_cut_or_turned_down_at_the_door() -> None:
     outcome = run([request(0, 0, 10, 99), request(1, 0, 28, 1), request(2, 0, 27, 9)], blocks=30)
     assert [row.state for row in outcome.rows.values()] == ["completed", "dropped-unservable", "completed"]
     assert [row.output_tokens for row in outcome.rows.values()] == [18, 0, 1]
+
+
+def test_an_answer_is_cut_by_two_tokens_at_most_to_the_longest_request() -> None:
+    # With a context of 32 tokens, SGLang refuses who declares more than it leaves, and ends all others 2 tokens before.
+    outcome = run(
+        [request(index, 0, 10, declared) for index, declared in enumerate((20, 21, 22, 23))], max_model_len=30
+    )
+    assert [row.output_tokens for row in outcome.rows.values()] == [20, 20, 20, 0]
+    assert [row.state for row in outcome.rows.values()][2:] == ["completed", "dropped-unservable"]
 
 
 @pytest.mark.parametrize(

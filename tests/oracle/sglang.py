@@ -1,6 +1,6 @@
 """SGLang's scheduler written a second time, as plainly as possible: token lists, and a tree of them.
 
-A KV block holds one token, all steps take equally long, and clients do not give up. The sources are those of
+A KV block holds one token, and all steps take equally long. The sources are those of
 ``blis_tui/engine/batching/sglang.py``; no code that makes decisions is shared with it.
 """
 
@@ -125,6 +125,9 @@ class Job:
     counted: int = 0
     retracted: bool = False
     finished: bool = False
+    deadline_us: int = 0
+    """When its client gives up; 0 = never."""
+    gone: bool = False
 
     def tokens(self, count: int) -> list[Token]:
         """Its first tokens, including generated ones."""
@@ -235,6 +238,9 @@ class Scheduler:
         while True:
             while self.coming and self.coming[0].arrival_us <= now:
                 self.enter(self.coming.pop(0))
+            for job in self.jobs:
+                if 0 < job.deadline_us < now and not (job.gone or job.finished):
+                    self.abort(job)
             self.under_way = queue[0] if queue else None
             batch = self.plan(last)
             if batch is not None:
@@ -260,6 +266,19 @@ class Scheduler:
         job.entered = self.turn
         self.waiting.append(job)
 
+    def abort(self, job: Job) -> None:
+        """Drop a job that waits or is split; let any other end with its next token."""
+        job.gone = True
+        if job in self.waiting:
+            self.waiting.remove(job)
+            job.finished = True
+        elif job is self.chunked:
+            self.chunked, self.full = None, False
+            self.leave(job, 0)
+            job.finished = True
+        else:
+            job.stop = job.generated + 1
+
     def results(self, batch: Batch) -> None:
         for job in batch.jobs:
             if job.retracted or job.finished or job is batch.chunked:
@@ -267,7 +286,7 @@ class Scheduler:
             job.generated += 1
             if job.generated >= min(job.stop, job.declared):
                 job.finished = True
-                batch.completed.append(job.name)
+                batch.completed += [] if job.gone else [job.name]
                 self.leave(job, job.computed)
             elif job not in batch.decodes:
                 self.store(job, job.target)
@@ -401,7 +420,7 @@ class Scheduler:
 
     def let_go(self, job: Job, others: int) -> None:
         """Take away its blocks."""
-        self.put_back.append(job.name)
+        self.put_back += [] if job.gone else [job.name]
         self.leave(job, 0)
         self.make_room(20 * others)
         job.retracted = True

@@ -25,6 +25,9 @@ requests whose clients give up (``deadlines``), ``scheduler_recv_interval``, ``-
 declared answers that SGLang cuts to what its cache takes (``cut``). Between steps SGLang counts itself idle only when
 nobody waits and nothing is written or loaded (``is_fully_idle``); while it waits idle, it looks at its queue twice each
 time that something happens.
+
+In those of ``sglang-0.5.23-timeouts.jsonl.xz`` clients give up while their requests generate (``AbortReq``), alone and
+with all of that. Who is given up is neither among ``completed`` nor among those put back any more, but in the batches.
 """
 
 from __future__ import annotations
@@ -58,6 +61,7 @@ RUNS: Final = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()
 PRIORITIES: Final = Path(__file__).with_name("sglang-0.5.23-priorities.jsonl.xz")
 LORAS: Final = Path(__file__).with_name("sglang-0.5.23-loras.jsonl.xz")
 COMBINED: Final = Path(__file__).with_name("sglang-0.5.23-combined.jsonl.xz")
+TIMEOUTS: Final = Path(__file__).with_name("sglang-0.5.23-timeouts.jsonl.xz")
 HICACHE: Final = Path(__file__).with_name("sglang-0.5.23-hicache.jsonl.xz")
 SHARED: Final = Path(__file__).parents[2].parent / "shared/parity-sglang/runs.jsonl.xz"
 FURTHER: Final = Path(os.environ.get("BLIS_PARITY_SGLANG_RUNS", SHARED))
@@ -100,6 +104,16 @@ def _continue(request: Request, row: list[Any], dialogues: dict[str, Segments]) 
     request.content = under_adapter(request.adapter, dialogues[name])
 
 
+def _longest(case: dict[str, Any]) -> int | None:
+    """The longest request: 2 tokens less than SGLang's context, where it was asked to cut answers, if the KV cache is
+    not smaller.
+    """
+    longest: int = case["max_context_len"]
+    if "cut" in case:
+        return longest - 2 if longest < case["max_total_tokens"] else None
+    return longest
+
+
 def made_of(run: dict[str, Any]) -> Experiment:
     case, page = run["case"], run["case"]["page_size"]
     made = experiment(
@@ -115,7 +129,7 @@ def made_of(run: dict[str, Any]) -> Experiment:
         },
         scheduling="priority-fcfs" if "disable_priority_preemption" in case else case["schedule_policy"],
         max_num_seqs=case["max_running_requests"],
-        max_model_len=case["max_context_len"],
+        max_model_len=_longest(case),
         block_size=page,
         blocks=case["max_total_tokens"] // page,
         caching=not case["disable_radix_cache"],
@@ -281,6 +295,35 @@ def test_every_batch_is_sglangs_with_everything_combined(monkeypatch: pytest.Mon
     assert any(all(key in case for key in features) and case["page_size"] > 1 for case in cases)
     assert any(row[5].startswith("@") for run in runs for row in run["rows"])
     assert any(step["retracted"] for run in runs for step in run["steps"])
+
+
+def test_every_batch_is_sglangs_where_clients_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs.LoadTimes, "us", lambda *_: 0)
+    runs, late = read(TIMEOUTS), 0
+    for run in runs:
+        steps = list(ours(run))
+        assert steps == list(theirs(run, steps)), run["seed"]
+        deadlines = dict(run["case"]["deadlines"])
+        late += any(deadlines.get(name, step["t"]) < step["t"] for step in run["steps"] for name, *_ in step["batch"])
+    assert late == len(runs) == 82
+    cases = [run["case"] for run in runs]
+    for key in ("overlap", "enable_mixed_chunk", "disable_radix_cache", "ignore_eos"):
+        assert {case[key] for case in cases} == {True, False}
+    features = ("threshold", "max_loras_per_batch", "hicache_ratio", "scheduler_recv_interval", "cut", "ignoring")
+    for key in features:
+        assert any(key in case for case in cases)
+    assert {case["page_size"] for case in cases} > {1, 4}
+
+
+def test_deadlines_that_pass_in_the_last_step_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs.LoadTimes, "us", lambda *_: 0)
+    continued = [run for run in read(COMBINED) if any(row[5].startswith("@") for row in run["rows"])]
+    runs = [run for run in continued if "deadlines" not in run["case"]]
+    for run in runs:
+        run["case"]["deadlines"] = [[name, step["t"] + 1] for step in run["steps"] for name in step["completed"]]
+        steps = list(ours(run))
+        assert steps == list(theirs(run, steps)), run["seed"]
+    assert len(runs) > 10
 
 
 @pytest.mark.skipif(not FURTHER.is_file(), reason="no further runs here; BLIS_PARITY_SGLANG_RUNS can name their file")

@@ -46,6 +46,9 @@ _REFRESH_INTERVAL: Final = 32
 """``WAITING_PREFIX_REFRESH_INTERVAL``: after so many prefills, cached prefixes of queued requests count as used."""
 _MAX_PREFIX_MATCHES: Final = 128
 """``WAITING_QUEUE_PREFIX_MATCH_MAX``."""
+_SPARE_LENGTH: Final = 2
+"""SGLang refuses requests that declare more than its context length leaves (``TokenizerManager``), and ends all others
+2 tokens before it (``init_req_max_new_tokens``): at ``max_model_len``."""
 _PREFILL_WEIGHT: Final = 1000
 """``SGLANG_SCHEDULER_RECV_SKIPPER_WEIGHT_DEFAULT``: weight of a prefill; a decode weighs 1, and so does no batch."""
 
@@ -154,6 +157,7 @@ class SglangBatching(Plain):
             busy_until_the_end=True,
             ties_by_name=False,
             cuts_output=True,
+            cuts_at_most=_SPARE_LENGTH,
             overtakes=False,
             sizes_pool="static",
             fits_strictly=True,
@@ -236,11 +240,23 @@ class SglangBatching(Plain):
             self.chunked = None
         self.full = False
 
+    @property
+    def looks_rarely(self) -> bool:
+        """Whether it looks for requests, and for clients that have given up, less often than before each step."""
+        return self._settings.scheduler_recv_interval > 1
+
+    def will_look(self) -> bool:
+        """Whether the next plan begins with a look for requests."""
+        return not self.looks_rarely or self._weight + self._step_weight() >= self._settings.scheduler_recv_interval
+
+    def _step_weight(self) -> int:
+        before = self.before
+        return _PREFILL_WEIGHT if before is not None and before.prefills else 1
+
     def _look_for_requests(self, batch: Batch) -> None:
         if self._settings.scheduler_recv_interval <= 1:
             return
-        before = self.before
-        self._weight += _PREFILL_WEIGHT if before is not None and before.prefills else 1
+        self._weight += self._step_weight()
         if self._weight < self._settings.scheduler_recv_interval:
             return
         if self._requeued:  # requests that it receives now come behind those that were put back before

@@ -101,6 +101,8 @@ class Traits:
     cached block of a prompt is computed again."""
     cuts_output: bool = False
     """If prompt and declared output exceed ``max_model_len``, the output is cut; otherwise the request is dropped."""
+    cuts_at_most: int | None = None
+    """If they exceed it by more tokens than this, the request is dropped all the same; None = never."""
 
     @property
     def budget_name(self) -> str:
