@@ -631,15 +631,13 @@ def _other_estimates(question: Question, best: Candidate) -> Generator[list[Run]
         if margin.value > 0
     ]
     rows = yield [Run(point=row.point, values={"latency": {"kind": kind}}, seed=row.seed) for kind, _, row in asked]
+    failing = {kind for (kind, _, _), other in zip(asked, rows, strict=True) if failure_reason(other)}
     told = []
     for (kind, mine, _), other in zip(asked, rows, strict=True):
         value = other.figures.get(mine.metric)
         if isinstance(value, int | float):
-            told.append(
-                OtherEstimate(
-                    kind=kind, metric=mine.metric, value=float(value), own=mine.value, holds=not failure_reason(other)
-                )
-            )
+            holds = kind not in failing
+            told.append(OtherEstimate(kind=kind, metric=mine.metric, value=float(value), own=mine.value, holds=holds))
     return tuple(told)
 
 

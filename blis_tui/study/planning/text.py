@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from blis_tui.metrics.expected_error import Expectation
-    from blis_tui.study.planning.plan import Candidate, Plan, Trial
+    from blis_tui.study.planning.plan import Candidate, OtherEstimate, Plan, Trial
 
 
 _USUAL: Final = {"steady.offered_requests_per_s": "offered/s", "steady.requests_per_s": "served/s"}
@@ -169,13 +169,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     yield from _rate(plan, best)
     yield from step_times_text(plan.expected)
     yield from _slower(plan)
-    for other in plan.opinions:
-        if other.apart:
-            so = "all bounds would hold" if other.holds else "the answer would be different"
-            yield (
-                f"The step-time models disagree by more than {100 * DISAGREEMENT - 100:.0f} %: with {other.kind},"
-                f" {other.metric} is {number_text(other.value)} here, not {number_text(other.own)}, and {so}."
-            )
+    yield from _opinions(plan)
     for name, message in plan.warnings.items():
         if name != "unused-capacity":
             yield f"warning[{name}]: {message}"
@@ -195,6 +189,33 @@ def _next(plan: Plan, best: Candidate, metric: str) -> Iterator[str]:
     before, after = best.found.figure(metric, bounds), None if more is None else more.figure(metric, bounds)
     if more is not None and before is not None and after is not None:
         yield f"One more instance would change {metric} from {number_text(before)} to {number_text(after)}."
+
+
+def _opinions(plan: Plan) -> Iterator[str]:
+    """Yield what the other step-time models say of the answer, if they say something else."""
+    for other in plan.opinions:
+        if other.apart:
+            so = "all bounds would hold" if other.holds else "the answer would be different"
+            yield (
+                f"The step-time models disagree by more than {100 * DISAGREEMENT - 100:.0f} %: with {other.kind},"
+                f" {other.metric} is {number_text(other.value)} here, not {number_text(other.own)}, and {so}."
+            )
+    said = {one.kind for one in plan.opinions if one.apart}
+    for kind in dict.fromkeys(one.kind for one in plan.opinions if not one.holds and one.kind not in said):
+        # Figures that are close to one another may still be on two sides of a bound.
+        asked = [one for one in plan.opinions if one.kind == kind]
+        one = next((one for one in asked if _breaks(plan, one)), asked[0])
+        yield (
+            f"With the step-time model {kind} the answer would be different: {one.metric} is"
+            f" {number_text(one.value)} here, not {number_text(one.own)}."
+        )
+
+
+def _breaks(plan: Plan, one: OtherEstimate) -> bool:
+    """Return whether a figure is beyond one of its bounds."""
+    own = [bound for bound in plan.question.study.constraints if bound.metric == one.metric]
+    above = any(bound.max is not None and one.value > bound.max for bound in own)
+    return above or any(bound.min is not None and one.value < bound.min for bound in own)
 
 
 def _rate(plan: Plan, best: Candidate) -> Iterator[str]:

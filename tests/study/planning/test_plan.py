@@ -131,6 +131,24 @@ def test_what_it_says_of_the_answer_is_so(sized: Plan) -> None:
     assert {line[:2] for line in remarks[1:]} == {"- ", "  "}
 
 
+def test_a_step_time_model_with_another_answer_is_named_however_close_its_figures_are(store: MemoryStore) -> None:
+    asked = question(rate_per_s=60.0)
+    bound = replace(asked.study.constraints[0], metric="latency.itl_ms.p99", max=22.35)
+    found = plan(replace(asked, study=replace(asked.study, constraints=(bound,))), InProcessRunner(), store)
+    (other,) = [one for one in found.opinions if one.kind == "fitted"]
+    assert other.own < 22.35 < other.value < 1.2 * other.own
+    assert (other.apart, other.holds) == (False, False)
+    sentence = (
+        "With the step-time model fitted the answer would be different: latency.itl_ms.p99 is 22.4 here, not 22.3."
+    )
+    assert sentence in said(found)
+    assert "the answer would be different" not in said(replace(found, opinions=(replace(other, holds=True),)))
+    far = replace(other, value=30.0)
+    assert said(replace(found, opinions=(far, other))).count("the answer would be different") == 1
+    first = replace(other, metric=TTFT)  # of several figures, it is one that breaks its bound
+    assert sentence in said(replace(found, opinions=(first, other)))
+
+
 def test_the_same_question_gets_the_same_bytes_whatever_is_known(sized: Plan, store: MemoryStore) -> None:
     again = plan(question(rate_per_s=120.0), InProcessRunner(), store)
     assert json.dumps(plan_data(again)) == json.dumps(plan_data(sized))
