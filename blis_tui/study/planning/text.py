@@ -219,12 +219,20 @@ def _breaks(plan: Plan, one: OtherEstimate) -> bool:
 
 
 def _rate(plan: Plan, best: Candidate) -> Iterator[str]:
-    """Yield the actual rates of the runs if arrivals are random."""
+    """Yield the actual rates of the runs if arrivals are random, or recorded at changing rates."""
     found = best.found
-    if found is None or best.recorded or (best.knee is None and plan.question.rate_per_s is None):
+    if found is None or (best.knee is None and plan.question.rate_per_s is None):
+        return
+    rate = found.rate_per_s
+    if best.recorded:
+        half = found.mean("steady.offered_requests_per_s")
+        if rate is not None and best.of == "requests" and half is not None and number_text(half) != number_text(rate):
+            yield (
+                f"{rate:g} requests/s is the mean of all recorded arrivals: `steady` covers their second half, in which"
+                f" {number_text(half)} requests/s arrived."
+            )
         return
     came = found.values("offered.requests_per_s")
-    rate = found.rate_per_s
     if came and rate is not None and best.of == "requests" and number_text(min(came)) != number_text(max(came)):
         yield (
             f"{rate:g} requests/s is the mean of random arrivals: in these runs {number_text(min(came))} to"

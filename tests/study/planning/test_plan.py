@@ -295,6 +295,13 @@ def test_rates_of_recorded_requests_are_known_as_they_are() -> None:
     assert found.best.knee is not None
     assert found.best.interval == (found.best.knee.holds, found.best.knee.fails)
     assert "distinguish rates" not in said(found)
+    assert found.best.found is not None
+    (half,) = set(found.best.found.values("steady.offered_requests_per_s"))
+    rate = found.best.knee.holds
+    assert rate is not None
+    assert abs(half / rate - 1) > 0.05, "as in most recordings, more or fewer requests come in the second half"
+    sentence = f"{rate:g} requests/s is the mean of all recorded arrivals: `steady` covers their second half, in which"
+    assert f"{sentence} {number_text(half)} requests/s arrived." in said(found)
 
 
 def test_the_rate_beside_the_answer_is_the_steady_one(sized: Plan) -> None:
