@@ -91,7 +91,7 @@ def _failed_plugin(
     if not used or (not place and not isinstance(error, Exception)):
         return None
     names = ", ".join(f"`{plugin.name}`" for plugin in used)
-    unusable = f"the engine cannot use what one of the plug-ins {names} has answered"
+    unusable = f"one of the plug-ins {names} takes other arguments than its protocol says, or answers something else"
     unsaved = f"one of the plug-ins {names} remembers what does not pickle: keep plain values"
     advice = place or (unsaved if saving else unusable)
     return SimulationError(in_words(error, moment), help=advice)
