@@ -272,6 +272,8 @@ class Simulation:
         Returns:
             False if ``go_on`` or :meth:`stop` stopped it.
         """
+        if isinstance(until_us, float):  # the engine would fail in the middle of an event
+            raise TypeError(f"until_us is a whole number of microseconds, not {until_us}")
         exact = self._check == "all" or max_events is not None
         stride = 1 if self._check == "all" else SLICE_EVENTS
         left = max_events
