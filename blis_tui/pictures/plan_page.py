@@ -15,7 +15,7 @@ from blis_tui.pictures.parts import Card, Picture, Section, View, cards, label, 
 from blis_tui.pictures.points import short
 from blis_tui.plain_page import Table
 from blis_tui.spec.study.document import experiment_of
-from blis_tui.study.planning.text import answer_text, configuration_name, remarks
+from blis_tui.study.planning.text import answer_text, configuration_name, remarks, size_text, size_title
 from blis_tui.study.text import bound_text
 from blis_tui.units import number_text, plural
 
@@ -69,14 +69,12 @@ def answer_runs(plan: Plan) -> list[tuple[str, Experiment]]:
 
 
 def _size(plan: Plan, one: Trial) -> float:
-    """Return the quantity that was searched: a rate, or a number of instances."""
+    """Return the quantity that was searched: a rate, or a size."""
     return (one.rate_per_s if plan.question.max_rate else one.size) or 0.0
 
 
 def _size_text(plan: Plan, one: Trial) -> str:
-    return (
-        f"{one.rate_per_s:g} {plan.candidates[0].of}/s" if plan.question.max_rate else plural(one.size or 0, "instance")
-    )
+    return f"{one.rate_per_s:g} {plan.candidates[0].of}/s" if plan.question.max_rate else size_text(plan, one.size)
 
 
 # ---- the answer ----
@@ -89,8 +87,10 @@ def _answer(plan: Plan) -> list[str | Picture | Table]:
     if best is None or best.found is None:
         return parts
     found, binding = best.found, plan.binding
+    title = size_title(plan)
+    gpus = plural(int(found.mean("cost.gpus") or 0), "GPU")
     shown = [
-        Card(name="Instances", value=f"{best.size}", more=f"{plural(int(found.mean('cost.gpus') or 0), 'GPU')}"),
+        Card(name="Instances" if title == "instances" else title, value=f"{best.size}", more=gpus),
         Card(name=f"{best.of.capitalize()} per second", value=_rate(plan, best), more=_beyond(best)),
         Card(
             name="Seeds that agree",
@@ -151,11 +151,12 @@ def _tried_picture(plan: Plan) -> Picture | None:
     views = {metric: view for metric in metrics if (view := _tried_view(plan, metric)).traces}
     if not views:
         return None
-    what = "rate" if plan.question.max_rate else "number of instances"
+    title = size_title(plan)
+    what = "rate" if plan.question.max_rate else "number of instances" if title == "instances" else title
     return Picture(
         name="tries",
         title=f"Bounded figures over the {what}",
-        description=f"A line for each of {plural(len(plan.candidates), 'configuration')} over the {what}s that were"
+        description=f"A line for each of {plural(len(plan.candidates), 'configuration')} over all values that were"
         f" tried. {answer_text(plan)}",
         views=views,
         height=440,
@@ -246,7 +247,7 @@ def _bars(title: str, bars: Sequence[tuple[str, float]]) -> View:
 
 def _tried_table(plan: Plan) -> Table:
     metrics = list(dict.fromkeys(one.metric for one in plan.question.study.constraints))
-    head = ("configuration", f"{plan.candidates[0].of}/s", "instances", *map(short, metrics), "seeds ok")
+    head = ("configuration", f"{plan.candidates[0].of}/s", size_title(plan), *map(short, metrics), "seeds ok")
     return Table(
         caption="All runs; values of the deciding seed, from complete runs",
         head=head,
@@ -277,7 +278,7 @@ def _configurations(plan: Plan) -> Table:
         rows.append((configuration_name(plan, one), size, rate, *costs, result))
     return Table(
         caption="The answer for each configuration",
-        head=("configuration", "instances", f"{plan.candidates[0].of}/s", "GPUs", "USD/h", ""),
+        head=("configuration", size_title(plan), f"{plan.candidates[0].of}/s", "GPUs", "USD/h", ""),
         rows=rows,
         words=(5,),
         classes=["bad" if one.found is None else "good" for one in plan.candidates],
