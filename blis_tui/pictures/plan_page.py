@@ -91,7 +91,7 @@ def _answer(plan: Plan) -> list[str | Picture | Table]:
     gpus = plural(int(found.mean("cost.gpus") or 0), "GPU")
     shown = [
         Card(name="Instances" if title == "instances" else title, value=f"{best.size}", more=gpus),
-        Card(name=f"{best.of.capitalize()} per second", value=_rate(plan, best), more=_beyond(best)),
+        _rate(plan, best),
         Card(
             name="Seeds that agree",
             value="all alike" if found.ignores_seed else f"{found.holding} of {found.seeds}",
@@ -110,11 +110,12 @@ def _answer(plan: Plan) -> list[str | Picture | Table]:
     return [*parts, cards(shown), f"<h3>How sure that is</h3><ul>{said}</ul>"]
 
 
-def _rate(plan: Plan, best: Candidate) -> str:
-    rate = best.knee.holds if best.knee is not None else plan.question.rate_per_s
+def _rate(plan: Plan, best: Candidate) -> Card:
+    """Return the rate of the answer; if none was asked for, that of the requests that came."""
+    rate, of = best.knee.holds if best.knee is not None else plan.question.rate_per_s, best.of
     if rate is None and best.found is not None:
-        rate = best.found.mean("offered.requests_per_s")
-    return "-" if rate is None else f"{rate:.4g}"
+        rate, of = best.found.mean("offered.requests_per_s"), "requests"
+    return Card(name=f"{of.capitalize()} per second", value="-" if rate is None else f"{rate:.4g}", more=_beyond(best))
 
 
 def _beyond(best: Candidate) -> str:

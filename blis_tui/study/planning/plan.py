@@ -146,7 +146,7 @@ class Candidate:
     not_known: bool = False
     """Whether nothing was tried because the possible slowdown of servers is unknown; ``why_not`` has the reason."""
     of: str = "requests"
-    """What arrives at the rates: requests, or sessions of several requests."""
+    """What arrives at the rates: ``requests``, ``sessions`` of several requests, or ``arrivals`` of both."""
     recorded: bool = False
     """Whether the workload is a trace, which is the same with every seed."""
     tried: tuple[Trial, ...] = ()
@@ -170,7 +170,7 @@ class Candidate:
             return None
         if self.recorded:
             return 0.0
-        arrivals = fsum(found.values("sessions.started" if self.of == "sessions" else "requests.total"))
+        arrivals = fsum(found.values("requests.total" if self.of == "requests" else "sessions.started"))
         return 1 / sqrt(arrivals) if arrivals else None
 
     @property
