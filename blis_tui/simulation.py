@@ -91,7 +91,7 @@ def _failed_plugin(
     if not used or (not place and not isinstance(error, Exception)):
         return None
     names = ", ".join(f"`{plugin.name}`" for plugin in used)
-    unusable = f"the engine cannot use what one of the plug-ins {names} has answered"
+    unusable = f"one of the plug-ins {names} takes other arguments than its protocol says, or answers something else"
     unsaved = f"one of the plug-ins {names} remembers what does not pickle: keep plain values"
     advice = place or (unsaved if saving else unusable)
     return SimulationError(in_words(error, moment), help=advice)
@@ -272,6 +272,8 @@ class Simulation:
         Returns:
             False if ``go_on`` or :meth:`stop` stopped it.
         """
+        if isinstance(until_us, float):  # the engine would fail in the middle of an event
+            raise TypeError(f"until_us is a whole number of microseconds, not {until_us}")
         exact = self._check == "all" or max_events is not None
         stride = 1 if self._check == "all" else SLICE_EVENTS
         left = max_events

@@ -48,6 +48,16 @@ _LIMITS: Final = {
 _VALUES: Final = {"boolean": bool, "integer": int, "number": int | float, "string": str}
 
 
+def require_several(name: str, texts: object) -> None:
+    """Refuse one text where several are expected, because it would count as a list of its characters.
+
+    Raises:
+        TypeError: it is one.
+    """
+    if isinstance(texts, str | Path):
+        raise TypeError(f"{name} is a list: write {name}=[{str(texts)!r}]")
+
+
 def load_plugins(names: Iterable[str | Path]) -> Registry:
     """Return a registry of the built-in plug-ins and those of users.
 
@@ -57,7 +67,9 @@ def load_plugins(names: Iterable[str | Path]) -> Registry:
     Raises:
         PolicyError: there is no such package, it cannot be imported, or what it offers cannot be used.
         InputError: a script cannot be read.
+        TypeError: ``names`` is one name alone.
     """
+    require_several("plugins", names)
     found: dict[tuple[str, str], Plugin] = {}
     origins: list[Origin] = []
     imported: list[ModuleType] = []

@@ -26,7 +26,8 @@ _GRAMMAR: Final = """\
 `kv.utilization > 90% and not instance[0].waiting == 0`: comparisons (`< <= > >= == !=`), `and`, `or`, `not`,
 `+ - * /`, parentheses, numbers (`3`, `1.5s`, `250ms`, `300us`, `90%`), text in quotes, and names. A condition on the
 state stops a run where it *becomes* true; one about the event itself stops at every event where it is true.
-Units are checked: times go with times, shares with shares. A comparison is false where one side does not exist."""
+Units are checked: times go with times, shares with shares, and `kv.utilization` with at most 1 (`100%`). A comparison
+is false where one side does not exist."""
 _SCOPES: Final = {
     "app": "Everywhere",
     "home": "Experiments",

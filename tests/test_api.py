@@ -149,6 +149,13 @@ def test_run_stops_where_it_is_told(experiment: blis_tui.Experiment) -> None:
     assert simulation.report().meta.complete is True
 
 
+def test_a_time_that_is_no_whole_number_is_refused_before_it_does_harm(experiment: blis_tui.Experiment) -> None:
+    simulation = blis_tui.Simulation(experiment)
+    with pytest.raises(TypeError, match=r"until_us is a whole number of microseconds, not 1000000\.0"):
+        simulation.run(until_us=1e6)  # type: ignore[arg-type]
+    assert simulation.run()
+
+
 def test_going_back_and_forward_again_ends_in_the_same_state(experiment: blis_tui.Experiment) -> None:
     simulation = Simulation(experiment)
     simulation.run(until_us=1_500_000)

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 _ATOM: Final = 6
 """The level of parts that never need parentheses."""
+_UP_TO_ONE: Final = frozenset({"kv.utilization"})
+"""Shares that never exceed 1; others, such as the gateway's saturation, may."""
 _JOIN_HINT: Final = "join two conditions with `and` or `or`"
 
 
@@ -222,12 +224,25 @@ class _Analysis:
             hint = "a share is written as a division, such as `kv.used / kv.total`" if share else None
             raise self.syntax.wrong(right.node, message, hint)
         else:
+            self._require_reachable(left, right)
+            self._require_reachable(right, left)
             measure = _number_comparison(compare, left, right)
         text = f"{left.within(4)} {sign} {right.within(4)}"
         if len(node.ops) > 1:
             hint = f"write `{text} and {right.text} {_COMPARE[type(node.ops[1])][0]} ...`"
             raise self.syntax.error_after(right.node, "comparisons do not chain", hint)
         return _around(node, text, 3, BOOLEAN, measure, left, right)
+
+    def _require_reachable(self, figure: _Part, limit: _Part) -> None:
+        """Raise ConditionError if a figure from 0 to 1 is compared with more: that would always or never hold."""
+        if figure.operand is None or figure.operand.name not in _UP_TO_ONE or not limit.quantity.constant:
+            return
+        value = limit.measure(cast("State", None), ())
+        if value > 1:
+            message = f"`{figure.text}` is a share, from 0 to 1: `{self.syntax.quote(limit.node)}` is out of its reach"
+            plain = limit.operand is not None and limit.quantity.dimension == "number"
+            hint = f"write `{limit.text}%`" if plain and value <= 100 else "100 % is `1` or `100%`"
+            raise self.syntax.wrong(limit.node, message, hint)
 
     def _text_comparison(self, sign: str, left: _Part, right: _Part) -> Measure:
         literal, other = (left, right) if left.quoted is not None else (right, left)

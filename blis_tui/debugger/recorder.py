@@ -13,7 +13,7 @@ from blis_tui.engine.records import Arrived, Completed, FirstToken, Preempted, S
 from blis_tui.engine.stopped import SchedulingStopped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from blis_tui.debugger.tape import Tape
     from blis_tui.engine.records import Description, Record
@@ -23,6 +23,8 @@ _BUSY_BATCH: Final = 32
 """Requests examined by a step under memory pressure that count as the work of one ordinary event (rough measurement).
 """
 _NOTHING: Final = (0, 0, 0)
+_BITS: Final = 63
+"""Of the largest number on the tape."""
 
 
 class Recorder:
@@ -84,6 +86,7 @@ class Recorder:
         names = [(name, name in texts) for name in shown.figures]
         has_reason = "reason" in texts
         learn = self._learns.get(kind)
+        brought = not kind.__module__.startswith("blis_tui.")
 
         def read(record: Record) -> None:
             name: str = getattr(record, "request_id", "")
@@ -91,11 +94,13 @@ class Recorder:
             if kind is Arrived:
                 tape.add_request(name)
             number = number_of(name)
-            tape.add(record, code, instance, -1 if number is None else number)
             figures: list[int] = []
             for figure, is_name in names:
                 value = number_of(getattr(record, figure)) if is_name else getattr(record, figure)
                 figures.append(-1 if value is None else value)
+            if brought:  # before the tape has a part of the record
+                _require_whole_numbers(kind, figures)
+            tape.add(record, code, instance, -1 if number is None else number)
             if number is not None and name not in gone:
                 tape.note(number, record.event, code, *figures)
             elif figures:
@@ -241,3 +246,10 @@ class Recorder:
             if found is not None and found.event > before.event:
                 return found.event
         return before.event
+
+
+def _require_whole_numbers(kind: type[Record], figures: Sequence[object]) -> None:
+    """Raise TypeError for a figure of a plug-in's record that the tape cannot keep."""
+    for name, value in zip(kind.shown.figures, figures, strict=True):
+        if not isinstance(value, int) or value.bit_length() > _BITS:
+            raise TypeError(f"the figure `{name}` of a record `{kind.kind}` is {value!r}, and must be a whole number")

@@ -330,7 +330,8 @@ class Scheduled(Record):
 class Preempted(Record):
     """A running request lost its blocks and went back to the head of the queue, so that ``for_request`` could continue.
 
-    If no request was running, a waiting request lost the blocks that had been transferred to it.
+    If no request was running, a waiting request lost the blocks that had been transferred to it. A request whose last
+    token is already being computed loses its blocks, too, but does not go back: it completes when that step ends.
     """
 
     shown = Description(
@@ -399,7 +400,8 @@ class StepFinished(Record):
     admitted: tuple[str, ...]
     """Requests that left the queue for the batch."""
     preempted: tuple[str, ...]
-    """Requests that were put back into the queue."""
+    """Requests that lost their blocks; they were put back into the queue, unless a step already computes their last
+    token."""
     chunks: tuple[ChunkDone, ...]
     """Prefills, each with its tokens."""
     decode_requests: int

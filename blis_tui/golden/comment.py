@@ -165,7 +165,7 @@ def _about(entry: Entry, root: Path, plugins: Registry | None, style: Style) -> 
 
 
 def _unseen(new: Golden, case: Case) -> str:
-    return f"It has no golden yet.\n{_expectations(None, new, case)}"
+    return "\n".join(filter(None, ("It has no golden yet.\n", _expectations(None, new, case))))
 
 
 def _changed(entry: Entry, case: Case, golden: Golden, new: Golden, style: Style) -> str:

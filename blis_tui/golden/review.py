@@ -48,17 +48,21 @@ def _matches(files: GoldenFiles, pattern: str) -> bool:
 
 
 def case_of(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> Case | None:
-    """Return the case of a golden, if its spec still has it.
+    """Return the case of a golden, if its spec still has it, or that of the result which waits in its place.
+
+    The two differ where a spec and its golden have been renamed together.
 
     Raises:
         InputError: the golden is broken, or the spec cannot be read.
         SpecError: the spec is broken.
     """
-    stored = files.read(pending=not files.exists())
-    spec = root / stored.spec
-    if not spec.is_file():
-        return None
-    return next((case for case in cases_of(spec, plugins) if case.name == stored.case), None)
+    for pending in [one for one in (False, True) if files.exists(pending=one)] or [True]:  # reading what is gone raises
+        stored = files.read(pending=pending)
+        spec = root / stored.spec
+        found = (case for case in cases_of(spec, plugins) if case.name == stored.case) if spec.is_file() else ()
+        for case in found:
+            return case
+    return None
 
 
 def difference_text(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> str:
@@ -165,7 +169,8 @@ def look(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> Ent
         stored = [files.read(pending=pending) for pending, there in ((True, waiting), (False, golden)) if there]
     except BlisError as error:
         return Entry(files=files, spec="", case="", state="broken", waiting=waiting, problem=str(error))
-    spec, case = (stored[-1].spec, stored[-1].case) if stored else ("", "")
+    shown = next((one for one in reversed(stored) if (root / one.spec).is_file()), stored[-1] if stored else None)
+    spec, case = ("", "") if shown is None else (shown.spec, shown.case)
     state, problem = "changed" if golden and waiting else "new" if waiting else "golden", ""
     try:
         if case_of(files, root, plugins) is None:

@@ -338,4 +338,16 @@ def first_line_difference(found: str, expected: str) -> LineDifference | None:
         return None
     lines = found.split("\n"), expected.split("\n")
     same = next((at for at, (one, other) in enumerate(zip(*lines, strict=False)) if one != other), min(map(len, lines)))
-    return LineDifference(same + 1, *(side[same].strip()[:_MOST] if same < len(side) else None for side in lines))
+    return LineDifference(same + 1, *_excerpts(*(side[same] if same < len(side) else None for side in lines)))
+
+
+def _excerpts(found: str | None, expected: str | None) -> tuple[str | None, str | None]:
+    """Return as much of two lines as is shown: their beginnings, unless only what is left out there differs."""
+    shown = tuple(None if line is None else line.strip()[:_MOST] for line in (found, expected))
+    if found is None or expected is None or shown[0] != shown[1]:
+        return shown[0], shown[1]
+    ends = min(len(found), len(expected))
+    same = next((at for at in range(ends) if found[at] != expected[at]), ends)
+    start = max(same - _MOST // 3, 0)
+    one, other = ("…" * bool(start) + line[start : start + _MOST] for line in (found, expected))
+    return one, other

@@ -31,7 +31,7 @@ class KvCounts:
     tokens, which is ``tokens.cached / tokens.input``."""
     preemptions: int
     """Preemptions: how often a running request lost its KV blocks or its place in the batch; one request can have
-    many."""
+    many. Requests whose last token was already being computed do not count: they complete all the same."""
     preempted_requests: int
     """Requests that were preempted at least once."""
     preempted_lookups: int = field(default=0, metadata=OMITTED_IF_ZERO)

@@ -205,7 +205,9 @@ def _pools(cluster: Cluster, rows: Travelled, duration_us: int) -> dict[str, Poo
             completed=whole_sum([completed[index] for index in members]),
             steps=whole_sum([one.tallies.steps for one in instances]),
             busy_us=busy_us,
-            busy_share=busy_us / (duration_us * len(members) * what.engine.pipeline_parallel) if duration_us else 0.0,
+            busy_share=min(1.0, busy_us / (duration_us * len(members) * what.engine.pipeline_parallel))
+            if duration_us
+            else 0.0,
             output_tokens=whole_sum([tokens[index] for index in members]),
             peak_running=whole_sum([one.tallies.peak_running for one in instances]),
             kv=kv_counts(instances),

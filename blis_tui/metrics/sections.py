@@ -52,7 +52,8 @@ class PoolReport:
     busy_share: float
     """``busy_us`` divided by ``duration_us`` times the number of instances, from 0 to 1. Under ``pipeline_parallel`` it
     is also divided by the number of stages, since as many steps can run at a time. The time before an instance came and
-    after it went counts as idle."""
+    after it went counts as idle. Never more than 1, although ``busy_us`` has all of a step that the horizon cuts
+    off."""
     output_tokens: int
     """Output tokens of the requests whose last instance was in the pool, including first tokens computed elsewhere."""
     peak_running: int

@@ -15,7 +15,7 @@ from blis_tui.pictures.parts import Card, Picture, Section, View, cards, label, 
 from blis_tui.pictures.points import short
 from blis_tui.plain_page import Table
 from blis_tui.spec.study.document import experiment_of
-from blis_tui.study.planning.text import answer_text, configuration_name, remarks
+from blis_tui.study.planning.text import answer_text, configuration_name, remarks, size_text, size_title
 from blis_tui.study.text import bound_text
 from blis_tui.units import number_text, plural
 
@@ -69,14 +69,12 @@ def answer_runs(plan: Plan) -> list[tuple[str, Experiment]]:
 
 
 def _size(plan: Plan, one: Trial) -> float:
-    """Return the quantity that was searched: a rate, or a number of instances."""
+    """Return the quantity that was searched: a rate, or a size."""
     return (one.rate_per_s if plan.question.max_rate else one.size) or 0.0
 
 
 def _size_text(plan: Plan, one: Trial) -> str:
-    return (
-        f"{one.rate_per_s:g} {plan.candidates[0].of}/s" if plan.question.max_rate else plural(one.size or 0, "instance")
-    )
+    return f"{one.rate_per_s:g} {plan.candidates[0].of}/s" if plan.question.max_rate else size_text(plan, one.size)
 
 
 # ---- the answer ----
@@ -89,9 +87,11 @@ def _answer(plan: Plan) -> list[str | Picture | Table]:
     if best is None or best.found is None:
         return parts
     found, binding = best.found, plan.binding
+    title = size_title(plan)
+    gpus = plural(int(found.mean("cost.gpus") or 0), "GPU")
     shown = [
-        Card(name="Instances", value=f"{best.size}", more=f"{plural(int(found.mean('cost.gpus') or 0), 'GPU')}"),
-        Card(name=f"{best.of.capitalize()} per second", value=_rate(plan, best), more=_beyond(best)),
+        Card(name="Instances" if title == "instances" else title, value=f"{best.size}", more=gpus),
+        _rate(plan, best),
         Card(
             name="Seeds that agree",
             value="all alike" if found.ignores_seed else f"{found.holding} of {found.seeds}",
@@ -110,11 +110,12 @@ def _answer(plan: Plan) -> list[str | Picture | Table]:
     return [*parts, cards(shown), f"<h3>How sure that is</h3><ul>{said}</ul>"]
 
 
-def _rate(plan: Plan, best: Candidate) -> str:
-    rate = best.knee.holds if best.knee is not None else plan.question.rate_per_s
+def _rate(plan: Plan, best: Candidate) -> Card:
+    """Return the rate of the answer; if none was asked for, that of the requests that came."""
+    rate, of = best.knee.holds if best.knee is not None else plan.question.rate_per_s, best.of
     if rate is None and best.found is not None:
-        rate = best.found.mean("offered.requests_per_s")
-    return "-" if rate is None else f"{rate:.4g}"
+        rate, of = best.found.mean("offered.requests_per_s"), "requests"
+    return Card(name=f"{of.capitalize()} per second", value="-" if rate is None else f"{rate:.4g}", more=_beyond(best))
 
 
 def _beyond(best: Candidate) -> str:
@@ -151,11 +152,12 @@ def _tried_picture(plan: Plan) -> Picture | None:
     views = {metric: view for metric in metrics if (view := _tried_view(plan, metric)).traces}
     if not views:
         return None
-    what = "rate" if plan.question.max_rate else "number of instances"
+    title = size_title(plan)
+    what = "rate" if plan.question.max_rate else "number of instances" if title == "instances" else title
     return Picture(
         name="tries",
         title=f"Bounded figures over the {what}",
-        description=f"A line for each of {plural(len(plan.candidates), 'configuration')} over the {what}s that were"
+        description=f"A line for each of {plural(len(plan.candidates), 'configuration')} over all values that were"
         f" tried. {answer_text(plan)}",
         views=views,
         height=440,
@@ -246,7 +248,7 @@ def _bars(title: str, bars: Sequence[tuple[str, float]]) -> View:
 
 def _tried_table(plan: Plan) -> Table:
     metrics = list(dict.fromkeys(one.metric for one in plan.question.study.constraints))
-    head = ("configuration", f"{plan.candidates[0].of}/s", "instances", *map(short, metrics), "seeds ok")
+    head = ("configuration", f"{plan.candidates[0].of}/s", size_title(plan), *map(short, metrics), "seeds ok")
     return Table(
         caption="All runs; values of the deciding seed, from complete runs",
         head=head,
@@ -277,7 +279,7 @@ def _configurations(plan: Plan) -> Table:
         rows.append((configuration_name(plan, one), size, rate, *costs, result))
     return Table(
         caption="The answer for each configuration",
-        head=("configuration", "instances", f"{plan.candidates[0].of}/s", "GPUs", "USD/h", ""),
+        head=("configuration", size_title(plan), f"{plan.candidates[0].of}/s", "GPUs", "USD/h", ""),
         rows=rows,
         words=(5,),
         classes=["bad" if one.found is None else "good" for one in plan.candidates],

@@ -20,7 +20,7 @@ from blis_tui.study.figures import require_figures
 from blis_tui.study.runners import InProcessRunner, ProcessRunner
 from blis_tui.study.store import FolderStore
 from blis_tui.study.sweep import Sweep
-from blis_tui.user_plugins import load_plugins
+from blis_tui.user_plugins import load_plugins, require_several
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -101,6 +101,8 @@ def study_from(
     prices: Mapping[str, float],
 ) -> Study:
     """Return the study that the arguments of :func:`sweep` describe, with the same exceptions."""
+    for name, texts in (("slos", slos), ("objectives", objectives)):
+        require_several(name, texts)
     if isinstance(source, Mapping):
         document, base = open_study_or_experiment("-", json.dumps(source, default=str))  # JSON is YAML
     elif isinstance(source, str | Path):

@@ -15,6 +15,7 @@ from blis_tui.spec.diagnostics import about, in_order, suggestion
 from blis_tui.spec.library import names
 from blis_tui.spec.load import build
 from blis_tui.spec.metric_names import metrics_of
+from blis_tui.spec.model import SLO_CLASSES
 from blis_tui.spec.source import as_map
 from blis_tui.spec.study.document import resolve_point
 from blis_tui.spec.study.metrics import COSTS
@@ -139,8 +140,9 @@ def _instead_of_group(steps: list[str], experiment: Experiment) -> str | None:
     section, name, figure = steps[0], steps[1], ".".join(steps[2:])
     if figure not in _OF_A_GROUP:
         return suggestion(figure, _OF_A_GROUP, otherwise=f"`{section}.{name}` has")
-    if experiment.workload.trace is not None:
-        return None
+    if experiment.workload.trace is not None:  # its rows, which nothing reads here, name them
+        unknown = section == "slo_classes" and name not in SLO_CLASSES
+        return suggestion(name, SLO_CLASSES, otherwise="the SLO classes are") if unknown else None
     clients = experiment.workload.clients
     known = {one.tenant for one in clients} if section == "tenants" else {one.slo_class for one in clients}
     if name in known:

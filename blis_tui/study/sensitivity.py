@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.columns import aligned
 from blis_tui.errors import InputError
+from blis_tui.spec.source import as_list
 from blis_tui.spec.study.document import resolve_point
 from blis_tui.spec.study.model import Point
 from blis_tui.study.planning.driver import Driver, Run
@@ -34,8 +35,9 @@ _ONE: Final = "one"
 _SHARE: Final = "share"
 _SWITCH: Final = "switch"
 
+_INSTANCES: Final = "cluster.instances"
 KNOBS: Final[Mapping[str, str | tuple[Json, ...]]] = {
-    "cluster.instances": _ONE,
+    _INSTANCES: _ONE,
     "cluster.tensor_parallel": _HALVES,
     "engine.max_num_batched_tokens": _HALVES,
     "engine.long_prefill_token_threshold": (0, 512, 2048),
@@ -182,15 +184,21 @@ def _tried(document: Document) -> list[tuple[str, Json, Json]]:
     knobs: Mapping[str, str | tuple[Json, ...]] = KNOBS
     if document.get("policy", "batching", "chunked_prefill_size") is not None:
         knobs = {**{path: how for path, how in KNOBS.items() if path not in _NOT_BESIDE_CHUNKS}, **_CHUNKS}
+    if pools := as_list(document.get("cluster", "pools")):  # the number of instances is their sum
+        each: dict[str, str | tuple[Json, ...]] = {_instances_of(number): _ONE for number in range(len(pools))}
+        knobs = {**each, **{path: how for path, how in knobs.items() if path != _INSTANCES}}
     for path, how in knobs.items():
-        steps = tuple(path.split("."))
-        now = document.get(*steps)
+        now = document.get(*(int(step) if step.isdecimal() else step for step in path.split(".")))
         if isinstance(now, dict):
             now = now.get("kind")
         elif now is None:
             now = _LEFT_OUT.get(path)
         found += [(path, now, value) for value in _steps(now, how)]
     return found
+
+
+def _instances_of(pool: int) -> str:
+    return f"cluster.pools.{pool}.instances"
 
 
 def _steps(now: Json, how: str | tuple[Json, ...]) -> list[Json]:

@@ -214,7 +214,7 @@ def test_every_name_can_be_asked_for() -> None:
         assert holds(f"{name} > -5", (*STEP_EVENT, *LAST_TOKEN, DECISION, *LOOKS), state), name
     for name, figure in FIGURES.items():
         if figure.of_instance is not None:
-            assert holds(f"instance[1].{name} == 2001", (), state), name
+            assert holds(f"instance[1].{name} - 2000 == 1", (), state), name
     assert all(holds(f'{name} != "step"', ()) for name in EVENT_TEXTS)
 
 
@@ -284,6 +284,15 @@ def test_canonical_text(text: str, canonical: str) -> None:
         ("running > 3 and waiting", 16, "`waiting` alone is not a condition", "compare it"),
         ("not running", 4, "`running` alone is not a condition", "compare it"),
         ("kv.used > 90%", 10, "`kv.used` is a number of blocks and `90%` is a share", "`kv.used / kv.total`"),
+        (
+            "kv.utilization > 90",
+            17,
+            "`kv.utilization` is a share, from 0 to 1: `90` is out of its reach",
+            "write `90%`",
+        ),
+        ("95 >= instance[1].kv.utilization", 0, "`95` is out of its reach", "write `95%`"),
+        ("kv.utilization < 190%", 17, "`190%` is out of its reach", ""),
+        ("kv.utilization < 3 * 2", 17, "`3 * 2` is out of its reach", ""),
         ("time_ms > kv.used", 10, "they cannot be compared", ""),
         ("time_ms * time_s > 1", 8, "`*` does not apply to them", ""),
         ("time_ms + 90% > 1", 8, "`+` does not apply to them", ""),

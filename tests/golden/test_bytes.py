@@ -196,3 +196,16 @@ def test_the_first_line_that_differs_is_found_at_the_end_of_a_text_too() -> None
     assert str(first_line_difference("a\nb\n", "a\nc\n")) == "line 2 is `b`, and would be `c`"
     assert str(first_line_difference("a", "a\nb")) == "line 2 is not there, and would be `b`"
     assert str(first_line_difference("a\n\n", "a\n")) == "line 3 is empty, and would be not there"
+
+
+def test_two_lines_that_begin_alike_are_shown_where_they_differ() -> None:
+    """Reformatted lines differ in their indentation, long ones beyond what is shown of them."""
+    assert (
+        str(first_line_difference('{\n    "a": {', '{\n  "a": {')) == 'line 2 is `    "a": {`, and would be `  "a": {`'
+    )
+    assert str(first_line_difference("a ", "a")) == "line 1 is `a `, and would be `a`"
+    digits = "0123456789" * 20
+    told = first_line_difference(f"{digits}x{digits}", f"{digits}y{digits}")
+    assert told is not None
+    assert told.found == f"…{digits[-20:]}x{digits[:39]}"
+    assert told.expected == f"…{digits[-20:]}y{digits[:39]}"

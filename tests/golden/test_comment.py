@@ -13,6 +13,7 @@ import pytest
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.comment import STYLES, Style, comment
 from blis_tui.golden.divergence import record_lines
+from blis_tui.golden.produce import produce
 from blis_tui.golden.session import Settings, run_case
 from blis_tui.golden.store import HEADER, REPORT, files_of
 from tests.golden.projects import SPEC, blis_in, project, pytest_in
@@ -163,6 +164,15 @@ def test_a_golden_that_breaks_what_it_expects_is_told_although_nothing_waits(tmp
     assert not holds
     assert text.startswith("### Golden tests: 1 failing, of 1 golden\n")
     assert "**fails**" in text
+
+
+def test_the_table_of_a_new_golden_is_a_block_of_its_own(tmp_path: Path) -> None:
+    folder = project(tmp_path, f"{SPEC}expect: [{{metric: requests.completed, equals: 25}}]\n")
+    (case,) = cases_of(folder / "demo.blis.yaml")
+    files = files_of(folder / "demo.blis.yaml", case.name, folder=folder / "golden", root=folder)
+    files.write(produce(case.load(), spec="demo.blis.yaml", case=case.name), pending=True)
+    text, _ = told(tmp_path)
+    assert "#### `demo`: new\n\n`demo.blis.yaml`\n\nIt has no golden yet.\n\n| expected | golden | now |\n" in text
 
 
 def test_obsolete_and_broken_goldens_are_told(tmp_path: Path) -> None:

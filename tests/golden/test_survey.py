@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.golden.case import cases_of
+from blis_tui.golden.comment import STYLES, comment
 from blis_tui.golden.divergence import old_experiment, record_lines, repeated
 from blis_tui.golden.produce import produce
-from blis_tui.golden.review import find, look, survey
+from blis_tui.golden.review import difference_text, find, look, survey
 from blis_tui.golden.session import Settings, run_case
-from blis_tui.golden.store import HEADER, GoldenFiles, files_of
+from blis_tui.golden.store import HEADER, REPORT, GoldenFiles, files_of
 from tests.golden.projects import SPEC, project
 
 if TYPE_CHECKING:
@@ -46,6 +47,24 @@ def test_states_follow_what_is_stored(tmp_path: Path) -> None:
     assert states(tmp_path) == [("demo", "obsolete", True)]
     files.remove()
     assert states(tmp_path) == []
+
+
+def test_a_golden_renamed_with_its_experiment_is_one_that_changes(tmp_path: Path) -> None:
+    _, files = stored(tmp_path)
+    (tmp_path / "demo.blis.yaml").rename(tmp_path / "chat.blis.yaml")
+    renamed = GoldenFiles(files.folder, "chat")
+    for kind in (HEADER, REPORT):
+        files.file(kind).rename(renamed.file(kind))
+    assert states(tmp_path) == [("chat", "obsolete", False)]  # nothing says yet that it is the same test
+    (case,) = cases_of(tmp_path / "chat.blis.yaml")
+    renamed.write(produce(case.load(), spec="chat.blis.yaml", case=case.name), pending=True)
+    assert states(tmp_path) == [("chat", "changed", True)]
+    assert look(renamed, tmp_path).spec == "chat.blis.yaml"
+    assert 'and would be `"spec": "chat.blis.yaml",`' in difference_text(renamed, tmp_path)
+    text, _ = comment(renamed.folder, tmp_path, (), None, STYLES["github"])
+    assert "#### `chat`: changed\n\n`chat.blis.yaml`" in text
+    renamed.accept()
+    assert states(tmp_path) == [("chat", "golden", False)]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1}', "\udcff"])

@@ -269,6 +269,16 @@ def test_expectations_can_name_every_figure_of_every_section() -> None:
     assert [one.value is not None for one in made.expectations] == [True] * len(wishes)
 
 
+def test_a_pool_is_never_busy_for_longer_than_the_run() -> None:
+    """The busy time has all of a step that the horizon cuts off."""
+    pools = [{"name": name, "instances": 1} for name in ("left", "right")]
+    busy = {"cluster": {"pools": pools}, "workload.rate_per_s": 200, "horizon_us": 1_000_000, "expect": []}
+    report = blis_tui.run(blis_tui.load("quickstart", set=busy))
+    assert report.pools is not None
+    assert max(one.busy_us for one in report.pools.values()) > report.duration_us == 1_000_000
+    assert max(one.busy_share for one in report.pools.values()) == 1.0
+
+
 def test_pairs_of_which_the_earlier_took_twice_as_long() -> None:
     values = [5, 30, 1, 14, 2, 2, 90, 44, 7, 0, 0]
     pairs = [(one, two) for at, one in enumerate(values) for two in values[at + 1 :] if one > 2 * two]

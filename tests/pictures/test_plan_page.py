@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
@@ -9,6 +10,9 @@ from plotly.graph_objects import Figure  # type: ignore[import-untyped]
 
 from blis_tui.pictures.chosen import rerun
 from blis_tui.pictures.plan_page import answer_runs, plan_page
+from blis_tui.spec.loader import parse
+from blis_tui.spec.source import Source
+from blis_tui.spec.study.document import read_study
 from blis_tui.study.planning.plan import Plan, Question, plan
 from blis_tui.study.planning.text import answer_text, plan_data, plan_text, step_times_text
 from blis_tui.study.runners import InProcessRunner
@@ -138,3 +142,32 @@ def test_bars_are_the_costs_and_rates_of_the_answers(rated: Planned) -> None:
     assert rates["data"][0]["x"] == [one["rate_that_holds_per_s"] for one in configurations]
     assert costs["layout"]["xaxis"]["title"]["text"] == rated.data["compared_by"]
     assert len(costs["data"][0]["x"]) == len(configurations)
+
+
+def test_the_rate_of_a_load_of_its_own_is_that_of_the_requests_that_came() -> None:
+    """Where the experiment's rate is one of sessions, each of several requests."""
+    study = read_study(
+        parse(
+            Source(
+                "x",
+                json.dumps(
+                    {
+                        "apiVersion": "blis/v1",
+                        "kind": "Study",
+                        "metadata": {"name": "x"},
+                        "experiment": "conversations",
+                        "set": {"workload.sessions": 20, "latency": "roofline"},
+                        "seeds": 1,
+                        "constraints": [{"metric": METRIC, "max": 1e6}],
+                    }
+                ),
+            )
+        )
+    )
+    found = plan(Question(study=study, duration_s=2, most=4), InProcessRunner())
+    assert found.best is not None
+    assert found.best.found is not None
+    (came,) = found.best.found.values("offered.requests_per_s")
+    text = Page(plan_page(found, [])).text
+    assert f"Requests per second {came:.4g}" in " ".join(text.split())
+    assert "Sessions per second" not in text

@@ -9,6 +9,7 @@ import pytest
 
 import blis_tui
 from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.engine.records import RECORD_KINDS, Record
 from blis_tui.errors import PolicyError, SimulationError
@@ -99,6 +100,19 @@ def test_wrong_fields_are_an_error_with_the_line(tmp_path: Path) -> None:
     with pytest.raises(SimulationError, match="least_tokens") as caught:
         heard.run()
     assert f"{script}:" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["'many'", "cached[place] / 2", "2**64"])
+def test_a_figure_that_the_debugger_cannot_keep_is_an_error_with_the_line(tmp_path: Path, value: str) -> None:
+    """The tape keeps what was before it, and nothing of the event."""
+    script = edited(tmp_path, "fleet.members[place], cached[place], min", f"fleet.members[place], {value}, min")
+    debugger = Debugger(loaded(script))
+    assert run_to_stop(debugger.run()).reason == "failed"
+    told = str(debugger.failure)
+    assert "TypeError at event 3: the figure `hit_tokens` of a record `cache-probed` is " in told
+    assert f"{script}:" in told
+    assert len(debugger.tape) == 2
+    assert full_text(debugger.tape, 1).endswith("request_0 arrived: 2,209 prompt tokens, up to 150 output tokens")
 
 
 def test_a_script_that_was_edited_is_loaded_again(tmp_path: Path) -> None:

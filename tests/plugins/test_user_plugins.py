@@ -174,6 +174,16 @@ def test_so_does_one_that_is_no_usual_exception(raised: str, message: str, tmp_p
     assert caught.value.help == f"it happens at {name}:8 in `Broken.choose`"
 
 
+def test_a_method_with_other_arguments_is_told_as_such(tmp_path: Path) -> None:
+    """No line of the plug-in has raised the exception, and it has answered nothing."""
+    script = Path(broken(tmp_path, choose="return 0, ''"))
+    script.write_text(script.read_text().replace("(self, request, fleet, context)", "(self, request, fleet)"))
+    with pytest.raises(SimulationError, match=r"TypeError at event 3: Broken\.choose\(\) takes 3 positional") as caught:
+        run_with(str(script), {"policy.routing": "broken"})
+    told = "one of the plug-ins `broken` takes other arguments than its protocol says, or answers something else"
+    assert caught.value.help == told
+
+
 def test_a_policy_without_what_its_plug_point_needs_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "first.py").write_text(
         """

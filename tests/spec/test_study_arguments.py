@@ -85,6 +85,15 @@ def test_diagnostics(option: str, file_regression: FileRegressionFixture) -> Non
     file_regression.check("\n".join(said), extension=".txt")
 
 
+def test_a_class_that_no_trace_can_name_is_told() -> None:
+    for group in ("slo_classes.batch", "tenants.whoever"):
+        assert study_of("--slo", f"{group}.ttft_ms.p99<=300", source="trace-replay").constraints
+    for name, told in {"critcal": "did you mean `critical`?", "x9": "the SLO classes are "}.items():
+        with pytest.raises(SpecError) as caught:
+            study_of("--slo", f"slo_classes.{name}.ttft_ms.p99<=300", source="trace-replay")
+        assert told in str(caught.value)
+
+
 def test_an_axis_given_twice_is_told() -> None:
     with pytest.raises(SpecError, match=r"`cluster\.instances` is the path of two axes"):
         study_of("--axis", "cluster.instances=1..2", "cluster.instances=4")

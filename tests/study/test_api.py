@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ import blis_tui
 from tests.study.studies import MISHAPS, SMALL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from blis_tui.study.sweep import Progress
 
 STUDY = {
@@ -95,6 +98,16 @@ def test_arguments_of_the_wrong_kind(tmp_path: Path) -> None:
             call(blis_tui.load("quickstart"))  # type: ignore[arg-type]
     with pytest.raises(blis_tui.InputError, match="there is nothing to plan for"):
         blis_tui.plan("quickstart")
+    bound = "latency.ttft_ms.p99<=300"
+    several: list[tuple[Callable[..., object], str, str]] = [
+        (blis_tui.sweep, "slos", bound),
+        (blis_tui.plan, "slos", bound),
+        (blis_tui.sweep, "objectives", "cost.gpus"),
+        (blis_tui.load, "plugins", "mine.py"),
+    ]
+    for function, name, text in several:
+        with pytest.raises(TypeError, match=re.escape(f"{name} is a list: write {name}=['{text}']")):
+            function("quickstart", **{name: text})
     (tmp_path / "file").touch()
     with pytest.raises(blis_tui.InputError, match="cannot keep results"):
         blis_tui.sweep("quickstart", store=tmp_path / "file")

@@ -77,6 +77,16 @@ def test_each_key_is_tried_that_the_experiment_says(pressure: Sensitivity) -> No
     assert {one.now for one in pressure.effects if one.path == "policy.scheduling"} == {"fcfs"}
 
 
+def test_of_several_pools_the_instances_of_each_are_tried() -> None:
+    study = study_from("mixed-fleet", {}, 2, {"workload.requests": 20}, SLOS, (), (), {})
+    with InProcessRunner() as runner:
+        effects = sensitivity(study, runner, MemoryStore()).effects
+    sizes = {(one.path, one.value): one.figure for one in effects if one.path.endswith(".instances")}
+    assert {*sizes} == {(f"cluster.pools.{pool}.instances", size) for pool in (0, 1) for size in (1, 3)}
+    assert None not in sizes.values()
+    assert "cluster.instances" not in {one.path for one in effects}
+
+
 def test_the_budget_of_a_rule_of_its_own_is_tried_in_the_place_of_one_that_it_does_not_read() -> None:
     few: dict[str, object] = {"policy": "sglang", "workload.requests": 20}
     tried = {one.path: one.now for one in found(seeds=[3, 4], settings=few).effects}

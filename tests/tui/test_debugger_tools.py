@@ -248,7 +248,7 @@ def blocks_of(experiment: blis_tui.Experiment) -> str:
     ],
 )
 async def test_a_way_that_leads_nowhere_says_so(keys: tuple[str, ...], said: str) -> None:
-    async with debugging(at="100", breaks=("kv.utilization > 2",), at_once=True) as here:
+    async with debugging(at="100", breaks=("waiting > 1000000",), at_once=True) as here:
         await here.press(*keys)
         assert said in here.said()
 

@@ -53,6 +53,24 @@ def test_the_stretches_of_a_whole_life_add_up_to_it(pressed: Debugger) -> None:
     assert checked > 10
 
 
+def test_a_ranked_request_was_preempted_as_often_as_its_own_page_says() -> None:
+    """Not when its last token was being computed already, as that of request_32 was: it completes all the same."""
+    run = debugger("kv-overload", 1500)
+    view = view_at(run, 1500)
+    assert any(one.what == "preempted" for one in run.tape.life("request_32", 1500))
+    rows = text_of(inspector_lines(view, 78, {}, ranked_requests(view))).splitlines()
+    told = {
+        row.split()[0].lstrip("▸"): row.partition("\N{MULTIPLICATION SIGN} ")[2].partition(" ")[0] or "0"
+        for row in rows[1:]
+        if "_" in row
+    }
+    assert {"request_26": "1", "request_32": "0", "request_34": "3"}.items() <= told.items()
+    for name, count in told.items():
+        life = read_life(run.tape, name, 1500)
+        assert life is not None
+        assert len(life.preemptions) == int(count), name
+
+
 @pytest.mark.parametrize("event", [660, 672, 900])
 def test_what_is_known_of_the_future_is_marked(pressed: Debugger, event: int) -> None:
     life = read_life(pressed.tape, "request_24", 1300)

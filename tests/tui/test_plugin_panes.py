@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from textual.style import Style
 
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.layout import PANES, panes_of
@@ -65,7 +66,7 @@ async def test_the_pane_shows_its_lines_and_leads_to_events() -> None:
 
 def _presented(experiment: blis_tui.Experiment, width: int) -> list[Line]:
     [pane] = [one.brought for one in panes_of(experiment) if one.brought]
-    return plugin_pane_lines(pane, view_at(at_end(experiment)), width)
+    return plugin_pane_lines(pane, view_at(at_end(experiment)), width, Style.parse)
 
 
 async def test_a_key_that_is_taken_stays_what_it_was(tmp_path: Path) -> None:
@@ -86,6 +87,34 @@ def test_a_pane_that_fails_says_where(tmp_path: Path) -> None:
     text = text_of(_presented(loaded(script), width=200))
     assert text.splitlines()[0] == "TypeError: unsupported operand type(s) for /: 'str' and 'int'"
     assert f"it happens at {script}:" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            '"bold" if told.request == view.request else ""',
+            '"loud"',
+            "ValueError: the style of a line is 'loud', which",
+        ),
+        ("text[:width]", "len(text)", "TypeError: the text of a line is "),
+        ("event=told.event", "event=str(told.event)", "TypeError: the event of a line is '"),
+        ("event=told.event", "request=7", "TypeError: the request of a line is 7"),
+    ],
+)
+async def test_a_line_that_cannot_be_shown_or_picked_costs_its_pane_only(
+    old: str, new: str, told: str, tmp_path: Path
+) -> None:
+    app = BlisApp(Start(experiment=loaded(edited(tmp_path, old, new)), source="prefix-routing"))
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settle(pilot)
+        screen = app.screen
+        assert isinstance(screen, DebuggerScreen)
+        here = Debugging(app, pilot, screen)
+        await here.press("end", "P")
+        assert told in screen_text(app)
+        await here.press("down", "enter", "[")
+        assert told in screen_text(app)
 
 
 def test_a_pane_of_the_package_takes_the_steps_that_the_guide_names(tmp_path: Path) -> None:

@@ -107,14 +107,15 @@ def capacity_of(flooded: Row, of: str) -> float | None:
 
     Args:
         flooded: the run.
-        of: what is counted, ``requests`` or ``sessions``, whose requests come one after the other.
+        of: what is counted: ``requests``; ``sessions``, whose requests come one after the other; ``arrivals`` of both.
     """
     figures = flooded.figures
     rates = [_number(figures, "throughput.requests_per_s")]
     completed = _number(figures, "requests.completed")
-    if of == "sessions":
-        calls = _number(figures, "sessions.calls")
-        rates[0] *= _number(figures, "sessions.started") / calls if calls else 0.0
+    if of != "requests":
+        calls, started = _number(figures, "sessions.calls"), _number(figures, "sessions.started")
+        total = max(_number(figures, "requests.total"), calls)
+        rates[0] *= (started + total - calls) / total if calls else 0.0
     else:
         times = [(share, _number(figures, f"latency.e2e_ms.p{share}")) for share in (50, 90, 95)]
         rates += [10 * share * completed / time for share, time in times if time]
@@ -142,19 +143,29 @@ def load_of(
     sessions = isinstance(workload.get("sessions"), int)
     count = workload.get("sessions" if sessions else "requests")
     counted = isinstance(count, int) and not workload.get("stages") and not workload.get("trace")
-    of = "sessions" if any("session" in as_map(one) for one in as_list(workload.get("clients"))) else "requests"
     path, why, own = _rate_of(workload)
     return Load(
         own_rate_per_s=offered if path.startswith("workload.trace") else own,
         path=path,
         why_not=why,
         scaled=path == "workload.trace.scale_rate",
-        of=of,
+        of=_counted(workload),
         counted=("workload.sessions" if sessions else "workload.requests") if counted else "",
         least=max(count if isinstance(count, int) else 0, 0 if sessions else tail),
         duration_s=duration_s,
         horizon=document.get("horizon_us") != "none",
     )
+
+
+def _counted(workload: Mapping[str, Json]) -> str:
+    """Return what a rate counts: ``requests``, ``sessions``, or ``arrivals`` if some clients begin sessions only.
+
+    Users of a closed loop have no rate.
+    """
+    clients = [as_map(one) for one in as_list(workload.get("clients"))]
+    rated = [one for one in clients if as_map(one.get("arrivals")).get("kind") != "closed-loop"] or clients
+    talk = ["session" in one for one in rated]
+    return "sessions" if talk and all(talk) else "arrivals" if any(talk) else "requests"
 
 
 def _rate_of(workload: Mapping[str, Json]) -> tuple[str, str, float | None]:

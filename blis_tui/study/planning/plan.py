@@ -15,7 +15,7 @@ from blis_tui.simulation import Simulation
 from blis_tui.spec.diagnostics import Diagnostic, located
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.resolve import CHOICES
-from blis_tui.spec.source import Location, Source, Span, as_map
+from blis_tui.spec.source import Location, Source, Span, as_list, as_map
 from blis_tui.spec.study.document import experiment_of, resolve_point
 from blis_tui.spec.study.model import Point
 from blis_tui.study.expected import expected_of
@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_INSTANCES: Final = "cluster.instances"
+INSTANCES: Final = "cluster.instances"
+"""The usual size path."""
 _OF_FORM: Final = "BLIS1"
 """Prefix of the codes of problems that no value of another key can solve."""
 _OF_CAPACITY: Final = 1.1
@@ -73,7 +74,7 @@ class Question:
     """The load; None = the experiment's own."""
     max_rate: bool = False
     """Whether to find the highest rate instead of the cheapest size."""
-    size_path: str = _INSTANCES
+    size_path: str = INSTANCES
     """Path of the size to search."""
     least: int = 1
     most: int = 64
@@ -145,7 +146,7 @@ class Candidate:
     not_known: bool = False
     """Whether nothing was tried because the possible slowdown of servers is unknown; ``why_not`` has the reason."""
     of: str = "requests"
-    """What arrives at the rates: requests, or sessions of several requests."""
+    """What arrives at the rates: ``requests``, ``sessions`` of several requests, or ``arrivals`` of both."""
     recorded: bool = False
     """Whether the workload is a trace, which is the same with every seed."""
     tried: tuple[Trial, ...] = ()
@@ -169,7 +170,7 @@ class Candidate:
             return None
         if self.recorded:
             return 0.0
-        arrivals = fsum(found.values("sessions.started" if self.of == "sessions" else "requests.total"))
+        arrivals = fsum(found.values("requests.total" if self.of == "requests" else "sessions.started"))
         return 1 / sqrt(arrivals) if arrivals else None
 
     @property
@@ -410,6 +411,7 @@ class _Configuration:
         own = _own_size(document, self._question.size_path)
         if self._question.max_rate:
             return (yield from self._highest_rate(load, own))
+        self._require_own_sum(document)
         return (yield from self._least_size(load, own))
 
     def _load(self, document: Mapping[str, Json]) -> Generator[list[Run], list[Row], Load]:
@@ -449,9 +451,10 @@ class _Configuration:
             if failure_reason(idle):  # bursts stay bursts at any rate, but more instances may spread them
                 (idle,) = self._judged((yield [self._run(question.most, 0.0, self._study.seeds[0], load)]))
             if wrong := failure_reason(idle):
-                return self._candidate(
-                    None, why_not=f"no number of instances is enough: even on an idle cluster, {wrong}"
+                nothing = (
+                    "no number of instances" if question.size_path == INSTANCES else f"no value of {question.size_path}"
                 )
+                return self._candidate(None, why_not=f"{nothing} is enough: even on an idle cluster, {wrong}")
             capacity = capacity_of(flooded, load.of)
             guess = own if capacity is None else ceil(wanted * own / capacity)
         search = search_size(guess, least=question.least, most=question.most, seeds=len(self._study.seeds))
@@ -459,7 +462,7 @@ class _Configuration:
         if least.holds is None:
             reason = self._reason(least.fails, rate)
             many = f"{question.size_path} {least.fails} is"
-            if question.size_path == _INSTANCES:
+            if question.size_path == INSTANCES:
                 many = "1 instance is" if least.fails == 1 else f"{least.fails} instances are"
             return self._candidate(None, why_not=f"{many} not enough ({reason}), and more were not tried")
         beside = [size for size in (least.fails, least.holds + 1) if size is not None and size <= question.most]
@@ -468,6 +471,16 @@ class _Configuration:
         for (size, seed), row in zip(wanted_runs, rows, strict=True):
             self._rows.setdefault((size, rate), {})[seed] = row
         return self._candidate(least.holds)
+
+    def _require_own_sum(self, document: Mapping[str, Json]) -> None:
+        """Raise SpecError if the number of instances is that of its pools, which is the only one that fits them."""
+        path = self._question.size_path
+        pools = as_list(as_map(document.get("cluster")).get("pools"))
+        if path == INSTANCES and pools:
+            written = f"{path}={self._question.least}..{self._question.most}"
+            place = Location(Source("--sizes", written), Span(1, 1, len(path) + 1))
+            hint = f"name the pool that may grow: --sizes cluster.pools.{len(pools) - 1}.instances=1..16"
+            raise SpecError([located("BLIS2022", f"{path} is the sum of the instances of its pools", place, hint=hint)])
 
     def _require_sizes(self) -> None:
         """Raise SpecError if the size path is no key, or cannot have such values."""
@@ -631,15 +644,13 @@ def _other_estimates(question: Question, best: Candidate) -> Generator[list[Run]
         if margin.value > 0
     ]
     rows = yield [Run(point=row.point, values={"latency": {"kind": kind}}, seed=row.seed) for kind, _, row in asked]
+    failing = {kind for (kind, _, _), other in zip(asked, rows, strict=True) if failure_reason(other)}
     told = []
     for (kind, mine, _), other in zip(asked, rows, strict=True):
         value = other.figures.get(mine.metric)
         if isinstance(value, int | float):
-            told.append(
-                OtherEstimate(
-                    kind=kind, metric=mine.metric, value=float(value), own=mine.value, holds=not failure_reason(other)
-                )
-            )
+            holds = kind not in failing
+            told.append(OtherEstimate(kind=kind, metric=mine.metric, value=float(value), own=mine.value, holds=holds))
     return tuple(told)
 
 

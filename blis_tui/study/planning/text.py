@@ -10,7 +10,7 @@ from blis_tui.printable import printable
 from blis_tui.records.section_text import error_text, expected_data
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.names import point_text, short_names, value_text
-from blis_tui.study.planning.plan import DISAGREEMENT, USUAL_CONFIDENCE
+from blis_tui.study.planning.plan import DISAGREEMENT, INSTANCES, USUAL_CONFIDENCE
 from blis_tui.study.planning.search import failure_reason, margins
 from blis_tui.study.planning.slower import SlowServer
 from blis_tui.study.rows import as_data
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from blis_tui.metrics.expected_error import Expectation
-    from blis_tui.study.planning.plan import Candidate, Plan, Trial
+    from blis_tui.study.planning.plan import Candidate, OtherEstimate, Plan, Trial
 
 
 _USUAL: Final = {"steady.offered_requests_per_s": "offered/s", "steady.requests_per_s": "served/s"}
@@ -70,7 +70,8 @@ def answer_text(plan: Plan) -> str:
 def _holds_text(plan: Plan, one: Candidate, bounds: str) -> str:
     """Return what a configuration sustains, as a sentence without its full stop."""
     what, knee = _cluster(plan, one), one.knee
-    verb = "sustains" if one.size == 1 else "sustain"
+    alone = one.found is not None and [*_instances_by_kind(plan, one.found).values()] == [1]
+    verb = "sustains" if alone else "sustain"
     if knee is None:
         rate = plan.question.rate_per_s
         load = "the load" if rate is None else f"{rate:g} {one.of}/s"
@@ -84,15 +85,40 @@ def _cluster(plan: Plan, one: Candidate) -> str:
     found = one.found
     if found is None:
         return "nothing"
-    row = found.rows[0]
-    pool = experiment_of(plan.question.study, row.point, row.seed).pools[0]
-    split = f", TP {pool.tensor_parallel}" if pool.tensor_parallel > 1 else ""
-    split += f", DP {pool.engine.data_parallel}" if pool.engine.data_parallel > 1 else ""
+    kinds = _instances_by_kind(plan, found)
+    (first, many), *rest = kinds.items()
+    parts = [f"{plural(many, 'instance')} of {first[0]}", *(f"{count:,} of {kind[0]}" for kind, count in rest)]
+    if rest:  # each kind of instance with its own split
+        parts = [f"{part}{kind[1]}" for part, kind in zip(parts, kinds, strict=True)]
     price = found.mean("cost.usd_per_hour")
-    cost = "" if price is None else f", {price:,.2f} USD/h"
-    gpus = found.mean("cost.gpus")
-    size = plural(one.size or 1, "instance")
-    return f"{size} of {pool.model.name} on {pool.hardware.name} ({plural(int(gpus or 0), 'GPU')}{split}{cost})"
+    more = ("" if rest else first[1]) + ("" if price is None else f", {price:,.2f} USD/h")
+    if plan.question.size_path != INSTANCES and not plan.question.max_rate:
+        more += f", {size_text(plan, one.size)}"
+    return f"{in_words(parts)} ({plural(int(found.mean('cost.gpus') or 0), 'GPU')}{more})"
+
+
+def _instances_by_kind(plan: Plan, found: Trial) -> dict[tuple[str, str], int]:
+    """Return how many instances there are by model and hardware, and how they are split; ranks of a replica are one."""
+    row, kinds = found.rows[0], dict[tuple[str, str], int]()
+    for pool in experiment_of(plan.question.study, row.point, row.seed).pools:
+        ranks = pool.engine.data_parallel
+        split = f", TP {pool.tensor_parallel}" if pool.tensor_parallel > 1 else ""
+        split += f", DP {ranks}" if ranks > 1 else ""
+        kind = f"{pool.model.name} on {pool.hardware.name}", split
+        kinds[kind] = kinds.get(kind, 0) + pool.instances // ranks
+    return kinds
+
+
+def size_title(plan: Plan) -> str:
+    """Return what was varied, as the title of a column."""
+    path = plan.question.size_path
+    return "instances" if plan.question.max_rate or path == INSTANCES else path.removeprefix("cluster.")
+
+
+def size_text(plan: Plan, size: int | None) -> str:
+    """Return a size in words."""
+    title = size_title(plan)
+    return plural(size or 1, "instance") if title == "instances" else f"{title} {size}"
 
 
 def _around(plan: Plan, best: Candidate, width: int) -> Iterator[str]:
@@ -100,7 +126,7 @@ def _around(plan: Plan, best: Candidate, width: int) -> Iterator[str]:
     by_rate = plan.question.max_rate
     metrics = tuple(dict.fromkeys([*(one.metric for one in plan.question.study.constraints), *_USUAL]))
     metrics += tuple(name for name in _WHERE_KNOWN if best.found is not None and best.found.mean(name) is not None)
-    head = ["", f"{best.of}/s" if by_rate else "instances", *([] if by_rate else ["GPUs"])]
+    head = ["", f"{best.of}/s" if by_rate else size_title(plan), *([] if by_rate else ["GPUs"])]
     titles = {**_USUAL, **_WHERE_KNOWN}
     head += [*(titles.get(metric, metric.removeprefix("latency.")) for metric in metrics), "seeds ok"]
     shown = best.tried
@@ -169,13 +195,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     yield from _rate(plan, best)
     yield from step_times_text(plan.expected)
     yield from _slower(plan)
-    for other in plan.opinions:
-        if other.apart:
-            so = "all bounds would hold" if other.holds else "the answer would be different"
-            yield (
-                f"The step-time models disagree by more than {100 * DISAGREEMENT - 100:.0f} %: with {other.kind},"
-                f" {other.metric} is {number_text(other.value)} here, not {number_text(other.own)}, and {so}."
-            )
+    yield from _opinions(plan)
     for name, message in plan.warnings.items():
         if name != "unused-capacity":
             yield f"warning[{name}]: {message}"
@@ -194,16 +214,54 @@ def _next(plan: Plan, best: Candidate, metric: str) -> Iterator[str]:
     bounds = plan.question.study.constraints
     before, after = best.found.figure(metric, bounds), None if more is None else more.figure(metric, bounds)
     if more is not None and before is not None and after is not None:
-        yield f"One more instance would change {metric} from {number_text(before)} to {number_text(after)}."
+        one = (
+            "One more instance would" if size_title(plan) == "instances" else f"{size_text(plan, best.size + 1)} would"
+        )
+        yield f"{one} change {metric} from {number_text(before)} to {number_text(after)}."
+
+
+def _opinions(plan: Plan) -> Iterator[str]:
+    """Yield what the other step-time models say of the answer, if they say something else."""
+    for other in plan.opinions:
+        if other.apart:
+            so = "all bounds would hold" if other.holds else "the answer would be different"
+            yield (
+                f"The step-time models disagree by more than {100 * DISAGREEMENT - 100:.0f} %: with {other.kind},"
+                f" {other.metric} is {number_text(other.value)} here, not {number_text(other.own)}, and {so}."
+            )
+    said = {one.kind for one in plan.opinions if one.apart}
+    for kind in dict.fromkeys(one.kind for one in plan.opinions if not one.holds and one.kind not in said):
+        # Figures that are close to one another may still be on two sides of a bound.
+        asked = [one for one in plan.opinions if one.kind == kind]
+        one = next((one for one in asked if _breaks(plan, one)), asked[0])
+        yield (
+            f"With the step-time model {kind} the answer would be different: {one.metric} is"
+            f" {number_text(one.value)} here, not {number_text(one.own)}."
+        )
+
+
+def _breaks(plan: Plan, one: OtherEstimate) -> bool:
+    """Return whether a figure is beyond one of its bounds."""
+    own = [bound for bound in plan.question.study.constraints if bound.metric == one.metric]
+    above = any(bound.max is not None and one.value > bound.max for bound in own)
+    return above or any(bound.min is not None and one.value < bound.min for bound in own)
 
 
 def _rate(plan: Plan, best: Candidate) -> Iterator[str]:
-    """Yield the actual rates of the runs if arrivals are random."""
+    """Yield the actual rates of the runs if arrivals are random, or recorded at changing rates."""
     found = best.found
-    if found is None or best.recorded or (best.knee is None and plan.question.rate_per_s is None):
+    if found is None or (best.knee is None and plan.question.rate_per_s is None):
+        return
+    rate = found.rate_per_s
+    if best.recorded:
+        half = found.mean("steady.offered_requests_per_s")
+        if rate is not None and best.of == "requests" and half is not None and number_text(half) != number_text(rate):
+            yield (
+                f"{rate:g} requests/s is the mean of all recorded arrivals: `steady` covers their second half, in which"
+                f" {number_text(half)} requests/s arrived."
+            )
         return
     came = found.values("offered.requests_per_s")
-    rate = found.rate_per_s
     if came and rate is not None and best.of == "requests" and number_text(min(came)) != number_text(max(came)):
         yield (
             f"{rate:g} requests/s is the mean of random arrivals: in these runs {number_text(min(came))} to"
@@ -249,7 +307,7 @@ def _found_text(plan: Plan, one: Candidate) -> str:
     if one.knee is not None:
         return f"{one.knee.holds:g} {one.of}/s{name}"
     gpus = None if one.found is None else one.found.mean("cost.gpus")
-    return f"{plural(one.size or 1, 'instance')}{name} ({plural(int(gpus or 0), 'GPU')})"
+    return f"{size_text(plan, one.size)}{name} ({plural(int(gpus or 0), 'GPU')})"
 
 
 def _ties(plan: Plan, best: Candidate) -> Iterator[str]:
@@ -261,7 +319,7 @@ def _ties(plan: Plan, best: Candidate) -> Iterator[str]:
         other = None if one.found is None else one.found.nearest(bounds)
         if own is None or other is None:
             continue
-        size = "" if plan.question.max_rate else f" ({plural(one.size or 1, 'instance')})"
+        size = "" if plan.question.max_rate else f" ({size_text(plan, one.size)})"
         yield (
             f"{configuration_name(plan, one)}{size} {tied}; its tightest bound, {other[0].metric}, is at"
             f" {100 * other[0].of_bound:.0f} %, that of the answer at {100 * own[0].of_bound:.0f} %."
@@ -291,7 +349,7 @@ def _configurations(plan: Plan) -> Iterator[str]:
     """Yield all configurations, each with its answer."""
     names = short_names(plan.question.study.paths)
     by_rate = plan.question.max_rate
-    head = ["", *names.values(), f"{plan.candidates[0].of}/s" if by_rate else "instances", "GPUs", "USD/h", ""]
+    head = ["", *names.values(), f"{plan.candidates[0].of}/s" if by_rate else size_title(plan), "GPUs", "USD/h", ""]
     rows = []
     for one in plan.candidates:
         found = one.found

@@ -326,7 +326,8 @@ def ranking_lines(view: View, found: Sequence[Ranked], width: int, hint: str) ->
             (f"  {count_text(one.value) if counts else span_text(one.value):>8}", ""),
             (f"  {bar}" if bar else "", "$primary"),
         ]
-        preemptions = len([1 for what in view.tape.life(one.name, view.moment.event) if what.what == "preempted"])
+        life = read_life(view.tape, one.name, view.moment.event, view.moment.settled)
+        preemptions = 0 if life is None else len(life.preemptions)
         if preemptions and not counts:
             parts.append((f"  \N{MULTIPLICATION SIGN} {plural(preemptions, 'preemption')}", "$error"))
         lines.append(line(Content.assemble(*parts), key=REQUEST_KEY + one.name, tip="enter: open; ?: why"))

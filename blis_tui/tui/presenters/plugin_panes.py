@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
@@ -11,7 +12,7 @@ from blis_tui.registry import place_in_plugin
 from blis_tui.tui.presenters.lines import Line, line, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from blis_tui.engine.records import Record
     from blis_tui.panes import PluginPane
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 _MOST_LINES: Final = 1000
 """Maximum number of lines taken, because a pane is redrawn at every step and may generate lines endlessly."""
+_KINDS: Final[Mapping[str, tuple[type, ...]]] = MappingProxyType(
+    {"text": (str,), "style": (str,), "event": (int, NoneType), "request": (str, NoneType)}
+)
+"""What the fields of a line may be."""
 _EVENT: Final = "event "
 _REQUEST: Final = "request "
 
@@ -74,13 +79,15 @@ class Shown:
             )
 
 
-def plugin_pane_lines(pane: PluginPane, view: View, width: int) -> list[Line]:
-    """Return the lines of a plug-in's pane; if it raises an exception, what and where."""
+def plugin_pane_lines(pane: PluginPane, view: View, width: int, parse_style: Callable[[str], object]) -> list[Line]:
+    """Return the lines of a plug-in's pane; if it raises an exception, or a line cannot be shown, what and where.
+
+    ``parse_style`` raises an exception if a text is no style.
+    """
     found: list[Line] = []
     try:
         for one in pane.present(Shown(view), width):
-            if not isinstance(one, PaneLine):
-                raise TypeError(f"a line is {one!r}, and must be a PaneLine")  # noqa: TRY301  (reported like others)
+            _require_line(one, parse_style)
             found.append(line((one.text, one.style), key=_key(one)))
             if len(found) == _MOST_LINES:
                 break
@@ -91,6 +98,19 @@ def plugin_pane_lines(pane: PluginPane, view: View, width: int) -> list[Line]:
         place = place_in_plugin(error, (pane.module,))
         return [*(line(row) for row in words(text, width, "$error")), *(line(row) for row in words(place, width))]
     return found
+
+
+def _require_line(one: object, parse_style: Callable[[str], object]) -> None:
+    """Raise TypeError or ValueError for what would fail where it is drawn or picked."""
+    if not isinstance(one, PaneLine):
+        raise TypeError(f"a line is {one!r}, and must be a PaneLine")
+    for name, kinds in _KINDS.items():
+        if not isinstance(value := getattr(one, name), kinds):
+            raise TypeError(f"the {name} of a line is {value!r}")
+    try:
+        parse_style(one.style)
+    except Exception as error:
+        raise ValueError(f"the style of a line is {one.style!r}, which is none of Textual's") from error
 
 
 def _key(one: PaneLine) -> str:

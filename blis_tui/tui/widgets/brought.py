@@ -24,7 +24,8 @@ class BroughtPane(LinesPane):
 
     def lines(self, view: View, width: int) -> Sequence[Line]:
         """Return the lines for a view."""
-        return () if self.brought is None else plugin_pane_lines(self.brought, view, width)
+        parse_style = self.app.stylesheet.parse_style
+        return () if self.brought is None else plugin_pane_lines(self.brought, view, width, parse_style)
 
     def pick(self, key: str, *, go: bool) -> None:
         """Select the subject of a line, or go there."""

@@ -131,6 +131,24 @@ def test_what_it_says_of_the_answer_is_so(sized: Plan) -> None:
     assert {line[:2] for line in remarks[1:]} == {"- ", "  "}
 
 
+def test_a_step_time_model_with_another_answer_is_named_however_close_its_figures_are(store: MemoryStore) -> None:
+    asked = question(rate_per_s=60.0)
+    bound = replace(asked.study.constraints[0], metric="latency.itl_ms.p99", max=22.35)
+    found = plan(replace(asked, study=replace(asked.study, constraints=(bound,))), InProcessRunner(), store)
+    (other,) = [one for one in found.opinions if one.kind == "fitted"]
+    assert other.own < 22.35 < other.value < 1.2 * other.own
+    assert (other.apart, other.holds) == (False, False)
+    sentence = (
+        "With the step-time model fitted the answer would be different: latency.itl_ms.p99 is 22.4 here, not 22.3."
+    )
+    assert sentence in said(found)
+    assert "the answer would be different" not in said(replace(found, opinions=(replace(other, holds=True),)))
+    far = replace(other, value=30.0)
+    assert said(replace(found, opinions=(far, other))).count("the answer would be different") == 1
+    first = replace(other, metric=TTFT)  # of several figures, it is one that breaks its bound
+    assert sentence in said(replace(found, opinions=(first, other)))
+
+
 def test_the_same_question_gets_the_same_bytes_whatever_is_known(sized: Plan, store: MemoryStore) -> None:
     again = plan(question(rate_per_s=120.0), InProcessRunner(), store)
     assert json.dumps(plan_data(again)) == json.dumps(plan_data(sized))
@@ -230,6 +248,37 @@ def test_of_equals_in_price_the_one_farther_from_its_bounds_is_taken_and_the_oth
     assert not alone.ties
 
 
+def of_fleet(bound: float = 1e6, **keys: Any) -> Question:
+    """About two pools of different GPUs."""
+    fleet = {**question(bound=bound).study.document, "experiment": "mixed-fleet", "seeds": 1}
+    fleet["set"] = {"workload.requests": 100, "latency": "roofline"}
+    return Question(study=read_study(parse(Source("x", json.dumps(fleet)))), duration_s=2.0, **keys)
+
+
+def test_a_size_that_is_no_number_of_instances_has_its_name(store: MemoryStore) -> None:
+    found = plan(of_fleet(size_path="cluster.pools.1.instances", most=3), InProcessRunner(), store)
+    lines = plan_text(found).splitlines()
+    model = "llama-3.1-8b-instruct on"
+    what = f"2 instances of {model} h100 and 1 of {model} l40s (3 GPUs, pools.1.instances 1) sustain the load"
+    assert lines[0].startswith(what)
+    assert lines[2].split()[:2] == ["pools.1.instances", "GPUs"]
+    assert "- pools.1.instances 2 would change " in "\n".join(lines)
+    rated = plan(of_fleet(max_rate=True, precision=1.0), InProcessRunner(), store)
+    assert plan_text(rated).startswith(f"2 instances of {model} h100 and 2 of {model} l40s (4 GPUs) sustain ")
+    seqs = question(rate_per_s=20.0, size_path="engine.max_num_seqs", least=2, most=64)
+    told = said(plan(seqs, InProcessRunner(), store))
+    assert told.startswith("2 instances of qwen3-14b on h100 (2 GPUs, engine.max_num_seqs ")
+    assert "One more instance" not in told
+    low = of_fleet(bound=1e-3, size_path="cluster.pools.1.instances", most=3, rate_per_s=5.0)
+    assert "no value of cluster.pools.1.instances is enough: even on" in said(plan(low, InProcessRunner(), store))
+
+
+def test_the_sum_of_pools_cannot_grow(store: MemoryStore) -> None:
+    with pytest.raises(SpecError, match=r"cluster\.instances is the sum of the instances of its pools") as caught:
+        plan(of_fleet(rate_per_s=5.0), InProcessRunner(), store)
+    assert caught.value.diagnostics[0].help == "name the pool that may grow: --sizes cluster.pools.1.instances=1..16"
+
+
 def test_what_no_seed_changes_is_one_run(store: MemoryStore) -> None:
     asked = question()
     study = {
@@ -277,6 +326,13 @@ def test_rates_of_recorded_requests_are_known_as_they_are() -> None:
     assert found.best.knee is not None
     assert found.best.interval == (found.best.knee.holds, found.best.knee.fails)
     assert "distinguish rates" not in said(found)
+    assert found.best.found is not None
+    (half,) = set(found.best.found.values("steady.offered_requests_per_s"))
+    rate = found.best.knee.holds
+    assert rate is not None
+    assert abs(half / rate - 1) > 0.05, "as in most recordings, more or fewer requests come in the second half"
+    sentence = f"{rate:g} requests/s is the mean of all recorded arrivals: `steady` covers their second half, in which"
+    assert f"{sentence} {number_text(half)} requests/s arrived." in said(found)
 
 
 def test_the_rate_beside_the_answer_is_the_steady_one(sized: Plan) -> None:
