@@ -477,6 +477,16 @@ def test_memory_pressure(name: str, *, with_watermark: bool) -> None:
     assert ("policy.batching.watermark" in thrashing.keys) == ("watermark" in thrashing.advice) == with_watermark
 
 
+@pytest.mark.parametrize(("pools", "key"), [(2, "cluster.pools"), (1, "cluster.pools.0.instances")])
+def test_where_pools_say_how_many_instances_there_are_the_advice_names_them(pools: int, key: str) -> None:
+    """`cluster.instances` is refused beside `cluster.pools`."""
+    own = [{"name": f"pool-{number}", "instances": 1} for number in range(pools)]
+    overloaded = {"cluster": {"pools": own}, "workload.rate_per_s": 300, "expect": []}
+    found = finding(blis_tui.run(blis_tui.load("quickstart", set=overloaded)), "overload")
+    assert key in found.keys
+    assert f"Add instances ({key})" in found.advice
+
+
 def test_more_memory_ends_them() -> None:
     simulation = blis_tui.Simulation(blis_tui.load("kv-pressure", set={"engine.kv_blocks": 4000}))
     simulation.run()

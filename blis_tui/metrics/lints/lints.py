@@ -6,6 +6,7 @@ debugger (at any position) agree. A check that cannot be made yet says why.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Final
 
@@ -52,13 +53,30 @@ def check_all(seen: LintContext) -> Checkup:
     for lint in LINTS:
         found = lint.check(seen)
         if isinstance(found, Finding):
-            findings.append(found)
+            findings.append(_for_pools(found, seen))
         elif found:
             skipped.append((lint.promise, found))
         else:
             passed.append(lint.promise)
     findings.sort(key=_severity)
     return Checkup(seen.cluster.events, seen.done, tuple(findings), tuple(passed), tuple(skipped))
+
+
+_INSTANCES: Final = "cluster.instances"
+
+
+def _for_pools(found: Finding, seen: LintContext) -> Finding:
+    """Return the finding with the key of the instances that the experiment has: of the cluster, or of its pools."""
+    cluster = seen.experiment.document["cluster"]
+    pools = cluster.get("pools") if isinstance(cluster, dict) else None
+    if not isinstance(pools, list):
+        return found
+    key = "cluster.pools.0.instances" if len(pools) == 1 else "cluster.pools"
+    return replace(
+        found,
+        advice=found.advice.replace(_INSTANCES, key),
+        keys=tuple([key if one == _INSTANCES else one for one in found.keys]),
+    )
 
 
 def explained(name: str) -> str | None:
