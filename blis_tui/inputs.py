@@ -56,6 +56,11 @@ def opened_inputs() -> tuple[str | Path, ...]:
     return tuple(_OPENED)
 
 
+def note_opened(path: str | Path) -> None:
+    """Count a file as opened for reading whose content is still known."""
+    _OPENED[path] = None
+
+
 def clear_opened_inputs() -> None:
     """Clear the list of opened files, at the beginning of a command."""
     _OPENED.clear()

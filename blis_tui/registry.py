@@ -20,12 +20,12 @@ import pickle
 import sys
 from collections.abc import Mapping
 from dataclasses import MISSING, field, fields
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, cast, get_args, get_origin
 
-from blis_tui.classes import dataclass
+from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.errors import BlisError, PolicyError, in_words
 from blis_tui.keys import Key
 
@@ -40,6 +40,9 @@ F = TypeVar("F")
 
 _MARK: Final = "__blis_plugin__"
 _OWN: Final = __name__.partition(".")[0]
+
+_REMEMBERED: Final = 256
+"""Number of settings classes whose fields are cached; some scripts of plug-ins are loaded again and again."""
 
 _TYPES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", Mapping: "object", tuple: "array"}
 
@@ -262,7 +265,7 @@ class Registry:
             PolicyError: there is no such plug-in, it has no such setting, or one is missing.
         """
         plugin = self.find(point.path, name, point.noun)
-        there = {one.name: one.default is MISSING for one in fields(plugin.settings)}
+        there, words, points = _fields_of(plugin.settings)
         for key in settings:
             if key not in there:
                 message = f"{point.noun} `{name}` has no setting `{key}`"
@@ -271,16 +274,35 @@ class Registry:
             if required and key not in settings:
                 raise PolicyError(f"{point.noun} `{name}` lacks the setting `{key}`")
         given = dict(settings)
-        for one in fields(plugin.settings):
-            if given.get(one.name) in one.metadata["key"].words:
-                given[one.name] = None
-            if "point" in one.metadata and one.name in given:
-                within = one.metadata["point"]
-                parts = cast("tuple[Named, ...]", given[one.name])
-                given[one.name] = tuple((part.kind, self.create(within, part.kind, part.settings)) for part in parts)
+        for key, meant in words:
+            if given.get(key) in meant:
+                given[key] = None
+        for key, within in points:
+            if key in given:
+                parts = cast("tuple[Named, ...]", given[key])
+                given[key] = tuple((part.kind, self.create(within, part.kind, part.settings)) for part in parts)
         if plugin.origin is None:
             return cast("T", plugin.make(plugin.settings(**given), *args, **more))
         return cast("T", _made(point, plugin, lambda: plugin.make(plugin.settings(**given), *args, **more)))
+
+
+class _Fields(NamedTuple):
+    """The fields of a settings class: whether each is required; those with words; those that name plug-ins."""
+
+    required: Mapping[str, bool]
+    words: tuple[tuple[str, Mapping[str, str] | Sequence[str]], ...]
+    points: tuple[tuple[str, PlugPoint[..., object]], ...]
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _fields_of(settings: type) -> _Fields:
+    """Return the fields of a settings class, which every simulation asks for."""
+    known = fields(settings)
+    return _Fields(
+        {one.name: one.default is MISSING for one in known},
+        tuple((one.name, one.metadata["key"].words) for one in known if one.metadata["key"].words),
+        tuple((one.name, one.metadata["point"]) for one in known if "point" in one.metadata),
+    )
 
 
 def _made(point: Point, plugin: Plugin, make: Callable[[], object]) -> object:

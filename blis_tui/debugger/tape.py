@@ -236,15 +236,12 @@ class Tape:
         if first > last:
             return iter(())
         there = slice(first - 1, last)
-        events = zip(self._kinds[there], self._instances[there], self._times[there], self._subjects[there], strict=True)
-        found = [
-            (event, time_us, step * _STEP_WIDTH)
-            for event, (kind, on, time_us, step) in enumerate(events, first)
-            if kind == STEP and on == instance
-        ]
-        steps = self._steps
-        columns = [[steps[at + column] for *_, at in found] for column in map(StepRow._fields.index, figures)]
-        return zip([event for event, *_ in found], [time_us for _, time_us, _ in found], *columns, strict=True)
+        events = enumerate(zip(self._kinds[there], self._instances[there], strict=True), first)
+        found = [event for event, (kind, on) in events if kind == STEP and on == instance]
+        times_us = [self._times[event - 1] for event in found]
+        rows = [self._subjects[event - 1] * _STEP_WIDTH for event in found]
+        columns = [[self._steps[row + column] for row in rows] for column in map(StepRow._fields.index, figures)]
+        return zip(found, times_us, *columns, strict=True)
 
     def work(self, event: int) -> int:
         """Return the work of all events up to this one, in ordinary events; steps under memory pressure count more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import field
 from pathlib import Path
@@ -140,9 +141,11 @@ def _locate(document: Document, path: DataPath, kind: str, reference: str) -> Pa
 def shown(path: Path) -> str:
     """Return a path as messages show it: relative to the working directory if it lies below."""
     try:
-        return str(real_path(path).relative_to(Path.cwd()))
-    except (ValueError, OSError):  # outside of the working directory, or deleted
+        below = os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118  (text, as it is asked for of every file)
+        real = os.path.realpath(path)
+    except (ValueError, OSError):  # a path with a NUL character; a deleted folder
         return str(path)
+    return real.removeprefix(below) if real.startswith(below) else str(path)
 
 
 def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()) -> Document:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from os.path import isdir, isfile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -57,9 +58,11 @@ def suffix(kind: str) -> str:
 def own_specs(directory: Path) -> Path | None:
     """Return the ``specs/`` folder that belongs to a file in ``directory``: beside the file, or enclosing it."""
     beside = directory / "specs"
-    if beside.is_dir():
+    if isdir(beside):  # noqa: PTH112  (faster, and every name is looked up there)
         return beside
-    return next((parent for parent in (directory, *directory.parents) if parent.name == "specs"), None)
+    if "specs" not in directory.parts:
+        return None
+    return next(parent for parent in (directory, *directory.parents) if parent.name == "specs")
 
 
 def search_path(directory: Path | None) -> tuple[Path, ...]:
@@ -74,8 +77,8 @@ def find(kind: str, name: str, directory: Path | None = None) -> Path | None:
     if not _NAME.match(name):
         return None
     for folder in search_path(directory):
-        path = folder / FOLDERS[kind] / f"{name}{suffix(kind)}"
-        if path.is_file():
+        path = folder / f"{FOLDERS[kind]}/{name}{suffix(kind)}"
+        if isfile(path):  # noqa: PTH113
             return path
     return None
 

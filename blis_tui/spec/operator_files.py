@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.operator_costs import OperatorCosts
 from blis_tui.errors import InputError, PolicyError
-from blis_tui.inputs import input_digest
+from blis_tui.inputs import note_opened, read_input
 from blis_tui.spec.places import shipped_specs
 
 if TYPE_CHECKING:
@@ -18,13 +19,16 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Model, PluginConfig
 
 MAX_TABLE_BYTES: Final = 16 * 1024 * 1024
+_SUFFIX: Final = ".json"
 _REMEMBERED: Final = 64
 """Cache size in models; a study asks about the same few for each of its runs."""
 
 
+@cache
 def table_names() -> tuple[str, ...]:
     """Return the names of all tables, sorted."""
-    return tuple(sorted(path.stem for path in _folder().glob("*.json")))
+    found = os.listdir(_folder())  # noqa: PTH208  (names are wanted)
+    return tuple(sorted(name.removesuffix(_SUFFIX) for name in found if name.endswith(_SUFFIX)))
 
 
 def tables_of(hardware: str) -> str | None:
@@ -40,18 +44,27 @@ def table_digest(name: str) -> str:
     Raises:
         InputError: there are no tables of that name.
     """
-    return input_digest(_path(name), limit=MAX_TABLE_BYTES)
+    note_opened(_path(name))  # though it is read once
+    return _read(name)[1]
 
 
-@cache
 def read_tables(name: str) -> Mapping[str, object]:
     """Return the tables of a name.
 
     Raises:
         InputError: there are none.
     """
-    found: dict[str, object] = json.loads(_path(name).read_bytes())
-    return found
+    return _read(name)[0]
+
+
+@cache
+def _read(name: str) -> tuple[Mapping[str, object], str]:
+    """Return the tables of a name, and the SHA-256 of their document."""
+    from hashlib import sha256  # noqa: PLC0415  (only these tables and traces need it)
+
+    content = read_input(_path(name), limit=MAX_TABLE_BYTES)
+    found: dict[str, object] = json.loads(content)
+    return found, sha256(content).hexdigest()
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -99,7 +112,7 @@ def _hardware_of(name: str) -> list[str]:
 def _path(name: str) -> Path:
     if name not in table_names():
         raise InputError(f"no operator tables are named `{name}`", help=f"there are: {', '.join(table_names())}")
-    return _folder() / f"{name}.json"
+    return _folder() / f"{name}{_SUFFIX}"
 
 
 def _folder() -> Path:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from blis_tui.observe.recording import Recording
 
-TRACE = "arrival_us,input_tokens,output_tokens\n" + "".join(f"{20_000 * n},{10 + n},{3 + n % 3}\n" for n in range(8))
+TRACE = "arrival_us,input_tokens,output_tokens\n" + "".join(f"{5_000 * n},{10 + n},{3 + n % 3}\n" for n in range(8))
 WORKLOAD = """\
 apiVersion: blis/v1
 kind: Workload
@@ -77,7 +77,7 @@ def test_a_trace_is_sent_as_it_is_and_every_answer_recorded(tmp_path: Path) -> N
     recording = recorded(tmp_path)
     assert [row.input_tokens for row in recording.requests] == [row.prompt for row in recording.requests]
     assert [(row.input_tokens, row.tokens) for row in recording.requests] == [(10 + n, 3 + n % 3) for n in range(8)]
-    assert [row.due_us for row in recording.requests] == [20_000 * n for n in range(8)]
+    assert [row.due_us for row in recording.requests] == [5_000 * n for n in range(8)]
     assert all(
         row.told_ids and row.sent_us >= row.due_us and row.chunks[0][0] >= row.sent_us for row in recording.requests
     )
@@ -160,7 +160,7 @@ def test_equal_prompt_seeds_are_equal_prompts_and_runs_share_none_by_default() -
 
 
 def test_the_log_of_the_server_tells_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observer, "Plan", partial(observer.Plan, settle_s=1.0))  # the last line comes after the answer
+    monkeypatch.setattr(observer, "Plan", partial(observer.Plan, settle_s=0.4))  # the last line comes after the answer
     log = tmp_path / "server.log"
     log.write_text("before\n")
     line = (

@@ -7,6 +7,7 @@ import json
 import signal
 import socket
 import sys
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError
@@ -18,6 +19,7 @@ from click.testing import CliRunner
 import blis_tui
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.observe import observer
 from blis_tui.observe.reading import read_recording
 from tests.cli.test_signals import Child
 
@@ -81,6 +83,8 @@ def test_observing_it_closes_the_loop(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "trace.csv").write_text(TRACE)
     child = Served("quickstart", *SET, "--requests", "served.csv")
     url = f"http://127.0.0.1:{(tmp_path / 'port').read_text()}"
+    # What it counts is there with the answer.
+    monkeypatch.setattr(observer, "Plan", partial(observer.Plan, lead_s=0.02, settle_s=0.05))
     observed = CliRunner().invoke(cli, ["observe", url, "--trace", "trace.csv", "-o", "r", "--format", "json"])
     code, _, err = child.end(signal.SIGTERM)
     assert code == ExitCode.OK, err

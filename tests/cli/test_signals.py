@@ -30,6 +30,8 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 """Whoever runs the tests may ignore signals, and a child inherits that."""
 COMMAND = "from blis_tui.__main__ import main; main()"
 SAY = "import os; os.write(2, b'ready');"
+IMPATIENT = "from blis_tui.cli import signals; signals._PATIENCE_S = 0.05"
+"""For what goes on for ever, whatever time it is given."""
 
 
 class Child:
@@ -78,6 +80,7 @@ def test_a_signal_stops_a_run_between_two_events_and_what_has_happened_is_report
 
 def test_a_check_that_takes_long_is_left_and_the_events_so_far_are_reported(tmp_path: Path) -> None:
     slow = f"""
+{IMPATIENT}
 from blis_tui.simulation import Simulation
 def verify(simulation):
     if simulation.events == 7:
@@ -93,6 +96,7 @@ Simulation.verify = verify
 def test_a_call_of_a_plug_in_that_takes_long_is_broken_off_with_its_place(tmp_path: Path) -> None:
     script = tmp_path / "own.py"
     script.write_text(f"""\
+{IMPATIENT}
 from blis_tui.plugins import ROUTING
 @ROUTING.plugin("own", "For tests.")
 class Own:
@@ -107,11 +111,12 @@ class Own:
     code, out, err = Child(*given).end(signal.SIGTERM)
     assert (code, out) == (ExitCode.INTERRUPTED, "")
     told = "interrupted in the middle of a long event: no report"
-    assert err == f"{told}; it happens at {script}:8 in `Own.choose`\n"
+    assert err == f"{told}; it happens at {script}:9 in `Own.choose`\n"
 
 
 def test_an_event_that_takes_long_is_broken_off_without_a_report(tmp_path: Path) -> None:
     slow = f"""
+{IMPATIENT}
 from blis_tui.engine.flow import Ahead
 def step(flow, now):
     {SAY}
@@ -307,7 +312,7 @@ module.{name} = dropping
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("delay_s", [0, 0.02, 0.05, 0.1, 0.2, 0.5])
+@pytest.mark.parametrize("delay_s", [0, 0.02, 0.05, 0.1, 0.2, 0.35])
 def test_whenever_a_signal_comes_it_is_the_same_exit_code(delay_s: float, number: int, tmp_path: Path) -> None:
     """From the first line of ours on: `blis_tui.cli` is what is imported after signals have been taken over."""
     first = f"""

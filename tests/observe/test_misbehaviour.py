@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from blis_tui.observe.recording import Recording
 
 TOKENS = 4
+APART_US = 5_000
+"""Time between two requests."""
 
 
 def trace(arrivals_us: Sequence[int], tokens: int = TOKENS) -> TraceSource:
@@ -41,12 +43,12 @@ def observer_of(url: str, folder: Path, requests: int = 6, timeout_s: float = 0.
     plan = Plan(
         target=target_of(url, {}),
         address=url,
-        source=trace([20_000 * number for number in range(requests)]),
+        source=trace([APART_US * number for number in range(requests)]),
         total=requests,
         asking=RequestForm(dialect="vllm", model="m", seed="test"),
         limits=Limits(timeout_us=round(timeout_s * 1e6)),
         warm_up=warm_up,
-        scrape_s=0.05,
+        scrape_s=0.02,
         about={},
         lead_s=0.02,
         settle_s=0.05,
@@ -299,12 +301,12 @@ async def test_a_server_that_is_killed_and_comes_back_loses_no_row(tmp_path: Pat
     first, port = Server(slowly), free_port()
     first.port = port
     await first.start()
-    observer = observer_of(first.url, tmp_path / "r", requests=60, timeout_s=5)
+    observer = observer_of(first.url, tmp_path / "r", requests=140, timeout_s=5)
 
     async def kill_and_restart() -> Server:
-        await first.was_asked(20)
+        await first.was_asked(40)
         await first.kill()
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.1)
         second = Server(slowly)
         second.port = port
         await second.start()
@@ -315,7 +317,7 @@ async def test_a_server_that_is_killed_and_comes_back_loses_no_row(tmp_path: Pat
     second = await killing
     await second.kill()
     rows = read_recording(tmp_path / "r").requests
-    assert sorted(row.index for row in rows) == list(range(60))
+    assert sorted(row.index for row in rows) == list(range(140))
     by_outcome = {row.outcome for row in rows}
     assert by_outcome == {"completed", "broken", "refused"}
     # Those under way broke, those after it were refused, and those after that were served again.
@@ -379,9 +381,9 @@ async def test_stopping_gives_up_what_is_under_way_and_keeps_its_rows(tmp_path: 
 async def test_rows_are_there_while_the_run_still_goes_on(tmp_path: Path) -> None:
     # As if observing itself were killed: what was written before can be read.
     async with serving(every_second(nothing)) as server:  # type: ignore[arg-type]
-        observer = observer_of(server.url, tmp_path / "r", requests=12, timeout_s=60)
+        observer = observer_of(server.url, tmp_path / "r", requests=16, timeout_s=60)
         running = asyncio.create_task(observer.run())
-        await server.was_asked(10)
+        await server.was_asked(14)
         found = read_recording(tmp_path / "r")
         observer.stop()
         await asyncio.wait_for(running, 30)

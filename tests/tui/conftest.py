@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import textual.app
 import textual.pilot
+import textual.strip
 from textual import constants
 from textual._compositor import Compositor
 from textual.css.stylesheet import Stylesheet
@@ -89,12 +90,25 @@ def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pilot, "pause", _pause)
     monkeypatch.setattr(Compositor, "render_update", render_update)
     monkeypatch.setattr(Stylesheet, "_parse_rules", _parse_rules)
+    monkeypatch.setattr(textual.strip, "FIFOCache", lambda _maxsize: _NOTHING)
     monkeypatch.setattr(home_screen, "check", _check)
     # A program sets aside once what lives as long as it does: here every test has one, and leaves garbage behind.
     monkeypatch.setattr(app_module, "gc", SimpleNamespace(collect=lambda: 0, freeze=lambda: None))
     # Messages go by the wall clock: on a busy machine, they would be gone before a test has read them.
     monkeypatch.setattr(Notification, "time_left", property(lambda _self: 3600.0))
 
+
+class _Nothing:
+    """Takes the place of the seven caches that each line of a widget has: here, hardly any line is drawn twice."""
+
+    def get(self, _key: object) -> None:
+        """Nothing is known."""
+
+    def __setitem__(self, _key: object, _value: object) -> None:
+        """Nothing is kept."""
+
+
+_NOTHING = _Nothing()
 
 _parsed: dict[tuple[object, ...], list[RuleSet]] = {}
 _parse = Stylesheet._parse_rules

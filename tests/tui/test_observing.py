@@ -46,6 +46,15 @@ sys.stderr.write("warning: requests were sent 12 ms late\\n")
 sys.exit(1)
 """
 """Says how it goes, and ends when it is told to."""
+SOON = """
+from functools import partial
+from blis_tui.__main__ import main
+from blis_tui.observe import observer
+observer.Plan = partial(observer.Plan, lead_s=0.02, settle_s=0.05)
+observer._STATUS_S = 0.05
+main()
+"""
+"""The program, for a server whose counters are there with the answer."""
 
 
 def looks() -> list[Status]:
@@ -140,11 +149,11 @@ async def test_it_shows_what_a_run_says(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "t.csv").write_text(f"arrival_us,input_tokens,output_tokens\n{rows}")
 
     async def slowly(asked: Asked, reply: Replying) -> None:
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(0.4)
         await well(asked, reply)
 
     with served(slowly) as server:
-        words = (sys.executable, "-m", "blis_tui", "observe", server.url, "--trace", "t.csv", "-o", "r")
+        words = (sys.executable, "-c", SOON, "observe", server.url, "--trace", "t.csv", "-o", "r")
         app = BlisApp(ObservingStart(url=server.url, words=(*words, "--no-progress", "--status-lines")))
         async with app.run_test(size=(140, 40)) as pilot:
             screen = await until(pilot, lambda screen: screen.start.code is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from copy import copy
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
@@ -151,6 +152,12 @@ class OperatorModel(Overheads):
         self._head = _Line(costs.head)
         self._width = pool.engine.verify_width
         self._decodes: dict[int, _Decodes] = {}
+
+    def anew(self) -> OperatorModel:
+        """Return an equal model, as created: its tables, which never change, are shared."""
+        other = copy(self)
+        other._decodes = {}  # noqa: SLF001  (an object of this class)
+        return other
 
     def step_time_us(self, load: StepLoad) -> int:
         """Duration of a step with this load, at least 1 us."""

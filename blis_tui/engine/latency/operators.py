@@ -8,14 +8,21 @@ looks up.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.model import LATENCY
 from blis_tui.engine.latency.operator_rest import Settings
 from blis_tui.engine.latency.operator_steps import OperatorModel, ScaledOperatorModel, WideOperatorModel
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from blis_tui.spec.model import Pool
+
+_REMEMBERED: Final = 32
+"""Number of models that are kept; a study creates the same few for each of its runs."""
+_MADE: Final[dict[tuple[object, ...], tuple[OperatorModel, Mapping[str, object] | None]]] = {}
+"""Settings, model and sizes -> the step-time model, and the tables that it is made from."""
 
 
 @LATENCY.plugin(
@@ -29,6 +36,19 @@ def operators(settings: Settings, pool: Pool) -> OperatorModel:
     """
     if pool.lockstep:
         return WideOperatorModel(settings, pool, settings.steps or 1.0)
-    return (
-        OperatorModel(settings, pool) if settings.steps is None else ScaledOperatorModel(settings, pool, settings.steps)
-    )
+    engine = pool.engine
+    if engine.expert_parallel:
+        return _made(settings, pool)
+    shape = pool.model, pool.tensor_parallel, engine.max_num_batched_tokens, engine.verify_width
+    found = _MADE.get(key := (settings, *shape))
+    if found is None or found[1] is not pool.operators:
+        if len(_MADE) >= _REMEMBERED:
+            _MADE.clear()
+        found = _MADE[key] = _made(settings, pool), pool.operators
+    return found[0].anew()
+
+
+def _made(settings: Settings, pool: Pool) -> OperatorModel:
+    if settings.steps is None:
+        return OperatorModel(settings, pool)
+    return ScaledOperatorModel(settings, pool, settings.steps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise, product
 from math import fsum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -16,7 +16,7 @@ from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.latency.operator_costs import OperatorCosts
 from blis_tui.engine.latency.operator_rest import Settings as OperatorSettings
-from blis_tui.engine.latency.operator_steps import OperatorModel
+from blis_tui.engine.latency.operator_steps import OperatorModel, ScaledOperatorModel
 from blis_tui.engine.latency.operator_tables import (
     WEIGHT_BYTES,
     OperatorTables,
@@ -272,6 +272,39 @@ def test_vllm_on_hopper_reads_a_narrow_cache_no_faster(gpu: str, more: dict[str,
     narrow = steps("llama-3.1-8b-instruct", gpu, 1, engine__kv_cache_dtype="fp8", **more)
     ratio = narrow.costs.decode_attention(64).at(16_000) / wide.costs.decode_attention(64).at(16_000)
     assert (0.45 < ratio < 0.8) if faster else ratio == 1.0
+
+
+VARIED: tuple[dict[str, Any], ...] = (
+    {},
+    {"hardware": "h200"},
+    {"model": "qwen3-14b"},
+    {"split": 2},
+    {"latency__host_us": 50},
+    {"latency__steps": 1.5},
+    {"engine__max_num_batched_tokens": 1000},
+    {"engine__speculative": {"draft_tokens": 3, "acceptance": 0.5}},
+)
+
+
+def test_models_that_share_tables_are_as_if_made_alone_and_remember_for_themselves() -> None:
+    made = [loaded(**{"model": "llama-3.1-8b-instruct", "hardware": "h100", **one}) for one in VARIED]
+    pools = [one.pools[0] for one in made]
+    for pool in (*pools, *pools, replace(pools[0], operators=read_tables("l40s"))):
+        found, other = (create_latency(made[0].plugins, pool) for _ in range(2))
+        given: dict[str, Any] = {**pool.latency.settings}
+        settings = OperatorSettings(**given)
+        alone = OperatorModel(settings, pool)
+        if settings.steps is not None:
+            alone = ScaledOperatorModel(settings, pool, settings.steps)
+        assert isinstance(found, OperatorModel)
+        assert isinstance(other, OperatorModel)
+        assert type(found) is type(other) is type(alone)
+        for batch, context in ((1, 100), (7, 3000), (200, 500)):
+            assert decoding(found, batch, context) == decoding(alone, batch, context)
+            assert prefilling(found, context) == prefilling(alone, context)
+        assert found._tokens_us == alone._tokens_us
+        assert found._decodes.keys() == alone._decodes.keys()
+        assert not other._decodes
 
 
 def test_slower_steps_take_so_many_times_as_long() -> None:
