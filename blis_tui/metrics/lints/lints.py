@@ -67,7 +67,7 @@ _INSTANCES: Final = "cluster.instances"
 
 def _for_pools(found: Finding, seen: LintContext) -> Finding:
     """Return the finding with the key of the instances that the experiment has: of the cluster, or of its pools."""
-    cluster = seen.experiment.document["cluster"]
+    cluster = seen.experiment.document.get("cluster")
     pools = cluster.get("pools") if isinstance(cluster, dict) else None
     if not isinstance(pools, list):
         return found
