@@ -38,7 +38,7 @@ class GroupedCohort(DecodeCohort):
         self._fresh: dict[int, Request] = {}
         """Members that have joined since the latest advance was planned, by batch slot."""
         self._recent: dict[int, Request] = {}
-        """Those that joined before, but had no advance planned yet."""
+        """Those for whom the latest planned advance is the first."""
 
     def join(self, request: Request, last_token_us: int) -> None:
         """Add a request that is not finished; see ``DecodeCohort``."""

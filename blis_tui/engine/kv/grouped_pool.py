@@ -470,10 +470,11 @@ class GroupedPool(BlockPool):
     def state(self) -> tuple[object, ...]:
         """Return everything that determines the pool's future, as plain values (for digests and invariants)."""
         tables = [(index, one.cached, [*one.left], [[*row] for row in one.rows]) for index, one in self._tables.items()]
-        flights = ([*self._in_flight.items()], [*self._granted.items()])
+        flights = (self._flies, [*self._in_flight.items()], [*self._granted.items()], self._just_ended)
         figures = (self.free, self.hits, self.misses, self.min_free)
         order = (*self._blanks, -1, *self._queue)
-        return (*figures, order, tuple(self._content), tuple(self._references), tables, flights)
+        blocks = (tuple(self._content), tuple(self._references), tuple(self._group))
+        return (*figures, order, blocks, tables, flights)
 
     def audit(self, holders: Sequence[tuple[Request, int]]) -> str:
         """Check the books against the holders and their block counts; return what is wrong, or an empty string."""
