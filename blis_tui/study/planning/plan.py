@@ -411,7 +411,7 @@ class _Configuration:
         own = _own_size(document, self._question.size_path)
         if self._question.max_rate:
             return (yield from self._highest_rate(load, own))
-        self._require_own_sum(document)
+        self._require_room_to_grow(document)
         return (yield from self._least_size(load, own))
 
     def _load(self, document: Mapping[str, Json]) -> Generator[list[Run], list[Row], Load]:
@@ -472,15 +472,24 @@ class _Configuration:
             self._rows.setdefault((size, rate), {})[seed] = row
         return self._candidate(least.holds)
 
-    def _require_own_sum(self, document: Mapping[str, Json]) -> None:
-        """Raise SpecError if the number of instances is that of its pools, which is the only one that fits them."""
-        path = self._question.size_path
-        pools = as_list(as_map(document.get("cluster")).get("pools"))
-        if path == INSTANCES and pools:
+    def _require_room_to_grow(self, document: Mapping[str, Json]) -> None:
+        """Raise SpecError if more instances cannot help: there is one number that fits the pools, or the split."""
+        path, cluster = self._question.size_path, as_map(document.get("cluster"))
+        pools, split = as_list(cluster.get("pools")), as_map(cluster.get("disaggregation"))
+        message = hint = ""
+        if pools:
+            message = f"{path} is the sum of the instances of its pools"
+            hint = f"name the pool that may grow: --sizes cluster.pools.{len(pools) - 1}.instances=1..16"
+        elif split and as_map(split.get("decider")).get("kind", split.get("decider")) in (None, "always"):
+            message = f"{path} may grow, but all requests are split between a fixed number of instances"
+            hint = (
+                "write the instances as two `cluster.pools` with the roles prefill and decode, and name the pool that"
+                " may grow: --sizes cluster.pools.1.instances=1..16"
+            )
+        if path == INSTANCES and message:
             written = f"{path}={self._question.least}..{self._question.most}"
             place = Location(Source("--sizes", written), Span(1, 1, len(path) + 1))
-            hint = f"name the pool that may grow: --sizes cluster.pools.{len(pools) - 1}.instances=1..16"
-            raise SpecError([located("BLIS2022", f"{path} is the sum of the instances of its pools", place, hint=hint)])
+            raise SpecError([located("BLIS2022", message, place, hint=hint)])
 
     def _require_sizes(self) -> None:
         """Raise SpecError if the size path is no key, or cannot have such values."""

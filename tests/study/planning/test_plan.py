@@ -255,6 +255,15 @@ def of_fleet(bound: float = 1e6, **keys: Any) -> Question:
     return Question(study=read_study(parse(Source("x", json.dumps(fleet)))), duration_s=2.0, **keys)
 
 
+def test_more_instances_than_requests_are_split_between_would_do_nothing(store: MemoryStore) -> None:
+    split = {**question().study.document, "experiment": "disaggregation", "seeds": 1}
+    split["set"] = {"workload.requests": 20, "latency": "roofline"}
+    study = read_study(parse(Source("x", json.dumps(split))))
+    with pytest.raises(SpecError, match="split between a fixed number of instances") as caught:
+        plan(Question(study=study, rate_per_s=5.0, duration_s=2.0), InProcessRunner(), store)
+    assert "two `cluster.pools` with the roles prefill and decode" in str(caught.value.diagnostics[0].help)
+
+
 def test_a_size_that_is_no_number_of_instances_has_its_name(store: MemoryStore) -> None:
     found = plan(of_fleet(size_path="cluster.pools.1.instances", most=3), InProcessRunner(), store)
     lines = plan_text(found).splitlines()
