@@ -145,9 +145,10 @@ class InstanceFactory:
         plugins, policy, engine = self._experiment.plugins, self._experiment.policy, pool.engine
         kind = policy.preemption_restore
         restore = restores.validated_rule(plugins.create(RESTORE, kind, {}), kind)
-        blocks = self._blocks(rule, pool)
+        limits = _limits(rule, pool)
+        blocks = self._blocks(rule, pool, limits)
         batch = Batch(
-            _limits(rule, pool),
+            limits,
             self._waiting(rule),
             blocks,
             victim=plugins.create(VICTIM, policy.preemption_victim, {}),
@@ -195,7 +196,7 @@ class InstanceFactory:
             raise PolicyError(message, help=advice)
         return rule
 
-    def _blocks(self, rule: BatchRule, pool: Pool) -> BlockPool:
+    def _blocks(self, rule: BatchRule, pool: Pool, limits: Limits) -> BlockPool:
         engine = pool.engine
         tiers = engine.kv_tiers if engine.enable_prefix_caching else None
         if rule.traits.radix_tree and tiers is not None:
@@ -211,10 +212,18 @@ class InstanceFactory:
                 self.prompts_of(pool),
                 caching=engine.enable_prefix_caching,
             )
-        if engine.disable_hybrid_kv_cache_manager is False and pool.model.sliding_window_layers:
-            from blis_tui.engine.kv.grouped_pool import grouped_pool
+        if limits.kv_groups is not None:
+            from blis_tui.engine.kv.grouped_pool import GroupedPool
 
-            return grouped_pool(pool, self.prompts_of(pool), rule.traits)
+            return GroupedPool(
+                engine.kv_blocks,
+                engine.block_size_tokens,
+                self.prompts_of(pool),
+                limits.kv_groups,
+                limits.window_blocks,
+                caching=engine.enable_prefix_caching,
+                ahead=rule.traits.plans_ahead,
+            )
         blocks = BlockPool(
             engine.kv_blocks,
             engine.block_size_tokens,

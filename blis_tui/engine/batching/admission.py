@@ -70,7 +70,6 @@ class Admission(AdmissionLoop):
         "_batch",
         "_beside",
         "_budget",
-        "_grouped",
         "_padded",
         "_passed",
         "_passes",
@@ -100,8 +99,6 @@ class Admission(AdmissionLoop):
         self._watermark = traits.spare_blocks(batch.pool.total) if traits.watermark else 0
         self._plain = batch.speculative is None and batch.swapping is None and batch.pool.tiers is None
         """Whether there are neither drafts nor any storage below the KV cache."""
-        self._grouped = batch.pool.served_in_order
-        """Whether KV blocks belong to groups of layers."""
         self._plan = NO_PLAN
         self._budget = self._places = self._padded = 0
         self._beside = False
@@ -264,13 +261,8 @@ class Admission(AdmissionLoop):
         if encoder is not None and not (tokens := encoder.fit(request, start, tokens)):
             return self._has_no_encoder(request)
         slots = start + tokens if batch.speculative is None else batch.speculative.slots_for(start + tokens)
-        if self._reserves_whole_prompt and slots < known:
-            slots = known
-        need, free = -(-slots // size) - cached, pool.free
-        if self._grouped:
-            need = pool.entry_blocks(request, cached, start + tokens, slots)
-        elif cached:
-            need += pool.idle_among(request, cached)
+        whole = known if self._reserves_whole_prompt else 0
+        need, free = pool.entry_blocks(request, cached, slots, whole), pool.free
         kept = self._watermark if batch.running or batch.ending else 0
         if need + kept > free:
             if self._reloads(request, found, findable, swapped):

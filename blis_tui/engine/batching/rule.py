@@ -260,8 +260,7 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
         if tokens <= 0:
             continue  # as far as plans know, it may have used up its budget
         slots = request.computed_tokens + tokens if drafting is None else drafting.slots(request, tokens)
-        if pool.served_in_order:
-            pool.slide(request)
+        pool.slide(request)
         need = pool.missing(request, slots)
         while need > pool.free:
             victim = batch.choose_victim()

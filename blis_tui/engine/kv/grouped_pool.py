@@ -13,7 +13,6 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.engine.kv.groups import kv_groups, window_blocks
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.errors import SimulationError
 from blis_tui.pickling import Picklable
@@ -21,11 +20,9 @@ from blis_tui.pickling import Picklable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from blis_tui.engine.batching.traits import Traits
     from blis_tui.engine.kv.groups import KvGroups
     from blis_tui.engine.kv.prompt_keys import PromptKeys
     from blis_tui.engine.request import Request, Segments
-    from blis_tui.spec.model import Pool
 
 _GONE: Final = -1
 """In a table: a block that was given back, because the window has passed it."""
@@ -511,13 +508,3 @@ class GroupedPool(BlockPool):
             SimulationError: always.
         """
         raise SimulationError(f"{count} blocks cannot be taken without a request, as they belong to groups of layers")
-
-
-def grouped_pool(pool: Pool, prompts: PromptKeys, traits: Traits) -> BlockPool:
-    """Create the KV blocks of an instance; they belong to groups if its model has some."""
-    engine, groups = pool.engine, kv_groups(pool.model, pool.engine)
-    total, size, caching = engine.kv_blocks, engine.block_size_tokens, engine.enable_prefix_caching
-    if groups is None:
-        return BlockPool(total, size, prompts, caching=caching, as_vllm=traits.vllm_block_pool)
-    held = window_blocks(groups, engine, traits)
-    return GroupedPool(total, size, prompts, groups, held, caching=caching, ahead=traits.plans_ahead)

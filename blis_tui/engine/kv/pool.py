@@ -171,9 +171,10 @@ class BlockPool(Picklable):
             request: the request, which holds nothing.
             cached: leading blocks that need not be computed.
             slots: tokens for which it needs slots in the next step.
-            whole: tokens for which there must be room, except where windows have passed them.
+            whole: tokens for which there must be room, except where windows have passed them; 0 = ``slots`` suffice.
         """
-        return -(-max(slots, whole) // self.block_size_tokens) - cached + self.idle_among(request, cached)
+        need = -(-(max(whole, slots)) // self.block_size_tokens) - cached
+        return need + self.idle_among(request, cached) if cached else need
 
     def pin(self, request: Request, blocks: int) -> None:
         """Give ``request`` (which holds nothing) the first ``blocks`` cached blocks of its prompt, at least one."""

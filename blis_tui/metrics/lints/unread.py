@@ -32,8 +32,8 @@ def unread_keys(seen: LintContext) -> Finding | str:
     classes, a gateway that holds nothing, shares of tenants that have no requests. In the engine: the share of memory
     (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a number, the token budget of
     steps where the batching rule has one of its own, and what becomes of blocks behind sliding windows where no layer
-    has one. Keys at their default are not reported: the normal form of an
-    experiment has them all. Experiments with plug-ins are not checked: these may use any key.
+    has one. Keys at their default are not reported: the normal form of an experiment has them all. Experiments with
+    plug-ins are not checked: these may use any key.
     """
     if seen.experiment.plugins.origins:
         return ""
