@@ -36,18 +36,34 @@ OUTER = {"COLUMNS", "LINES", "TMUX", "TMUX_PANE"}
 class Terminal:
     """A tmux window of 80 columns and 24 rows."""
 
-    def __init__(self, name: str, folder: Path) -> None:
-        self._tmux = ["tmux", "-L", name, "-f", os.devnull]
+    def __init__(self, name: str, folder: Path, settings: Path) -> None:
+        settings.write_text("")  # not the user's
+        self._tmux = ["tmux", "-L", name, "-f", str(settings)]
         # Not the size of the terminal that the tests run in, nor the tmux around it. Given even when it is empty of
         # them: readline, which pytest imports, tells the size to children only, past `os.environ`.
         self._environment = {key: value for key, value in os.environ.items() if key not in OUTER}
+        # A child of ours, not a daemon: one that cannot start says why.
+        self._server = subprocess.Popen([*self._tmux, "-D"], env=self._environment, stdin=subprocess.DEVNULL)
+        self._wait_until_reached()
         self._run("new-session", "-d", "-x", "80", "-y", "24", "-c", str(folder), "sh")
         # What is typed before the shell asks for it is echoed in front of its prompt.
         self.until(lambda screen: bool(screen.strip()))
 
-    def _run(self, *arguments: str) -> str:
+    def _wait_until_reached(self) -> None:
+        end_s = time.monotonic() + PATIENCE_S
+        while self._ask("show-options", "-s").returncode:
+            assert self._server.poll() is None, "the tmux server ended"
+            assert time.monotonic() < end_s
+            time.sleep(0.02)
+
+    def _ask(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [*self._tmux, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, env=self._environment).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=self._environment)
+
+    def _run(self, *arguments: str) -> str:
+        done = self._ask(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def type(self, *keys: str) -> None:
         """Press keys, by tmux's names."""
@@ -72,13 +88,14 @@ class Terminal:
     def close(self) -> None:
         """End it with all that runs in it."""
         self._run("kill-server")
+        self._server.wait(PATIENCE_S)
 
 
 @pytest.fixture
-def terminal(lab: Path) -> Iterator[Terminal]:
+def terminal(lab: Path, tmp_path: Path) -> Iterator[Terminal]:
     if shutil.which("tmux") is None:
         pytest.skip("no tmux")
-    window = Terminal(f"blis-{os.getpid()}-{time.monotonic_ns()}", lab)
+    window = Terminal(f"blis-{os.getpid()}-{time.monotonic_ns()}", lab, tmp_path / "tmux.conf")
     yield window
     window.close()
 
