@@ -190,6 +190,7 @@ class GatewayControl(NoGateway):
 
     def _tick(self, event: Signal, now: int) -> bool:  # noqa: ARG002
         self._ticking = False
+        self._pipeline.roster.board.read(now)  # also if nothing is left to dispatch: the tick tells what it sees
         self._dispatch(now)
         self._schedule_tick(now)
         observers = self._pipeline.observers

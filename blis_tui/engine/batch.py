@@ -323,6 +323,8 @@ class Batch(Picklable):
                 self.pool.hold(request, self.speculative.slots(request, 1))
             self.pool.extend(request, request.computed_tokens + 1)
             self._join_cohort(request)
+            if self.speculative is not None:
+                self.speculative.note_grant(request)
         plan.admitted.append(request)
 
     def first_with_blocks(self) -> Request | None:

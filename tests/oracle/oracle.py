@@ -285,6 +285,8 @@ class Oracle:
                     return False
                 instance.step_pending = False
                 instance.pass_us = -1
+                if instance.queue is not None and instance.has_work(event.time_us - 1):
+                    instance.queue.take_all_results(event.time_us)  # it wanted to plan on, as far as it knew until now
                 instance.free_gone()
                 return True
             alive = job.state in (RequestState.WAITING, RequestState.RUNNING) and job.instance == event.instance
@@ -407,6 +409,7 @@ class Oracle:
     def _tick(self, now: int) -> None:
         assert self.gateway is not None
         self._tick_pending = False
+        self.board.read(now)
         self._dispatch(now)
         self._want_tick(now)
         level = saturation(self.gateway.settings.saturation, self.board.seen)

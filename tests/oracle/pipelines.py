@@ -52,8 +52,7 @@ class BatchQueue:
         while one.goes_on(now):
             for job in [job for job in one.ending if 0 < job.request.deadline_us < now]:
                 one.let_go(job)
-            while self._entries and self._entries[0].end_us <= now:
-                self._take_results(now)
+            self.take_all_results(now)
             if len(self._entries) == self._places:
                 break
             computing = [entry for entry in self._entries if entry.end_us]
@@ -123,6 +122,11 @@ class BatchQueue:
     def through(self) -> int:
         """Number of requests that lost their blocks while their last token is being computed."""
         return len({job.name for job, entry, last in self._late if last and entry in self._entries})
+
+    def take_all_results(self, now: int) -> None:
+        """Take the results that are there."""
+        while self._entries and self._entries[0].end_us <= now:
+            self._take_results(now)
 
     def _take_results(self, now: int) -> None:
         entry = self._entries.pop(0)

@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from blis_tui.cluster.records import GatewayTick
 from blis_tui.spec.model import (
     Cluster,
     Disaggregation,
     Engine,
     Experiment,
+    Gateway,
     KvTier,
     KvTiers,
     Lora,
     PluginConfig,
     Policy,
     Signals,
+    Speculative,
     Transfer,
 )
 
@@ -245,3 +248,49 @@ def test_two_adapters_are_not_loaded_in_turn_for_ever() -> None:
     scenario = Scenario(assemble(policy, replace(_CLUSTER, disaggregation=split), pools, horizon_us=None), asked)
     check_cluster(scenario, 0.5)
     assert _oracle(scenario).events < 200
+
+
+def test_with_drafts_what_came_from_another_instance_has_all_its_tokens_in_the_cache() -> None:
+    """The first decode here is noted like any other; its own victim finds that block, too, when it comes back."""
+    drafts = Speculative(draft_tokens=4, acceptance=0.0, method="ngram")
+    engine = replace(_ENGINE, max_num_seqs=1, speculative=drafts)
+    settings = {**_ASYNC.settings, "version": "0.10", "async_scheduling": False, "max_num_partial_prefills": 1}
+    split = _split("decode-pool", bandwidth_gb_per_s=1.0, base_latency_us=0)
+    pools = tuple(
+        pool_of(replace(engine, kv_blocks=blocks), _STEP, instances=1, name=role, role=role)
+        for role, blocks in (("prefill", 20), ("decode", 9))
+    )
+    policy = replace(_POLICY, batching=replace(_ASYNC, settings=settings))
+    experiment = assemble(policy, replace(_CLUSTER, disaggregation=split), pools, horizon_us=None)
+    scenario = Scenario(experiment, _asked((0, 2, 4, "standard", ""), (0, 3, 2, "standard", "")))
+    check_cluster(scenario, 0.5)
+    assert max(job.preemptions for job in _oracle(scenario).jobs) == 1
+
+
+def test_a_pipeline_that_planned_on_sees_who_comes_with_its_last_token_when_the_next_batch_is_through() -> None:
+    """A batch behind the last token's is in flight when a request comes at the very time of that token.
+
+    The engine has planned, found nobody, and waits for that batch.
+    """
+    policy = replace(_POLICY, deferral="idle-only")
+    engine = replace(_ENGINE, pipeline_parallel=2, block_size_tokens=4)
+    asked = _asked((0, 1, 0, "standard", ""), (1, 6, 1, "background", ""))
+    scenario = Scenario(_experiment(engine, policy), asked)
+    check_cluster(scenario, 0.5)
+    first, second = _oracle(scenario).jobs
+    assert second.scheduled_us > first.completed_us
+
+
+def test_a_tick_of_the_gateway_says_how_busy_the_instances_are_though_nobody_waits_any_more() -> None:
+    """The held request runs out of time while the only instance is busy, which it is no more at the tick."""
+    gateway = Gateway(
+        saturation=PluginConfig(kind="concurrency", settings={"max_concurrency": 1}),
+        dispatch="tick",
+        tick_us=60,
+        request_ttl_us=20,
+    )
+    asked = _asked((0, 1, 2, "standard", ""), (5, 1, 1, "standard", ""))
+    scenario = Scenario(_experiment(_ENGINE, replace(_POLICY, gateway=gateway)), asked)
+    check_cluster(scenario, 0.5)
+    ticks = [one for one in _oracle(scenario).records if isinstance(one, GatewayTick)]
+    assert [(one.time_us, one.waiting, one.saturation_ppm) for one in ticks] == [(65, 0, 0)]
