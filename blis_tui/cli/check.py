@@ -138,12 +138,14 @@ def _check_all(path: str, stdin_text: str | None, plugins: Registry | None) -> l
 def _check(source: str, stdin_text: str | None, plugins: Registry | None) -> Outcome:
     from blis_tui.errors import InputError, SpecError, TraceError  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.spec.validate import validate as check_document  # noqa: PLC0415
-    from blis_tui.study.figures import require_figures  # noqa: PLC0415
+    from blis_tui.study.figures import require_expected, require_figures  # noqa: PLC0415
 
     try:
         valid = check_document(source, stdin_text=stdin_text, plugins=plugins)
         if valid.study is not None:
             require_figures(valid.study)
+        if valid.resolved is not None:
+            require_expected(valid.resolved)
         cases = len(cases_by_name(source, stdin_text, plugins)) if valid.kind == "Experiment" else 0
     except (SpecError, TraceError) as error:
         return Outcome(file=source, diagnostics=error.diagnostics)

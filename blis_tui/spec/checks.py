@@ -32,7 +32,7 @@ from blis_tui.spec.engine_checks import (
 )
 from blis_tui.spec.hf import contradictions, missing_fields
 from blis_tui.spec.hints import metric_hint
-from blis_tui.spec.metric_names import all_metrics, is_metric, is_open_ended
+from blis_tui.spec.metric_names import all_metrics, entry_metrics, is_metric, is_open_ended, name_in
 from blis_tui.spec.model import ANY_INSTANCE, CourseExpectation, Expectation
 from blis_tui.spec.pools import is_own, pool_paths, stacks, where
 from blis_tui.spec.source import as_list, as_map
@@ -321,7 +321,9 @@ def expectation_problems(
         path = (*at, number)
         metric = str(entry.get("metric"))
         if not is_metric(metric) and metric not in others and not is_open_ended(metric):
-            near = metric_hint(metric, all_metrics().union(others))
+            named = name_in(metric)
+            known = all_metrics().union(others) if named is None else entry_metrics(*named[:2])
+            near = metric_hint(metric, known)
             yield about(document, (*path, "metric"), "BLIS2013", f"there is no metric named `{metric}`", hint=near)
         if not entry.keys() & {"min", "max", "equals"}:
             message = f"the {noun} on `{metric}` has no bound"

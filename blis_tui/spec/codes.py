@@ -310,8 +310,8 @@ _TABLE: Final = {
     ),
     "BLIS2069": CodeInfo(
         "metric that no run reports",
-        "An objective or a constraint is about a section of the report that experiments like this do not have, or "
-        "about a pool, an instance, a class or a tenant that is not there.",
+        "An objective, a constraint or an expectation is about a section of the report that experiments like this do "
+        "not have, or about a pool, an instance, a class or a tenant that is not there.",
         "Name a metric of this experiment's report (`blis-tui run` prints one), or configure what it is about.",
     ),
     "BLIS2070": CodeInfo(

@@ -52,30 +52,56 @@ _GROUPS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Section of a report -> the module of ``blis_tui.metrics`` and the record that describe it."""
+_SECTIONS: Final[Mapping[str, str]] = MappingProxyType({one.partition(".")[2]: one for one in _GROUPS.values()})
 _ALONE: Final = frozenset({"duration_us"})
 
-_OPEN_ENDED: Final = re.compile(
-    r"(?:instances\.\d+|models\.\d+|throughput_log\.\d+|(?:pools|slo_classes|slo\.classes|tenants|kv_tiers\.tiers)\.[^.]+|rejections|fitness\.components"
-    r"|invariants)(?:\.[A-Za-z0-9_-]+)+\Z"
+_NAMED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "instances": "report.InstanceReport",
+        "models": "sections.ModelReport",
+        "throughput_log": "sections.IntervalThroughput",
+        "pools": "sections.PoolReport",
+        "slo_classes": "report.GroupReport",
+        "slo.classes": "goodput.ClassSlo",
+        "tenants": "report.GroupReport",
+        "kv_tiers.tiers": "kv.TierReport",
+    }
 )
-"""Metrics whose names depend on the run: of an instance, a pool, a class or a tenant."""
+"""Part of a report whose entries have names or numbers -> the module of ``blis_tui.metrics`` and an entry's record."""
+_LISTS: Final = frozenset({"instances", "models", "throughput_log"})
+"""Those whose entries have numbers."""
+_FREE: Final = re.compile(r"(?:rejections|fitness\.components|invariants)(?:\.[A-Za-z0-9_-]+)+\Z")
+"""Metrics of which each run has others."""
 
 
 def metrics_of(group: str, part: type) -> Iterator[str]:
     """Yield the names of the metrics in a section of a report, below ``group``."""
     for one in fields(part):
-        kind = str(one.type)
-        nested = Distribution if kind == Distribution.__name__ else getattr(sys.modules[part.__module__], kind, None)
-        if isinstance(nested, type) and is_dataclass(nested):
+        kind = str(one.type).removesuffix(" | None")
+        nested = Distribution if kind == Distribution.__name__ else _nested(part, kind)
+        if nested is not None:
             yield from metrics_of(f"{group}.{one.name}", nested)
-        elif not str(one.type).startswith(("Mapping", "tuple")):
+        elif not kind.startswith(("Mapping", "tuple")):
             yield f"{group}.{one.name}"
+
+
+def _nested(part: type, kind: str) -> type | None:
+    """Return the record of that name, seen from the module of ``part``; None = it is none."""
+    found = getattr(sys.modules[part.__module__], kind, None)
+    if found is None and kind in _SECTIONS:  # imported for type checkers only
+        found = _record(_SECTIONS[kind])
+    return found if isinstance(found, type) and is_dataclass(found) else None
+
+
+def _record(place: str) -> type:
+    module, _, record = place.partition(".")
+    found: type = getattr(import_module(f"blis_tui.metrics.{module}"), record)
+    return found
 
 
 @cache
 def _of_group(group: str) -> frozenset[str]:
-    module, _, record = _GROUPS[group].partition(".")
-    return frozenset(metrics_of(group, getattr(import_module(f"blis_tui.metrics.{module}"), record)))
+    return frozenset(metrics_of(group, _record(_GROUPS[group])))
 
 
 @cache
@@ -90,6 +116,24 @@ def is_metric(name: str) -> bool:
     return name in _of_group(group) if rest and group in _GROUPS else name in _ALONE
 
 
+def name_in(metric: str) -> tuple[str, str, str] | None:
+    """Split a metric of one of many entries, such as ``tenants.acme.total``, into part, name and figure."""
+    for part in _NAMED:
+        name, _, figure = metric.removeprefix(f"{part}.").partition(".")
+        if metric.startswith(f"{part}.") and name and figure and (name.isdecimal() or part not in _LISTS):
+            return part, name, figure
+    return None
+
+
+def entry_metrics(part: str, name: str) -> frozenset[str]:
+    """Return the metrics of an entry of a part of reports, such as those of a tenant."""
+    return frozenset(metrics_of(f"{part}.{name}", _record(_NAMED[part])))
+
+
 def is_open_ended(name: str) -> bool:
     """Return whether a metric contains a name from the run, so that it may exist."""
-    return _OPEN_ENDED.match(name) is not None
+    named = name_in(name)
+    if named is None:
+        return _FREE.match(name) is not None
+    part, entry, _ = named
+    return name in entry_metrics(part, entry)

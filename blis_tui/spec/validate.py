@@ -25,6 +25,7 @@ from blis_tui.workload.traces import check_trace
 
 if TYPE_CHECKING:
     from blis_tui.registry import Registry
+    from blis_tui.spec.resolve import Resolved
     from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Study
 
@@ -38,6 +39,8 @@ class Valid:
     data: Json
     study: Study | None = None
     """The study, if the document is one."""
+    resolved: Resolved | None = None
+    """The experiment, if the document is one."""
 
 
 def validate(source: str | Path, *, stdin_text: str | None = None, plugins: Registry | None = None) -> Valid:
@@ -56,7 +59,7 @@ def validate(source: str | Path, *, stdin_text: str | None = None, plugins: Regi
         resolved = resolve_source(source, stdin_text=stdin_text, plugins=plugins)
         document = resolved.document
         _check_rows(document.get("workload", "trace"), resolved.trace_path, plugins)
-        return Valid(kind, str(document.get("metadata", "name")), document.data)
+        return Valid(kind, str(document.get("metadata", "name")), document.data, resolved=resolved)
     if kind == "Study":
         study = read_study(document, plugins=plugins)
         return Valid(kind, study.name, dict(study.document), study)

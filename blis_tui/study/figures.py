@@ -1,4 +1,4 @@
-"""Checks, before anything runs, that the reports of a study's runs will have the figures that it uses."""
+"""Checks, before anything runs, that reports will have the figures of a study or of an experiment's expectations."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.errors import SpecError
+from blis_tui.errors import PolicyError, SpecError
 from blis_tui.metrics.kv import zero_if_omitted
-from blis_tui.metrics.report import GroupReport
 from blis_tui.simulation import Simulation
 from blis_tui.spec.diagnostics import about, in_order, suggestion
 from blis_tui.spec.library import names
 from blis_tui.spec.load import build
-from blis_tui.spec.metric_names import metrics_of
 from blis_tui.spec.model import SLO_CLASSES
-from blis_tui.spec.source import as_map
+from blis_tui.spec.source import as_list, as_map
 from blis_tui.spec.study.document import resolve_point
 from blis_tui.spec.study.metrics import COSTS
 
@@ -25,12 +23,12 @@ if TYPE_CHECKING:
 
     from blis_tui.spec.diagnostics import Diagnostic
     from blis_tui.spec.model import Experiment
+    from blis_tui.spec.resolve import Resolved
     from blis_tui.spec.source import DataPath, Json
     from blis_tui.spec.study.model import Study
 
 _MOST_TRIED: Final = 16
 """Number of points of which at least one must have a figure."""
-_OF_A_GROUP: Final = tuple(name.partition(".")[2] for name in metrics_of("group", GroupReport))
 _SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "adapters": "with `engine.lora`",
@@ -67,8 +65,6 @@ def require_figures(study: Study) -> None:
 
     Prices must be for hardware in use or known hardware; others are typing errors.
 
-    The experiment determines the sections of a report, so the report of a run without any event has them all.
-
     Raises:
         SpecError: with each such figure or price.
     """
@@ -79,7 +75,7 @@ def require_figures(study: Study) -> None:
     missing = {metric: place for metric, place in missing.items() if metric not in COSTS}
     hints: dict[str, str] = {}
     for experiment in _experiments(study) if missing else ():
-        report = json.loads(Simulation(experiment).report(verify=False).to_json())
+        report = _empty_report(experiment)
         told = {metric: _instead(metric.split("."), experiment, report) for metric in missing}
         hints = {metric: hint for metric, hint in told.items() if hint is not None}
         missing = {metric: place for metric, place in missing.items() if metric in hints}
@@ -92,6 +88,39 @@ def require_figures(study: Study) -> None:
     ]
     if found:
         raise SpecError(in_order(found))
+
+
+def require_expected(resolved: Resolved) -> None:
+    """Refuse an experiment whose report cannot have a figure of its expectations.
+
+    One that replays a trace is taken: that would have to be read as a whole.
+
+    Raises:
+        SpecError: with each such figure.
+    """
+    document = resolved.document
+    entries = [as_map(one) for one in as_list(document.get("expect"))]
+    expected = {str(one["metric"]): ("expect", at, "metric") for at, one in enumerate(entries) if "metric" in one}
+    if not expected or resolved.trace_path is not None:
+        return
+    experiment = build(resolved)
+    try:
+        report = _empty_report(experiment)
+    except PolicyError:  # which is the run's to tell
+        return
+    found = [
+        about(document, place, "BLIS2069", f"no run of this experiment reports `{metric}`", hint=hint)
+        for metric, place in expected.items()
+        if (hint := _instead(metric.split("."), experiment, report)) is not None
+    ]
+    if found:
+        raise SpecError(in_order(found))
+
+
+def _empty_report(experiment: Experiment) -> Json:
+    """Return the report of a run without any event: it has all sections, which the experiment determines."""
+    report: Json = json.loads(Simulation(experiment).report(verify=False).to_json())
+    return report
 
 
 def _mistyped(study: Study) -> Iterator[Diagnostic]:
@@ -137,9 +166,7 @@ def _instead(steps: list[str], experiment: Experiment, report: Json) -> str | No
 
 def _instead_of_group(steps: list[str], experiment: Experiment) -> str | None:
     """Do the same for figures of SLO classes and tenants: a report has those that sent requests."""
-    section, name, figure = steps[0], steps[1], ".".join(steps[2:])
-    if figure not in _OF_A_GROUP:
-        return suggestion(figure, _OF_A_GROUP, otherwise=f"`{section}.{name}` has")
+    section, name = steps[:2]
     if experiment.workload.trace is not None:  # its rows, which nothing reads here, name them
         unknown = section == "slo_classes" and name not in SLO_CLASSES
         return suggestion(name, SLO_CLASSES, otherwise="the SLO classes are") if unknown else None
