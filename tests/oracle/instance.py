@@ -463,7 +463,7 @@ class Instance:
         self._shortages: list[tuple[int, int]] = []
         """What each request lacked that a plan passed over because the encoder had no room."""
         if schedules_encoder and self.engine.encoder is not None:
-            self.encoder = EncoderCache(spec, latest=self.latest, ahead=self.plans_ahead)
+            self.encoder = EncoderCache(spec, latest=self.latest, ahead=self._overlaps)
         self.gathering: Gathering | None = None
         if self.rule == "tensorrt-llm":
             self.gathering = Gathering(self)
