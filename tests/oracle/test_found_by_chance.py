@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import Final
 
 from blis_tui.cluster.records import GatewayTick
+from blis_tui.engine.records import StepFinished
 from blis_tui.spec.model import (
     Cluster,
     Disaggregation,
+    Encoder,
     Engine,
     Experiment,
     Gateway,
@@ -294,3 +296,27 @@ def test_a_tick_of_the_gateway_says_how_busy_the_instances_are_though_nobody_wai
     check_cluster(scenario, 0.5)
     ticks = [one for one in _oracle(scenario).records if isinstance(one, GatewayTick)]
     assert [(one.time_us, one.waiting, one.saturation_ppm) for one in ticks] == [(65, 0, 0)]
+
+
+def test_media_in_the_last_token_of_a_prompt_are_encoded_where_the_threshold_leaves_no_drafts() -> None:
+    """With drafts it would be padded to a decode, for which nothing is encoded; but the threshold is one token."""
+    encoder = Encoder(
+        token_us=3.0,
+        max_num_encoder_input_tokens=8,
+        encoder_cache_size=8,
+        max_tokens_per_mm_item=0,
+        disable_chunked_mm_input=False,
+    )
+    drafts = Speculative(draft_tokens=4, acceptance=0.0, method="ngram_gpu")
+    engine = replace(_ENGINE, block_size_tokens=2, long_prefill_token_threshold=1, speculative=drafts, encoder=encoder)
+    policy = replace(_POLICY, batching=replace(_ASYNC, settings={**_ASYNC.settings, "async_scheduling": False}))
+    first, other, seen, behind = _asked(
+        (0, 4, 1, "standard", ""), (1, 1, 1, "standard", ""), (900, 5, 2, "standard", ""), (900, 1, 1, "standard", "")
+    )
+    head = (("x", 4),)
+    asked = (replace(first, segments=head), other, replace(seen, segments=head), behind)
+    scenario = Scenario(_experiment(engine, policy), asked)
+    check_instance(scenario)
+    assert scenario.requests()[2].media.tokens == 1
+    steps = [one for one in _oracle(scenario).records if isinstance(one, StepFinished)]
+    assert next(one.duration_us for one in steps if "c" in one.admitted) == 10 + 3

@@ -257,6 +257,7 @@ class Admission(AdmissionLoop):
             tokens = budget
         if pads and 0 < threshold < tokens:
             tokens = threshold
+            pads = tokens > 1
         encoder = batch.encoder
         if encoder is not None and not (tokens := encoder.fit(request, start, tokens)):
             return self._has_no_encoder(request)
