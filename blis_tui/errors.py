@@ -101,7 +101,7 @@ class SimulationError(BlisError):
 
 
 class StalledError(SimulationError):
-    """A step could advance no request: the head of a queue cannot be scheduled although nothing runs.
+    """No request advances: a queue's head does not fit although nothing runs, or requests are preempted for ever.
 
     The cause is contradictory limits. Documents are checked for them; experiments created in code are not.
     """

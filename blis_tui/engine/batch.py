@@ -631,6 +631,20 @@ class Batch(Picklable):
         self._deduct_lost_recompute(request)
         return content
 
+    def furthest(self) -> list[tuple[int, int]]:
+        """Return who waits or runs, by index, and how many tokens each has ever had computed."""
+        here = [*self.running.values(), *self.waiting.ordered()]
+        return sorted((one.index, max(one.peak_tokens, self.cohort.context_tokens(one))) for one in here)
+
+    def livelock(self, index: int, now: int) -> StalledError:
+        """Return the error for an instance whose requests are preempted for ever without any of them getting on."""
+        return StalledError(
+            f"instance {index} makes no progress at t={now} us: requests are preempted again and again"
+            f" ({len(self.running)} running, {len(self.waiting.items)} waiting), and none gets a token it never had",
+            help="an item of media must fit long_prefill_token_threshold when it is not split"
+            " (disable_chunked_mm_input); or raise `engine.kv_blocks`",
+        )
+
     def deadlock(self, index: int, now: int) -> StalledError:
         """Return the error for an instance that has work but can schedule none of it."""
         request = self.waiting.head() if self.waiting.items else next(iter(self.running.values()))

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 
 _DEPARTURE_PRIORITY: Final = 4
+_PREEMPTIONS_AT_LEAST: Final = 1024
+"""Preemptions on an instance between two looks for progress."""
 """Priority at a tie with other events of the instance: a step that starts then comes first."""
 
 
@@ -107,9 +109,11 @@ class Steps(Picklable):
     __slots__ = (
         "_budget",
         "_ledger",
+        "_look_at",
         "_order_left",
         "_plans_ahead",
         "_prefills_apart",
+        "_reached",
         "_skips_empty_steps",
         "_stores_last_token",
         "batch",
@@ -144,6 +148,9 @@ class Steps(Picklable):
         self.free_us = 0
         self.holds = self.plans_on = False
         self.done: Done | None = None
+        self._look_at = _PREEMPTIONS_AT_LEAST
+        self._reached: list[tuple[int, int]] = []
+        """Who was here at the latest look for progress, by index, and how many tokens each had ever had computed."""
         self._ledger = parts.ledger
         self._order_left = instance_order(_DEPARTURE_PRIORITY, index)
         self._budget = batch.limits.max_num_batched_tokens
@@ -191,12 +198,28 @@ class Steps(Picklable):
             if preemption.victim.state is RequestState.WAITING:  # else its last token is being computed already
                 tallies.preemptions += 1
                 tallies.preempted_requests += preemption.victim.preemptions == 1
+        if tallies.preemptions >= self._look_at:
+            self._require_progress(now)
         running = len(batch.running)
         if running > tallies.peak_running:  # noqa: PLR1730  (max() would cost as much as everything else here)
             tallies.peak_running = running
         if self.observers.kinds:
             emit_plan(self.observers, self.index, now, plan, batch.given_up)
         return plan
+
+    def _require_progress(self, now: int) -> None:
+        """Raise StalledError if since the last look nobody came, left, or got a token that it never had before.
+
+        The next look is after so many preemptions that all requests, one after the other, could have recomputed all
+        that they have lost.
+        """
+        batch = self.batch
+        reached = batch.furthest()
+        if reached == self._reached:
+            raise batch.livelock(self.index, now)
+        self._reached = reached
+        longest = max((tokens for _, tokens in reached), default=0)
+        self._look_at = self.tallies.preemptions + max(_PREEMPTIONS_AT_LEAST, len(reached) * longest)
 
     # ---- a plain decode ----
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+import pytest
+
+from blis_tui.cluster.cluster import Cluster as Engines
 from blis_tui.cluster.records import GatewayTick
-from blis_tui.engine.records import StepFinished
+from blis_tui.engine.records import Observers, StepFinished
+from blis_tui.errors import StalledError
+from blis_tui.metrics.request_log import RequestLog
 from blis_tui.spec.model import (
     Cluster,
     Disaggregation,
@@ -25,6 +30,7 @@ from blis_tui.spec.model import (
 )
 
 from .oracle import Oracle
+from .runs import source_of
 from .strategies import Asked, Scenario, assemble, pool_of
 from .talks import Said, TalkingOracle, Talks
 from .test_against_oracle import check as check_instance
@@ -320,3 +326,38 @@ def test_media_in_the_last_token_of_a_prompt_are_encoded_where_the_threshold_lea
     assert scenario.requests()[2].media.tokens == 1
     steps = [one for one in _oracle(scenario).records if isinstance(one, StepFinished)]
     assert next(one.duration_us for one in steps if "c" in one.admitted) == 10 + 3
+
+
+def test_requests_that_are_preempted_for_ever_are_an_error() -> None:
+    """The first one waits for an item longer than the threshold, which only others keep in force, and holds two blocks.
+
+    The other one needs two, takes the third, preempts itself, and is admitted again; none of them gets on.
+    """
+    encoder = Encoder(
+        token_us=3.0,
+        max_num_encoder_input_tokens=100,
+        encoder_cache_size=12,
+        max_tokens_per_mm_item=0,
+        disable_chunked_mm_input=True,
+    )
+    engine = replace(
+        _ENGINE,
+        max_num_seqs=8,
+        max_num_batched_tokens=12,
+        long_prefill_token_threshold=1,
+        block_size_tokens=4,
+        kv_blocks=3,
+        enable_prefix_caching=False,
+        encoder=encoder,
+    )
+    settings = {**_ASYNC.settings, "version": "0.33", "async_scheduling": False}
+    policy = replace(_POLICY, batching=replace(_ASYNC, settings=settings))
+    short = ((0, 1, 1, "standard", ""),) * 3
+    *others, stuck, small = _asked(*short, (47, 10, 1, "standard", ""), (47, 6, 1, "standard", ""))
+    asked = (*others, replace(stuck, segments=(("x", 2), ("y", 4))), small)
+    scenario = Scenario(_experiment(engine, policy), asked)
+    assert scenario.requests()[3].media.tokens == 2
+    cluster = Engines(scenario.experiment, source_of(scenario.requests(), 0), RequestLog(), Observers())
+    with pytest.raises(StalledError, match=r"no progress .*1 running, 1 waiting"):
+        cluster.run(100_000)
+    assert cluster.instances[0].tallies.preemptions < 5000
