@@ -232,7 +232,8 @@ def test_nothing_is_lost_between_two_instances(
             break
         assert [(one.identifier, one.check(cluster)) for one in ALL if one.check(cluster)] == []
         twin.run(1)
-        assert digest(cluster) == digest(twin)
+        assert event % 8 or digest(cluster) == digest(twin)
+    assert digest(cluster) == digest(twin)
     assert cluster.next_event_us() is None
     assert cluster.arrived == count
     assert isinstance(cluster.lifecycle, LifecycleControl)
