@@ -153,8 +153,8 @@ def test_commands_of_the_readme_run_as_written(shell: Shell) -> None:
         done = shell.run(planned if command.startswith("blis-tui plan") else command)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         if command == "blis-tui run mine.blis.yaml":  # it has run as it is
-            short = whole.replace("requests: 2000", "requests: 40").replace("mean: 200, std_dev: 80", "mean: 10, std_dev: 4")
-            experiment.write_text(short, encoding="utf-8")
+            few = whole.replace("requests: 2000", "requests: 40")
+            experiment.write_text(few.replace("mean: 200, std_dev: 80", "mean: 10, std_dev: 4"), encoding="utf-8")
     text = experiment.read_text(encoding="utf-8")
     assert "requests: 40\n" in text
     assert "mean: 10," in text

@@ -305,11 +305,11 @@ def test_they_agree_on_media(scenario: Scenario) -> None:
 
 @pytest.mark.slow
 def test_they_agree_on_media_at_length() -> None:
-    check_many(120, partial(draw_scenario, media=True), lambda scenario, _: _check(scenario), part=6)
+    check_many(80, partial(draw_scenario, media=True), lambda scenario, _: _check(scenario), part=6)
 
 
 def test_they_agree_on_adapters_at_length() -> None:
-    check_many(80, partial(draw_scenario, adapters=True), lambda scenario, _: _check(scenario), part=4)
+    check_many(54, partial(draw_scenario, adapters=True), lambda scenario, _: _check(scenario), part=4)
 
 
 @pytest.mark.slow
