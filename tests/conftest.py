@@ -45,19 +45,22 @@ _TESTS: Final = ROOT / "tests"
 _FOLDERS = itertools.count()
 """Numbers of the tests' folders in this process."""
 
-_SHARING: Final = frozenset(
-    {
-        "cluster/test_placement.py",
-        "compare/test_hindsight.py",
-        "compare/test_whatif.py",
-        "metrics/test_lints.py",
-        "pictures/test_run_page.py",
-        "pictures/test_study_page.py",
-        "study/planning/test_plan.py",
-        "study/test_sensitivity.py",
-    }
-)
-"""Modules whose tests share runs that take long to make: each of these modules is tested in one process."""
+_SHARING: Final = {
+    **{
+        path: Path(path).stem
+        for path in (
+            "cluster/test_placement.py",
+            "compare/test_hindsight.py",
+            "compare/test_whatif.py",
+            "pictures/test_run_page.py",
+            "pictures/test_study_page.py",
+            "study/planning/test_plan.py",
+            "study/test_sensitivity.py",
+        )
+    },
+    "metrics/test_lints.py": "explanations",
+}
+"""Modules whose tests share runs that take long to make, each with the name of what is tested in one process."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -131,8 +134,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         if "distributions" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("wheel"))
-        elif item.path.is_relative_to(_TESTS) and item.path.relative_to(_TESTS).as_posix() in _SHARING:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        elif item.path.is_relative_to(_TESTS) and (group := _SHARING.get(item.path.relative_to(_TESTS).as_posix())):
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.hookimpl(optionalhook=True)  # xdist asks, where it is installed
