@@ -666,7 +666,7 @@ class Held:
 
 
 @cache
-def held(kind: str = "operators") -> tuple[Held, ...]:
+def held(kind: str) -> tuple[Held, ...]:
     """For each group, how many errors of left-out servers lie within what the other servers let expect."""
     known = measured(kind)
     assert known is not None  # noqa: S101  (it ships)

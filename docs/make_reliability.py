@@ -82,5 +82,5 @@ def _text(x: float, y: int, words: str, color: str, *, anchor: str = "middle") -
 
 
 if __name__ == "__main__":
-    PICTURE.write_text(picture(held()), encoding="utf-8")
+    PICTURE.write_text(picture(held("operators")), encoding="utf-8")
     sys.stderr.write(f"wrote {PICTURE}\n")

@@ -12,7 +12,7 @@ import sysconfig
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import settings
@@ -40,8 +40,27 @@ if hasattr(providers, "_get_local_constants") and hasattr(providers, "_local_con
 # Nothing that tests are collected with is garbage: looking for it took a third of the time in a clean checkout.
 gc.disable()
 
+_TESTS: Final = ROOT / "tests"
+
 _FOLDERS = itertools.count()
 """Numbers of the tests' folders in this process."""
+
+_SHARING: Final = {
+    **{
+        path: Path(path).stem
+        for path in (
+            "cluster/test_placement.py",
+            "compare/test_hindsight.py",
+            "compare/test_whatif.py",
+            "pictures/test_run_page.py",
+            "pictures/test_study_page.py",
+            "study/planning/test_plan.py",
+            "study/test_sensitivity.py",
+        )
+    },
+    "metrics/test_lints.py": "explanations",
+}
+"""Modules whose tests share runs that take long to make, each with the name of what is tested in one process."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -109,10 +128,14 @@ def pytest_sessionfinish() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist asks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run tests of the distributions in one process, because they share slow builds."""
+    """Run tests of the distributions in one process, because they share slow builds, and those that share slow runs."""
     for item in items:
-        if "distributions" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("xdist_group"):
+        if item.get_closest_marker("xdist_group"):
+            continue
+        if "distributions" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("wheel"))
+        elif item.path.is_relative_to(_TESTS) and (group := _SHARING.get(item.path.relative_to(_TESTS).as_posix())):
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.hookimpl(optionalhook=True)  # xdist asks, where it is installed

@@ -8,14 +8,16 @@ import pytest
 
 from benchmarks.calibration import inside, table, trip
 
-SEEDS = (0, 1, 4, 8, 9, 11, 15)
+SEEDS = (5, 29, 33, 34, 35, 41, 47)
 """Those that take least time: of each kind of server and of errors, some."""
+REQUESTS = 60
+"""Half of the benchmark's."""
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("calibrate")
 def test_intervals_and_expected_errors_hold() -> None:
-    trips = [trip(seed) for seed in SEEDS]
+    trips = [trip(seed, REQUESTS) for seed in SEEDS]
     held = [inside(one, truth) for each in trips for one, truth in each.found]
     assert len(held) > 70
     assert 0.8 <= sum(held) / len(held) <= 0.98

@@ -11,7 +11,7 @@ from tests.calibration.servers import measure, served
 
 
 def test_launches_are_part_of_the_coefficients_and_do_not_count_twice() -> None:
-    one = served("llama-3.1-8b-instruct", 6.0, 800, requests=60)
+    one = served("llama-3.1-8b-instruct", 6.0, 800, requests=35)
     (pool,) = one.pools
     eager = replace(one, pools=(replace(pool, engine=replace(pool.engine, enforce_eager=True)),))
     recording = measure(eager)

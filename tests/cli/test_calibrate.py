@@ -11,6 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blis_tui import load
+from blis_tui.calibration import other_loads
+from blis_tui.calibration.fitting import advice
 from blis_tui.cli.cases import cases_by_name
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
@@ -56,6 +58,8 @@ BAD: dict[str, str] = {
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    for module in (advice, other_loads):  # loads that are tried to advise one of them: tested beside the fit
+        monkeypatch.setattr(module, "REQUESTS", 30)
     (tmp_path / "served.blis.yaml").write_text(SPEC.replace("LATENCY", "{kind: fitted, flops: 2.4}"))
     (tmp_path / "base.blis.yaml").write_text(SPEC.replace("LATENCY", "fitted"))
 

@@ -113,6 +113,13 @@ def test_a_new_project_is_valid_runs_and_passes_its_own_tests(tmp_path: Path) ->
     assert stat.S_IMODE(project.stat().st_mode) & 0o055, "others may read it, as any new folder"
 
 
+@pytest.fixture
+def light(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wheel that a project carries takes long to pack: tests/golden/test_ci.py looks at it."""
+    monkeypatch.setattr("blis_tui.authoring.wheel.own_wheel", lambda: b"wheel")
+
+
+@pytest.mark.usefixtures("light")
 def test_init_writes_all_or_nothing(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
@@ -133,6 +140,7 @@ def test_init_writes_all_or_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["full"], "no temporary folders stay"
 
 
+@pytest.mark.usefixtures("light")
 def test_init_in_the_working_directory() -> None:
     assert blis("spec", "init", ".").exit_code == 0
     assert blis("check", "specs").exit_code == 0

@@ -43,8 +43,9 @@ EXPERIMENTS = (
     "wide-experts",
     "vllm-preemption",
 )
-POSITIONS = 8
-MOST_EVENTS = 1500
+POSITIONS = 6
+TIMES = 8
+MOST_EVENTS = 1000
 LATER = {"admission-control": 3000}
 """Where what is special happens only behind these."""
 
@@ -120,7 +121,7 @@ def test_every_figure_of_a_comparison_can_be_read_from_the_records_up_to_it(
     end_us = min(records[-1].time_us for records in told)
     places = random.Random(name)  # noqa: S311
     ahead = 0.0
-    for time_us in sorted(places.sample(range(1, end_us), POSITIONS)):
+    for time_us in sorted(places.sample(range(1, end_us), TIMES)):
         run_to_stop(both.seek_time(time_us))
         reports = [side.report().to_dict() for side in both.sides]
         shown = {row.metric: (row.a, row.b) for row in rows(reports[0], reports[1])}

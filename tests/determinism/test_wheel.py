@@ -136,7 +136,10 @@ class Shell:
 
 
 def test_commands_of_the_readme_run_as_written(shell: Shell) -> None:
-    """All that end by themselves; the plan with fewer and shorter runs, which do not depend on the experiment's."""
+    """All that end by themselves: one run as it is, the others of few short requests, the plan of few runs.
+
+    A plan asks for its own number of requests, fewer for a lower percentile. The sweep starts processes.
+    """
     commands = [
         line
         for line in SHOWN.findall(README)
@@ -146,11 +149,15 @@ def test_commands_of_the_readme_run_as_written(shell: Shell) -> None:
     experiment = shell.folder / "mine.blis.yaml"
     whole = experiment.read_text(encoding="utf-8")
     for command in commands:
-        done = shell.run(f"{command} --seeds 1 --duration 8" if command.startswith("blis-tui plan") else command)
+        planned = f"{command.replace('p99', 'p90')} --seeds 1 --duration 8 --jobs 1"
+        done = shell.run(planned if command.startswith("blis-tui plan") else command)
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         if command == "blis-tui run mine.blis.yaml":  # it has run as it is
-            experiment.write_text(whole.replace("requests: 2000", "requests: 200"), encoding="utf-8")
-    assert experiment.read_text(encoding="utf-8") != whole
+            few = whole.replace("requests: 2000", "requests: 40")
+            experiment.write_text(few.replace("mean: 200, std_dev: 80", "mean: 10, std_dev: 4"), encoding="utf-8")
+    text = experiment.read_text(encoding="utf-8")
+    assert "requests: 40\n" in text
+    assert "mean: 10," in text
     experiment.write_text(whole, encoding="utf-8")
     assert {path.name for path in shell.folder.iterdir()} >= {
         *("requests.csv", "events.jsonl", "run.html", "run.pftrace", "metrics.txt", "runs.csv", "demo")

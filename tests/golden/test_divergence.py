@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.profile import Limits
     from blis_tui.engine.request import Request
     from blis_tui.golden.chain import Chain
+    from blis_tui.golden.store import Golden
 
 
 def chain_of(events: list[str]) -> Chain:
@@ -156,6 +157,12 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> blis_tui.Experiment:
     return blis_tui.load(spec)
 
 
+@pytest.fixture(scope="module")
+def kept(experiment: blis_tui.Experiment) -> tuple[Golden, tuple[str, ...]]:
+    """The golden, and all records of the run that it is of."""
+    return produce(experiment, spec="demo.blis.yaml", case="default"), tuple(record_lines(experiment))
+
+
 def test_there_are_enough_mutations() -> None:
     assert len(MUTATIONS) >= 20
 
@@ -163,11 +170,16 @@ def test_there_are_enough_mutations() -> None:
 @pytest.mark.parametrize("name", MUTATIONS)
 @pytest.mark.parametrize("full", [True, False], ids=["records", "chain"])
 def test_a_mutated_engine_is_caught_at_the_right_event(
-    name: str, full: bool, experiment: blis_tui.Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str,
+    full: bool,
+    experiment: blis_tui.Experiment,
+    kept: tuple[Golden, tuple[str, ...]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    golden = produce(experiment, spec="demo.blis.yaml", case="default")
+    golden, lines = kept
     files = GoldenFiles(tmp_path, "demo")
-    old = list(record_lines(experiment))
+    old = list(lines)
     files.write(golden)
     if full:
         files.write_records(iter(old))

@@ -93,7 +93,7 @@ def cells(table: str) -> dict[tuple[str, str], list[float]]:
 def test_the_picture_shows_the_table() -> None:
     """A hollow dot and a full one for each row, where its figures are; and it is not stale."""
     shown = make_reliability.PICTURE.read_text(encoding="utf-8")
-    assert shown == make_reliability.picture(accuracy.held()), "`python docs/make_reliability.py`"
+    assert shown == make_reliability.picture(accuracy.held("operators")), "`python docs/make_reliability.py`"
     rows = cells(accuracy.calibration())
     dots = re.findall(r'<circle cx="([\d.]+)"[^>]*><title>(.*), (\w+)</title>', shown)
     assert len(dots) == 2 * len(rows)

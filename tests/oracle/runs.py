@@ -48,7 +48,7 @@ def check_many(
     """Check ``count`` scenarios, each from a seed: the same ones every time, or random ones on request.
 
     Counts are based on faults planted at random places of the code under test, at least eleven of which some seed
-    detects: about three times the number of seeds that detected the last of them. Where that took a hundred or more, as
+    detects: about twice the number of seeds that detected the last of them. Where that took a hundred or more, as
     in the plain engine and with drafts, the count is what time allows.
 
     Args:

@@ -288,7 +288,7 @@ def test_they_agree_on_drafts(scenario: Scenario) -> None:
 
 
 def test_they_agree_on_drafts_at_length() -> None:
-    check_many(200, partial(draw_scenario, drafts=True), lambda scenario, _: _check(scenario), part=5)
+    check_many(140, partial(draw_scenario, drafts=True), lambda scenario, _: _check(scenario), part=5)
 
 
 @examples(25)
@@ -305,16 +305,16 @@ def test_they_agree_on_media(scenario: Scenario) -> None:
 
 @pytest.mark.slow
 def test_they_agree_on_media_at_length() -> None:
-    check_many(120, partial(draw_scenario, media=True), lambda scenario, _: _check(scenario), part=6)
+    check_many(80, partial(draw_scenario, media=True), lambda scenario, _: _check(scenario), part=6)
 
 
 def test_they_agree_on_adapters_at_length() -> None:
-    check_many(80, partial(draw_scenario, adapters=True), lambda scenario, _: _check(scenario), part=4)
+    check_many(54, partial(draw_scenario, adapters=True), lambda scenario, _: _check(scenario), part=4)
 
 
 @pytest.mark.slow
 def test_the_engine_agrees_with_the_oracle_at_length() -> None:
-    check_many(500, draw_scenario, lambda scenario, _: _check(scenario))
+    check_many(300, draw_scenario, lambda scenario, _: _check(scenario))
 
 
 @examples(12)
@@ -324,4 +324,4 @@ def test_the_books_are_right_after_every_event(scenario: Scenario) -> None:
 
 
 def test_the_books_are_right_after_every_event_at_length() -> None:
-    check_many(250, draw_scenario, lambda scenario, _: _check_every_event(scenario), part=2)
+    check_many(160, draw_scenario, lambda scenario, _: _check_every_event(scenario), part=2)

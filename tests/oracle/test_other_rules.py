@@ -27,7 +27,7 @@ def test_they_agree(scenario: Scenario) -> None:
 
 
 def test_they_agree_at_length() -> None:
-    check_many(300, _draw, lambda scenario, _: check(scenario))
+    check_many(200, _draw, lambda scenario, _: check(scenario))
 
 
 @examples(15)
@@ -49,7 +49,7 @@ def test_they_agree_on_two_phases(scenario: Scenario) -> None:
 
 
 def test_they_agree_on_two_phases_at_length() -> None:
-    check_many(125, draw_two_phases, lambda scenario, _: check(scenario), part=7)
+    check_many(84, draw_two_phases, lambda scenario, _: check(scenario), part=7)
 
 
 def test_with_room_for_whole_answers_tensorrt_llm_evicts_nobody() -> None:
@@ -65,4 +65,4 @@ def test_with_room_for_whole_answers_tensorrt_llm_evicts_nobody() -> None:
 
 
 def test_they_agree_on_tensorrt_llm_at_length() -> None:
-    check_many(125, draw_tensorrt_llm, lambda scenario, _: check(scenario), part=6)
+    check_many(84, draw_tensorrt_llm, lambda scenario, _: check(scenario), part=6)

@@ -46,4 +46,4 @@ def test_overloads_end(scenario: Scenario) -> None:
 
 
 def test_many_overloads_end() -> None:
-    check_many(125, draw_overload, lambda scenario, _: _check(scenario))
+    check_many(84, draw_overload, lambda scenario, _: _check(scenario))

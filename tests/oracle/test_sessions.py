@@ -20,4 +20,4 @@ def test_sessions_agree_with_the_oracle(scenario: Talks, share: float) -> None:
 
 
 def test_many_sessions_agree_with_the_oracle() -> None:
-    check_many(120, draw_talks, partial(check_some, kind=TalkingOracle))
+    check_many(80, draw_talks, partial(check_some, kind=TalkingOracle))

@@ -43,7 +43,7 @@ def _check(scenario: Scenario, random: Random) -> None:
 
 @pytest.mark.slow
 def test_many_ranks_agree_with_the_oracle() -> None:
-    check_many(90, draw_wide, _check)
+    check_many(60, draw_wide, _check)
 
 
 def test_the_report_counts_dummy_batches_and_waiting_as_the_oracle_does() -> None:

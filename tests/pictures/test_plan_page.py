@@ -35,7 +35,7 @@ class Planned(NamedTuple):
 
 def planned(**question: Any) -> Planned:
     study = study_of(axes=("hardware=h100,l40s",), slos=(BOUND,))
-    found = plan(Question(study=study, duration_s=5, **question), InProcessRunner())
+    found = plan(Question(study=study, duration_s=2, **question), InProcessRunner())
     html = plan_page(found, [rerun(name, experiment) for name, experiment in answer_runs(found)])
     return Planned(found, plan_data(found), Page(html), html)
 
@@ -156,7 +156,7 @@ def test_the_rate_of_a_load_of_its_own_is_that_of_the_requests_that_came() -> No
                         "kind": "Study",
                         "metadata": {"name": "x"},
                         "experiment": "conversations",
-                        "set": {"workload.sessions": 20, "latency": "roofline"},
+                        "set": {"workload.sessions": 6, "latency": "roofline"},
                         "seeds": 1,
                         "constraints": [{"metric": METRIC, "max": 1e6}],
                     }

@@ -146,11 +146,11 @@ class _Score:
 
 
 _SCENARIOS: Final[dict[str, tuple[Callable[[Draw], Scenario], int]]] = {
-    "clusters": (draw_fleet, 30),
-    "failures": (draw_mortal_fleet, 20),
-    "sessions": (draw_talks, 20),
-    "one instance": (draw_scenario, 24),
-    "preemptions": (draw_overload, 16),
+    "clusters": (draw_fleet, 20),
+    "failures": (draw_mortal_fleet, 14),
+    "sessions": (draw_talks, 14),
+    "one instance": (draw_scenario, 16),
+    "preemptions": (draw_overload, 12),
 }
 
 

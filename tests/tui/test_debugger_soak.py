@@ -34,7 +34,7 @@ async def test_soak(
     monkeypatch.chdir(tmp_path)
     random = Random(seed)  # noqa: S311  (which keys are pressed is no secret)
     async with debugging(name, requests=40, size=size) as here:
-        for number in range(200):  # six hundred in all three
+        for number in range(140):  # hundreds in all three
             # Windows are left often enough for the debugger to get most of the keys.
             if not here.on_top and random.random() < 0.3:
                 key = "escape" if random.random() < 0.7 else "q"

@@ -601,7 +601,7 @@ async def test_no_keys_in_any_order_do_harm(lab: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(app, "exit", lambda: None)  # the palette can quit, too
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await settle(pilot)
-        for step in range(150):
+        for step in range(100):
             await pilot.press(choice.choice(keys))
             if step % 25 == 0:
                 await pilot.resize_terminal(choice.choice((30, 70, 100, 150)), choice.choice((10, 20, 45)))

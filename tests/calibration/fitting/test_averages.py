@@ -81,7 +81,7 @@ def times(data: list[Data], latency: object) -> tuple[float, float]:
 @pytest.mark.slow
 @pytest.mark.xdist_group("calibrate")
 def test_means_agree_where_single_steps_cannot_be_followed() -> None:
-    one = served("llama-3.1-8b-instruct", 6.0, 800, requests=40)
+    one = served("llama-3.1-8b-instruct", 6.0, 800, requests=25)
     recording, _ = recorded(one)
     data = [Data(recording, one)]
     found = fit(data, "fitted", advise=False)

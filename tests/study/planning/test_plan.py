@@ -251,7 +251,7 @@ def test_of_equals_in_price_the_one_farther_from_its_bounds_is_taken_and_the_oth
 def of_fleet(bound: float = 1e6, **keys: Any) -> Question:
     """About two pools of different GPUs."""
     fleet = {**question(bound=bound).study.document, "experiment": "mixed-fleet", "seeds": 1}
-    fleet["set"] = {"workload.requests": 100, "latency": "roofline"}
+    fleet["set"] = {"workload.requests": 40, "latency": "roofline"}
     return Question(study=read_study(parse(Source("x", json.dumps(fleet)))), duration_s=2.0, **keys)
 
 
@@ -274,7 +274,7 @@ def test_a_size_that_is_no_number_of_instances_has_its_name(store: MemoryStore) 
     assert "- pools.1.instances 2 would change " in "\n".join(lines)
     rated = plan(of_fleet(max_rate=True, precision=1.0), InProcessRunner(), store)
     assert plan_text(rated).startswith(f"2 instances of {model} h100 and 2 of {model} l40s (4 GPUs) sustain ")
-    seqs = question(rate_per_s=20.0, size_path="engine.max_num_seqs", least=2, most=64)
+    seqs = question(rate_per_s=20.0, size_path="engine.max_num_seqs", least=2, most=4)
     told = said(plan(seqs, InProcessRunner(), store))
     assert told.startswith("2 instances of qwen3-14b on h100 (2 GPUs, engine.max_num_seqs ")
     assert "One more instance" not in told

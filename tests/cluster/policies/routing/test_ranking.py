@@ -90,7 +90,7 @@ def records(
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(clusters(), st.integers(0, 60), st.lists(st.integers(0, 5), max_size=20))
 def test_the_index_finds_what_looking_at_all_finds(
     case: tuple[Experiment, list[Request]], cut: int, moves: list[int]
@@ -112,7 +112,7 @@ def ends(made: Experiment, requests: list[Request], *, ranks: bool) -> list[tupl
     return [(one.instance, one.completed_us) for one in requests]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(clusters(names=("kv-utilization", "active-requests"), blocks=400, most=200, gap_us=10_000))
 def test_decodes_that_are_put_off_change_no_choice(case: tuple[Experiment, list[Request]]) -> None:
     made, requests = case
