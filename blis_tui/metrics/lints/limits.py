@@ -136,6 +136,9 @@ def thrashing(seen: LintContext) -> Finding | str:
     if seen.total("outranked"):
         advice = "raise priority_scheduling_preemption_threshold or add instances"
         keys = ("policy.batching.priority_scheduling_preemption_threshold", "cluster.instances")
+    again = "The same work is recomputed"
+    if all(one.batch.host is not None and not one.batch.recomputed_tokens() for one in seen.cluster.instances):
+        again = "The same KV blocks move to the host and back"
     return Finding(
         id="thrashing",
         message=(
@@ -143,7 +146,7 @@ def thrashing(seen: LintContext) -> Finding | str:
             f" up to {plural(most, 'time')} ({name})."
         ),
         figures={"requests": thrashed, "most_preemptions": most},
-        advice=f"The same work is recomputed repeatedly: {advice}.",
+        advice=f"{again} repeatedly: {advice}.",
         keys=keys,
         request=name,
     )

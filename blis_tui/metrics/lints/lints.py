@@ -106,7 +106,7 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint("timed-out", "no request timed out", served.timed_out),
     Lint("rejected", f"at most {REJECTED_SHARE} % of the requests were rejected", served.rejected),
     Lint("unfinished", "hardly any request was cut off by the horizon", served.unfinished),
-    Lint("stranded", "every request got an instance", served.stranded),
+    Lint("stranded", "no request is left waiting for an instance to come up", served.stranded),
     Lint("overload", "the queue does not keep growing", load.overload),
     Lint("kv-cache", "the KV cache is large enough", limits.kv_cache),
     Lint("host-link", "a host link is set only where requests are swapped to host memory", limits.host_link),
@@ -117,19 +117,25 @@ LINTS: Final[tuple[Lint, ...]] = (
         "LoRA adapters are requested only where instances have some",
         limits.adapters_without_cost,
     ),
-    Lint("crowded-out", "KV blocks reserved for prompts in transfer keep no request from running", limits.crowded_out),
+    Lint(
+        "crowded-out",
+        "KV blocks reserved for prompts in transfer hardly keep requests from running",
+        limits.crowded_out,
+    ),
     Lint(
         "priorities-apart",
         "where SGLang's priority preemption is on, SLO classes can trigger it",
         limits.priorities_apart,
     ),
     Lint("thrashing", f"no request was preempted {THRASHING} times", limits.thrashing),
-    Lint("max-num-seqs", "max_num_seqs keeps no requests waiting while token budget is left", limits.max_num_seqs),
-    Lint("token-budget", "steps rarely spend the whole token budget", limits.token_budget),
-    Lint("decode-tail", "prefill of other requests does not slow decodes", limits.decode_tail),
+    Lint("max-num-seqs", "max_num_seqs rarely keeps requests waiting while token budget is left", limits.max_num_seqs),
+    Lint("token-budget", "the token budget of steps is not the bottleneck", limits.token_budget),
+    Lint(
+        "decode-tail", "prefill of others does not stretch the p99 of ITL to four times the median", limits.decode_tail
+    ),
     Lint(
         "extrapolated",
-        "step times come from measured operators, or do not use operator tables",
+        "step times come mostly from measured operators, or do not use operator tables",
         step_times.extrapolated,
     ),
     Lint(
@@ -139,7 +145,7 @@ LINTS: Final[tuple[Lint, ...]] = (
     ),
     Lint("users-in-step", "users of a closed loop do not stay in lockstep", load.users_in_step),
     Lint("imbalance", "no instance has twice the mean load", load.imbalance),
-    Lint("unused-capacity", "fewer instances would not be enough", load.unused_capacity),
+    Lint("unused-capacity", "fewer instances would be full, or too busy to be sure", load.unused_capacity),
     Lint("prefix-cache", "shared prefixes hit the cache", limits.prefix_cache),
     Lint("few-requests", "enough requests completed for a meaningful p99", load.few_requests),
     Lint("start-and-drain", "ramp-up and drain are at most a third of the run", load.edges),
