@@ -351,9 +351,8 @@ class Retried(Record):
         "retried",
         sign="↺",
         colour="warning",
-        meaning="a request has to start again on another instance",
-        explanation="Its instance is gone. The router chooses again; what was computed is lost, but its arrival time "
-        "stays.",
+        meaning="a request has to start again, because its instance has gone",
+        explanation="The router chooses again; what was computed is lost, but its arrival time stays.",
         sentence="{request_id} has to leave instance {instance} and starts again",
         line="has to leave and starts again",
         figures=("failures",),

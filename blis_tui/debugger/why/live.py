@@ -319,7 +319,9 @@ def _budget(latest: LatestStep, profile: Profile) -> Sentence:
     chunks = sorted(step.chunks, key=lambda chunk: -chunk.new_tokens)
     separator = ": "
     if step.decode_requests:
-        pieces.append(f"{separator}{plural(step.decode_requests, 'decode')} took 1 each")
+        most = 1 + profile.limits.draft_tokens
+        each = "1 each" if most == 1 else f"1 to {most:,} each"
+        pieces.append(f"{separator}{plural(step.decode_requests, 'decode')} took {each}")
         separator = ", "
     for chunk in chunks[:3]:
         pieces += [separator, request_ref(chunk.request_id), f" {chunk.new_tokens:,}"]

@@ -254,3 +254,16 @@ def test_what_held_decoding_up_is_told_where_it_is_much() -> None:
             assert lines[decodes[0].first].startswith(f"{span_text(whole.us('beside-prefill'))} in steps with prefill")
             told += 1
     assert told
+
+
+def test_a_decode_with_drafts_gets_at_least_a_token_in_each_step() -> None:
+    drafts = {"engine.speculative": {"draft_tokens": 3, "acceptance": 0.5, "method": "eagle"}, "workload.requests": 20}
+    debugger = Debugger(blis_tui.load("quickstart", set={"policy": "vllm-v1", **drafts}))
+    run_to_stop(debugger.run())
+    life = read_life(debugger.tape, "request_3", debugger.event)
+    assert life is not None
+    whole = e2e_breakdown(life, debugger.tape)
+    assert whole is not None
+    (decode,) = [share for share in whole.shares if share.kind == "decode"]
+    assert decode.note.endswith(", at least one token each")
+    assert int(decode.note.split()[0]) < debugger.report().rows[3].output_tokens - 1
