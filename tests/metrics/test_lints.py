@@ -875,4 +875,7 @@ def test_what_a_decode_instance_has_no_room_for_now_is_not_called_unservable() -
     found = blis_tui.run(made)
     assert found.requests.dropped_unservable > 0
     assert max(row.input_tokens for row in found.rows if row.state == "dropped-unservable") < 400 * 16
-    assert "could not be served where they were sent" in finding(found, "dropped").message
+    dropped = finding(found, "dropped")
+    assert "could not be served where they were sent, in pool d;" in dropped.message
+    assert dropped.keys == ("cluster.pools.1.engine.kv_blocks",), "its own: that of all engines has no effect on it"
+    assert dropped.advice == "Raise cluster.pools.1.engine.kv_blocks, or shorten the prompts."

@@ -6,6 +6,7 @@ debugger (at any position) agree. A check that cannot be made yet says why.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,7 @@ from blis_tui.metrics.lints.served import REJECTED_SHARE
 from blis_tui.metrics.load import THRASHING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from blis_tui.metrics.lints.finding import LintContext
 
@@ -71,12 +72,30 @@ def _for_pools(found: Finding, seen: LintContext) -> Finding:
     pools = cluster.get("pools") if isinstance(cluster, dict) else None
     if not isinstance(pools, list):
         return found
-    key = "cluster.pools.0.instances" if len(pools) == 1 else "cluster.pools"
-    return replace(
-        found,
-        advice=found.advice.replace(_INSTANCES, key),
-        keys=tuple([key if one == _INSTANCES else one for one in found.keys]),
-    )
+    own = {one: key for one in found.keys if (key := _own_key(one, pools, found.message))}
+    own.setdefault(_INSTANCES, "cluster.pools.0.instances" if len(pools) == 1 else "cluster.pools")
+    advice = found.advice
+    for one, key in own.items():
+        advice = re.sub(rf"(?<![\w.]){re.escape(one)}\b", key, advice)
+    return replace(found, advice=advice, keys=tuple(dict.fromkeys([own.get(one, one) for one in found.keys])))
+
+
+def _own_key(key: str, pools: Sequence[object], message: str) -> str:
+    """Return a pool's own key that takes the place of one of the whole cluster, for the pool that a message is about.
+
+    Empty: there is none, or the message is not about one pool.
+    """
+    path = key.removeprefix("cluster.").split(".")
+    for number, pool in enumerate(pools):
+        if not isinstance(pool, dict) or not (
+            len(pools) == 1 or re.search(rf" pool {re.escape(str(pool.get('name')))}\b", message)
+        ):
+            continue
+        part: object = pool
+        for step in path:
+            part = part.get(step) if isinstance(part, dict) else None
+        return f"cluster.pools.{number}.{'.'.join(path)}" if part is not None else ""
+    return ""
 
 
 def explained(name: str) -> str | None:

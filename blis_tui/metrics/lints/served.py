@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.lints.finding import Finding, load_keys
-from blis_tui.units import percent_text, plural
+from blis_tui.units import in_words, percent_text, plural
 
 if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
@@ -38,7 +38,12 @@ def dropped(seen: LintContext) -> Finding | str:
     if not count:
         return ""
     # Another pool may have room for them, and on a decode instance they may only have come at a bad time.
-    never = "could not be served where they were sent" if len(seen.experiment.pools) > 1 else "can never be served"
+    never = "can never be served"
+    if len(seen.experiment.pools) > 1:
+        pools = zip(seen.cluster.instances, seen.cluster.pools, strict=True)
+        names = list(dict.fromkeys(pool.name for instance, pool in pools if instance.turned_down))
+        where = f"pool {names[0]}" if len(names) == 1 else f"pools {in_words(names)}"
+        never = f"could not be served where they were sent, in {where}"
     exceeded = [_exceeded(instance, limit) for instance in seen.cluster.instances for limit in instance.turned_down]
     keys = tuple([key for limit, key in _LIMITS.items() if limit in exceeded])
     return Finding(
