@@ -879,3 +879,12 @@ def test_what_a_decode_instance_has_no_room_for_now_is_not_called_unservable() -
     assert "could not be served where they were sent, in pool d;" in dropped.message
     assert dropped.keys == ("cluster.pools.1.engine.kv_blocks",), "its own: that of all engines has no effect on it"
     assert dropped.advice == "Raise cluster.pools.1.engine.kv_blocks, or shorten the prompts."
+
+
+def test_a_budget_that_decodes_fill_is_not_called_one_of_prefill() -> None:
+    short = [{"id": "chat", "input_tokens": 16, "output_tokens": 400}]
+    small = {"engine.max_num_batched_tokens": 64, "engine.max_num_seqs": 64, "workload.clients": short}
+    made = blis_tui.run(blis_tui.load("quickstart", set={**small, "cluster.instances": 1, "workload.rate_per_s": 40}))
+    found = finding(made, "token-budget")
+    assert found.message.endswith(": most tokens are decoded, not prefilled.")
+    assert found.advice == "Add instances, or raise engine.max_num_batched_tokens and engine.max_num_seqs together."

@@ -92,6 +92,15 @@ class Group:
         return routed
 
     @property
+    def decoded(self) -> int:
+        """Number of tokens that the pool's decodes got, those that come together as one."""
+        count = 0
+        for instance in self.instances:
+            for gaps in instance.tallies.itl_us.values():
+                count += gaps
+        return count
+
+    @property
     def limits(self) -> Limits:
         """The limits of each instance."""
         return self.instances[0].batch.limits

@@ -53,7 +53,8 @@ def overload(seen: LintContext) -> Finding | str:
     arriving, completing = steady.offered_requests_per_s or 0.0, steady.requests_per_s or 0.0
     lighter = load_keys(seen.experiment)
     uneven = _left_alone(seen)
-    where = uneven or "More requests arrived than were served"
+    more = "More requests arrived than were served" if arriving > completing else "Requests wait longer and longer"
+    where = uneven or more
     return Finding(
         id="overload",
         message=(
