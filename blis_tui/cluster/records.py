@@ -488,6 +488,25 @@ class NodeChanged(Record):
     """Why, in words."""
 
 
+@dataclass(frozen=True, slots=True)
+class WarmUpEnded(Record):
+    """The initial period that latencies leave out (``warm_up_us``) has passed."""
+
+    shown = Description(
+        "warm-up-ended",
+        sign="◷",
+        meaning="the warm-up ended",
+        explanation="From here on latencies count: those of requests that arrive, and gaps between the tokens of steps "
+        "that begin.",
+        sentence="the warm-up ended with {requests:request} in the cluster: latencies count from here on",
+        line="{requests:request} in the cluster",
+        figures=("requests",),
+    )
+
+    requests: int
+    """Requests that had arrived and not ended; the report's latencies leave them out."""
+
+
 # ---- sessions ----
 
 

@@ -265,3 +265,11 @@ def test_any_cluster_comes_to_the_same_state(made: dict[str, object], until_us: 
     for end_us in (until_us, None):
         ahead.run(end_us)
         single.assert_same(ahead)
+
+
+def test_every_event_has_a_record(made: Experiment) -> None:
+    """The debugger's tape has a row for each event, and counts on that."""
+    simulation, seen = Simulation(made), dict[int, None]()
+    simulation.subscribe("all", lambda record: seen.setdefault(record.event))
+    simulation.run()
+    assert [*seen] == [*range(1, simulation.events + 1)]
