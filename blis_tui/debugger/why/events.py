@@ -239,11 +239,13 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     # In the middle of a step, its later phases do not apply yet.
     here = debugger.phase if row.event == debugger.event else None
     phase = LAST_PHASE if here is None else here
+    drafts = drafts_of(records)
+    drafted = "" if drafts is None or not drafts.draft_tokens else f" and {plural(drafts.draft_tokens, 'drafted one')}"
     head = (
         f"Instance {row.instance} {'computed' if phase >= _COMPLETE else 'computes'}"
-        f" {plural(figures.batch_tokens, 'token')} for {plural(figures.served, 'request')}"
+        f" {plural(figures.batch_tokens, 'token')}{drafted} for {plural(figures.served, 'request')}"
     )
-    parts = [_batch(record, figures, drafts_of(records))]
+    parts = [_batch(record, figures, drafts)]
     if phase >= _EXECUTE:
         head += f" in {span_text(figures.duration_us)}"
         if usual and _is_slow(figures, usual):

@@ -462,7 +462,9 @@ def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep)
         return [started + say("scheduled it: its whole prompt was cached, so there was nothing to compute.")]
     if live.phase in ("prefill", "stalled") or not step.decode_requests:
         return [started + say(f"{computes} nothing for it."), *_why_nothing(debugger, latest)]
-    return [started + say(f"{computes} {plural(tokens, 'token')}, one of them for it.")]
+    drafts = debugger.tape.profiles[step.instance].limits.draft_tokens
+    apart = " (drafted ones are not counted)" if drafts else ""
+    return [started + say(f"{computes} {plural(tokens, 'token')}, one of them for it{apart}.")]
 
 
 def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:

@@ -19,6 +19,7 @@ from blis_tui.debugger.why.breakdown import (
     so_far_breakdown,
     ttft_breakdown,
 )
+from blis_tui.debugger.why.explain import explain_event
 from blis_tui.debugger.why.lifespans import Life, read_life
 from blis_tui.engine.records import StepFinished
 from blis_tui.units import span_text
@@ -267,3 +268,15 @@ def test_a_decode_with_drafts_gets_at_least_a_token_in_each_step() -> None:
     (decode,) = [share for share in whole.shares if share.kind == "decode"]
     assert decode.note.endswith(", at least one token each")
     assert int(decode.note.split()[0]) < debugger.report().rows[3].output_tokens - 1
+
+
+def test_drafted_tokens_are_told_beside_those_of_a_step() -> None:
+    drafts = {"engine.speculative": {"draft_tokens": 3, "acceptance": 0.5, "method": "eagle"}, "workload.requests": 20}
+    debugger = Debugger(blis_tui.load("quickstart", set={"policy": "vllm-v1", **drafts}))
+    run_to_stop(debugger.run())
+    event = debugger.frontier // 2
+    while not debugger.tape.is_step(event) or debugger.tape.step(debugger.tape.row(event).step).prefill_tokens:
+        event += 1
+    served = debugger.tape.step(debugger.tape.row(event).step).decode_requests
+    head = explain_event(debugger, event).headline
+    assert f"computed {served} tokens and {3 * served} drafted ones for {served} requests" in head
