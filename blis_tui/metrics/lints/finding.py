@@ -29,7 +29,7 @@ class Finding:
     id: str
     """The name of the check."""
     severity: str = "warning"
-    """`error` (a defect of the simulator, or requests that can never be served) or `warning`."""
+    """`error` (a defect of the simulator, or requests that could not be served) or `warning`."""
     message: str
     """What is wrong, in one sentence."""
     figures: Mapping[str, float]

@@ -105,7 +105,7 @@ def explained(name: str) -> str | None:
         return None
     about = cleandoc(lint.check.__doc__ or lint.promise).replace("``", "`")
     return (
-        f"{lint.name}: a warning about a run\n\n{about}\n\nIf it does not appear: {lint.promise}.\n\n"
+        f"{lint.name}: a warning about a run\n\n{about}\n\nIf it was checked and does not appear: {lint.promise}.\n\n"
         "The warning itself has the figures of the run, what to do about it and the keys that help. It is in the\n"
         "report (`warnings`) and in the debugger's warnings pane.\n"
     )
