@@ -398,12 +398,15 @@ def _running(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
             + say(f"of its prefill ({percent_text(live.computed_tokens, live.target_tokens)}).")
         )
     else:
-        adds = "each step that decodes adds" if instance.profile.traits.prefills_apart else "each step adds"
+        traits, drafts = instance.profile.traits, instance.profile.limits.draft_tokens
+        each = "each step that decodes" if traits.prefills_apart else "each step"
+        adds = "each of its passes through the pipeline" if traits.pipelined else each
+        gain = f"one to {1 + drafts:,}" if drafts else "one"
         sentences.append(
             say(
                 "It runs on ",
                 here,
-                f" and has generated {plural(live.generated_tokens, 'token')}; {adds} one.",
+                f" and has generated {plural(live.generated_tokens, 'token')}; {adds} adds {gain}.",
             )
         )
     life = debugger.tape.life(live.request_id, debugger.event, debugger.settled)

@@ -19,7 +19,7 @@ from blis_tui.debugger.why.breakdown import (
     so_far_breakdown,
     ttft_breakdown,
 )
-from blis_tui.debugger.why.explain import explain_event
+from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import Life, read_life
 from blis_tui.engine.records import StepFinished
 from blis_tui.units import span_text
@@ -280,3 +280,18 @@ def test_drafted_tokens_are_told_beside_those_of_a_step() -> None:
     served = debugger.tape.step(debugger.tape.row(event).step).decode_requests
     head = explain_event(debugger, event).headline
     assert f"computed {served} tokens and {3 * served} drafted ones for {served} requests" in head
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"engine.speculative": {"draft_tokens": 3, "acceptance": 0.5, "method": "eagle"}}, "each step adds one to 4."),
+        ({"engine.pipeline_parallel": 2}, "each of its passes through the pipeline adds one."),
+        ({}, "each step adds one."),
+    ],
+)
+def test_what_a_step_adds_to_a_decode_is_told_for_its_kind_of_steps(changes: dict[str, object], said: str) -> None:
+    debugger = Debugger(blis_tui.load("quickstart", set={"policy": "vllm-v1", "workload.requests": 20, **changes}))
+    run_to_stop(debugger.run(until_us=3_000_000))
+    texts = [explain_request(debugger, f"request_{number}").to_text() for number in range(6)]
+    assert any(said in text for text in texts), texts
