@@ -184,7 +184,8 @@ def _judge(report: Report, opening: Callable[[int], str]) -> None:
     counts = report.requests
     if counts.completed < counts.total:
         missing = counts.total - counts.completed
-        tell(f"note: {missing:,} of {plural(counts.total, 'request')} did not complete; latencies do not include them")
+        who = f"{missing:,} of {plural(counts.total, 'request')}"
+        tell(f"note: {who} did not complete; end-to-end latencies do not include them")
     failures = [verdict.sentence() for verdict in report.expectations if not verdict.ok]
     failures += [f"{name} {text}" for name, text in report.invariants.items() if text not in ("ok", "not checked")]
     for failure in failures:

@@ -112,7 +112,7 @@ def shrink(
         if found.minimal
         else f"more might be removed: the limit of {plural(runs, 'run')} was reached"
     )
-    left = f"{len(found.rows):,} of {plural(found.requests, 'request')} are left"
+    left = f"{len(found.rows):,} of {plural(found.requests, 'request')} {'is' if len(found.rows) == 1 else 'are'} left"
     told = [f"{left} after {plural(found.runs, 'run')}; {least}"]
     told += [f"FAIL  {one.sentence()}" for one in found.broken]
     written = [str(trace), str(document), *([_write_golden(document, known)] if golden else [])]

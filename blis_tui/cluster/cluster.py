@@ -8,6 +8,7 @@ from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.assembly import assembled
 from blis_tui.cluster.loop import LoopState, run_observed, run_unobserved
 from blis_tui.cluster.passage import LIFECYCLE, QUEUED, BackgroundEvent
+from blis_tui.cluster.records import WarmUpEnded
 from blis_tui.cluster.roster import Count
 from blis_tui.pickling import Picklable
 
@@ -244,9 +245,10 @@ class WarmUp(Picklable):
         until_us: when the period ends; 0 = there is none.
     """
 
-    __slots__ = ("_counted", "_over", "_roster")
+    __slots__ = ("_counted", "_over", "_pipeline", "_roster")
 
     def __init__(self, pipeline: Pipeline, until_us: int) -> None:
+        self._pipeline = pipeline
         self._roster = pipeline.roster
         self._over = not until_us
         self._counted: tuple[dict[int, int], ...] = ()
@@ -254,7 +256,11 @@ class WarmUp(Picklable):
             pipeline.queue.push(until_us, LIFECYCLE, BackgroundEvent("warm-up-over", pipeline, None, self._end))
 
     def _end(self, event: BackgroundEvent, now: int) -> bool:
-        del event, now
+        del event
+        pipeline = self._pipeline
+        if WarmUpEnded in pipeline.observers.kinds:
+            present = pipeline.arrived - pipeline.closed()
+            pipeline.observers.emit(WarmUpEnded(pipeline.observers.event, now, present))
         self._counted = tuple(dict(instance.tallies.itl_us) for instance in self._roster.instances)
         self._over = True
         return True

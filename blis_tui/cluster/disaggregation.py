@@ -11,7 +11,6 @@ from blis_tui.cluster.passage import (
     PREFILL_ROUTING,
     TRANSFER_END,
     TRANSFER_START,
-    Signal,
 )
 from blis_tui.cluster.pipeline import Dispatcher
 from blis_tui.cluster.policy import DECIDER
@@ -64,7 +63,7 @@ class Splitter(Dispatcher):
         self._settings = settings.transfer
         self._decider_name = settings.decider.kind
         self._decider = experiment.plugins.create(DECIDER, settings.decider.kind, settings.decider.settings)
-        self._planned_end: Signal | None = None
+        self._planned_end: _PlannedEnd | None = None
         """The valid one of all end events planned under fair share."""
         self._void: dict[int, None] = {}
         """Requests whose prompt is computed but whose prefill instance was gone before the transfer started."""
@@ -229,12 +228,15 @@ class Splitter(Dispatcher):
         if found is None:
             self._planned_end = None
             return
-        event = self._planned_end = Signal("transfer-end", self._shared_end)
+        event = self._planned_end = _PlannedEnd(self)
         self._pipeline.queue.push(found[1], TRANSFER_END, event)
 
-    def _shared_end(self, event: Signal, now: int) -> bool:
-        if event is not self._planned_end:
-            return False
+    def plans(self, event: _PlannedEnd) -> bool:
+        """Return whether the end of a transfer is still planned as it was when the event was made."""
+        return event is self._planned_end
+
+    def end_planned(self, now: int) -> bool:
+        """Finish the transfer whose end is planned for now; return whether there is one."""
         found = self._link.next_end(now)
         if found is None:
             return False
@@ -434,6 +436,31 @@ class DecodeFirst(Splitter):
         self._roster.board.read(now)
         handover.decode_instance = self.choose(passage, self.decode, now)
         return True
+
+
+class _PlannedEnd:
+    """The end of the transfer that finishes first under fair share, unless others begin or end before that."""
+
+    __slots__ = ("_splitter",)
+
+    kind = "transfer-end"
+    instance_index = None
+    request = None
+
+    def __init__(self, splitter: Splitter) -> None:
+        self._splitter = splitter
+
+    @property
+    def stale(self) -> bool:
+        """Whether the transfers have changed since."""
+        return not self._splitter.plans(self)
+
+    def fire(self, now: int) -> bool:
+        """Finish the transfer, unless the transfers have changed since."""
+        return not self.stale and self._splitter.end_planned(now)
+
+    def drop(self) -> None:
+        """Do nothing: no other state depends on it."""
 
 
 class _TransferEnd:

@@ -378,6 +378,7 @@ def _limits(rule: BatchRule, pool: Pool) -> Limits:
         block_size_tokens=engine.block_size_tokens,
         kv_blocks=engine.kv_blocks,
         max_loras=0 if engine.lora is None else engine.lora.max_loras,
+        draft_tokens=0 if engine.speculative is None else engine.speculative.draft_tokens,
     )
     if not pool.model.sliding_window_layers:
         return limits

@@ -351,9 +351,8 @@ class Retried(Record):
         "retried",
         sign="↺",
         colour="warning",
-        meaning="a request has to start again on another instance",
-        explanation="Its instance is gone. The router chooses again; what was computed is lost, but its arrival time "
-        "stays.",
+        meaning="a request has to start again, because its instance has gone",
+        explanation="The router chooses again; what was computed is lost, but its arrival time stays.",
         sentence="{request_id} has to leave instance {instance} and starts again",
         line="has to leave and starts again",
         figures=("failures",),
@@ -487,6 +486,25 @@ class NodeChanged(Record):
     """``provisioning``, ``ready`` or ``released``."""
     reason: str
     """Why, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUpEnded(Record):
+    """The initial period that latencies leave out (``warm_up_us``) has passed."""
+
+    shown = Description(
+        "warm-up-ended",
+        sign="◷",
+        meaning="the warm-up ended",
+        explanation="From here on latencies count: those of requests that arrive, and gaps between the tokens of steps "
+        "that begin.",
+        sentence="the warm-up ended with {requests:request} in the cluster: latencies count from here on",
+        line="{requests:request} in the cluster",
+        figures=("requests",),
+    )
+
+    requests: int
+    """Requests that had arrived and not ended; the report's latencies leave them out."""
 
 
 # ---- sessions ----

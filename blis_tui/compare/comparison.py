@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from blis_tui.authoring.figures import figures_at
 from blis_tui.classes import dataclass
 from blis_tui.compare.documents import Difference, experiment_differences
+from blis_tui.compare.same import match
 from blis_tui.errors import InputError
 from blis_tui.metrics.kv import zero_if_omitted
 from blis_tui.simulation import Simulation
@@ -209,12 +210,12 @@ class OutcomeCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestChanges:
-    """The requests of two runs, matched by name."""
+    """The requests of two runs, matched by name; calls of sessions by session and number."""
 
     common: int
-    """Requests in both runs with equal name, arrival and prompt length."""
+    """Requests in both runs with equal arrival (of the session, for its calls) and prompt length."""
     other: int
-    """Requests with equal names but another arrival or prompt, which are excluded from all fields below."""
+    """Matching requests with another arrival or prompt, which are excluded from all fields below."""
     only_a: int
     only_b: int
     compared: int
@@ -241,18 +242,10 @@ class RequestChanges:
 
 def request_changes(a: Sequence[RequestRow], b: Sequence[RequestRow]) -> RequestChanges:
     """Match the requests of two runs and summarise how their outcomes differ."""
-    others = {row.request_id: row for row in b}
+    matched = match(a, b, arrivals=True)
     fates: Counter[tuple[str, str]] = Counter()
     timed: list[Affected] = []
-    matched = common = 0
-    for row in a:
-        other = others.get(row.request_id)
-        if other is None:
-            continue
-        matched += 1
-        if (row.arrival_us, row.input_tokens) != (other.arrival_us, other.input_tokens):
-            continue
-        common += 1
+    for row, other in matched.pairs:
         if row.state != other.state:
             fates[row.state, other.state] += 1
         if row.e2e_us is not None and other.e2e_us is not None:
@@ -261,10 +254,10 @@ def request_changes(a: Sequence[RequestRow], b: Sequence[RequestRow]) -> Request
     beyond = [one for one in changed if exceeds_noise(one.a_us, one.b_us)]
     slower = sum(one.change_us > 0 for one in beyond)
     return RequestChanges(
-        common=common,
-        other=matched - common,
-        only_a=len(a) - matched,
-        only_b=len(others) - matched,
+        common=len(matched.pairs),
+        other=matched.different,
+        only_a=matched.only_a,
+        only_b=matched.only_b,
         compared=len(timed),
         slower=slower,
         faster=len(beyond) - slower,

@@ -24,9 +24,12 @@ from blis_tui.units import count_text, plural
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from blis_tui.metrics.request_log import Row
+    from blis_tui.metrics.request_log import RequestTable, Row
     from blis_tui.metrics.stats import Distribution
     from blis_tui.workload.trace_table import LeftOut
+
+    _Key = int | tuple[str, int]
+    """What identifies a request in every replay: its number, or its session and the number of its call."""
 
 MOST: Final = 1000
 """Default maximum number of replays."""
@@ -45,9 +48,10 @@ class Alternative:
     completed_change: int
     """Change in the number of completed requests."""
     run_ttft_change_us: int
-    """Sum over all requests that have a first token in both runs."""
+    """Sum over all requests that have a first token in both runs. Prompts of closed loops that came in another order
+    do not count."""
     run_e2e_change_us: int
-    """Sum over all requests that completed in both runs."""
+    """Sum over those that completed in both runs."""
 
     @property
     def for_request(self) -> tuple[bool, int, int]:
@@ -221,8 +225,7 @@ def ask_true_regret(
     chosen = decisions[::every]
     total = len([one for decision in chosen for one in decision.top]) - len(chosen)
     _require_few(total, most, every, decisions)
-    before, names = _books(first), [row.request_id for row in first.report(verify=False).rows]
-    numbers = dict(zip(names, sorted(before), strict=True))
+    before, keys = _books(first), _keys(first)
     judged: list[JudgedDecision] = []
     again, done = Simulation(experiment), 0
     for decision in chosen:
@@ -236,9 +239,9 @@ def ask_true_regret(
             while not other.done:
                 other.run(max_events=SLICE_EVENTS)
                 yield done, total
-            tried.append(_alternative(instance, numbers[decision.request_id], before, _books(other)))
+            tried.append(_alternative(instance, keys[decision.request_id], before, _books(other)))
             done += 1
-        judged.append(_judged(decision, before[numbers[decision.request_id]], tried))
+        judged.append(_judged(decision, before[keys[decision.request_id]], tried))
     return Hindsight(
         experiment=experiment,
         every=every,
@@ -265,12 +268,24 @@ def _require_few(total: int, most: int, every: int, decisions: Sequence[RoutingD
     )
 
 
-def _books(simulation: Simulation) -> dict[int, Row]:
-    """Return the books of all requests, by number."""
-    return {row.number: row for row in simulation.log.table(simulation.cluster).plain()}
+def _books(simulation: Simulation) -> dict[_Key, Row]:
+    """Return the books of all requests."""
+    table = simulation.log.table(simulation.cluster)
+    return {_key(table, row.number): row for row in table.plain()}
 
 
-def _completed(rows: dict[int, Row]) -> int:
+def _keys(simulation: Simulation) -> dict[str, _Key]:
+    """Return the key of each request, by its name."""
+    table = simulation.log.table(simulation.cluster)
+    return {table.name(row.number): _key(table, row.number) for row in table.plain()}
+
+
+def _key(table: RequestTable, number: int) -> _Key:
+    """Return what a request is in every replay: numbers count arrivals, and calls of sessions wait for answers."""
+    return table.session(number) or number
+
+
+def _completed(rows: dict[_Key, Row]) -> int:
     return len([row for row in rows.values() if row.state == RequestState.COMPLETED])
 
 
@@ -290,17 +305,19 @@ def _judged(decision: RoutingDecision, row: Row, tried: Sequence[Alternative]) -
     )
 
 
-def _alternative(instance: int, number: int, before: dict[int, Row], after: dict[int, Row]) -> Alternative:
-    row = after[number]
+def _alternative(instance: int, key: _Key, before: dict[_Key, Row], after: dict[_Key, Row]) -> Alternative:
+    row = after[key]
     ttft = e2e = 0
     for one, other in ((before[at], after[at]) for at in before if at in after):
+        if one.input_tokens != other.input_tokens:
+            continue  # prompts of a closed loop that came in another order
         ttft += _change(one.ttft_us, other.ttft_us) or 0
         e2e += _change(one.e2e_us, other.e2e_us) or 0
     return Alternative(
         instance=instance,
         state=_state(row),
-        ttft_change_us=_change(before[number].ttft_us, row.ttft_us),
-        e2e_change_us=_change(before[number].e2e_us, row.e2e_us),
+        ttft_change_us=_change(before[key].ttft_us, row.ttft_us),
+        e2e_change_us=_change(before[key].e2e_us, row.e2e_us),
         completed_change=_completed(after) - _completed(before),
         run_ttft_change_us=ttft,
         run_e2e_change_us=e2e,

@@ -62,7 +62,7 @@ def _decisions(found: Hindsight, *, everything: bool) -> list[str]:
         return []
     lines = aligned([_OVER, _HEAD, *map(_row, judged)], range(len(_HEAD)))
     left = len(found.judged) - len(judged)
-    rest = "their alternatives were worse, or cost less" if judged else "no alternative was better"
+    rest = "their alternatives were no better, or saved less" if judged else "no alternative was better"
     return [*lines, *([f"… {left:,} more ({rest}): --all, or JSON"] if left else [])]
 
 

@@ -119,7 +119,7 @@ def _requests(requests: RequestChanges) -> list[str]:
     lines = [f"requests: {requests.compared:,} compared end to end, {counts}"]
     lines += [f"  {one.count:,} {one.a} -> {one.b}" for one in requests.different_ends]
     if requests.other:
-        lines.append(f"  {plural(requests.other, 'name')} shared by different requests (not compared)")
+        lines.append(f"  {plural(requests.other, 'request')} with another arrival or prompt in B (not compared)")
     for letter, count in (("A", requests.only_a), ("B", requests.only_b)):
         if count:
             lines.append(f"  {plural(count, 'request')} only in {letter}")

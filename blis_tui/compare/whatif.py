@@ -10,6 +10,7 @@ from blis_tui.classes import dataclass
 from blis_tui.cluster.reroute import Reroute
 from blis_tui.compare.comparison import OutcomeCounts, Simulated, compare
 from blis_tui.compare.divergence import record_stream, run_to_end, search
+from blis_tui.compare.same import match
 from blis_tui.engine.records import Routed
 from blis_tui.errors import RouteError
 from blis_tui.metrics.stats import of_samples
@@ -89,11 +90,14 @@ class LatencyShift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherRequests:
-    """The effect of the decision on all other requests."""
+    """The effect of the decision on all other requests that are the same in both runs."""
 
     total: int
+    not_compared: int
+    """Requests of the original run that the changed run does not have: their sessions were cancelled, or the prompts of
+    a closed loop came in another order."""
     changed: int
-    """Requests for which anything in the request table differs."""
+    """Requests for which anything in the request table differs, except their names, which count arrivals."""
     moved: int
     """Requests that another instance served."""
     ttft: LatencyShift
@@ -161,7 +165,7 @@ class WhatIf:
             "decisions": [asdict(one) for one in self.decisions],
             "request": self.request.to_dict(),
             "others": {
-                **{name: getattr(others, name) for name in ("total", "changed", "moved")},
+                **{name: getattr(others, name) for name in ("total", "not_compared", "changed", "moved")},
                 "ttft": asdict(others.ttft),
                 "e2e": asdict(others.e2e),
                 "different_ends": [asdict(one) for one in others.different_ends],
@@ -238,14 +242,15 @@ def ask_whatif(
     after = changed.report()
     streams = record_stream(experiment), record_stream(experiment, routes=routes)
     divergence = yield from search(*streams, record_dict)
-    changes = [Change(before=one, after=two) for one, two in zip(before.rows, after.rows, strict=True)]
+    matched = match(before.rows, after.rows, arrivals=False)
+    changes = [Change(before=one, after=two) for one, two in matched.pairs]
     return WhatIf(
         experiment=experiment,
         decision=decisions[len(left_alone)],
         decisions=tuple(decisions),
         forced=route_to,
         request=next(one for one in changes if one.request_id == request),
-        others=_others([one for one in changes if one.request_id != request]),
+        others=_others([one for one in changes if one.request_id != request], len(before.rows) - len(changes)),
         divergence=divergence,
         comparison=compare(_side(experiment, before), _side(experiment, after)),
     )
@@ -285,7 +290,7 @@ def require_instance(index: int, count: int) -> None:
         raise RouteError(f"there is no instance {index}", help=f"the cluster has {plural(count, 'instance')}: {which}")
 
 
-def _others(changes: Sequence[Change]) -> OtherRequests:
+def _others(changes: Sequence[Change], not_compared: int) -> OtherRequests:
     fates: Counter[tuple[str, str]] = Counter()
     for one in changes:
         if one.before.state != one.after.state:
@@ -295,7 +300,8 @@ def _others(changes: Sequence[Change]) -> OtherRequests:
     best = sorted((pair for pair in timed if pair[0] < 0), key=lambda pair: pair[0])
     return OtherRequests(
         total=len(changes),
-        changed=len([one for one in changes if one.before != one.after]),
+        not_compared=not_compared,
+        changed=len([one for one in changes if one.before != one.after._replace(request_id=one.request_id)]),
         moved=len([one for one in changes if one.moved]),
         ttft=_shift([one.ttft_change_us for one in changes]),
         e2e=_shift([one.e2e_change_us for one in changes]),

@@ -87,6 +87,8 @@ def _others(others: OtherRequests) -> list[str]:
         f"{moved}; end to end {others.e2e.longer:,} slower, {others.e2e.shorter:,} faster",
         *(f"  {one.count:,} {one.a} -> {one.b}" for one in others.different_ends),
     ]
+    if others.not_compared:
+        lines.append(f"  {plural(others.not_compared, 'request')} not compared: not the same, or not sent")
     if others.ttft.longer + others.ttft.shorter + others.e2e.longer + others.e2e.shorter:
         shifts = [("time to first token", others.ttft), ("end to end", others.e2e)]
         head = ("change of those, ms", "total", *_STATISTICS)

@@ -254,13 +254,11 @@ _NUMBERS: Final = (
     _scaling("instances", "instances", "instances to add or remove, by its verdict", lambda look: look.instances),
     _step("step.duration_ms", "ms", "duration of the step", lambda step: step.duration_us / 1e3),
     _step("step.prefill_tokens", "tokens", "prompt tokens the step computed", _prefill_tokens),
-    _step(
-        "step.decode_requests", "requests", "requests that decoded one token each", lambda step: step.decode_requests
-    ),
+    _step("step.decode_requests", "requests", "requests that decoded", lambda step: step.decode_requests),
     _step(
         "step.batch_tokens",
         "tokens",
-        "all tokens the step computed",
+        "prompt tokens the step computed, and one token for each decode (drafted ones do not count)",
         lambda step: _prefill_tokens(step) + step.decode_requests,
     ),
     _step("step.stalled", "requests", "running requests that got no token in the step", lambda step: len(step.stalled)),

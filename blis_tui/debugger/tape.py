@@ -75,7 +75,7 @@ class StepRow(NamedTuple):
 
     @property
     def batch_tokens(self) -> int:
-        """Number of tokens the step computed."""
+        """Number of tokens the step computed, without drafted ones: those of prompts, and one for each decode."""
         return self.prefill_tokens + self.decode_requests
 
 

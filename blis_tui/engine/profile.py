@@ -48,6 +48,8 @@ class Limits:
     windows_count_as_full: bool = False
     """Whether there are layers with a sliding window whose KV blocks are kept for all tokens."""
     max_loras: int = 0
+    draft_tokens: int = 0
+    """Number of drafted tokens that a decode may verify in a step."""
 
     def blocks_for(self, tokens: int) -> int:
         """Number of KV blocks for a prompt of so many tokens, of which none is cached."""

@@ -274,14 +274,14 @@ class Queued(Record):
 
 @dataclass(frozen=True, slots=True)
 class Dropped(Record):
-    """An instance can never serve a request."""
+    """An instance cannot serve a request."""
 
     shown = Description(
         "dropped",
         sign="✗",
         colour="error",
-        meaning="an instance dropped a request that it can never serve",
-        explanation="The instance can never serve the request, and dropped it.",
+        meaning="an instance dropped a request that it cannot serve",
+        explanation="The instance cannot serve the request, and dropped it.",
         sentence="{request_id} was dropped by instance {instance}: {reason}",
         line="dropped: {reason}",
         short="dropped",
@@ -294,7 +294,7 @@ class Dropped(Record):
     instance: int
     """Index of the instance."""
     reason: str
-    """Why it can never be served there, in words."""
+    """Why it cannot be served there, in words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ on CI, else ``new``.
 """
 
 _SHOWN_DIFFERENCES: Final = 8
+_NOT_KEPT: Final = "\nthe new result is not kept: to review and accept it, run pytest with --blis-update=new"
 OUTDATED: Final = "the experiment, or a plug-in of it, has changed since this result was made: run pytest again"
 
 
@@ -179,6 +180,8 @@ def _unseen(files: GoldenFiles, result: Golden, settings: Settings) -> Outcome:
     if settings.mode == "new":
         told, waits = _wait(files, result, "accept it with")
         text += told
+    else:
+        text += _NOT_KEPT
     return Outcome(status="missing", text=text, pending=waits, report=result.report)
 
 
@@ -213,6 +216,8 @@ def _changed(
     if settings.mode in ("new", "unseen"):
         told, waits = _wait(files, result, "review it, then accept it with")
         text += told
+    elif difference.engine is None:  # otherwise the text says what to do
+        text += _NOT_KEPT
     return Outcome(status="changed", text=text, pending=waits, report=result.report)
 
 

@@ -49,6 +49,8 @@ DIFFERENT: Final[Mapping[str, Mapping[str, float]]] = {
 }
 """Weight factor of a server that differs in a trait; several differences multiply. For loads, the factor applies per
 class of distance; for tensor parallelism, per doubling."""
+COMPARED: Final = ("fitted", "roofline", "trained-physics")
+"""Step-time models without expected errors whose errors on measured servers are in docs/accuracy.md."""
 _AT_LEAST: Final = 0.01
 """Minimum weight of every server, so that the bands also hold where few servers are near."""
 MIN_NEAR_WEIGHT: Final = 0.1
@@ -124,7 +126,9 @@ def expectation(experiment: Experiment, pool: Pool, seen: ObservedLoad) -> Expec
     """Return the expected errors of the means of a pool's requests."""
     known = measured(pool.latency.kind)
     if known is None:
-        reason = "expected error unknown: docs/accuracy.md compares it with other models"
+        reason = "expected error unknown: no measured server was compared with it"
+        if pool.latency.kind in COMPARED:
+            reason = "expected error unknown: docs/accuracy.md compares it with other models"
         return Expectation({}, dict.fromkeys(STEP_METRICS, reason))
     traits = traits_of(
         experiment,

@@ -144,7 +144,7 @@ def warnings(summary: Summary, recording: Recording) -> list[str]:
     late, ttft = summary.late, summary.ttft
     if late is not None and ttft is not None and late.p99_us > max(_LATE_US, _LATE_SHARE * ttft.p50_us):
         found.append(
-            f"1 in 100 requests was sent at least {span_text(late.p99_us)} late, compared with a median time to first "
+            f"at least 1 in 100 requests was sent {span_text(late.p99_us)} late, compared with a median time to first "
             f"token of {span_text(ttft.p50_us)}: this machine was busy, and the load was not quite as intended"
         )
     if summary.chunks and summary.merged > _MERGED_SHARE * summary.chunks:

@@ -36,6 +36,7 @@ def front_picture(points: Points) -> Picture | None:
     views = {f"{short(pair[1].metric)} over {short(pair[0].metric)}": _view(points, pair) for pair in pairs}
     first, rivals = pairs[0], same_load(points.study)
     best = _front(points, first)
+    unbeaten = f"No other point{rivals} that meets all bounds beats"
     rows = [
         (f"{one.point.number}", points.name(one), *(number_text(one.mean(metric.metric)) for metric in first))
         for one in best
@@ -43,7 +44,7 @@ def front_picture(points: Points) -> Picture | None:
     return Picture(
         name="front",
         title="Pareto front",
-        description=f"Each point by {first[0].metric} and {first[1].metric}. No other point{rivals} beats"
+        description=f"Each point by {first[0].metric} and {first[1].metric}. {unbeaten}"
         f" {len(best)} of {len(points.all)}: " + "; ".join(points.name(one) for one in best[:8]) + ".",
         views=views,
         height=440,

@@ -228,7 +228,7 @@ def _sessions(found: SessionReport) -> dict[str, str]:
     took = found.duration_ms
     if took.p50 is not None and took.p99 is not None:
         ended += f", p50 {took.p50 / 1e3:,.1f} s, p99 {took.p99 / 1e3:,.1f} s"
-    lines = {"sessions": f"{found.started:,} of {plural(found.calls, 'request')}: {ended}"}
+    lines = {"sessions": f"{found.started:,} with {plural(found.calls, 'request')}: {ended}"}
     first, later = found.first_ttft_ms.p50, found.later_ttft_ms.p50
     if first is not None and later is not None:
         cached = f"{share_text(found.later_cached)} of later prompts cached"

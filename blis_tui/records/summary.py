@@ -50,7 +50,7 @@ def summary_text(report: Report, width: int = WIDTH) -> str:
     blocks += _by("SLO class", report.slo_classes, width)
     blocks += _by("tenant", _largest(report.tenants), width)
     if len(report.tenants) > _TENANTS:
-        blocks.append(f"… {len(report.tenants) - _TENANTS:,} more tenants with fewer requests: see the JSON report")
+        blocks.append(f"… {plural(len(report.tenants) - _TENANTS, 'more tenant')}: see the JSON report")
     wrong = {name: text for name, text in report.invariants.items() if text not in ("ok", "not checked")}
     if wrong:
         told = [printable(f"  FAIL  {name}: {text}") for name, text in wrong.items()]
@@ -88,7 +88,7 @@ def main_lines(report: Report) -> dict[str, str]:
         "offered": _offered(report.offered),
         "throughput": f"{report.throughput.requests_per_s:,.2f} requests/s, "
         f"{report.throughput.output_tokens_per_s:,.1f} output tokens/s",
-        "steady": _steady(report.steady),
+        "steady": _steady(report.steady) if requests.total else "nothing arrived",
         "KV cache": f"{_fullest(report)}, {hits_text(kv)}, {plural(kv.preemptions, 'preemption')}"
         + (f", {plural(kv.allocation_failures, 'allocation')} failed" if kv.allocation_failures else ""),
         **section_lines(report),
@@ -123,8 +123,10 @@ def _wrapped(head: str, text: str, indent: str, width: int) -> list[str]:
 
 def _offered(offered: Offered) -> str:
     """Describe the offered load."""
+    if offered.first_arrival_us is None:
+        return "nothing"
     if offered.requests_per_s is None:
-        return "all at once"
+        return "all at the same time"
     return (
         f"{offered.requests_per_s:,.2f} requests/s, {offered.input_tokens_per_s:,.1f} input tokens/s,"
         f" {offered.output_tokens_per_s:,.1f} output tokens/s"
@@ -144,7 +146,7 @@ def _steady(steady: Steady) -> str:
 
 def _fullest(report: Report) -> str:
     """Describe the peak KV use of the fullest instance."""
-    fullest = max(report.instances, key=lambda one: one.kv.peak_used)
+    fullest = max(report.instances, key=lambda one: (one.kv.peak_used / max(1, one.kv.blocks), one.kv.peak_used))
     where = f" of instance {fullest.instance}" if len(report.instances) > 1 else ""
     return f"{fullest.kv.peak_used:,} of {plural(fullest.kv.blocks, 'block')}{where} at peak"
 
@@ -181,6 +183,6 @@ def _latencies(title: str, distributions: Mapping[str, Distribution], width: int
         if max(map(len, (title, *map(printable, rows)))) + 2 <= names:
             break
     heads = 2 + max(len(title), *(min(len(printable(name)), names - 2) for name in rows))
-    column = min(_COLUMN, max(least, (width - heads) // len(_COLUMNS)))
+    column = max(least, min(_COLUMN, (width - heads) // len(_COLUMNS)))
     lines = [(title, [*_COLUMNS]), *((cut(printable(name), heads - 2), row) for name, row in rows.items())]
     return "\n".join(name.ljust(heads) + "".join(cell.rjust(column) for cell in row) for name, row in lines)

@@ -226,6 +226,8 @@ def _tightest(rows: Sequence[Row], bounds: tuple[Expectation, ...]) -> tuple[str
         for one in margins(row, bounds):
             shares.setdefault((one.metric, one.bound), []).append(one.of_bound)
     if not shares:
+        if all(one.max is None and one.min is None for one in bounds):
+            raise InputError("there is no bound that a figure could come closer to", help="give one with <= or >=")
         raise InputError("no run has a figure that a bound is about")
     metric, bound = max(shares, key=lambda one: fsum(shares[one]) / len(shares[one]))
     upper = any(one.metric == metric and one.max == bound for one in bounds)
@@ -286,7 +288,7 @@ def sensitivity_text(found: Sensitivity) -> str:
     sign = "<=" if found.upper else ">="
     head = (
         f"{found.metric} is {number_text(found.figure)} now ({sign} {found.bound:g};"
-        f" all bounds hold with {found.holds} of {plural(count, 'seed')})."
+        f" {found.holds} of {plural(count, 'seed')} {'passes' if count == 1 else 'pass'})."
     )
     counting = [one for one in found.effects if one.counts]
     rows = [("key", "now", "tried", "value", "change", "seeds ok")]
@@ -296,8 +298,8 @@ def sensitivity_text(found: Sensitivity) -> str:
         holds = f"{one.holds} of {count}"
         rows.append((one.path, _value(one.now), _value(one.value), number_text(one.figure), f"{change}{share}", holds))
     lines = [head, ""]
-    lines += [*aligned(rows, (1, 2, 3))] if counting else ["No change has an effect on it."]
     idle = [one for one in found.effects if one.figure is not None and not one.counts]
+    lines += [*aligned(rows, (1, 2, 3))] if counting else ["No change has a clear effect on it."]
     if idle:
         lines += ["", f"No effect beyond the variation between {plural(count, 'seed')}:"]
         lines += [f"  {path}: {_value(now)} to {values}" for path, now, values in _by_path(idle)]
@@ -307,6 +309,7 @@ def sensitivity_text(found: Sensitivity) -> str:
         lines += [f"  {one.path}: {_value(one.value)}: {one.why}" for one in lost]
     lines += [
         "",
+        "A seed passes if all bounds hold, nearly all requests are served, and no warning says `overload`.",
         f"{plural(found.runs, 'run')}; ± is half of a 95 % interval over the seeds; each seed has the same requests.",
     ]
     return "\n".join(lines) + "\n"

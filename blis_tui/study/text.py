@@ -54,13 +54,16 @@ def study_text(result: StudyResult, width: int = WIDTH) -> str:
         lines.append(f"{len(points) - len(shown):,} more points: -o FILE.csv writes all of them")
     if front:
         names = ", ".join(objective.metric for objective in study.objectives)
-        best = f"the best in {names}{same_load(study)}"
-        unbeaten = f"no other point{same_load(study)} is better in one of {names} without being worse in another"
-        lines.append(f"* {best if len(study.objectives) == 1 else unbeaten}")
+        rivals = same_load(study) + (" that meets all bounds" if study.constraints else "")
+        best = f"the best point{rivals} in {names}"
+        unbeaten = f"no other point{rivals} is better in one of {names} without being worse in another"
+        lines += sentence_lines(f"* {best if len(study.objectives) == 1 else unbeaten}", width)
     if study.constraints:
         holding = len([one for one in points if one.ok])
         wishes = ", ".join(map(bound_text, study.constraints))
-        lines.append(f"{holding:,} of {plural(len(points), 'point')} meet all bounds: {wishes}")
+        lines.append(
+            f"{holding:,} of {plural(len(points), 'point')} {'meets' if holding == 1 else 'meet'} all bounds: {wishes}"
+        )
     lines += (part for line in _not_known(study, points) for part in sentence_lines(line, width))
     lines += _scenarios(study, points)
     if expected := list(step_times_lines(study, shown)):

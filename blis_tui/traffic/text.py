@@ -133,7 +133,7 @@ def _groups(heading: str, groups: Mapping[str, Group]) -> str:
     rows += [(cut(name or "(none)", _NAME), *group_cells(group)) for name, group in shown.items()]
     lines = [*aligned(rows, range(1, len(rows[0])), _GAP)]
     if len(groups) > len(shown):
-        lines.append(f"… {len(groups) - len(shown):,} more with fewer requests: see --format json")
+        lines.append(f"… {len(groups) - len(shown):,} more: see --format json")
     return "\n".join(map(printable, lines))
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _ONE_OF_MANY: Final = re.compile(
-    r"(?<![\d.,/x=:^-])1 (?:[a-z-]+ )?(?!is\b|was\b|does\b|holds\b)[a-zA-Z]{3,}[^s\W]s\b(?!/)"
+    r"(?<![\d.,/x=:^-])1 (?:[a-z-]+ )?(?!is\b|was\b|does\b|holds\b|meets\b)[a-zA-Z]{3,}[^s\W]s\b(?!/)"
 )
 ONE: Final = ("--set", "workload.requests=1", "--set", "expect=[]")
 STUDY: Final = (*ONE, "--seeds", "1", "--store", "none", "-j", "1", "--no-progress")

@@ -82,6 +82,15 @@ SPECS: dict[str, dict[str, object]] = {
         "cluster.instances": 3,
         "cluster.disaggregation": {"prefill_instances": 1, "decode_instances": 2},
     },
+    "shared-link": {
+        **VLLM,
+        "cluster.instances": 4,
+        "cluster.disaggregation": {
+            "prefill_instances": 2,
+            "decode_instances": 2,
+            "transfer": {"contention": "fair-share", "bandwidth_gb_per_s": 1},
+        },
+    },
 }
 
 
@@ -265,3 +274,18 @@ def test_any_cluster_comes_to_the_same_state(made: dict[str, object], until_us: 
     for end_us in (until_us, None):
         ahead.run(end_us)
         single.assert_same(ahead)
+
+
+def test_every_event_has_a_record(made: Experiment) -> None:
+    """The debugger's tape has a row for each event, and counts on that."""
+    simulation, seen = Simulation(made), dict[int, None]()
+    simulation.subscribe("all", lambda record: seen.setdefault(record.event))
+    simulation.run()
+    assert [*seen] == [*range(1, simulation.events + 1)]
+
+
+def test_the_event_that_is_said_to_come_next_does(made: Experiment) -> None:
+    """Ends of transfers that share a link move when others begin or end. (A step may find nothing to do.)"""
+    simulation = Simulation(made)
+    while (upcoming := simulation.step()) is not None:
+        assert upcoming.time_us == simulation.now_us or upcoming.kind == "step"

@@ -119,7 +119,7 @@ def test_who_waits_for_an_answer_that_never_comes_sends_nothing_more() -> None:
     report = simulation.report()
     assert (report.requests.completed, report.requests.injected) == (4, 8)
     [found] = [one for one in report.warnings if one.id == "stranded"]
-    assert found.message == "4 requests of 8 (50 %) never got an instance; one of them is request_5."
+    assert found.message == "4 requests of 8 (50 %) were left without an instance; one of them is request_5."
     assert "unfinished" not in {one.id for one in report.warnings}
 
 

@@ -273,3 +273,13 @@ def test_no_line_is_wider_than_promised(name: str) -> None:
     for everything in (False, True):
         text = comparison_text(compare(left, right, notes=("a note " * 30,)), everything=everything)
         assert max(map(len, text.splitlines())) <= WIDTH
+
+
+def test_a_later_call_of_a_session_is_the_same_one_although_it_comes_later_under_another_name() -> None:
+    def call(name: str, session: str, number: int, arrival_us: int) -> RequestRow:
+        return row(name, 1000, arrival_us=arrival_us)._replace(session_id=session, round_index=number)
+
+    a = [call("request_0", "a", 0, 0), call("request_1", "b", 0, 50), call("request_2", "a", 1, 90)]
+    b = [call("request_0", "a", 0, 0), call("request_1", "a", 1, 40), call("request_2", "b", 0, 51)]
+    changes = request_changes(a, b)
+    assert (changes.common, changes.other, changes.only_a, changes.only_b) == (2, 1, 0, 0), "b began at another time"

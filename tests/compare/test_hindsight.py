@@ -153,3 +153,28 @@ def test_the_table_says_what_was_done_and_fits() -> None:
     assert all(one.request_id in whole for one in judged("stale").judged)
     alone = blis_tui.load("quickstart", set={**STALE, "cluster.instances": 1, "workload.requests": 5})
     assert "no decision had an alternative" in hindsight_text(true_regret(alone))
+
+
+def test_calls_of_sessions_are_compared_with_themselves() -> None:
+    """In a replay they come in another order, and their numbers follow that order."""
+    client = {
+        "id": "chat",
+        "input_tokens": 500,
+        "output_tokens": {"kind": "uniform", "min": 1, "max": 200},
+        "session": {"turns": 3, "think_time_ms": 500},
+    }
+    sessions = {"sessions": 20, "rate_per_s": 40, "clients": [client]}
+    changes = {"workload": sessions, "cluster.instances": 2, "engine.max_num_seqs": 4}
+    started = blis_tui.load("quickstart", set=changes)
+    found = true_regret(started, every=20)
+    before = {(row.session_id, row.round_index): row for row in blis_tui.run(started).rows}
+    swapped = 0
+    for decision in found.judged:
+        (one,) = decision.alternatives
+        simulation = Simulation(started, routes={decision.request_id: Reroute(one.instance, decision.event)})
+        simulation.run()
+        after = {(row.session_id, row.round_index): row for row in simulation.report().rows}
+        pairs = [(row, after[call]) for call, row in before.items()]
+        swapped += sum(row.request_id != other.request_id for row, other in pairs)
+        assert one.run_e2e_change_us == sum((other.e2e_us or 0) - (row.e2e_us or 0) for row, other in pairs)
+    assert swapped

@@ -264,3 +264,65 @@ cluster:
     - {name: a, instances: 2}
     - {name: b, instances: 1, model: llama-3.1-8b-instruct}
 """
+
+
+SESSIONS = {
+    "workload": {
+        "sessions": 40,
+        "rate_per_s": 40,
+        "clients": [
+            {
+                "id": "chat",
+                "input_tokens": 500,
+                "output_tokens": {"kind": "uniform", "min": 1, "max": 200},
+                "session": {"turns": {"kind": "uniform", "min": 1, "max": 5}, "think_time_ms": 500},
+                "timeout_us": 5_000_000,
+            }
+        ],
+    },
+    "cluster.instances": 2,
+    "engine.max_num_seqs": 4,
+}
+
+
+def _calls(rows: tuple[RequestRow, ...]) -> dict[tuple[str, int], RequestRow]:
+    return {(row.session_id, row.round_index or 0): row for row in rows}
+
+
+@pytest.mark.parametrize("timeout_us", [100_000_000, 1_100_000])
+def test_calls_of_sessions_are_compared_with_themselves_whatever_their_names(timeout_us: int) -> None:
+    """Answers that come sooner or later change the order in which the next prompts come, from which names follow."""
+    made = blis_tui.load("quickstart", set={**SESSIONS, "workload.clients.0.timeout_us": timeout_us})
+    before = tuple(blis_tui.run(made).rows)
+    found = blis_tui.whatif(made, "request_0", 1 - (before[0].instance or 0))
+    simulation = blis_tui.Simulation(made, routes=found.routes)
+    simulation.run()
+    after = tuple(simulation.report().rows)
+    assert [row.session_id for row in before] != [row.session_id for row in after]
+    old, new = _calls(before), _calls(after)
+    pairs = [(row, new[call]) for call, row in old.items() if call in new and row.request_id != "request_0"]
+    times = [(one.e2e_us, two.e2e_us) for one, two in pairs]
+    changes = [later - sooner for sooner, later in times if sooner is not None and later is not None]
+    assert found.others.e2e.total_us == sum(changes)
+    assert found.others.e2e.longer == sum(change > 0 for change in changes)
+    assert (found.others.total, found.others.not_compared) == (len(pairs), len(before) - 1 - len(pairs))
+    assert (found.others.not_compared > 0) == (timeout_us == 1_100_000), "calls of cancelled sessions are not sent"
+    missing = f"{found.others.not_compared} requests not compared"
+    assert (missing in whatif_text(found)) == (found.others.not_compared > 0)
+
+
+def test_prompts_of_a_closed_loop_that_came_in_another_order_are_not_compared() -> None:
+    lengths = {"kind": "uniform", "min": 10, "max": 1000}
+    users = {"kind": "closed-loop", "users": 10}
+    clients = [{"id": name, "arrivals": users, "input_tokens": lengths, "output_tokens": lengths} for name in "ab"]
+    changes = {"workload": {"requests": 200, "clients": clients}, "cluster.instances": 2}
+    made = blis_tui.load("quickstart", set=changes)
+    before = tuple(blis_tui.run(made).rows)
+    found = blis_tui.whatif(made, "request_3", 1 - (before[3].instance or 0))
+    simulation = blis_tui.Simulation(made, routes=found.routes)
+    simulation.run()
+    after = tuple(simulation.report().rows)
+    other = [one.request_id for one, two in zip(before, after, strict=True) if one.input_tokens != two.input_tokens]
+    assert other
+    assert found.others.not_compared >= len(other)
+    assert not {one.request_id for one in (*found.others.worst, *found.others.best)} & {*other}

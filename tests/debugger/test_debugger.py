@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import blis_tui
+from blis_tui.cluster.records import WarmUpEnded
 from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.conditions.vocabulary import subject_of
 from blis_tui.debugger.debugger import Debugger
@@ -365,3 +366,17 @@ def test_a_journey_given_up_leaves_a_whole_position() -> None:
         assert debugger.phase == (LAST_PHASE if is_step else None)
         assert debugger.moment().phase == debugger.phase
     assert stepped
+
+
+def test_the_end_of_the_warm_up_is_an_event_like_any_other() -> None:
+    """It used to have no record: rows stood beside the wrong events from then on, or the debugger stopped there."""
+    made = blis_tui.load("quickstart", set={"warm_up_us": 500_000, "workload.requests": 40})
+    debugger = Debugger(made)
+    run_to_stop(debugger.run())
+    (event,) = [at for at in range(1, debugger.frontier + 1) if debugger.tape.row(at).kind == "warm-up-ended"]
+    assert debugger.tape.time_us(event) == 500_000
+    run_to_stop(debugger.seek(event))
+    (record,) = debugger.records_of(event)
+    assert isinstance(record, WarmUpEnded)
+    rows = debugger.report().rows
+    assert record.requests == len([row for row in rows if row.completed_us is None or row.completed_us > 500_000])

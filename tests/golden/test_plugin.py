@@ -446,3 +446,15 @@ def test_collecting_other_projects_costs_no_heavy_import(tmp_path: Path) -> None
         check=False,
     )
     assert run.returncode == 0, run.stdout
+
+
+def test_a_result_that_is_not_kept_says_how_to_keep_it(accepted: Path) -> None:
+    """On CI nothing is written by default, so there is nothing to review."""
+    (accepted / "demo.blis.yaml").write_text(SPEC.replace("policy: blis", "policy: sjf"), encoding="utf-8")
+    (accepted / "more.blis.yaml").write_text(SPEC.replace("name: demo", "name: more"), encoding="utf-8")
+    run = pytest_in(accepted, CI="true")
+    assert run.stdout.count("\nthe new result is not kept: to review and accept it, run pytest with") >= 2, run.stdout
+    assert "result is waiting" not in run.stdout
+    assert not [*(accepted / "golden").glob("*.new")]
+    run = pytest_in(accepted, "--blis-update=new", CI="true")
+    assert "not kept" not in run.stdout

@@ -200,7 +200,7 @@ def test_every_warning_is_explained() -> None:
     for lint in LINTS:
         text = CliRunner().invoke(cli, ["explain", lint.name]).output
         assert text.startswith(f"{lint.name}: a warning about a run\n")
-        assert f"If it does not appear: {lint.promise}." in text
+        assert f"If it was checked and does not appear: {lint.promise}." in text
         assert lint.name in CliRunner().invoke(cli, ["explain"]).output
     assert CliRunner().invoke(cli, ["explain", "overlord"]).exit_code == 2
 
@@ -807,3 +807,84 @@ def test_users_whose_answers_are_equally_long_stay_in_step() -> None:
 
 def test_users_whose_answers_differ_do_not() -> None:
     assert "users-in-step" not in ids(closed_loop(20))
+
+
+# ---- what a run with nothing in it says ----
+
+
+def promise(name: str) -> str:
+    return next(one.promise for one in LINTS if one.name == name)
+
+
+def test_a_run_in_which_nothing_arrived_says_so() -> None:
+    found = finding(chat(5, horizon_us=1), "few-requests")
+    assert found.message == "No request arrived within 1 us: the figures of this run say nothing."
+    assert found.keys == ("horizon_us",)
+
+
+def test_without_a_completed_request_nothing_is_said_of_enough_of_them() -> None:
+    simulation = blis_tui.Simulation(blis_tui.load("quickstart", set={"policy.admission": "reject-all"}))
+    simulation.run()
+    checkup = check_all(seen(simulation))
+    assert (promise("few-requests"), "no request completed") in checkup.skipped
+    assert promise("few-requests") not in checkup.passed
+
+
+def test_requests_that_lost_their_instance_are_left_without_one() -> None:
+    """Some had been running on it, so that they never got one would be false."""
+    failure = {"instance": 0, "at_us": 500_000}
+    fails = {"workload.requests": 50, "cluster.instances": 1, "cluster.failures": [failure]}
+    made = blis_tui.run(blis_tui.load("quickstart", set=fails))
+    assert made.lifecycle is not None
+    assert made.lifecycle.retries > 0
+    assert finding(made, "stranded").message.startswith("50 requests of 50 (100 %) were left without an instance;")
+    simulation = blis_tui.Simulation(blis_tui.load("quickstart", set={**fails, "horizon_us": 1_000_000}))
+    simulation.run()
+    assert (promise("stranded"), "the horizon ended the run") in check_all(seen(simulation)).skipped
+
+
+def test_what_is_swapped_is_not_computed_again() -> None:
+    changes: dict[str, object] = {
+        "cluster.instances": 1,
+        "workload.rate_per_s": 40,
+        "engine.kv_blocks": 700,
+        "engine.host_link": {"bandwidth_gb_per_s": 25},
+        "policy.preemption": {"restore": "swap"},
+    }
+    swaps = blis_tui.run(blis_tui.load("quickstart", set=changes))
+    assert swaps.preemption is not None
+    assert swaps.preemption.recomputed_tokens == 0 < swaps.preemption.swapped_out
+    assert finding(swaps, "thrashing").advice.startswith("The same KV blocks move to the host and back repeatedly: ")
+
+
+def test_what_a_decode_instance_has_no_room_for_now_is_not_called_unservable() -> None:
+    pools = [
+        {"name": "p", "role": "prefill", "instances": 1},
+        {"name": "d", "role": "decode", "instances": 1, "engine": {"kv_blocks": 400}},
+    ]
+    prompts = {"kind": "uniform", "min": 10, "max": 5000}
+    made = blis_tui.load(
+        "quickstart",
+        set={
+            "workload.requests": 100,
+            "workload.rate_per_s": 30,
+            "workload.clients.0.input_tokens": prompts,
+            "cluster": {"pools": pools, "disaggregation": {}},
+        },
+    )
+    found = blis_tui.run(made)
+    assert found.requests.dropped_unservable > 0
+    assert max(row.input_tokens for row in found.rows if row.state == "dropped-unservable") < 400 * 16
+    dropped = finding(found, "dropped")
+    assert "could not be served where they were sent, in pool d;" in dropped.message
+    assert dropped.keys == ("cluster.pools.1.engine.kv_blocks",), "its own: that of all engines has no effect on it"
+    assert dropped.advice == "Raise cluster.pools.1.engine.kv_blocks, or shorten the prompts."
+
+
+def test_a_budget_that_decodes_fill_is_not_called_one_of_prefill() -> None:
+    short = [{"id": "chat", "input_tokens": 16, "output_tokens": 400}]
+    small = {"engine.max_num_batched_tokens": 64, "engine.max_num_seqs": 64, "workload.clients": short}
+    made = blis_tui.run(blis_tui.load("quickstart", set={**small, "cluster.instances": 1, "workload.rate_per_s": 40}))
+    found = finding(made, "token-budget")
+    assert found.message.endswith(": most tokens are decoded, not prefilled.")
+    assert found.advice == "Add instances, or raise engine.max_num_batched_tokens and engine.max_num_seqs together."

@@ -13,6 +13,7 @@ import pytest
 from benchmarks import accuracy
 from blis_tui import load
 from blis_tui.metrics.expected_error import (
+    COMPARED,
     DIFFERENT,
     ExpectedError,
     ObservedLoad,
@@ -589,3 +590,17 @@ def test_pools_are_told_apart() -> None:
     assert {one.expected_error_percent for one in found.values()} == {None}
     text = summary_text(report)
     assert "slow: operators, not measured: GPU l40s" in " ".join(text.split())
+
+
+def test_models_that_accuracy_md_compares_are_those_that_it_lists() -> None:
+    summary = PAGE[PAGE.index("<!-- begin of the summary -->") : PAGE.index("<!-- end of the summary -->")]
+    listed = {kind for kind in re.findall(r"^\| `([a-z-]+)` \|", summary, re.MULTILINE) if measured(kind) is None}
+    assert listed == {*COMPARED}
+
+
+@pytest.mark.parametrize(("kind", "said"), [("roofline", "docs/accuracy.md"), ("crossmodel", "no measured server")])
+def test_a_model_without_expected_errors_says_why(kind: str, said: str) -> None:
+    simulation = Simulation(load("quickstart", set={"latency": kind, "workload.requests": 5}))
+    simulation.run()
+    (known,) = simulation.report().expected_errors().values()
+    assert [said in reason for reason in known.reasons.values()] == [True] * 3

@@ -173,3 +173,14 @@ def test_buckets_are_those_of_vllm() -> None:
 
 def test_seconds_are_exact() -> None:
     assert [seconds(us) for us in (0, 1, 1_500_000, 60_000_000)] == ["0", "0.000001", "1.5", "60"]
+
+
+def test_accepted_drafts_are_generated_tokens_too(tmp_path: Path) -> None:
+    drafts = "engine.speculative={draft_tokens: 3, acceptance: 0.6, method: eagle}"
+    options = ["--set", "policy=vllm-v1", "--set", drafts, "--set", "workload.requests=40"]
+    scrapes, report = run(tmp_path, "quickstart", *options)
+    last = scrapes[max(scrapes)]
+    assert of(last, "vllm:generation_tokens_total") == report["tokens"]["output"]
+    assert report["speculative"]["tokens_per_step"] > 1.5
+    totals = [of(scrapes[time], "vllm:generation_tokens_total") for time in sorted(scrapes)]
+    assert totals == sorted(totals)

@@ -87,3 +87,29 @@ def test_tables_fit_a_narrow_terminal_with_fewer_decimals_and_shortened_names() 
         assert bulk.split()[1:] == [f"{figure:,.{decimals}f}" for figure in figures if figure is not None]
         whole = [name in table for name in told.tenants]
         assert all(whole) if (told, width) != (long, 80) else not any(whole) and table.count("…") == len(whole)
+
+
+def test_where_nothing_arrived_nothing_is_said_to_have_come_at_once() -> None:
+    none = summary_text(blis_tui.run(blis_tui.load("quickstart", set={"horizon_us": 1, "expect": []})))
+    assert "offered     nothing\n" in none
+    assert "steady      nothing arrived\n" in none
+    one = summary_text(blis_tui.run(blis_tui.load("quickstart", set={"workload.requests": 1, "expect": []})))
+    assert "offered     all at the same time\n" in one
+
+
+def test_the_fullest_cache_is_that_with_the_largest_share_in_use() -> None:
+    report = blis_tui.run(blis_tui.load("quickstart", set={"workload.requests": 20}))
+    large, small = report.instances
+    full = replace(small, kv=replace(small.kv, blocks=400, peak_used=400))
+    half = replace(large, kv=replace(large.kv, blocks=2000, peak_used=800))
+    text = summary_text(replace(report, instances=(half, full)))
+    assert "400 of 400 blocks of instance 1 at peak" in text
+
+
+def test_long_times_do_not_run_together() -> None:
+    report = blis_tui.run(blis_tui.load("quickstart", set={"workload.requests": 5}))
+    hours = replace(report.latency.ttft_ms, mean=1_234_567.89, p50=12_345_678.9, max=123_456_789.01)
+    text = summary_text(replace(report, latency=replace(report.latency, ttft_ms=hours)))
+    (line,) = [one for one in text.splitlines() if one.startswith("time to first token")]
+    assert line.split()[4:6] == ["1,234,567.89", "12,345,678.90"]
+    assert line.split()[-1] == "123,456,789.01"

@@ -172,3 +172,14 @@ def test_bad_input_is_one_error(arguments: list[str], says: str) -> None:
     assert done.exit_code in (2, 3)
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_bound_that_nothing_can_come_closer_to_is_refused_as_such() -> None:
+    with pytest.raises(InputError, match="no bound that a figure could come closer to"):
+        found(["requests.completed==80"])
+
+
+def test_where_no_change_counts_none_is_said_to_have_no_effect_at_all() -> None:
+    text = sensitivity_text(found(["requests.completed>=10"]))
+    assert text.startswith("requests.completed is 80 now (>= 10; 3 of 3 seeds pass).")
+    assert "No change has a clear effect on it.\n\nNo effect beyond the variation between 3 seeds:" in text

@@ -88,3 +88,17 @@ def test_what_no_price_is_known_of_is_said(prices: tuple[float, ...], said: str)
 )
 def test_a_bar_is_as_long_as_its_value_to_an_eighth_of_a_character(value: float | None, top: float, drawn: str) -> None:
     assert fine_bar(value, top, 10) == drawn
+
+
+def test_the_front_is_of_the_points_that_meet_all_bounds() -> None:
+    """Others may be better in every objective, and break a bound on something else."""
+    bound = [{"metric": "latency.itl_ms.p99", "max": 50}]
+    objectives = [{"metric": FIRST}, {"metric": SECOND}]
+    study = study_of({"cluster.instances": [1, 2]}, objectives=objectives, constraints=bound, seeds=1)
+    rows = tuple(
+        Row(point=point, seed=1, status="done", ok=at == 1, figures={FIRST: 100 + at, SECOND: 1 + at})
+        for at, point in enumerate(study.points)
+    )
+    text = " ".join(study_text(StudyResult(study=study, rows=rows)).split())
+    assert f"* no other point that meets all bounds is better in one of {FIRST}, {SECOND} without" in text
+    assert "1 of 2 points meets all bounds" in text

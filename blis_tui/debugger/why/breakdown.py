@@ -228,7 +228,10 @@ def _decode(us: int, spans: list[Span], life: Life, tape: Tape) -> Share:
         Share("beside-prefill", "steps with prefill of others", mixed.us, _beside(mixed, plain), tokens=mixed.tokens),
         Share("stalled", "stalled steps (no token)", stalled.us, plural(stalled.count, "step")),
     )
-    note = f"{plural(plain.count + mixed.count, 'step')}, one token each"
+    count = plain.count + mixed.count
+    drafts = any(tape.profiles[span.instance].limits.draft_tokens for span in spans)
+    each = "at least one token each" if drafts else "one token each"
+    note = f"{plural(count, 'step')}, {each}"
     return Share("decode", KINDS["decode"], us, note, tuple(share for share in inner if share.us))
 
 

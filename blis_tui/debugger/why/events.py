@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.cluster.decisions import ALTERNATIVES
 from blis_tui.conditions.probes import sentence
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
+from blis_tui.debugger.why.breakdown import KINDS
 from blis_tui.debugger.why.content import answers_begun, media_text
 from blis_tui.debugger.why.control import (
     decision_parts,
@@ -42,7 +43,7 @@ from blis_tui.debugger.why.lifecycle import (
     scaling_decided_event,
     stranded_event,
 )
-from blis_tui.debugger.why.lifespans import last_step, next_step
+from blis_tui.debugger.why.lifespans import last_step, next_step, read_life
 from blis_tui.debugger.why.memory import moves_part, outranking_part, retraction_part
 from blis_tui.debugger.why.waits import cause_sentence, preempted_by, stop_of
 from blis_tui.engine.latency.wrappers import captured_size
@@ -179,14 +180,22 @@ def _queued(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     since = row.time_us - _arrival_us(tape, row)
     place = "first" if position == 0 else f"number {position + 1:,}"
     facts = say(_subject(tape, row), f" became {place} in the queue of ", instance_ref(row.instance), ".")
-    before = say(f"That was {span_text(since)} after it arrived: admission, routing, tokenization and enqueue.")
+    before = say(f"That was {span_text(since)} after it arrived: {_way_to_queue(debugger, row)}.")
     return f"It became {place} in the queue of instance {row.instance}.", [Part("Its place", (facts, before))]
+
+
+def _way_to_queue(debugger: Debugger, row: EventRow) -> str:
+    """Return what took the time from a request's arrival to its place in a queue."""
+    life = read_life(debugger.tape, debugger.tape.name(row.request), row.event)
+    spans = () if life is None else life.spans
+    kinds = dict.fromkeys("gone" if span.gone else span.what for span in spans if not span.open)
+    return ", ".join([KINDS[kind] for kind in KINDS if kind in kinds]) or "nothing delayed it"
 
 
 def _dropped(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     reason = debugger.tape.reason(row.event)
-    facts = say(_subject(debugger.tape, row), " can never be served by ", instance_ref(row.instance), f": {reason}.")
-    return f"It can never be served: {reason}.", [Part("The reason", (facts,))]
+    facts = say(_subject(debugger.tape, row), " cannot be served by ", instance_ref(row.instance), f": {reason}.")
+    return f"Instance {row.instance} cannot serve it: {reason}.", [Part("The reason", (facts,))]
 
 
 def _completed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
@@ -230,11 +239,13 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     # In the middle of a step, its later phases do not apply yet.
     here = debugger.phase if row.event == debugger.event else None
     phase = LAST_PHASE if here is None else here
+    drafts = drafts_of(records)
+    drafted = "" if drafts is None or not drafts.draft_tokens else f" and {plural(drafts.draft_tokens, 'drafted one')}"
     head = (
         f"Instance {row.instance} {'computed' if phase >= _COMPLETE else 'computes'}"
-        f" {plural(figures.batch_tokens, 'token')} for {plural(figures.served, 'request')}"
+        f" {plural(figures.batch_tokens, 'token')}{drafted} for {plural(figures.served, 'request')}"
     )
-    parts = [_batch(record, figures, drafts_of(records))]
+    parts = [_batch(record, figures, drafts)]
     if phase >= _EXECUTE:
         head += f" in {span_text(figures.duration_us)}"
         if usual and _is_slow(figures, usual):

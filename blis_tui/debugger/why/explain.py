@@ -21,13 +21,22 @@ from blis_tui.debugger.why.breakdown import (
 from blis_tui.debugger.why.content import content_parts
 from blis_tui.debugger.why.control import record_of, rejection
 from blis_tui.debugger.why.events import event_explanation
-from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Sentence, event_ref, request_ref, say
+from blis_tui.debugger.why.explanation import (
+    Explanation,
+    Part,
+    Ref,
+    Sentence,
+    event_ref,
+    instance_ref,
+    request_ref,
+    say,
+)
 from blis_tui.debugger.why.lifecycle import restart_parts
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.live import adapter_parts, live_part
 from blis_tui.debugger.why.media import media_parts
 from blis_tui.debugger.why.past import breakdown_part, compare, comparison_part, preemption_parts
-from blis_tui.engine.records import Rejected, described
+from blis_tui.engine.records import Dropped, Rejected, described
 from blis_tui.units import percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
@@ -128,7 +137,9 @@ def _end_part(debugger: Debugger, life: Life) -> Part:
     if record is not None:
         facts = rejection(debugger, record)
     elif end.what == "dropped":
-        facts = [say(f"No instance can ever serve it: {tape.reason(end.event)}.")]
+        there = record_of(debugger, end.event, Dropped, life.name)
+        who = life.instance if there is None else there.instance
+        facts = [say("It could not be served by ", instance_ref(who), f": {tape.reason(end.event)}.")]
     elif end.what == "timed-out":
         where = "ran" if end.second else "waited"
         facts = [

@@ -187,7 +187,7 @@ def instance_stopped_event(debugger: Debugger, row: EventRow) -> tuple[str, list
         return "An instance stopped.", []
     records = debugger.records_of(row.event)
     facts: list[Sentence] = []
-    for label, kind in (("They start again elsewhere", Retried), ("They are lost", Lost)):
+    for label, kind in (("They start again", Retried), ("They are lost", Lost)):
         refs = [request_ref(each.request_id) for each in records if isinstance(each, kind)]
         if refs:
             facts.append(say(f"{label}: ", *listing(refs, _NAMED), "."))
@@ -203,9 +203,9 @@ def stranded_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         return "A request found no instance.", []
     facts = [
         say(
-            "No instance is receiving requests now, so ",
+            "No instance that could serve it is receiving requests now, so ",
             request_ref(one.request_id),
-            " waits for the first one that comes up.",
+            " waits for one to come up.",
         ),
         say(f"{plural(one.waiting, 'request')} {'waits' if one.waiting == 1 else 'wait'} like this."),
     ]

@@ -319,7 +319,9 @@ def _budget(latest: LatestStep, profile: Profile) -> Sentence:
     chunks = sorted(step.chunks, key=lambda chunk: -chunk.new_tokens)
     separator = ": "
     if step.decode_requests:
-        pieces.append(f"{separator}{plural(step.decode_requests, 'decode')} took 1 each")
+        most = 1 + profile.limits.draft_tokens
+        each = "1 each" if most == 1 else f"1 to {most:,} each"
+        pieces.append(f"{separator}{plural(step.decode_requests, 'decode')} took {each}")
         separator = ", "
     for chunk in chunks[:3]:
         pieces += [separator, request_ref(chunk.request_id), f" {chunk.new_tokens:,}"]
@@ -396,12 +398,15 @@ def _running(debugger: Debugger, live: RequestSnapshot, instance: InstanceSnapsh
             + say(f"of its prefill ({percent_text(live.computed_tokens, live.target_tokens)}).")
         )
     else:
-        adds = "each step that decodes adds" if instance.profile.traits.prefills_apart else "each step adds"
+        traits, drafts = instance.profile.traits, instance.profile.limits.draft_tokens
+        each = "each step that decodes" if traits.prefills_apart else "each step"
+        adds = "each of its passes through the pipeline" if traits.pipelined else each
+        gain = f"one to {1 + drafts:,}" if drafts else "one"
         sentences.append(
             say(
                 "It runs on ",
                 here,
-                f" and has generated {plural(live.generated_tokens, 'token')}; {adds} one.",
+                f" and has generated {plural(live.generated_tokens, 'token')}; {adds} adds {gain}.",
             )
         )
     life = debugger.tape.life(live.request_id, debugger.event, debugger.settled)
@@ -460,7 +465,9 @@ def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep)
         return [started + say("scheduled it: its whole prompt was cached, so there was nothing to compute.")]
     if live.phase in ("prefill", "stalled") or not step.decode_requests:
         return [started + say(f"{computes} nothing for it."), *_why_nothing(debugger, latest)]
-    return [started + say(f"{computes} {plural(tokens, 'token')}, one of them for it.")]
+    drafts = debugger.tape.profiles[step.instance].limits.draft_tokens
+    apart = " (drafted ones are not counted)" if drafts else ""
+    return [started + say(f"{computes} {plural(tokens, 'token')}, one of them for it{apart}.")]
 
 
 def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:

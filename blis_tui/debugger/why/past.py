@@ -76,22 +76,23 @@ def _preemption_part(debugger: Debugger, life: Life, preempted: RequestEvent) ->
     rule = tape.profiles[record.instance].victims
     own = beneficiary == life.name
     choice, retraction = choice_of(records, life.name), retraction_of(records)
+    swapped = choice is not None and choice.choice == "swap"
     if (outranking := outranking_of(records, life.name)) is not None:
         reasons = outranking_sentences(outranking)
     else:
         reasons = [_shortage(step, beneficiary, own=own)] if retraction is None else retraction_sentences(retraction)
         picked = f"The rule picks {rule}, which was this one." if own else f"It was chosen because it was {rule}."
         reasons = [*reasons, say(picked)]
+    lost = f"lost {plural(preempted.first, 'computed token')}"
     sentences = [
         say(
             "At ",
             event_ref(preempted.event),
-            f" it lost {plural(preempted.first, 'computed token')} and freed"
-            f" {plural(record.freed_blocks, 'KV block')}.",
+            f" it {'left the batch' if swapped else lost} and freed {plural(record.freed_blocks, 'KV block')}.",
         ),
         *reasons,
         *([choice_sentence(choice, debugger.experiment.policy.preemption_restore)] if choice else []),
-        *_restart(debugger, life, preempted, swapped=choice is not None and choice.choice == "swap"),
+        *_restart(debugger, life, preempted, swapped=swapped),
     ]
     return Part(f"Why it was preempted after {span_text(preempted.time_us - life.arrival_us)}", tuple(sentences))
 

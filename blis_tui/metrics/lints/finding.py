@@ -29,7 +29,7 @@ class Finding:
     id: str
     """The name of the check."""
     severity: str = "warning"
-    """`error` (a defect of the simulator, or requests that can never be served) or `warning`."""
+    """`error` (a defect of the simulator, or requests that could not be served) or `warning`."""
     message: str
     """What is wrong, in one sentence."""
     figures: Mapping[str, float]
@@ -90,6 +90,15 @@ class Group:
         for instance in self.instances:
             routed += instance.routed
         return routed
+
+    @property
+    def decoded(self) -> int:
+        """Number of tokens that the pool's decodes got, those that come together as one."""
+        count = 0
+        for instance in self.instances:
+            for gaps in instance.tallies.itl_us.values():
+                count += gaps
+        return count
 
     @property
     def limits(self) -> Limits:

@@ -136,6 +136,9 @@ def thrashing(seen: LintContext) -> Finding | str:
     if seen.total("outranked"):
         advice = "raise priority_scheduling_preemption_threshold or add instances"
         keys = ("policy.batching.priority_scheduling_preemption_threshold", "cluster.instances")
+    again = "The same work is recomputed"
+    if all(one.batch.host is not None and not one.batch.recomputed_tokens() for one in seen.cluster.instances):
+        again = "The same KV blocks move to the host and back"
     return Finding(
         id="thrashing",
         message=(
@@ -143,7 +146,7 @@ def thrashing(seen: LintContext) -> Finding | str:
             f" up to {plural(most, 'time')} ({name})."
         ),
         figures={"requests": thrashed, "most_preemptions": most},
-        advice=f"The same work is recomputed repeatedly: {advice}.",
+        advice=f"{again} repeatedly: {advice}.",
         keys=keys,
         request=name,
     )
@@ -216,13 +219,17 @@ def _token_budget(pool: Group, seen: LintContext) -> Finding | str:
     there_us = len(pool.instances) * seen.duration_us
     if 100 * full_us <= _FULL_SHARE * busy_us or 100 * busy_us < _BUSY_SHARE * there_us:
         return ""
-    budget = pool.limits.max_num_batched_tokens
+    budget, cause = pool.limits.max_num_batched_tokens, "prefill is the bottleneck"
     advice, keys = _faster_prefill(pool, seen)
+    if pool.decoded > pool.total("prefill_tokens"):
+        key, cause = budget_key(pool.instances[0]), "most tokens are decoded, not prefilled"
+        keys = ("cluster.instances", key, "engine.max_num_seqs")
+        advice = f"Add instances, or raise {key} and engine.max_num_seqs together."
     return Finding(
         id="token-budget",
         message=(
             f"Steps that used the whole budget of {budget:,} tokens took {percent_text(full_us, busy_us)} of the step"
-            f" time{pool.of}, and steps took {percent_text(busy_us, there_us)} of all time: prefill is the bottleneck."
+            f" time{pool.of}, and steps took {percent_text(busy_us, there_us)} of all time: {cause}."
         ),
         figures={
             "full_budget_us": full_us,

@@ -6,6 +6,7 @@ debugger (at any position) agree. A check that cannot be made yet says why.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,7 @@ from blis_tui.metrics.lints.served import REJECTED_SHARE
 from blis_tui.metrics.load import THRASHING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from blis_tui.metrics.lints.finding import LintContext
 
@@ -71,12 +72,30 @@ def _for_pools(found: Finding, seen: LintContext) -> Finding:
     pools = cluster.get("pools") if isinstance(cluster, dict) else None
     if not isinstance(pools, list):
         return found
-    key = "cluster.pools.0.instances" if len(pools) == 1 else "cluster.pools"
-    return replace(
-        found,
-        advice=found.advice.replace(_INSTANCES, key),
-        keys=tuple([key if one == _INSTANCES else one for one in found.keys]),
-    )
+    own = {one: key for one in found.keys if (key := _own_key(one, pools, found.message))}
+    own.setdefault(_INSTANCES, "cluster.pools.0.instances" if len(pools) == 1 else "cluster.pools")
+    advice = found.advice
+    for one, key in own.items():
+        advice = re.sub(rf"(?<![\w.]){re.escape(one)}\b", key, advice)
+    return replace(found, advice=advice, keys=tuple(dict.fromkeys([own.get(one, one) for one in found.keys])))
+
+
+def _own_key(key: str, pools: Sequence[object], message: str) -> str:
+    """Return a pool's own key that takes the place of one of the whole cluster, for the pool that a message is about.
+
+    Empty: there is none, or the message is not about one pool.
+    """
+    path = key.removeprefix("cluster.").split(".")
+    for number, pool in enumerate(pools):
+        if not isinstance(pool, dict) or not (
+            len(pools) == 1 or re.search(rf" pool {re.escape(str(pool.get('name')))}\b", message)
+        ):
+            continue
+        part: object = pool
+        for step in path:
+            part = part.get(step) if isinstance(part, dict) else None
+        return f"cluster.pools.{number}.{'.'.join(path)}" if part is not None else ""
+    return ""
 
 
 def explained(name: str) -> str | None:
@@ -86,7 +105,7 @@ def explained(name: str) -> str | None:
         return None
     about = cleandoc(lint.check.__doc__ or lint.promise).replace("``", "`")
     return (
-        f"{lint.name}: a warning about a run\n\n{about}\n\nIf it does not appear: {lint.promise}.\n\n"
+        f"{lint.name}: a warning about a run\n\n{about}\n\nIf it was checked and does not appear: {lint.promise}.\n\n"
         "The warning itself has the figures of the run, what to do about it and the keys that help. It is in the\n"
         "report (`warnings`) and in the debugger's warnings pane.\n"
     )
@@ -106,7 +125,7 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint("timed-out", "no request timed out", served.timed_out),
     Lint("rejected", f"at most {REJECTED_SHARE} % of the requests were rejected", served.rejected),
     Lint("unfinished", "hardly any request was cut off by the horizon", served.unfinished),
-    Lint("stranded", "every request got an instance", served.stranded),
+    Lint("stranded", "no request is left waiting for an instance to come up", served.stranded),
     Lint("overload", "the queue does not keep growing", load.overload),
     Lint("kv-cache", "the KV cache is large enough", limits.kv_cache),
     Lint("host-link", "a host link is set only where requests are swapped to host memory", limits.host_link),
@@ -117,19 +136,25 @@ LINTS: Final[tuple[Lint, ...]] = (
         "LoRA adapters are requested only where instances have some",
         limits.adapters_without_cost,
     ),
-    Lint("crowded-out", "KV blocks reserved for prompts in transfer keep no request from running", limits.crowded_out),
+    Lint(
+        "crowded-out",
+        "KV blocks reserved for prompts in transfer hardly keep requests from running",
+        limits.crowded_out,
+    ),
     Lint(
         "priorities-apart",
         "where SGLang's priority preemption is on, SLO classes can trigger it",
         limits.priorities_apart,
     ),
     Lint("thrashing", f"no request was preempted {THRASHING} times", limits.thrashing),
-    Lint("max-num-seqs", "max_num_seqs keeps no requests waiting while token budget is left", limits.max_num_seqs),
-    Lint("token-budget", "steps rarely spend the whole token budget", limits.token_budget),
-    Lint("decode-tail", "prefill of other requests does not slow decodes", limits.decode_tail),
+    Lint("max-num-seqs", "max_num_seqs rarely keeps requests waiting while token budget is left", limits.max_num_seqs),
+    Lint("token-budget", "the token budget of steps is not the bottleneck", limits.token_budget),
+    Lint(
+        "decode-tail", "prefill of others does not stretch the p99 of ITL to four times the median", limits.decode_tail
+    ),
     Lint(
         "extrapolated",
-        "step times come from measured operators, or do not use operator tables",
+        "step times come mostly from measured operators, or do not use operator tables",
         step_times.extrapolated,
     ),
     Lint(
@@ -139,7 +164,7 @@ LINTS: Final[tuple[Lint, ...]] = (
     ),
     Lint("users-in-step", "users of a closed loop do not stay in lockstep", load.users_in_step),
     Lint("imbalance", "no instance has twice the mean load", load.imbalance),
-    Lint("unused-capacity", "fewer instances would not be enough", load.unused_capacity),
+    Lint("unused-capacity", "fewer instances would be full, or too busy to be sure", load.unused_capacity),
     Lint("prefix-cache", "shared prefixes hit the cache", limits.prefix_cache),
     Lint("few-requests", "enough requests completed for a meaningful p99", load.few_requests),
     Lint("start-and-drain", "ramp-up and drain are at most a third of the run", load.edges),

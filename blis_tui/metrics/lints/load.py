@@ -53,7 +53,8 @@ def overload(seen: LintContext) -> Finding | str:
     arriving, completing = steady.offered_requests_per_s or 0.0, steady.requests_per_s or 0.0
     lighter = load_keys(seen.experiment)
     uneven = _left_alone(seen)
-    where = uneven or "More requests arrived than were served"
+    more = "More requests arrived than were served" if arriving > completing else "Requests wait longer and longer"
+    where = uneven or more
     return Finding(
         id="overload",
         message=(
@@ -98,23 +99,38 @@ def few_requests(seen: LintContext) -> Finding | str:
     """
     if not seen.done:
         return "the run has not ended yet"
+    if not seen.flow.total:
+        return _none_arrived(seen)
     completed, behind = seen.flow.states[RequestState.COMPLETED], ""
     if (warm_up_us := seen.experiment.warm_up_us) and completed:
         ends = ((row.state, row.arrival_us) for row in seen.table.plain())
         completed = len([1 for state, at in ends if state == RequestState.COMPLETED and at >= warm_up_us])
         behind = " that arrived after the warm-up (warm_up_us)"
-    if completed >= _P99 or not (completed or behind):
+    if completed >= _P99:
         return ""
+    if not (completed or behind):
+        return "no request completed"
     longer = longer_keys(seen)
     told = f"Only {plural(completed, 'request')}{behind} completed: p99 is practically the slowest of them."
     if not completed:
-        told = f"No request{behind} completed: there are no latencies."
+        told = f"No request{behind} completed: there are no end-to-end latencies."
     return Finding(
         id="few-requests",
         message=told,
         figures={"completed": completed, "needed": _P99},
         advice=f"Simulate at least {_P99} requests, better {10 * _P99:,}, before relying on p99 ({longer[0]}).",
         keys=longer,
+    )
+
+
+def _none_arrived(seen: LintContext) -> Finding:
+    keys = longer_keys(seen)
+    return Finding(
+        id="few-requests",
+        message=f"No request arrived within {span_text(seen.duration_us)}: the figures of this run say nothing.",
+        figures={"completed": 0, "needed": _P99},
+        advice=f"Simulate longer, so that requests arrive ({keys[0]}).",
+        keys=keys,
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.lints.finding import Finding, load_keys
-from blis_tui.units import percent_text, plural
+from blis_tui.units import in_words, percent_text, plural
 
 if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
@@ -33,16 +33,23 @@ def _lost(seen: LintContext, state: RequestState) -> tuple[int, int, str, str]:
 
 
 def dropped(seen: LintContext) -> Finding | str:
-    """Requests that no instance can ever serve."""
+    """Requests that the instance to which they were sent can never serve, or has no KV blocks free for at decode."""
     count, arrived, share, first = _lost(seen, RequestState.DROPPED_UNSERVABLE)
     if not count:
         return ""
+    # Another pool may have room for them, and on a decode instance they may only have come at a bad time.
+    never = "can never be served"
+    if len(seen.experiment.pools) > 1:
+        pools = zip(seen.cluster.instances, seen.cluster.pools, strict=True)
+        names = list(dict.fromkeys(pool.name for instance, pool in pools if instance.turned_down))
+        where = f"pool {names[0]}" if len(names) == 1 else f"pools {in_words(names)}"
+        never = f"could not be served where they were sent, in {where}"
     exceeded = [_exceeded(instance, limit) for instance in seen.cluster.instances for limit in instance.turned_down]
     keys = tuple([key for limit, key in _LIMITS.items() if limit in exceeded])
     return Finding(
         id="dropped",
         severity="error",
-        message=f"{plural(count, 'request')} of {arrived:,} ({share}) can never be served; the first is {first}.",
+        message=f"{plural(count, 'request')} of {arrived:,} ({share}) {never}; the first is {first}.",
         figures={"dropped": count, "arrived": arrived},
         advice=f"Raise {' and '.join(keys)}, or shorten the prompts.",
         keys=keys,
@@ -142,18 +149,20 @@ def unfinished(seen: LintContext) -> Finding | str:
 
 
 def stranded(seen: LintContext) -> Finding | str:
-    """The run ended with requests for which no instance ever became available."""
+    """The run ended with requests that waited for an instance to come up, some of them after theirs had failed."""
     cluster = seen.cluster
     if not seen.done:
         return "the run has not ended yet"
     left, arrived = cluster.arrived - cluster.closed(), cluster.arrived
-    if not left or cluster.queue.head():  # the remaining events lie beyond the horizon
+    if not left:
         return ""
+    if cluster.queue.head():  # the remaining events lie beyond the horizon
+        return "the horizon ended the run"
     first = cluster.in_transit()[0].request_id
-    share = percent_text(left, arrived)
+    who = f"{plural(left, 'request')} of {arrived:,} ({percent_text(left, arrived)})"
     return Finding(
         id="stranded",
-        message=f"{plural(left, 'request')} of {arrived:,} ({share}) never got an instance; one of them is {first}.",
+        message=f"{who} {'was' if left == 1 else 'were'} left without an instance; one of them is {first}.",
         figures={"stranded": left, "arrived": arrived},
         advice="Have failed instances repaired, provide more nodes, or raise the autoscaler's max_instances.",
         keys=("cluster.failures", "cluster.nodes", "cluster.autoscaler"),

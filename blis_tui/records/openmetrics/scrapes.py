@@ -51,6 +51,8 @@ class _Target:
     preemptions: list[int] = field(default_factory=list)
     gaps: list[tuple[int, ...]] = field(default_factory=list)
     """Gaps between its tokens at each time: the count in each bucket, and the sum of all gaps."""
+    together: list[int] = field(default_factory=list)
+    """Tokens that came together with another one (accepted drafts), so that no gap precedes them."""
 
     def look(self, instance: Instance) -> None:
         """Sample its current values."""
@@ -65,6 +67,10 @@ class _Target:
             counts[bisect_left(_GAP_ENDS_US, seen)] += count
             counts[-1] += seen * count
         self.gaps.append(tuple(counts))
+        speculative = instance.batch.speculative
+        self.together.append(
+            0 if speculative is None else speculative.tallies.output_tokens - speculative.tallies.decodes
+        )
 
 
 _GAUGES: Final[tuple[tuple[str, str, Callable[[_Target], Sequence[float]]], ...]] = (
@@ -220,12 +226,13 @@ class Scrapes:
                 yield _line(name + "_total", self._labels(index), str(count), time_us)
 
     def _generation(self, first_tokens: list[_Contributions]) -> Iterator[str]:
-        """Count generated tokens: each is a first token, or follows another after a gap."""
+        """Count generated tokens: each is a first token, follows another after a gap, or comes together with it."""
         yield from _about("vllm:generation_tokens", "Number of generation tokens processed.", "counter")
         for index, one in enumerate(self._targets):
             times = range(one.first, len(self._times_us))
-            for time, gaps, (firsts, _) in zip(times, one.gaps, first_tokens[index].over(times), strict=True):
-                total = firsts
+            came = zip(times, one.gaps, one.together, first_tokens[index].over(times), strict=True)
+            for time, gaps, together, (firsts, _) in came:
+                total = firsts + together
                 for count in gaps[:-1]:
                     total += count
                 yield _line("vllm:generation_tokens_total", self._labels(index), str(total), self._times_us[time])

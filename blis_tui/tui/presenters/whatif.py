@@ -92,6 +92,8 @@ def _others(others: OtherRequests, width: int) -> list[Line]:
         fact("faster", count_text(others.e2e.shorter), "$success" if others.e2e.shorter else ""),
     ]
     facts += [Content(f"{plural(one.count, 'request')} {one.b} instead of {one.a}") for one in others.different_ends]
+    if others.not_compared:
+        facts.append(Content(f"{plural(others.not_compared, 'request')} not the same, or not sent"))
     lines = [line(row) for row in flow(facts, width)]
     shifts = [("time to first token", others.ttft), ("end to end", others.e2e)]
     shifts = [(name, shift) for name, shift in shifts if shift.longer + shift.shorter]

@@ -19,6 +19,7 @@ from blis_tui.debugger.why.breakdown import (
     so_far_breakdown,
     ttft_breakdown,
 )
+from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import Life, read_life
 from blis_tui.engine.records import StepFinished
 from blis_tui.units import span_text
@@ -254,3 +255,43 @@ def test_what_held_decoding_up_is_told_where_it_is_much() -> None:
             assert lines[decodes[0].first].startswith(f"{span_text(whole.us('beside-prefill'))} in steps with prefill")
             told += 1
     assert told
+
+
+def test_a_decode_with_drafts_gets_at_least_a_token_in_each_step() -> None:
+    drafts = {"engine.speculative": {"draft_tokens": 3, "acceptance": 0.5, "method": "eagle"}, "workload.requests": 20}
+    debugger = Debugger(blis_tui.load("quickstart", set={"policy": "vllm-v1", **drafts}))
+    run_to_stop(debugger.run())
+    life = read_life(debugger.tape, "request_3", debugger.event)
+    assert life is not None
+    whole = e2e_breakdown(life, debugger.tape)
+    assert whole is not None
+    (decode,) = [share for share in whole.shares if share.kind == "decode"]
+    assert decode.note.endswith(", at least one token each")
+    assert int(decode.note.split()[0]) < debugger.report().rows[3].output_tokens - 1
+
+
+def test_drafted_tokens_are_told_beside_those_of_a_step() -> None:
+    drafts = {"engine.speculative": {"draft_tokens": 3, "acceptance": 0.5, "method": "eagle"}, "workload.requests": 20}
+    debugger = Debugger(blis_tui.load("quickstart", set={"policy": "vllm-v1", **drafts}))
+    run_to_stop(debugger.run())
+    event = debugger.frontier // 2
+    while not debugger.tape.is_step(event) or debugger.tape.step(debugger.tape.row(event).step).prefill_tokens:
+        event += 1
+    served = debugger.tape.step(debugger.tape.row(event).step).decode_requests
+    head = explain_event(debugger, event).headline
+    assert f"computed {served} tokens and {3 * served} drafted ones for {served} requests" in head
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"engine.speculative": {"draft_tokens": 3, "acceptance": 0.5, "method": "eagle"}}, "each step adds one to 4."),
+        ({"engine.pipeline_parallel": 2}, "each of its passes through the pipeline adds one."),
+        ({}, "each step adds one."),
+    ],
+)
+def test_what_a_step_adds_to_a_decode_is_told_for_its_kind_of_steps(changes: dict[str, object], said: str) -> None:
+    debugger = Debugger(blis_tui.load("quickstart", set={"policy": "vllm-v1", "workload.requests": 20, **changes}))
+    run_to_stop(debugger.run(until_us=3_000_000))
+    texts = [explain_request(debugger, f"request_{number}").to_text() for number in range(6)]
+    assert any(said in text for text in texts), texts

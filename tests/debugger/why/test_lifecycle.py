@@ -143,4 +143,26 @@ def test_a_request_that_finds_no_instance_is_told_so() -> None:
     event = debugger.tape.latest_of("stranded", debugger.frontier)
     text = explain_event(debugger, event).to_text()
     assert "It found no instance that it could be sent to." in text
-    assert "waits for the first one that comes up." in text
+    assert "waits for one to come up." in text
+
+
+def test_nothing_is_said_of_another_instance_where_there_is_only_one() -> None:
+    alone = {"cluster.instances": 1, "cluster.failures": [{"instance": 0, "at_us": 500_000, "repair_us": 500_000}]}
+    debugger = Debugger(blis_tui.load("quickstart", set={**alone, "workload.requests": 20}))
+    run_to_stop(debugger.run())
+    text = explain_event(debugger, debugger.tape.latest_of("instance-stopped", debugger.frontier)).to_text()
+    assert "They start again: request_0" in text
+    assert "elsewhere" not in text
+
+
+def test_what_took_the_time_to_the_queue_is_named() -> None:
+    """A gateway's queue, and an attempt on an instance that failed, are not admission, routing and tokenization."""
+    for name, cause in (("gateway-queue", "waiting in the gateway"), ("instance-dies", "failed attempts")):
+        debugger = Debugger(blis_tui.load(name))
+        run_to_stop(debugger.run())
+        tape = debugger.tape
+        events = [event for event in range(1, debugger.frontier + 1) if tape.row(event).kind == "queued"]
+        arrived = {event: tape.time_us(tape.first_event_of(tape.name(tape.row(event).request))) for event in events}
+        slowest = max(events, key=lambda event: tape.time_us(event) - arrived[event])
+        text = explain_event(debugger, slowest).to_text()
+        assert f"after it arrived: {cause}, tokenization and enqueue." in text
