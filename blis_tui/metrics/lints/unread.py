@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.engine.adapters.costs import reserved_bytes
 from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks
 from blis_tui.metrics.lints.finding import Finding
+from blis_tui.metrics.lints.unused import unused_of_cluster, unused_of_engines
 from blis_tui.spec.model.engine import GPU_MEMORY_UTILIZATION, MAX_NUM_BATCHED_TOKENS
 from blis_tui.spec.model.policy import SLO_PRIORITIES
 
@@ -31,13 +32,16 @@ def unread_keys(seen: LintContext) -> Finding | str:
     In the policy: priorities, orders and victims by priority when all requests have the same one, the values of SLO
     classes, a gateway that holds nothing, shares of tenants that have no requests. In the engine: the share of memory
     (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a number, the token budget of
-    steps where the batching rule has one of its own, and what becomes of blocks behind sliding windows where no layer
-    has one. Keys at their default are not reported: the normal form of an experiment has them all. Experiments with
-    plug-ins are not checked: these may use any key.
+    steps where the batching rule has one of its own, what becomes of blocks behind sliding windows where no layer has
+    one, ranks of adapters that no request asks for, an encoder without media. In the cluster: how instances start where
+    none does, failures after the end, where unsplit requests go where all are split. Keys at their default are not
+    reported: the normal form of an experiment has them all. Experiments with plug-ins are not checked: these may use
+    any key.
     """
     if seen.experiment.plugins.origins:
         return ""
-    found = dict([*_unread(seen), *_alike(seen), *_unknown_tenants(seen), *_unread_of_engines(seen)])
+    parts = (_unread, _alike, _unknown_tenants, _unread_of_engines, unused_of_cluster, unused_of_engines)
+    found = dict(one for part in parts for one in part(seen))
     if not found:
         return ""
     return Finding(
