@@ -254,7 +254,9 @@ def observe(
 
     Exits with 1 if any request has no complete answer, and with 3 if the server cannot be reached at all.
     """
-    if (loaded.workload is None) == (loaded.trace is None):
+    if loaded.workload is not None and loaded.trace is not None:
+        raise click.UsageError("--workload and --trace cannot be combined: each says which requests to send")
+    if loaded.workload is None and loaded.trace is None:
         raise click.UsageError("name the requests to send: --workload SPEC or --trace FILE")
     if loaded.case is not None and loaded.workload is None:
         raise click.UsageError("--case selects a case of an experiment: name the experiment with --workload")

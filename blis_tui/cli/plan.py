@@ -188,6 +188,7 @@ def plan(
 
     if max_rate and rate is not None:
         raise click.UsageError("--rate and --max-rate cannot be combined: --max-rate finds the rate")
+    _require_used(max_rate=max_rate)
     if not slos:
         raise click.UsageError("no bound given: add one, such as --slo 'latency.ttft_ms.p99<=300'")
     require_different_files({"-o": written.output, "--html": written.html_file})
@@ -215,6 +216,17 @@ def plan(
         why = f"no answer with a confidence of {found.question.confidence} is known"
         tell(f"FAIL  {why if unknown else 'nothing that was tried meets all bounds'}")
         sys.exit(ExitCode.CHECK_FAILED)
+
+
+def _require_used(*, max_rate: bool) -> None:
+    """Raise UsageError if an option was given that the question does not use."""
+    context = click.get_current_context()
+    unused = "sizes" if max_rate else "precision"
+    if context.get_parameter_source(unused) is click.core.ParameterSource.DEFAULT:
+        return
+    if max_rate:
+        raise click.UsageError("--sizes and --max-rate cannot be combined: the cluster stays as it is")
+    raise click.UsageError("--precision is for --max-rate: the smallest size is found exactly")
 
 
 def _answer(question: Question, runs: Runs, written: _Written) -> Plan:

@@ -13,6 +13,7 @@ from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import require_different_files, require_no_overwrite, tell
+from blis_tui.cli.logs import log_in_lines
 from blis_tui.cli.options import (
     FiniteRange,
     grouped,
@@ -135,6 +136,7 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
             await _served(endpoint, address.host, address.port, told)
             return endpoint
 
+        log_in_lines()
         try:
             endpoint = asyncio.run(main())
         except OSError as error:

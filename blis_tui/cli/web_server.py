@@ -20,6 +20,8 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from textual_serve.app_service import AppService
 from textual_serve.server import Server, to_int
 
+from blis_tui.cli.logs import log_in_lines
+
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
     from collections.abc import Callable, Sequence
@@ -168,9 +170,7 @@ class WebServer(Server):
 
     def run(self, ready: Callable[[], None]) -> None:
         """Serve until Ctrl-C; call `ready` once it does."""
-        handler = logging.StreamHandler()
-        handler.setFormatter(OneLineFormatter())
-        logging.basicConfig(level=logging.WARNING, handlers=[handler])
+        log_in_lines()
         with redirect_stdout(sys.stderr):  # the base class prints a failed program's output
             web.run_app(
                 self._make_app(), host=self.host, port=self.port, access_log=None, print=lambda *_, **__: ready()
@@ -291,18 +291,6 @@ def _decoded(text: str) -> object:
         return cast("object", json.loads(text))
     except (ValueError, RecursionError):
         return None
-
-
-class OneLineFormatter(logging.Formatter):
-    """Formats log records as one line that clients cannot break or colour."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the level, the message, and the exception's text."""
-        text = record.getMessage()
-        if record.exc_info and (error := record.exc_info[1]) is not None:
-            text += f": {error or type(error).__name__}"
-        line = " ".join(text.split())
-        return f"{record.levelname.lower()}: " + "".join(char if char.isprintable() else "\ufffd" for char in line)
 
 
 def with_own_font(page: str) -> str:

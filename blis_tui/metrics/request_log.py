@@ -475,6 +475,12 @@ class RequestTable(Sequence["RequestRow"]):
         """Whether any request asks for a LoRA adapter."""
         return any(group.adapter for group in self._page.groups)
 
+    @property
+    def has_media(self) -> bool:
+        """Whether any prompt has images, audio or video."""
+        known = (*self._book.extras.values(), *self._page.extras.values())
+        return any(any(one.media) for one in known)
+
     def adapter(self, row: Row) -> str:
         """Return the LoRA adapter that a row's request asks for; empty = none."""
         return self._page.groups[row.group].adapter

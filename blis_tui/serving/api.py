@@ -73,17 +73,19 @@ def parse_request(document: object, *, chat: bool) -> ParsedRequest:
     if limit is not None and (type(limit) is not int or limit < 1):
         raise RefusedError(400, f"max_tokens must be at least 1, got {limit!r}.", "max_tokens")
     model, user = document.get("model"), document.get("user")
+    if model is not None and not isinstance(model, str):
+        raise RefusedError(400, f"`model` must be a text, got {model!r}", "model")
     return ParsedRequest(
         chat=chat,
         model=model if isinstance(model, str) else "",
         prompt=prompt,
         max_tokens=limit,
         min_tokens=_integer(document, "min_tokens", 0),
-        ignore_eos=document.get("ignore_eos") is True,
-        stream=document.get("stream") is True,
+        ignore_eos=_flag(document, "ignore_eos"),
+        stream=_flag(document, "stream"),
         usage=options.get("include_usage") is True,
         usage_in_chunks=options.get("continuous_usage_stats") is True,
-        token_ids=document.get("return_token_ids") is True,
+        token_ids=_flag(document, "return_token_ids"),
         user=user if isinstance(user, str) else "",
     )
 
@@ -120,6 +122,13 @@ def _text(content: object) -> str:
     if isinstance(content, list):
         return "".join(_text(part.get("text")) for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
+
+
+def _flag(document: Mapping[str, object], name: str) -> bool:
+    value = document.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise RefusedError(400, f"`{name}` must be true or false, got {value!r}", name)
+    return value is True
 
 
 def _integer(document: Mapping[str, object], name: str, otherwise: int) -> int:

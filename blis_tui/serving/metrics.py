@@ -55,6 +55,8 @@ class Metrics:
         self._seen = 0
         self._sums: list[list[_Sum]] = []
         self._first_tokens: list[int] = []
+        self.cut: set[int] = set()
+        """Requests whose answers end with the most tokens that they may have, until they are summed up."""
 
     def text(self, cluster: Cluster, log: RequestLog, live: Sequence[Request]) -> str:
         """Return the current metrics; ``live`` are the requests in progress."""
@@ -65,7 +67,9 @@ class Metrics:
             self._sums.append([_Sum(one) for one in ends])
             self._first_tokens.append(0)
         for row in log.rows(self._seen):
-            self._add(self._sums, self._first_tokens, row)
+            capped = int(row.number in self.cut)
+            self.cut.discard(row.number)
+            self._add(self._sums, self._first_tokens, row._replace(length_capped=capped))
         self._seen = len(log)
         sums = [[one.copy() for one in of_instance] for of_instance in self._sums]
         first_tokens = [*self._first_tokens]

@@ -40,6 +40,8 @@ class _Client:
 
     request: Request
     answer: Answer
+    finish: str
+    """Why its answer ends: `length` at the most tokens that it may have, otherwise `stop`."""
     news: deque[RequestUpdate] = field(default_factory=deque)
     heard: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -180,7 +182,7 @@ class Endpoint:
             raise RefusedError(500, f"the simulation cannot continue: {self.failure}")
         if wanted.model and wanted.model not in self._models:
             raise RefusedError(404, f"The model `{wanted.model}` does not exist.", "model")
-        count = self._answer_tokens(wanted)
+        count, most = self._answer_tokens(wanted)
         number = len(self.core.requests)
         answer = Answer(number, count, goes_on=not wanted.chat)
         ids = answer.tokens()
@@ -199,12 +201,14 @@ class Endpoint:
         if self._kv_events is not None:
             cluster = self.core.simulation.cluster
             self._kv_events.note(cluster, request, content.hashes, [*wanted.prompt, *ids])
-        client = self._clients[number] = _Client(request, answer)
+        client = self._clients[number] = _Client(request, answer, "stop" if count < most else "length")
+        if client.finish == "length":
+            self._metrics.cut.add(number)
         self._work.set()
         return client
 
-    def _answer_tokens(self, wanted: ParsedRequest) -> int:
-        """Return the length of the answer.
+    def _answer_tokens(self, wanted: ParsedRequest) -> tuple[int, int]:
+        """Return the length of the answer, and how long it may be.
 
         Raises:
             RefusedError: there is no room for any.
@@ -220,15 +224,8 @@ class Endpoint:
             limit = wanted.max_tokens
             raise RefusedError(400, f"max_tokens={limit} cannot be greater than max_model_len={longest}.", "max_tokens")
         limit = room if wanted.max_tokens is None else min(wanted.max_tokens, room)
-        if wanted.ignore_eos:
-            return limit
-        drawn = self._answers.draw()
-        return limit if drawn is None else min(max(drawn, wanted.min_tokens, 1), limit)
-
-    def _finish(self, wanted: ParsedRequest, client: _Client) -> str:
-        """Return why an answer ends."""
-        count = client.request.output_tokens
-        return "length" if wanted.ignore_eos or wanted.max_tokens is None or count >= wanted.max_tokens else "stop"
+        drawn = None if wanted.ignore_eos else self._answers.draw()
+        return (limit if drawn is None else min(max(drawn, wanted.min_tokens, 1), limit)), limit
 
     async def _news(self, client: _Client) -> RequestUpdate:
         """Wait for the next update about a request.
@@ -251,7 +248,7 @@ class Endpoint:
         count = client.request.generated_tokens
         text, ids = client.answer.piece(0, count)
         usage = shape.usage(count, client.request.cached_tokens)
-        return web.json_response(shape.whole(text, ids, self._finish(shape.wanted, client), usage))
+        return web.json_response(shape.whole(text, ids, client.finish, usage))
 
     async def _stream(self, request: web.Request, client: _Client, shape: Shape) -> web.StreamResponse:
         news = await self._news(client)  # a request that is rejected at once gets no stream
@@ -265,7 +262,7 @@ class Endpoint:
             if news.tokens > sent:
                 text, ids = client.answer.piece(sent, news.tokens)
                 sent = news.tokens
-                finish = self._finish(wanted, client) if sent >= total else None
+                finish = client.finish if sent >= total else None
                 usage = shape.usage(sent, client.request.cached_tokens) if wanted.usage_in_chunks else None
                 await _event(response, shape.chunk(text, ids, finish, usage))
             if news.end:

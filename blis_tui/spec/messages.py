@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.shipped import are_plugins
@@ -27,6 +28,10 @@ _TYPES: Final = {
     "array": "a list",
     "null": "null",
 }
+_BOOLEANS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+"""Booleans of older YAML."""
+_WITH_UNIT: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?(%|/?[A-Za-z]{1,8}(?:/[A-Za-z]{1,3})?)")
+"""A number with a unit, which the names of keys have."""
 
 
 def check_schema(document: Document, kind: str, plugins: Registry | None = None) -> list[Diagnostic]:
@@ -121,7 +126,7 @@ def _type(document: Document, violation: Violation) -> Iterator[Diagnostic]:
         violation.path,
         "BLIS1003",
         f"expected {wanted}, found {_noun(value)}",
-        hint=_type_help(value, wanted) or _example(value, part),
+        hint=_type_help(value, part, wanted) or _example(value, part),
     )
 
 
@@ -152,16 +157,34 @@ def _wanted(part: dict[str, Json]) -> str:
     return nouns[0] if len(nouns) == 1 else ", ".join(nouns[:-1]) + " or " + nouns[-1]
 
 
-def _type_help(value: Json, wanted: str) -> str | None:
+def _type_help(value: Json, part: dict[str, Json], wanted: str) -> str | None:
+    if isinstance(value, dict) and wanted.startswith("a list"):
+        return "begin each entry of the list with `- `"
+    if value is None and wanted in ("a map", "a list"):
+        return "remove the key, or give it what it contains"
     if not isinstance(value, str):
         return None
-    if "true or false" in wanted and value.lower() in {"yes", "no", "on", "off"}:
-        return f"write {'true' if value.lower() in {'yes', 'on'} else 'false'}; YAML 1.2 has no other booleans"
-    if "number" in wanted and "_" in value and value.replace("_", "").isdecimal():
-        return f"write {value.replace('_', '')}, without underscores"
-    if "number" in wanted and value.replace(".", "", 1).isdecimal():
+    if "true or false" in wanted and value in ("true", "false"):
         return "remove the quotes"
-    return None
+    if "true or false" in wanted and (word := value.lower()) in _BOOLEANS:
+        return f"write {_BOOLEANS[word]}; YAML 1.2 has no other booleans"
+    return _number_help(value, part) if "number" in wanted else None
+
+
+def _number_help(value: str, part: dict[str, Json]) -> str | None:
+    """Return how to write a number that is a text because of what stands in or around its digits."""
+    if value.replace(".", "", 1).isdecimal():
+        return "remove the quotes"
+    for sign, name in (("_", "underscores"), (",", "commas")):
+        if sign in value and (digits := value.replace(sign, "")).isdecimal():
+            return f"write {digits}, without {name}"
+    found = _WITH_UNIT.fullmatch(value)
+    if found is None:
+        return None
+    number, unit = found.groups()
+    if unit == "%" and part.get("maximum") == 1:
+        return f"write {float(number) / 100:g}, a share"
+    return f"write {number}, without the unit"
 
 
 def _choice(document: Document, violation: Violation) -> Iterator[Diagnostic]:

@@ -18,10 +18,10 @@ from rich.text import Text
 from textual import work
 from textual._context import active_message_pump
 from textual.actions import parse
-from textual.app import App
 from textual.binding import Binding
-from textual.command import CommandPalette
+from textual.command import CommandList, CommandPalette
 from textual.filter import LineFilter
+from textual.theme import ThemeProvider
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError
@@ -125,6 +125,14 @@ class TwinStart:
     recording: Recording
     source: str
     """The simulated experiment, as the user named it."""
+
+
+class _Palette(CommandPalette):
+    """Textual's palette; its list has no lines to move by until it has been drawn."""
+
+    def _action_command_list(self, action: str) -> None:
+        if self.query_one(CommandList).size.height:
+            super()._action_command_list(action)
 
 
 class BlisApp(OrderedInputApp, inherit_bindings=False):
@@ -412,10 +420,13 @@ class BlisApp(OrderedInputApp, inherit_bindings=False):
     def action_command_palette(self) -> None:
         """Show the palette. Unlike Textual's it has no ID, since the one before may not be gone yet."""
         if not isinstance(self.screen, CommandPalette):
-            self.push_screen(CommandPalette())
+            self.push_screen(_Palette())
 
     action_app_palette = action_command_palette
-    action_app_theme = App.search_themes
+
+    def action_app_theme(self) -> None:
+        """Show the palette of themes."""
+        self.push_screen(_Palette(providers=[ThemeProvider], placeholder="Search for themes…"))
 
     def action_goldens_open(self) -> None:
         """Show the golden results and the results that wait for a decision."""

@@ -204,7 +204,7 @@ def test_requests_without_an_answer_are_said_and_counted(tmp_path: Path) -> None
     ("args", "code", "says"),
     [
         ([], ExitCode.USAGE, "name the requests to send"),
-        (["--trace", "trace.csv", "--workload", "talks.yaml"], ExitCode.USAGE, "name the requests to send"),
+        (["--trace", "trace.csv", "--workload", "talks.yaml"], ExitCode.USAGE, "cannot be combined"),
         (["--trace", "missing.csv"], ExitCode.IO, "missing.csv"),
         (["--workload", "prefix-heavy", "--set", "requests=null"], ExitCode.USAGE, "`prefix-heavy` is endless"),
         (["--trace", "trace.csv", "--log", "missing.log"], ExitCode.IO, "cannot read missing.log"),

@@ -62,6 +62,8 @@ def test_nothing_that_holds_is_a_failed_check() -> None:
     [
         ((*SHORT, "--rate", "5"), 2, "no bound given: add one, such as --slo 'latency.ttft_ms.p99<=300'"),
         ((*SHORT, *SLO, "--rate", "5", "--max-rate"), 2, "cannot be combined"),
+        ((*SHORT, *SLO, "--sizes", "cluster.instances=1..2", "--max-rate"), 2, "--sizes and --max-rate cannot"),
+        ((*SHORT, *SLO, "--precision", "0.1", "--rate", "5"), 2, "--precision is for --max-rate"),
         ((*SHORT, *SLO, "--sizes", "cluster.instances=9..2"), 2, "9 is more than 2"),
         ((*SHORT, *SLO, "--sizes", "many"), 2, "write it as cluster.instances=1..64"),
         ((*SHORT, *SLO, "--axis", "cluster.instances=1,2"), 2, "is the key that may grow"),

@@ -78,6 +78,21 @@ def test_what_was_served_is_written_at_the_end_and_replays(tmp_path: Path, monke
 
 
 @posix
+def test_what_is_no_http_request_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    child = Served("quickstart", *SET)
+    port = int((tmp_path / "port").read_text())
+    for sent in (b"GARBAGE\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            connection.sendall(sent)
+            assert b" 400 " in connection.recv(100)
+    code, _, err = child.end(signal.SIGINT)
+    assert code == ExitCode.OK
+    assert "Traceback" not in err
+    assert "error: Error handling request from 127.0.0.1: 400, message: Invalid character" in err
+
+
+@posix
 def test_observing_it_closes_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trace.csv").write_text(TRACE)

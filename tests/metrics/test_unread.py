@@ -170,3 +170,39 @@ def test_plug_ins_may_read_anything(tmp_path: Path) -> None:
     changes = {**BASE, "policy.priority": "slo-class", "policy.scheduling": "mine"}
     found = blis_tui.run(blis_tui.load("quickstart", set=changes, plugins=[str(file)]))
     assert "unread-keys" not in {one.id for one in found.warnings}
+
+
+UNUSED: dict[str, tuple[str, str, object]] = {
+    "engine.lora.ranks.nosuch": ("lora-adapters", "engine.lora.ranks", {"nosuch": 8}),
+    "engine.encoder": ("quickstart", "engine.encoder", {"token_us": 50}),
+    "cluster.lifecycle": ("quickstart", "cluster.lifecycle", {"loading_delay_us": 5}),
+    "cluster.lifecycle.warm_up_factor": ("autoscaling", "cluster.lifecycle.warm_up_factor", 2),
+    "cluster.lifecycle.warm_up_requests": ("autoscaling", "cluster.lifecycle.warm_up_requests", 2),
+    "cluster.disaggregation.undisaggregated": ("disaggregation", "cluster.disaggregation.undisaggregated", "all"),
+    "cluster.failures.0": ("quickstart", "cluster.failures", [{"instance": 0, "at_us": 10**14}]),
+}
+
+
+@pytest.mark.parametrize("key", UNUSED)
+def test_what_no_request_and_no_instance_of_the_run_uses_is_told(key: str) -> None:
+    name, path, value = UNUSED[key]
+    runs = [
+        blis_tui.run(blis_tui.load(name, set={"workload.requests": 40, "expect": [], **more}))
+        for more in ({}, {path: value})
+    ]
+    found = [[key for one in run.warnings if one.id == "unread-keys" for key in one.keys] for run in runs]
+    assert found == [[], [key]]
+    assert [*runs[0].rows.plain()] == [*runs[1].rows.plain()]
+
+
+def test_media_repairs_and_routers_that_are_used_are_not_told() -> None:
+    for name, changes in {
+        "photos": {},
+        "instance-dies": {},
+        "disaggregation": {
+            "cluster.disaggregation.undisaggregated": "all",
+            "cluster.disaggregation.decider": "direct-to-decode",
+        },
+    }.items():
+        found = blis_tui.run(blis_tui.load(name, set={"workload.requests": 40, "expect": [], **changes}))
+        assert "unread-keys" not in {one.id for one in found.warnings}, name

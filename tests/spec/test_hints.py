@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
 from blis_tui.authoring.tree import root
+from blis_tui.cli.main import cli
 from blis_tui.errors import SpecError
 from blis_tui.spec import synonyms
 from blis_tui.spec.hints import metric_hint, plain
@@ -16,6 +19,9 @@ from blis_tui.spec.metric_names import all_metrics
 from blis_tui.spec.nearness import nearest
 from blis_tui.spec.places import shipped_specs
 from blis_tui.spec.schema import KINDS, properties_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HEAD = "apiVersion: blis/v1\nkind: Experiment\nmetadata: {name: mine}\n"
 BASE = HEAD + "model: qwen3-14b\nhardware: h100\nworkload: chatbot\n"
@@ -240,3 +246,28 @@ def test_a_key_of_the_same_map_comes_first(text: str, hint: str) -> None:
 def test_a_key_that_another_kind_had_is_no_older_one_here() -> None:
     said = hints(f"{BASE}latency: {{kind: roofline, kv_cache: 1.1}}\n")
     assert not any("kv_read" in one for one in said)
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("batching: {kind: nano}", "it is `policy.batching` here"),
+        ("engine: {routing: round-robin}", "it is `policy.routing` here"),
+        ("engine: {gpu_memory_utilization: 90%}", "write 0.9, a share"),
+        ("engine: {max_num_seqs: '1,024'}", "write 1024, without commas"),
+        ("engine: {max_num_seqs: 64 seqs}", "write 64, without the unit"),
+        ("engine: {enable_prefix_caching: 'true'}", "remove the quotes"),
+        ("engine:", "remove the key, or give it what it contains"),
+        ("expect: {metric: latency.ttft_ms.p99, max: 5}", "begin each entry of the list with `- `"),
+    ],
+)
+def test_how_people_write_it_is_told_as_it_is_written(line: str, hint: str) -> None:
+    assert hints(f"{BASE}{line}\n") == [hint]
+
+
+def test_parts_of_an_experiment_in_another_kind_are_told_to_be_of_the_experiment(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(BASE.replace("kind: Experiment", "kind: Workload") + "cluster: {instances: 2}\nengine: {}\n")
+    found = CliRunner().invoke(cli, ["check", str(file)]).output
+    for key in ("model", "hardware", "workload", "cluster", "engine"):
+        assert f"it is `{key}` of the experiment" in found

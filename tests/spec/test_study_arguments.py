@@ -99,6 +99,17 @@ def test_an_axis_given_twice_is_told() -> None:
         study_of("--axis", "cluster.instances=1..2", "cluster.instances=4")
 
 
+def test_a_setting_that_an_axis_replaces_at_every_point_is_told() -> None:
+    for given in ("cluster.instances=4", "policy.batching.kind=nano"):
+        axis = "cluster.instances=1..2" if given.startswith("cluster") else "policy=default,sjf"
+        found = CliRunner().invoke(cli, ["sweep", "quickstart", "--axis", axis, "--set", given])
+        assert found.exit_code == 2
+        assert f"`{given.partition('=')[0]}` has no effect: every point has its own `{axis.partition('=')[0]}`" in (
+            found.output
+        )
+        assert f" --> --set\n  |\n1 | {given}\n" in found.output
+
+
 def test_a_price_given_twice_is_told_and_one_of_the_document_replaced() -> None:
     with pytest.raises(SpecError, match="`h100` has two prices"):
         study_of("--price", "h100=1", "h100=2")

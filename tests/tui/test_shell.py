@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from textual.color import Color
-from textual.command import CommandPalette
+from textual.command import CommandList, CommandPalette
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Button, Input, OptionList, Static
@@ -576,6 +576,22 @@ async def test_screens_add_to_the_palette(lab: Path) -> None:
 
 
 # ---- anything ----
+
+
+@pytest.mark.parametrize("opened", ["app_palette", "app_theme"])
+async def test_the_palette_takes_every_key_before_its_list_is_there(lab: Path, opened: str) -> None:
+    app = BlisApp()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.pause()
+        await app.run_action(opened)
+        for key in ("pageup", "pagedown", "pageup", "end"):
+            app.simulate_key(key)
+        await pilot.pause()
+        palette = app.screen
+        assert isinstance(palette, CommandPalette)
+        found = palette.query_one(CommandList)
+        await pilot.press("pagedown")
+        assert found.highlighted
 
 
 async def test_the_palette_opens_again_while_it_is_closing(lab: Path) -> None:

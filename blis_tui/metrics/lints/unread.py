@@ -9,6 +9,7 @@ from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks
 from blis_tui.metrics.lints.finding import Finding
 from blis_tui.spec.model.engine import GPU_MEMORY_UTILIZATION, MAX_NUM_BATCHED_TOKENS
 from blis_tui.spec.model.policy import SLO_PRIORITIES
+from blis_tui.units import span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,13 +32,16 @@ def unread_keys(seen: LintContext) -> Finding | str:
     In the policy: priorities, orders and victims by priority when all requests have the same one, the values of SLO
     classes, a gateway that holds nothing, shares of tenants that have no requests. In the engine: the share of memory
     (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a number, the token budget of
-    steps where the batching rule has one of its own, and what becomes of blocks behind sliding windows where no layer
-    has one. Keys at their default are not reported: the normal form of an experiment has them all. Experiments with
-    plug-ins are not checked: these may use any key.
+    steps where the batching rule has one of its own, what becomes of blocks behind sliding windows where no layer has
+    one, ranks of adapters that no request asks for, an encoder without media. In the cluster: how instances start where
+    none does, failures after the end, where unsplit requests go where all are split. Keys at their default are not
+    reported: the normal form of an experiment has them all. Experiments with plug-ins are not checked: these may use
+    any key.
     """
     if seen.experiment.plugins.origins:
         return ""
-    found = dict([*_unread(seen), *_alike(seen), *_unknown_tenants(seen), *_unread_of_engines(seen)])
+    parts = (_unread, _alike, _unknown_tenants, _unread_of_engines, _unused_of_cluster, _unused_of_engines)
+    found = dict(one for part in parts for one in part(seen))
     if not found:
         return ""
     return Finding(
@@ -113,6 +117,44 @@ def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
         if own and engine.max_num_batched_tokens != MAX_NUM_BATCHED_TOKENS:
             kind = seen.experiment.policy.batching.kind
             yield "engine.max_num_batched_tokens", f"`{kind}` batching uses its own setting, {own:,} tokens"
+
+
+def _unused_of_cluster(seen: LintContext) -> Iterator[tuple[str, str]]:
+    """Yield rules for instances that never start and for requests that are never left whole, and failures to come."""
+    cluster = seen.experiment.cluster
+    comes_back = any(one.repair_us is not None for one in cluster.failures)
+    if cluster.lifecycle is not None and cluster.autoscaler is None and not comes_back:
+        yield "cluster.lifecycle", "no instance starts later, or is removed: there is no autoscaler, and no repair"
+    elif cluster.lifecycle is not None:
+        requests, factor = cluster.lifecycle.warm_up_requests, cluster.lifecycle.warm_up_factor
+        if factor != 1 and not requests:
+            yield "cluster.lifecycle.warm_up_factor", "with `warm_up_requests: 0`, instances are warm when they start"
+        if requests and factor == 1:
+            yield (
+                "cluster.lifecycle.warm_up_requests",
+                "with `warm_up_factor: 1`, cold instances are as fast as warm ones",
+            )
+    split = cluster.disaggregation
+    if split is not None and split.decider.kind == "always" and split.undisaggregated != "decode-pool":
+        yield "cluster.disaggregation.undisaggregated", "with `decider: always`, every request is split"
+    for number, failure in enumerate(cluster.failures):
+        if seen.done and failure.at_us is not None and failure.at_us > seen.duration_us:
+            yield f"cluster.failures.{number}", f"the run ended before it, at {span_text(seen.duration_us)}"
+
+
+def _unused_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
+    """Yield ranks of LoRA adapters that no request of the whole run asks for, and an encoder of media without any."""
+    engines = [pool.engine for pool in seen.experiment.pools]
+    if not seen.done:
+        return
+    named = dict.fromkeys(name for one in engines if one.lora is not None for name in one.lora.ranks)
+    if named:
+        asked = {seen.table.adapter(row) for row in seen.table.plain()} if seen.table.has_adapters else set()
+        for name in named:
+            if name not in asked:
+                yield f"engine.lora.ranks.{name}", "no request asks for that adapter"
+    if any(one.encoder is not None for one in engines) and not seen.table.has_media:
+        yield "engine.encoder", "no prompt has images, audio or video"
 
 
 def _fitting(pool: Pool, groups: KvGroups | None, sizing: str) -> int:

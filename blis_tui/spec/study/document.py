@@ -8,7 +8,7 @@ from blis_tui.errors import SpecError
 from blis_tui.spec.cases import expanded_cases
 from blis_tui.spec.compose import Problems, checked, open_reference
 from blis_tui.spec.decode import decode
-from blis_tui.spec.diagnostics import about, in_order, suggestion
+from blis_tui.spec.diagnostics import about, in_order, located, suggestion
 from blis_tui.spec.document_parts import Part
 from blis_tui.spec.load import build, resolve_document
 from blis_tui.spec.model import Expectation
@@ -69,7 +69,9 @@ def read_study(
     if not points:
         message = f"every one of the {count_points(axes):,} points of the axes is excluded"
         raise SpecError([about(document, ("exclude",), "BLIS2060", message, key=True)])
-    fixed = (*_case(document, base, problems), *fixed, *parse_overrides(given))
+    added = parse_overrides(given)
+    _check_added(added, axes, problems)
+    fixed = (*_case(document, base, problems), *fixed, *added)
     if problems.found:
         raise SpecError(in_order(problems.found))
     _try_out(base, fixed, axes, points[0], plugins)
@@ -90,6 +92,15 @@ def read_study(
         document=data,
         written=document,
     )
+
+
+def _check_added(added: tuple[Override, ...], axes: tuple[Axis, ...], problems: Problems) -> None:
+    """Check that no assignment for all runs is replaced by the values of an axis in each of them."""
+    for one in added:
+        for path in (path for axis in axes for path in axis.paths):
+            if f"{one.path}.".startswith(f"{path}."):
+                message = f"`{one.path}` has no effect: every point has its own `{path}`"
+                problems.add(located("BLIS2062", message, one.places[-1], hint="remove it, or the axis"))
 
 
 def _case(document: Document, base: Document, problems: Problems) -> tuple[Override, ...]:

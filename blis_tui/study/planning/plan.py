@@ -21,7 +21,15 @@ from blis_tui.spec.study.model import Point
 from blis_tui.study.expected import expected_of
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.load import capacity_of, load_of
-from blis_tui.study.planning.search import failure_reason, margins, search_rate, search_size, verdict_of
+from blis_tui.study.planning.search import (
+    Verdict,
+    failure_reason,
+    hopeless_idle,
+    margins,
+    search_rate,
+    search_size,
+    verdict_of,
+)
 from blis_tui.study.planning.slower import LATER, SlowServer, slower
 from blis_tui.study.store import MemoryStore
 from blis_tui.units import plural
@@ -36,7 +44,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Study
     from blis_tui.study.planning.load import Load
-    from blis_tui.study.planning.search import Knee, Margin, Probe, Verdict
+    from blis_tui.study.planning.search import Knee, Margin, Probe
     from blis_tui.study.rows import Row
     from blis_tui.study.runners import Runner
     from blis_tui.study.store import Store
@@ -448,9 +456,9 @@ class _Configuration:
         if load.path and wanted is not None:
             flooded, idle = yield [self._saturating_run(load, own), self._run(None, 0.0, self._study.seeds[0], load)]
             (idle,) = self._judged([idle])
-            if failure_reason(idle):  # bursts stay bursts at any rate, but more instances may spread them
+            if hopeless_idle(idle, self._study.constraints):  # bursts stay bursts, but more instances may spread them
                 (idle,) = self._judged((yield [self._run(question.most, 0.0, self._study.seeds[0], load)]))
-            if wrong := failure_reason(idle):
+            if wrong := hopeless_idle(idle, self._study.constraints):
                 nothing = (
                     "no number of instances" if question.size_path == INSTANCES else f"no value of {question.size_path}"
                 )
@@ -549,10 +557,16 @@ class _Configuration:
                     raise self._no_load("no request arrives before the run ends", "raise the rate, or `horizon_us`")
                 for probe, row in zip(probes, rows, strict=True):
                     self._rows.setdefault(placed(probe), {})[row.seed] = row
-                probes = search.send([verdict_of(row, self._study.constraints) for row in rows])
+                probes = search.send([self._verdict(probe, row) for probe, row in zip(probes, rows, strict=True)])
         except StopIteration as stop:
             found: T = stop.value
             return found
+
+    def _verdict(self, probe: Probe, row: Row) -> Verdict:
+        """Return what a probe showed; requests that come one by one are asked whether any rate can hold."""
+        if self._question.max_rate and probe.value == 0:
+            return Verdict(holds=not hopeless_idle(row, self._study.constraints))
+        return verdict_of(row, self._study.constraints)
 
     def _saturating_run(self, load: Load, size: int) -> Run:
         """Return the run that shows about how much ``size`` instances serve."""

@@ -265,3 +265,23 @@ def failure_reason(row: Row) -> str:
     if "overload" in row.warnings:
         return "requests arrive faster than they are served: their number grows as long as this lasts"
     return ""
+
+
+def hopeless_idle(row: Row, bounds: tuple[Expectation, ...]) -> str:
+    """Return why no load can hold, given a run whose requests each found an idle cluster; empty if some still may.
+
+    On an idle cluster, latencies are the shortest and attainments the highest that there are. What is served per
+    second, however, is next to nothing there, and what a token costs the most: such bounds show nothing.
+    """
+    reason = failure_reason(row)
+    broken = [one for one in margins(row, bounds) if one.of_bound > 1]
+    if broken and not any(_best_when_idle(one) for one in broken):
+        return ""
+    return reason
+
+
+def _best_when_idle(broken: Margin) -> bool:
+    """Return whether a figure that breaks its bound on an idle cluster breaks it under any load."""
+    if broken.value < broken.bound:
+        return broken.metric.rpartition(".")[2] == "attainment"
+    return not broken.metric.startswith("cost.")

@@ -472,6 +472,25 @@ def test_a_bound_that_an_idle_cluster_breaks_has_no_answer(store: MemoryStore) -
     assert plan_text(found).startswith(f"Nothing that was tried meets {TTFT} <= 1.")
 
 
+@pytest.mark.parametrize(
+    "bound",
+    [
+        {"metric": "throughput.requests_per_s", "min": 20.0},
+        {"metric": "cost.usd_per_million_output_tokens", "max": 2.0},
+    ],
+)
+def test_what_is_served_per_second_and_what_a_token_costs_are_not_judged_on_an_idle_cluster(
+    bound: dict[str, Any], store: MemoryStore
+) -> None:
+    asked = question(rate_per_s=60.0)
+    more = replace(asked.study.constraints[0], **{"max": None, **bound})
+    prices = {"h100": 3.0}
+    asked = replace(asked, study=replace(asked.study, constraints=(*asked.study.constraints, more), prices=prices))
+    found = plan(asked, InProcessRunner(), store)
+    assert found.best is not None, said(found)
+    assert found.best.size is not None
+
+
 def test_requests_that_meet_at_any_rate_are_parted_by_more_instances(store: MemoryStore) -> None:
     """In bursts they come together however rarely they come: a small cluster is never idle for all of them."""
     bursts = {"workload.clients.0.arrivals": {"kind": "gamma", "cv": 6.0}}
