@@ -40,27 +40,11 @@ if hasattr(providers, "_get_local_constants") and hasattr(providers, "_local_con
 # Nothing that tests are collected with is garbage: looking for it took a third of the time in a clean checkout.
 gc.disable()
 
-_TESTS: Final = ROOT / "tests"
-
 _FOLDERS = itertools.count()
 """Numbers of the tests' folders in this process."""
 
-_SHARING: Final = {
-    **{
-        path: Path(path).stem
-        for path in (
-            "cluster/test_placement.py",
-            "compare/test_hindsight.py",
-            "compare/test_whatif.py",
-            "pictures/test_run_page.py",
-            "pictures/test_study_page.py",
-            "study/planning/test_plan.py",
-            "study/test_sensitivity.py",
-        )
-    },
-    "metrics/test_lints.py": "explanations",
-}
-"""Modules whose tests share runs that take long to make, each with the name of what is tested in one process."""
+_TOGETHER: Final = {ROOT / "tests" / "metrics" / "test_lints.py": "explanations"}
+"""Modules that share runs with others, which take long to make, and the name of what is tested in one process."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -128,13 +112,11 @@ def pytest_sessionfinish() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist asks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run tests of the distributions in one process, because they share slow builds, and those that share slow runs."""
+    """Run tests of the distributions in one process, and those of each module: they share what is slow to make."""
     for item in items:
-        if item.get_closest_marker("xdist_group"):
-            continue
-        if "distributions" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("wheel"))
-        elif item.path.is_relative_to(_TESTS) and (group := _SHARING.get(item.path.relative_to(_TESTS).as_posix())):
+        if not item.get_closest_marker("xdist_group"):
+            alone = "distributions" not in getattr(item, "fixturenames", ())
+            group = _TOGETHER.get(item.path, item.path.stem) if alone else "wheel"
             item.add_marker(pytest.mark.xdist_group(group))
 
 
