@@ -301,7 +301,7 @@ async def test_a_server_that_is_killed_and_comes_back_loses_no_row(tmp_path: Pat
     first, port = Server(slowly), free_port()
     first.port = port
     await first.start()
-    observer = observer_of(first.url, tmp_path / "r", requests=140, timeout_s=5)
+    observer = observer_of(first.url, tmp_path / "r", requests=140, timeout_s=30)
 
     async def kill_and_restart() -> Server:
         await first.was_asked(40)
