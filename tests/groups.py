@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 class Groups(LoadGroupScheduling):  # type: ignore[misc]  # xdist has no types
     """Forgets groups whose tests have all run.
 
-    Whenever a test ends, xdist counts a worker's pending tests by going through every group it was ever given. With
-    thousands of groups this takes a third of the controller's CPU time, on a core that the workers need.
+    Whenever a test ends, xdist counts a worker's pending tests by going through all tests of every group that it was
+    ever given. With a group for each test, this took a third of the controller's CPU time, on a core that the workers
+    need.
     """
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:

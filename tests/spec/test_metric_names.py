@@ -26,6 +26,7 @@ workload:
     - {id: a, tenant: acme, input_tokens: 9, output_tokens: 3}
     - {id: b, slo_class: batch, input_tokens: 9, output_tokens: 3}
 """
+"""Two SLO classes, a tenant, two pools."""
 
 
 def _with(metric: str) -> dict[str, Any]:

@@ -11,25 +11,11 @@ import blis_tui
 from blis_tui.errors import SpecError
 from blis_tui.spec.validate import validate
 from blis_tui.study.figures import require_expected
+from tests.spec.test_metric_names import CHAT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-CHAT = """
-apiVersion: blis/v1
-kind: Experiment
-metadata: {name: chat}
-model: llama-3.1-8b-instruct
-hardware: h100
-policy: default
-cluster: {pools: [{name: old, instances: 1}, {name: new, instances: 1}]}
-workload:
-  requests: 30
-  rate_per_s: 5
-  clients:
-    - {id: a, tenant: acme, input_tokens: 9, output_tokens: 3}
-    - {id: b, slo_class: batch, input_tokens: 9, output_tokens: 3}
-"""
 IN_THE_REPORT = (
     "latency.ttft_ms.p99",
     "slo_classes.standard.ttft_ms.p99",
