@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
+from blis_tui.cluster.policies.admission import AlwaysAdmit
 from blis_tui.cluster.policy import ADMISSION
 from blis_tui.cluster.signals import Context
 from blis_tui.errors import SimulationError
@@ -38,6 +39,7 @@ class AdmissionControl(Picklable):
         name: the policy's name in specs.
         policy: the policy.
         reads_signals: whether the policy uses the instances' signals.
+        asks: whether anything could ever be rejected.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class AdmissionControl(Picklable):
         self._context = Context(streams.stream("policy/admission"), policy.slo_priorities, observers)
         self._budgets = policy.tenant_budgets
         roster.counts_tenants = self._budgets is not None
+        self.asks = self._budgets is not None or type(self.policy) is not AlwaysAdmit
 
     def priority(self, request: IncomingRequest) -> int:
         """Return the priority of the request's SLO class."""

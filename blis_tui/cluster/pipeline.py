@@ -209,10 +209,11 @@ class Admission(Picklable):
         pipeline, roster, control = self._pipeline, self._roster, self.control
         if roster.watched and (control.reads_signals or roster.board.ages):
             roster.board.read(now)
-        who, reason = control.refusal(passage.incoming, now)
-        if reason:
-            pipeline.reject(passage.request, who, reason, now)
-            return NO_NEXT_STAGE
+        if control.asks:
+            who, reason = control.refusal(passage.incoming, now)
+            if reason:
+                pipeline.reject(passage.request, who, reason, now)
+                return NO_NEXT_STAGE
         observers = pipeline.observers
         if Admitted in observers.kinds:
             observers.emit(Admitted(observers.event, now, passage.request.request_id, control.name))

@@ -8,7 +8,7 @@ from blis_tui.classes import mypyc_attr
 from blis_tui.cluster.policy import ROUTING, TracksInstances
 from blis_tui.cluster.signals import Context
 from blis_tui.errors import SimulationError
-from blis_tui.pickling import Picklable
+from blis_tui.pickling import Picklable, is_internal_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +52,7 @@ class Router(Picklable):
         self.policy = experiment.plugins.create(ROUTING, config.kind, config.settings)
         self.fleet = fleet
         self.reads_signals: bool = getattr(self.policy, "reads_signals", True)
+        self._internal = is_internal_class(type(self.policy))
         self._context = Context(streams.stream(path), experiment.policy.slo_priorities, observers)
         self.by_model: dict[str, Router] = {}
         if len(parts := fleet.by_model()) > 1:
@@ -82,6 +83,9 @@ class Router(Picklable):
             return self.of(request).choose(request, now)
         context = self._context
         context.now_us = now
+        if self._internal:
+            place, reason = self.policy.choose(request, self.fleet, context)
+            return self.fleet.members[place], reason
         choose: Callable[..., object] = self.policy.choose  # a plug-in may answer anything
         answer = choose(request, self.fleet, context)
         if isinstance(answer, _SEQUENCES) and len(answer) == _LENGTH:
