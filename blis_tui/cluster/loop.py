@@ -69,12 +69,16 @@ def run_unobserved(cluster: LoopState, last: int, limit: int, *, exact: bool) ->
     """Process events without subscribers: an instance takes several steps in one go if nothing can come between.
 
     With ``exact``, a step of another instance counts as coming between. Otherwise instances defer plain decodes until
-    something else is due there or their results are asked for. At the end, all instances catch up with the first of
-    them, so there may be some more events than asked for. The resulting state is one that event-by-event processing
-    also reaches.
+    something else is due there or their results are asked for, and (unless others notice them) departures until the
+    next step that completes a request. At the end, all instances catch up with the first of them, so there may be some
+    more events than asked for. The resulting state is one that event-by-event processing also reaches.
     """
     for time, _, _, step in cluster.pipeline.queue.steps:
         step.flow.next_us = step.flow.due_us = time
+    roster = cluster.pipeline.roster
+    if not exact and not roster.watched:
+        for instance in roster.instances:
+            instance.flow.defer_departures()
     bound = _run(cluster, last, limit + 1, exact=exact)
     if not exact:
         _catch_up(cluster.pipeline, bound)
@@ -108,8 +112,7 @@ def _run(cluster: LoopState, last: int, bound: int, *, exact: bool) -> int:
                 if upcoming >= 0:  # it is still the first: a step schedules only later events
                     heapreplace(steps, (upcoming, order, 0, step))
                 else:
-                    heappop(steps)
-                    step.drop()
+                    _end_busy_period(pipeline, latest)
                 if not count:
                     continue
                 events += count
@@ -157,10 +160,19 @@ def _catch_up(pipeline: Pipeline, bar: int) -> None:
     steps[:] = [(step.flow.due_us, step.flow.order, 0, step) for step in pending.values()]
     heapify(steps)
     for instance in roster.instances:
-        flow = instance.flow
-        pipeline.events += flow.late
-        pipeline.now = max(pipeline.now, flow.late_us)
-        flow.late = 0
+        flow, own = instance.flow, instance.steps
+        own.schedule_departures(bar, 0)
+        pipeline.events += flow.late + own.departed
+        pipeline.now = max(pipeline.now, flow.late_us, own.departed_us)
+        flow.late = own.departed = 0
+        own.departing = None
+
+
+def _end_busy_period(pipeline: Pipeline, latest: int) -> None:
+    """Take out the first step event, as nothing is left to do there; ``latest``: start of the instance's last step."""
+    _, order, _, step = heappop(pipeline.queue.steps)
+    step.drop()
+    pipeline.roster.instances[step.instance_index].steps.schedule_departures(latest, order)
 
 
 def _settle(pipeline: Pipeline, flow: Flow, order: int, time: int) -> None:
@@ -218,8 +230,10 @@ def _process_event(pipeline: Pipeline, event: Event, order: int, time: int) -> b
     """Process an event that is neither a step nor a passage of a request; return whether it happened."""
     for instance in pipeline.roster.instances:
         flow = instance.flow
-        if flow.next_us < flow.due_us and event.instance_index in (None, instance.index):
-            _settle(pipeline, flow, order, time)
+        if event.instance_index in (None, instance.index):
+            if flow.next_us < flow.due_us:
+                _settle(pipeline, flow, order, time)
+            instance.steps.schedule_departures(time, order)
     if not event.fire(time):
         event.drop()
         return False

@@ -204,12 +204,14 @@ class EventQueue(Picklable):
         seq: the number of events ever scheduled in ``heap``; breaks the last ties.
     """
 
-    __slots__ = ("_sweep_at", "heap", "seq", "steps")
+    __slots__ = ("_sweep_at", "_timeouts", "heap", "seq", "steps")
 
     def __init__(self) -> None:
         self.heap: list[Entry] = []
         self.steps: list[StepEntry] = []
         self.seq = 0
+        self._timeouts = 0
+        """Timeouts that were left by the latest sweep, and those scheduled since."""
         self._sweep_at = _SWEEP_FROM
 
     def push(self, time_us: int, order: int, event: Event) -> None:
@@ -242,13 +244,18 @@ class EventQueue(Picklable):
                 heappop(self.heap)
             head[3].drop()
 
-    def sweep(self) -> None:
-        """Drop all stale events once they may make up most of the queue."""
-        if len(self.heap) + len(self.steps) < self._sweep_at:
+    def push_timeout(self, time_us: int, order: int, timeout: Timeout) -> None:
+        """Schedule a deadline; drop all stale events once they may make up most of the queue."""
+        self.push(time_us, order, timeout)
+        self._timeouts += 1
+        if self._timeouts < self._sweep_at:
             return
         _sweep(self.heap)
         _sweep(self.steps)
-        self._sweep_at = max(_SWEEP_FROM, 2 * (len(self.heap) + len(self.steps)))
+        self._timeouts = 0
+        for _, _, _, event in self.heap:
+            self._timeouts += type(event) is Timeout
+        self._sweep_at = max(_SWEEP_FROM, 2 * self._timeouts)
 
 
 def _sweep(heap: list[tuple[int, int, int, _Kind]]) -> None:

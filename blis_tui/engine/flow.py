@@ -91,6 +91,9 @@ class Flow(Stepper):
     def catch_up(self, bar: int) -> None:
         """Run the deferred plain decodes that start before ``bar``."""
 
+    def defer_departures(self) -> None:
+        """Stop making events of departures, if each step starts when the one before it is over."""
+
     def want_step(self, now: int) -> None:
         """Schedule a step if there is work and none is pending; steps resume here after a pause."""
         if not self.step_pending and self.has_work and not self.batch.awaits_adapter():
@@ -208,10 +211,11 @@ class FastForward(Flow):
                 duration = self._each_us or latency.step_time_us(load)
                 count, latest, start = self._decode(start, due, left, duration)
                 done += count
-            if start > due or (lead and (batch.ending or batch.leaving)):
-                # Longer contexts may have cost more time, or places of ended requests may be free.
-                if lead:
-                    batch.release_all()
+            if lead and (batch.ending or batch.leaving):
+                batch.release_all()
+                latest = start  # the step that starts now frees them, even if it is deferred
+                due = self._due(start)
+            elif start > due:  # longer contexts have cost more time
                 due = self._due(start)
             if due > start or (start > now and start >= bar):
                 break
@@ -237,6 +241,11 @@ class FastForward(Flow):
         due = max(due, start)
         self.next_us, self.due_us = start, due
         return done, latest, due
+
+    def defer_departures(self) -> None:
+        """See ``Flow``. With adapters, a step that is due may turn out not to happen, which must not be too early."""
+        if self.batch.adapters is None:
+            self.steps.departing = []
 
     def _due(self, start: int) -> int:
         """Earliest start, from ``start`` on, of a step that may be more than a plain decode; -1 = unknown."""

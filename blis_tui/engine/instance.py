@@ -232,8 +232,7 @@ class Instance(Picklable):
         self.waiting.push(request)
         if request.deadline_us > 0:
             timeout = Timeout("timeout", request, self.timeout, self.index)
-            self._events.push(request.deadline_us, self._order_timeout, timeout)
-            self._events.sweep()
+            self._events.push_timeout(request.deadline_us, self._order_timeout, timeout)
             self.pool.has_deadlines = not self.batch.traits.radix_tree  # SGLang has the results before it looks
         self.flow.want_step(now)
         if Queued in observers.kinds:

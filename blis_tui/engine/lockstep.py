@@ -189,6 +189,9 @@ class Rank(Flow):
         self.paced = paced
         self.prepared: Planned | None = None
 
+    def defer_departures(self) -> None:
+        """Do nothing: a step of this rank may end without the next one starting."""
+
     def want_step(self, now: int) -> None:
         """Schedule a step at the group's next start if there is work and none is pending."""
         if self.has_work and not self.step_pending:

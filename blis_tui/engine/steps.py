@@ -6,6 +6,7 @@ are what some steps wait for besides their computation, such as transfers of KV 
 
 from __future__ import annotations
 
+from heapq import heappush
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
 
 
 _DEPARTURE_PRIORITY: Final = 4
+"""Priority at a tie with other events of the instance: a step that starts then comes first."""
 _PREEMPTIONS_AT_LEAST: Final = 1024
 """Preemptions on an instance between two looks for progress."""
-"""Priority at a tie with other events of the instance: a step that starts then comes first."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -104,6 +105,10 @@ class Steps(Picklable):
         holds: whether requests that end keep their slot and their blocks until their last step is over.
         plans_on: whether the step after that is also planned for requests whose answer ends early.
         done: outcome of the latest step if it has subscribers; the flow has yet to report it.
+        departing: what the latest step with completed requests has completed: the end of that step, and for each
+            request the number that the event of its departure would have; None = departures are events.
+        departed: departures without an event that the simulation's loop has not counted yet.
+        departed_us: when the latest of these was.
     """
 
     __slots__ = (
@@ -117,6 +122,9 @@ class Steps(Picklable):
         "_skips_empty_steps",
         "_stores_last_token",
         "batch",
+        "departed",
+        "departed_us",
+        "departing",
         "done",
         "events",
         "flat",
@@ -148,6 +156,8 @@ class Steps(Picklable):
         self.free_us = 0
         self.holds = self.plans_on = False
         self.done: Done | None = None
+        self.departing: list[tuple[int, int, Request]] | None = None
+        self.departed = self.departed_us = 0
         self._look_at = _PREEMPTIONS_AT_LEAST
         self._reached: list[tuple[int, int]] = []
         """Who was here at the latest look for progress, by index, and how many tokens each had ever had computed."""
@@ -352,6 +362,9 @@ class Steps(Picklable):
                 finishing.sort(key=lambda request: not 0 < request.deadline_us < end)
         watched = self.seen.watch is not None
         pool, running, adapters, given_up = batch.pool, batch.running, batch.adapters, batch.given_up
+        departing = self.departing
+        if departing:  # at the latest when this step started
+            self._depart(departing)
         for request in finishing:
             del running[request.batch_slot]
             if adapters is not None:
@@ -379,7 +392,11 @@ class Steps(Picklable):
             request.length_capped = request.generated_tokens < request.output_tokens
             request.completed_us = end
             self._ledger.close(request, *client_times_us(request, latency))
-            self.events.push(end, self._order_left, RequestCallback("request-left", request, self.leave, self.index))
+            if departing is None:
+                self.events.push(end, self._order_left, self._departure(request))
+            else:
+                self.events.seq += 1
+                departing.append((end, self.events.seq, request))
 
     def _part(self, request: Request, end: int) -> None:
         """Release a request whose prompt was computed for another instance, where it continues."""
@@ -398,6 +415,28 @@ class Steps(Picklable):
         self.events.push(end, self._order_left, RequestCallback("prefill-left", request, self.hand_over, self.index))
 
     # ---- the end of a step ----
+
+    def schedule_departures(self, time: int, order: int) -> None:
+        """Let the departing requests leave if their turn is before an event at ``time``; else make events of that."""
+        departing = self.departing
+        if not departing:
+            return
+        if (departing[0][0], self._order_left) < (time, order):
+            self._depart(departing)
+            return
+        for end, number, request in departing:
+            heappush(self.events.heap, (end, self._order_left, number, self._departure(request)))
+        departing.clear()
+
+    def _depart(self, departing: list[tuple[int, int, Request]]) -> None:
+        for end, _, request in departing:
+            self.leave(request, end)
+            self.departed_us = end
+        self.departed += len(departing)
+        departing.clear()
+
+    def _departure(self, request: Request) -> RequestCallback:
+        return RequestCallback("request-left", request, self.leave, self.index)
 
     def leave(self, request: Request, now: int) -> None:
         """Let a completed request leave: its client has the whole answer."""
