@@ -198,9 +198,8 @@ def ungrouped_with(document: Mapping[str, object], stack: Mapping[str, object]) 
     for key in ("speculative", "kv_tiers"):
         if engine.get(key) is not None and engine.get(key) != {"kind": "none"}:
             return f"engine.{key}"
-    for key in ("pipeline_parallel", "data_parallel"):
-        if engine.get(key, 1) != 1:
-            return f"engine.{key}"
+    if engine.get("pipeline_parallel", 1) != 1:
+        return "engine.pipeline_parallel"
     if Part(document, "").part("cluster").data.get("disaggregation") is not None:
         return "cluster.disaggregation"
     policy = Part(document, "").part("policy")

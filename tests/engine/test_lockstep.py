@@ -6,13 +6,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import blis_tui
-from blis_tui.engine.records import Completed, StepFinished
+from blis_tui.engine.records import Completed, Preempted, Scheduled, StepFinished
+from blis_tui.spec.model import PluginConfig
 from tests.builders import VLLM, Outcome, experiment, request
 
 if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
+
+
+STEADY = PluginConfig(kind="blackbox", settings={"alpha": (0.0, 0.0, 0.0), "beta": (100.0, 0.0, 0.0)})
+"""All steps take 100 us."""
 
 
 def replicas(count: int = 1, *, ranks: int = 2, ahead: bool = False, shares: bool = True) -> Experiment:
@@ -70,10 +77,27 @@ def test_ranks_of_a_dense_model_are_engines_of_their_own() -> None:
     assert len({duration for _, _, duration in steps(ranks)}) > 2
 
 
+@pytest.mark.parametrize("ahead", [False, True])
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 120), st.integers(1, 50)), min_size=4, max_size=20))
+def test_each_rank_has_groups_of_layers_of_its_own(ahead: bool, drawn: list[tuple[int, int, int]]) -> None:
+    """Where all steps take 100 us and requests come at their starts, ranks do what engines of their own would do."""
+    there = [(number, at * 100, *tokens) for number, (at, *tokens) in enumerate(sorted(drawn))]
+    found = []
+    for made in (replicas(ahead=ahead), replicas(ahead=ahead, ranks=1, count=2)):
+        (pool,) = made.pools
+        engine = replace(pool.engine, kv_blocks=70, disable_hybrid_kv_cache_manager=False)
+        model = replace(pool.model, num_hidden_layers=2, sliding_window_layers=1, sliding_window=16)
+        pool = replace(pool, engine=engine, model=model, latency=STEADY)
+        outcome = Outcome(replace(made, pools=(pool,)), [request(*one) for one in there])
+        told = [one for one in outcome.records if isinstance(one, Preempted | Scheduled | Completed)]
+        found.append(sorted((replace(one, event=0) for one in told), key=lambda one: (one.time_us, one.instance)))
+    assert found[0] == found[1]
+
+
 def test_one_rank_is_no_rank() -> None:
     found = []
-    for given in ({}, {"engine.data_parallel": 1}):
-        outcome = blis_tui.run(blis_tui.load("quickstart", set={"workload.requests": 40, **given})).to_dict()
+    for settings in ({}, {"engine.data_parallel": 1}):
+        outcome = blis_tui.run(blis_tui.load("quickstart", set={"workload.requests": 40, **settings})).to_dict()
         outcome.pop("meta")
         found.append(outcome)
     assert found[0] == found[1]

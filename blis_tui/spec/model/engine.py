@@ -499,7 +499,7 @@ class Engine:
     disable_hybrid_kv_cache_manager: bool | None = key(
         "Keep the KV blocks of all tokens for layers with a sliding window, too. Off = in these layers, requests give"
         " back blocks that their windows have passed (vllm-v1 batching). Default: off with vllm-v1 batching, unless the"
-        " experiment has KV tiers, speculative decoding, pipeline_parallel, data_parallel, disaggregation or swapping.",
+        " experiment has KV tiers, speculative decoding, pipeline_parallel, disaggregation or swapping.",
         absent=None,
     )
     host_link: HostLink | None = part(
