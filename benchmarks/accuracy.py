@@ -562,6 +562,7 @@ def measured_text(runs: list[Run], rows: list[list[object]]) -> str:
             there = batching.setdefault(run.engine, {}).setdefault(name, [])
             if value not in there:
                 there.append(value)
+    batching["vllm"]["prefill_schedule_interval"] = [1]  # what it is without the key
     limits = {
         name: [min(getattr(one.engine, name) for one in pools), max(getattr(one.engine, name) for one in pools)]
         for name in ("max_num_batched_tokens", "max_num_seqs")

@@ -57,6 +57,9 @@ MEANINGS: Final = {
 }
 """Meaning of the rules in which versions of vLLM differ."""
 
+NOTES: Final = {"prefill_schedule_interval": " (ranks that share experts had it before; with them it is not simulated)"}
+"""What the names of settings do not tell."""
+
 _BEGIN, _END = "<!-- begin of the versions -->", "<!-- end of the versions -->"
 _ROWS: Final = (("a", 0, 90, 10), ("b", 0, 60, 8), ("c", 5, 150, 6), ("d", 5, 30, 6), ("e", 30, 40, 3))
 """Name, arrival in milliseconds, prompt, answer."""
@@ -195,7 +198,7 @@ def _versions() -> str:
     marks = {True: "yes", False: ""}
     lines += ["", f"| rule or setting of `vllm-v1` | {' | '.join(VERSIONS)} |", f"|---|{'---|' * len(VERSIONS)}"]
     named = {f"{name}: {MEANINGS[name]}": only for name, only in RULES_OF_VERSIONS.items()}
-    settings = {f"the setting `{name}`": only for name, only in ONLY_IN.items()}
+    settings = {f"the setting `{name}`{NOTES.get(name, '')}": only for name, only in ONLY_IN.items()}
     for name, only in {**named, **settings}.items():
         lines.append(f"| {name} | {' | '.join(marks[version in only] for version in VERSIONS)} |")
     return "\n".join(lines)

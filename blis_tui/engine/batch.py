@@ -42,6 +42,14 @@ class AdmissionLoop(Picklable):
         """Admit as many waiting requests to the plan as the remaining token budget allows."""
         raise NotImplementedError
 
+    def passed_over(self) -> Collection[int]:
+        """Indices of requests that the latest run passed over because the encoder had no room for them."""
+        raise NotImplementedError
+
+    def head_start(self, request: Request) -> int:
+        """Number of tokens of a waiting request that need not be computed, as far as they are found now."""
+        raise NotImplementedError
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Batch(Picklable):

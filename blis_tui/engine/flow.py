@@ -147,10 +147,10 @@ class FastForward(Flow):
         self._lead = lead
         """How many steps ahead of the starting step blocks are taken."""
         self._budget = batch.limits.max_num_batched_tokens
-        plans_always = not cohort.lockstep or batch.pool.tiers is not None
+        plans_always = not cohort.lockstep or batch.pool.tiers is not None or steps.rule.traits.prefill_interval > 0
         self._max_decodes = -1 if plans_always else batch.max_decodes
-        """A step with more decodes than this has to be planned; -1 = every step, because drafts or tiers affect
-        each."""
+        """A step with more decodes than this has to be planned; -1 = every step, because drafts, tiers or the rule
+        affect each."""
         self._plain_until = 0
         """Cohort clock up to which all steps are plain decodes, if they are deferred."""
         self._each_us = 0

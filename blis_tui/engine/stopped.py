@@ -39,6 +39,8 @@ LATE: Final = "late"
 """The waiting requests were preempted with a step in flight, and may not be scheduled before that step is over."""
 GATHERING: Final = "gathering"
 """Prompts wait for others to batch with. Amounts are steps: the most they wait, and those they have waited."""
+CADENCE: Final = "cadence"
+"""Prompts are computed every few steps only. Amounts are steps: the interval, and the number of this one in it."""
 UNSEEN: Final = "unseen"
 """The scheduler has not looked for new requests yet (SGLang's ``scheduler_recv_interval``)."""
 APART: Final = "apart"
@@ -57,6 +59,7 @@ CAUSES: Final = (
     ENCODER,
     LATE,
     GATHERING,
+    CADENCE,
     UNSEEN,
     APART,
 )

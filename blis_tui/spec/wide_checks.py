@@ -126,6 +126,10 @@ def _check_ranks(found: _Ranks, traits: Traits) -> Iterator[Diagnostic]:
     if not traits.ranks:
         message = f"`{kind}` batching does not support ranks that share experts and step together"
         yield found.wrong(path, _RANKS, message, advice_for(str(kind), "data_parallel", "use vllm-v1 or blis batching"))
+    path_of_interval = ("policy", "batching", "prefill_schedule_interval")
+    if (document.whole(*path_of_interval) or 1) > 1:
+        message = "`prefill_schedule_interval` of ranks that step together is not simulated"
+        yield about(document, path_of_interval, _RANKS, message, key=True, hint="remove it")
     if (document.whole(*found.at("engine", "pipeline_parallel")) or 1) > 1:
         message = "data_parallel of a model with experts is not simulated together with pipeline_parallel"
         yield found.wrong(path, _RANKS, message, "set `pipeline_parallel: 1`")

@@ -56,6 +56,16 @@ RUNS: dict[str, tuple[str, dict[str, object]]] = {
         "kv-pressure",
         {"policy.batching": {**VLLM, "reserve_full_input": False}, "engine.max_num_batched_tokens": 96},
     ),
+    "chunks pause": (
+        "kv-pressure",
+        {
+            "policy.batching": {**VLLM, "version": "0.33", "async_scheduling": False, "prefill_schedule_interval": 6},
+            "engine.max_num_batched_tokens": 64,
+            "engine.kv_blocks": 2000,
+            "engine.max_model_len": 2048,
+            "workload.requests": 50,
+        },
+    ),
     "prompts first": (
         "kv-pressure",
         {

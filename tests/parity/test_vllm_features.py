@@ -60,6 +60,8 @@ def document(run: dict[str, Any], trace: Path) -> dict[str, object]:
         "reserve_full_input": case["scheduler_reserve_full_isl"],
         "enable_chunked_prefill": case["enable_chunked_prefill"],
     }
+    if "prefill_schedule_interval" in case:
+        batching["prefill_schedule_interval"] = case["prefill_schedule_interval"]
     return {
         "apiVersion": "blis/v1",
         "kind": "Experiment",
@@ -183,7 +185,7 @@ def test_every_batch_is_vllms(kind: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_there_are_runs_of_each_kind() -> None:
-    assert len(KINDS) == 38
+    assert len(KINDS) == 46
     assert min(KINDS.values()) >= 3
     for feature, column in (("abort", "aborted"), ("lora", "preempted"), ("spec", "preempted"), ("pp2", "preempted")):
         some = [run for run in RUNS if feature in run["feature"]]

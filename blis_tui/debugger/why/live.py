@@ -13,7 +13,7 @@ from blis_tui.debugger.why.waits import cause_sentence, preempted_by
 from blis_tui.engine.adapters.records import AdapterHeld, AdapterLoad
 from blis_tui.engine.records import StepFinished, described
 from blis_tui.engine.stopped import ANSWERS, BLOCKS, PLACES, PREEMPTED, TOKENS, WATERMARK
-from blis_tui.units import bytes_text, count_text, percent_text, plural, span_text, time_text
+from blis_tui.units import bytes_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -475,7 +475,7 @@ def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:
     limits, traits = profile.limits, profile.traits
     if traits.prefills_apart and latest.step.chunks:
         return [say("Prompts go first: a step that prefills does not decode.")]
-    others = say(f"The step computed {count_text(latest.row.batch_tokens)} tokens for other requests")
+    others = say(f"The step computed {plural(latest.row.batch_tokens, 'token')} for other requests")
     if traits.overtakes is None:
         return [others + say("; the batching rule does not say whom it serves first.")]
     if traits.limits_each_step and latest.row.served >= limits.max_num_seqs:
@@ -486,6 +486,9 @@ def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:
         return [say(f"Running requests are served in the order in which they {order}: ") + facts]
     if latest.row.preempted:
         return [say("In that step ") + _preemptions(latest), say("The running requests after them got no tokens.")]
+    if traits.prefill_interval and not latest.step.chunks:
+        every = plural(traits.prefill_interval, "step")
+        return [say(f"While requests decode, prompts are computed every {every} (prefill_schedule_interval).")]
     if traits.overtakes:
         return [say("What it needed was not free, so it was skipped.")]
     return [others + say(".")]

@@ -107,6 +107,7 @@ def cause_text(cause: str, profile: Profile) -> str:
         stopped.ENCODER: "waiting for the encoder",
         stopped.LATE: "its last step in progress",
         stopped.GATHERING: "prompts wait for others",
+        stopped.CADENCE: "a step without prompts",
         stopped.UNSEEN: "the scheduler had not looked",
         stopped.APART: "a step of prompts alone",
     }.get(cause, cause)
@@ -154,6 +155,10 @@ def cause_sentence(stop: StopRow | None, profile: Profile, row: StepRow) -> str:
         "that step ends.",
         stopped.GATHERING: (
             f"Prompts wait for others (batch_wait_timeout_iters): {stop.had + 1:,} of {plural(stop.need, 'step')}."
+        ),
+        stopped.CADENCE: (
+            f"While requests decode, prompts are computed every {plural(stop.need, 'step')}"
+            f" (prefill_schedule_interval); this was step {stop.had:,} since the latest ones."
         ),
         stopped.UNSEEN: "The scheduler had not looked for new requests yet (scheduler_recv_interval).",
         stopped.APART: "The step computed prompts, and the next request's was computed on another instance.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence  # noqa: TC003  (mypyc evaluates annotations of named tuples)
+from collections.abc import Collection, Sequence  # noqa: TC003  (mypyc evaluates annotations of named tuples)
 from typing import TYPE_CHECKING, Protocol
 
 from blis_tui.classes import NamedTuple, mypyc_attr
@@ -298,6 +298,15 @@ class Admission(AdmissionLoop):
             elif cached:
                 cached -= 1
         return _Found(cached, found, findable, tiered, swapped)
+
+    def passed_over(self) -> Collection[int]:
+        """See ``AdmissionLoop``."""
+        return self._passed
+
+    def head_start(self, request: Request) -> int:
+        """See ``AdmissionLoop``."""
+        cached, _, _, tiered, swapped = self._found(request)
+        return max(swapped, (cached + len(tiered)) * self._batch.pool.block_size_tokens)
 
     def _reloads(self, request: Request, found: int, findable: int, swapped: int) -> bool:
         """Whether tier content of a request that does not fit is reloaded first."""

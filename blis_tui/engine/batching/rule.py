@@ -138,15 +138,16 @@ class RunningFirst(Plain):
         admission.run(plan, budget)
 
 
-def serve_running(batch: Batch, plan: Plan, budget: int) -> int:
+def serve_running(batch: Batch, plan: Plan, budget: int, *, prompts: bool = True) -> int:
     """Give running requests their tokens for this step, in the order of their admission.
 
     A prefill gets ``min(rest of the prompt, threshold, remaining budget)``, a decode one token. If blocks run out,
-    victims are preempted. Returns the remaining token budget, or -1 if a request was preempted.
+    victims are preempted. Without ``prompts``, prefills get nothing. Returns the remaining token budget, or -1 if a
+    request was preempted.
     """
     cohort = batch.cohort
     in_order = batch.stalled or batch.paused or (batch.encoder is not None and batch.encoder.has_media(batch.prefills))
-    if not in_order:
+    if not in_order and (prompts or not batch.prefills):
         if not batch.prefills and cohort.lockstep and not cohort.unsure:  # the usual case when requests are admitted
             decodes = batch.load.decode_requests
             blocks = cohort.due_blocks() if decodes else 0
@@ -157,7 +158,7 @@ def serve_running(batch: Batch, plan: Plan, budget: int) -> int:
         left = _grant_all(batch, plan, budget)
         if left != _ORDER_MATTERS:
             return left
-    return _grant_in_order(batch, plan, budget)
+    return _grant_in_order(batch, plan, budget, prompts=prompts)
 
 
 def _wanted_tokens(request: Request, threshold: int) -> int:
@@ -234,7 +235,7 @@ def _prefills_are_last(batch: Batch, prefills: list[Request]) -> bool:
     return all(next(tail) is request for request in reversed(prefills))
 
 
-def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
+def _grant_in_order(batch: Batch, plan: Plan, budget: int, *, prompts: bool) -> int:
     """Walk the running list request by request, because the budget or the blocks do not cover all."""
     pool = batch.pool
     drafting, encoder = batch.speculative, batch.encoder
@@ -248,7 +249,7 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int) -> int:
         if slot < 0:
             continue  # it was preempted for a request before it
         prefilling = slot in batch.prefills
-        if slot in batch.paused and not prefilling:
+        if not prompts if prefilling else slot in batch.paused:
             continue
         if prefilling:
             tokens = _wanted_tokens(request, plan.threshold)

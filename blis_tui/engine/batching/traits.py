@@ -32,6 +32,8 @@ class Traits:
     plans_past_stops: bool = False
     """A step planned ahead knows which answers end because of their budget, but not which end earlier by themselves.
     For these it computes one wasted token."""
+    prefill_interval: int = 0
+    """While requests decode, prompts are computed every so many steps, which the rule counts; 0 = in each step."""
     busy_until_the_end: bool = False
     """A step keeps the engine busy until it ends, even if no request is left; requests that arrive meanwhile wait."""
     skips_empty_steps: bool = False

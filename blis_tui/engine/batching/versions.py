@@ -15,6 +15,7 @@ VERSIONS: Final = ("0.33", DEFAULT, OLD)
 ONLY_IN: Final = {
     "max_num_active_seqs": (DEFAULT, "0.33"),
     "long_prefill_token_threshold_adaptive": (DEFAULT, "0.33"),
+    "prefill_schedule_interval": ("0.33",),
     "max_num_partial_prefills": (OLD,),
 }
 """Settings that only some versions of vLLM have, with those versions."""
@@ -48,12 +49,17 @@ SIMULATED: Final = {
 _COMMON_FEATURES: Final = ("pipeline_parallel", "speculative", "lora", "kv_tiers", "disaggregation", "data_parallel")
 SUPPORTED_FEATURES: Final = {"sglang": _COMMON_FEATURES, "tensorrt-llm": _COMMON_FEATURES}
 """Features that an engine has but its simulation lacks; refusals say so."""
-_OF_KINDS: Final = {
-    "vllm-v1": dict.fromkeys(ONLY_IN, (None, False)),
-    "llm-serving-sim": {"prioritize_prefill": (None, False), "reserve_full_isl": (None, True)}
-    | {"enable_chunked_prefill": (None, True)},
+_OF_KINDS: Final[dict[str, dict[str, tuple[object, ...]]]] = {
+    "vllm-v1": {**dict.fromkeys(ONLY_IN, (None, False)), "prefill_schedule_interval": (None, 1)},
+    "llm-serving-sim": {
+        "prioritize_prefill": (None, False),
+        "reserve_full_isl": (None, True),
+        "enable_chunked_prefill": (None, True),
+    },
 }
 """Settings that not every version has, with the values that count as unset."""
+_OF_RANKS: Final = ("prefill_schedule_interval", DEFAULT)
+"""A setting that a version has for ranks that share experts only."""
 _ONLY_IN: Final = {
     **ONLY_IN,
     "prioritize_prefill": (BY_ARRIVAL,),
@@ -77,4 +83,6 @@ def unsupported_settings(
     for name, usual in _OF_KINDS.get(str(kind), {}).items():
         only = _ONLY_IN[name]
         if setting(name) not in usual and version not in only:
-            yield name, f"{engine} {version} has no `{name}`", f"remove it, or set `version: '{only[0]}'`"
+            lack = "applies only to ranks that share experts" if (name, version) == _OF_RANKS else ""
+            message = f"`{name}` of {engine} {version} {lack}" if lack else f"{engine} {version} has no `{name}`"
+            yield name, message, f"remove it, or set `version: '{only[0]}'`"

@@ -6,18 +6,22 @@ Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py``, ``v1/core/sched/async_sched
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.batching.rule import BATCHING, RunningFirst
+from blis_tui.engine.batching.rule import BATCHING, RunningFirst, serve_running
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.batching.versions import DEFAULT, RULES, VERSIONS, unsupported_settings
+from blis_tui.engine.plan import Plan
+from blis_tui.engine.stopped import ADAPTER, CADENCE, LATE, Stopped
 from blis_tui.errors import PolicyError
 from blis_tui.registry import setting
 
 if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
+    from blis_tui.engine.request import Request
     from blis_tui.spec.model import Engine
 
 _ON_THE_GPU: Final = ("ngram_gpu", "eagle", "mtp")
@@ -60,6 +64,13 @@ class Settings:
         "Never let long_prefill_token_threshold be less than max_num_batched_tokens / requests waiting or running.",
         default=False,
     )
+    prefill_schedule_interval: int | None = setting(
+        "While requests decode, compute prompts only every so many steps, further chunks of a prompt included; but in"
+        " each step for as long as the queue cannot be emptied (version 0.33). Default: 1, in each step.",
+        default=None,
+        minimum=1,
+        maximum=10**6,
+    )
     max_num_partial_prefills: int | None = setting(
         "Maximum number of partly processed prompts at the same time (version 0.10 only).",
         default=None,
@@ -68,7 +79,6 @@ class Settings:
     )
 
 
-@BATCHING.plugin("vllm-v1", "vLLM's V1 scheduler.", Settings)
 class VllmV1Batching(RunningFirst):
     """Lets computed tokens catch up with known tokens (prompt + generated); there is no prefill or decode phase.
 
@@ -147,3 +157,105 @@ class VllmV1Batching(RunningFirst):
         if requests == 1:
             return 0
         return max(threshold, batch.limits.max_num_batched_tokens // requests) if self._adaptive else threshold
+
+
+class VllmWithCadence(VllmV1Batching):
+    """Computes no prompt for some steps after one that did, unless nothing decodes or the queue could not be emptied.
+
+    That applies to new requests and to further chunks of prompts. A request that needs only its last token computed
+    enters in any step. Source: vLLM 0.33.0, ``v1/core/sched/scheduler.py`` lines 748 to 791, 822, 1290, 1612 to 1629.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._interval = settings.prefill_schedule_interval or 1
+        self._traits = replace(
+            self._traits,
+            prefill_interval=self._interval,
+            asks_for_more=f"While requests decode, prompts are computed every {self._interval} steps"
+            " (prefill_schedule_interval), unless requests had to stay in the queue the last time.",
+        )
+        self._since = self._interval
+        """Steps since the latest one with a prompt."""
+        self._crowded = False
+        """Whether requests stayed in the queue the last time that prompts could be computed."""
+        self._passed: dict[int, None] = {}
+        """Those who do not count, as they were passed over since they got there, by their index."""
+        self._holds = False
+        """Whether the step being planned computes no prompts."""
+
+    def state(self) -> tuple[object, ...]:
+        """Return the steps since the latest prompt, and which requests stayed in the queue."""
+        return (self._since, self._crowded, tuple(self._passed))
+
+    def plan(self, batch: Batch) -> Plan:
+        """Plan one step."""
+        decodes = len(batch.running) + len(batch.ending) > len(batch.prefills)
+        self._holds = decodes and not self._crowded and self._since + 1 < self._interval
+        if self._holds:
+            plan = self._without_prompts(batch)
+            batch.refused = None  # the next step may admit what this one does not
+        else:
+            plan = super().plan(batch)
+        if not plan.preempted:
+            self._note_passed(batch, plan)
+            if not self._holds:
+                self._crowded = len(batch.waiting.items) > len(self._passed)
+        self._since += bool(batch.load.decode_requests or plan.chunks or plan.ghosts)
+        if _computes_prompts(plan):
+            self._since = 0
+        return plan
+
+    def _note_passed(self, batch: Batch, plan: Plan) -> None:
+        """Note who was passed over in this plan, and forget who has left the queue."""
+        stopped = plan.stopped
+        if batch.stale and (stopped is None or stopped.request is not None or stopped.cause in {LATE, ADAPTER}):
+            self._pass_late(batch, None if stopped is None else stopped.request)
+        full = () if batch.admission is None else batch.admission.passed_over()
+        adapters, before, self._passed = batch.adapters, self._passed, {}
+        for request in batch.waiting.ordered() if batch.waiting.items else ():
+            held = adapters is not None and adapters.held_since_us(request) >= 0
+            if request.index in before or request.index in full or held:
+                self._passed[request.index] = None
+
+    def _pass_late(self, batch: Batch, until: Request | None) -> None:
+        """Note that those before a request were passed over whose last step is not over; None = all of them."""
+        for request in batch.waiting.ordered():
+            if request is until:
+                break
+            if request.index in batch.stale:
+                self._passed[request.index] = None
+
+    def _without_prompts(self, batch: Batch) -> Plan:
+        plan = Plan(self.threshold(batch))
+        budget = serve_running(batch, plan, batch.limits.max_num_batched_tokens, prompts=False)
+        if batch.waiting.items:
+            if budget > 0:
+                self.admit_waiting(batch, plan, budget)
+            else:
+                plan.stop_untried()
+        return plan
+
+    def admits(self, batch: Batch, request: Request) -> bool:
+        """Whether prompts are computed in this step, or all of this one but its last token is there already."""
+        if batch.stale:
+            self._pass_late(batch, request)
+        if not self._holds or batch.admission is None:
+            return True
+        return request.target_tokens - batch.admission.head_start(request) <= 1
+
+    def why_not(self, batch: Batch, request: Request) -> Stopped:  # noqa: ARG002  (the rule looks at its steps)
+        """Report the interval, and the number of this step since the latest prompt."""
+        return Stopped(CADENCE, self._interval, self._since + 1, request)
+
+
+def _computes_prompts(plan: Plan) -> bool:
+    """Whether a plan continues a prompt, or begins one of which more than the last token is missing."""
+    new = {request.index for request in plan.admitted}
+    return any(chunk.request.index not in new or chunk.computed + 1 < chunk.prompt for chunk in plan.chunks)
+
+
+@BATCHING.plugin("vllm-v1", "vLLM's V1 scheduler.", Settings)
+def vllm_v1(settings: Settings) -> VllmV1Batching:
+    """Create the rule."""
+    return VllmWithCadence(settings) if (settings.prefill_schedule_interval or 1) > 1 else VllmV1Batching(settings)

@@ -22,6 +22,7 @@ from blis_tui.debugger.why.waits import CAUSES, cause_sentence, cause_text, wait
 from blis_tui.engine import stopped
 from blis_tui.engine.batching.sglang import SglangBatching
 from blis_tui.engine.batching.tensorrt_llm import TensorRtLlmBatching
+from blis_tui.engine.batching.vllm_v1 import VllmWithCadence
 from blis_tui.engine.records import Scheduled
 from blis_tui.engine.stopped import SchedulingStopped
 from blis_tui.errors import SimulationError
@@ -81,6 +82,13 @@ MORE: dict[str, tuple[str, dict[str, object]]] = {
             "engine.kv_blocks": 4000,
         },
     ),
+    "prompts pause": (
+        "kv-pressure",
+        {
+            "policy.batching": {"kind": "vllm-v1", "version": "0.33", "prefill_schedule_interval": 9},
+            "engine.kv_blocks": 4000,
+        },
+    ),
     "one at a time": ("kv-pressure", {"policy.batching": {"kind": "vllm-v1", "async_scheduling": False}}),
     "watermark": ("kv-pressure", {"policy.batching": {"kind": "vllm-v1", "async_scheduling": False, "watermark": 0.1}}),
     "pipeline": ("kv-pressure", {"policy.batching": "vllm-v1", "engine.pipeline_parallel": 4, "engine.kv_blocks": 300}),
@@ -95,7 +103,7 @@ MORE: dict[str, tuple[str, dict[str, object]]] = {
     ),
     "split, prompts first": ("quickstart", {**SPLIT, "policy.batching": "nano", **SHORT}),
 }
-AMOUNTS = (stopped.BLOCKS, stopped.WATERMARK, stopped.ANSWERS)
+AMOUNTS = (stopped.BLOCKS, stopped.WATERMARK, stopped.ANSWERS, stopped.CADENCE)
 PLENTY = 10**6
 INEXACT = ("one pass", "first chunk only")
 """With more blocks, who runs takes some of them; or more is still cached, and the first chunk lies behind that."""
@@ -151,6 +159,8 @@ def raise_limit(instance: Instance, cause: str, by: int, now: int) -> None:
     if cause in (stopped.PLACES, stopped.OUTRANKED):
         batch.limits = replace(batch.limits, max_num_seqs=batch.limits.max_num_seqs + by)
         batch.max_running += by
+    elif isinstance(rule, VllmWithCadence) and cause == stopped.CADENCE:
+        rule._since += by
     elif cause in (*AMOUNTS, stopped.ROOM, stopped.PREEMPTED):
         batch.pool.free += by
         if hasattr(batch.pool, "blank"):
@@ -243,7 +253,8 @@ def test_every_cause_occurs() -> None:
         "pipeline",
         "split, prompts first",
     )
-    names += ("photos", "prompts gather", "whole answers", *(name for name in MORE if name.startswith("sglang")))
+    names += ("photos", "prompts gather", "prompts pause", "whole answers")
+    names += tuple(name for name in MORE if name.startswith("sglang"))
     found = {one.cause for name in names for one in stops_of(name)}
     assert found == set(stopped.CAUSES)
 
