@@ -159,11 +159,20 @@ def fit(
     again = Ledger(_generated(opened.workload, ledger, talks, drawn, plugins or builtin()), ledger.block_size_tokens)
     agreement = _agreement(ledger, again)
     warnings = tuple(_warnings(fitted, agreement, staged=clock is not None))
+    notes = (*known.notes, *_assumed(agreement))
     remarks = [*origin, *_remarks(fitted, agreement, len(again)), *(f"Warning: {text}." for text in warnings)]
-    remarks += [f"Note: {text}." for text in known.notes]
-    return Fitted(
-        text=yaml_text(data, remarks), clients=fitted, agreement=agreement, warnings=warnings, notes=known.notes
-    )
+    remarks += [f"Note: {text}." for text in notes]
+    return Fitted(text=yaml_text(data, remarks), clients=fitted, agreement=agreement, warnings=warnings, notes=notes)
+
+
+def _assumed(agreement: dict[str, Agreement]) -> list[str]:
+    """Return a note on the reuse that sessions of a trace without prefixes are assumed to have."""
+    reuse = agreement["prefix reuse"]
+    if reuse.trace is not None or not reuse.fitted:
+        return []
+    share = _shown("prefix reuse", reuse.fitted)
+    why = "the trace names no prefixes: it is assumed that prompts of a session begin with what was said before"
+    return [f"{why} ({share} of prompt tokens)"]
 
 
 class _Stages:
@@ -307,11 +316,13 @@ def _agreement(trace: Ledger, fitted: Ledger) -> dict[str, Agreement]:
         "dispersion by minute": of(lambda one: dispersion(one.arrival_us, MINUTE)),
         "prompt tokens": of(lambda one: whole_sum(one.input_tokens) / len(one), lambda one: one.input_tokens),
         "output tokens": of(lambda one: whole_sum(one.output_tokens) / len(one), lambda one: one.output_tokens),
-        "prefix reuse": of(
-            lambda one: whole_sum(one.found_tokens) / whole_sum(one.input_tokens), lambda one: one.found_tokens
-        ),
+        "prefix reuse": of(_reused, (lambda one: one.found_tokens) if trace.prefixes_known else None),
         **beside,
     }
+
+
+def _reused(ledger: Ledger) -> float | None:
+    return whole_sum(ledger.found_tokens) / whole_sum(ledger.input_tokens) if ledger.prefixes_known else None
 
 
 def _reasoned(ledger: Ledger) -> list[int]:
@@ -351,7 +362,7 @@ def _warnings(clients: Sequence[FittedClient], agreement: dict[str, Agreement], 
     named = {"CV of gaps": "gaps between the arrivals of all clients"}
     found += [f"{named.get(name, name)}: the distance is {ks:.2f}" for name, ks in distances.items() if ks > POOR]
     reuse = agreement["prefix reuse"]
-    if abs((reuse.trace or 0.0) - (reuse.fitted or 0.0)) > _REUSE:
+    if reuse.trace is not None and abs(reuse.trace - (reuse.fitted or 0.0)) > _REUSE:
         found.append(
             f"prefix reuse: {_shown('prefix reuse', reuse.trace)}, fitted {_shown('prefix reuse', reuse.fitted)}"
         )
