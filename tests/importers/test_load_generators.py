@@ -38,6 +38,32 @@ def test_inference_perf(name: str, file_regression: FileRegressionFixture) -> No
     file_regression.check(shown(import_inference_perf(DATA / f"inference-perf-{name}.yaml")))
 
 
+def test_what_inference_perf_does_otherwise_is_told(tmp_path: Path) -> None:
+    """Between stages it waits; a model may end answers early, if it may."""
+    lengths = {"mean": 9, "min": 9, "max": 9}
+    data = {"type": "random", "input_distribution": lengths, "output_distribution": lengths}
+
+    def told(stages: int, load: dict[str, Any] | None = None, server: object = None) -> list[tuple[str, str]]:
+        stage: dict[str, Any] = {"stages": [{"rate": 1, "duration": 5}] * stages}
+        given = {"load": stage | (load or {}), "server": server, "data": data}
+        notes = import_inference_perf(written(tmp_path, given)).notes
+        return [(str(note.path[-1]), note.text) for note in notes if note.lossy]
+
+    ((key, text),) = told(2)
+    assert (key, text.partition(", without ")[2]) == (
+        "stages",
+        "1 s and the time that the last answers take between them",
+    )
+    ((key, text),) = told(2, {"interval": 15})
+    assert (key, text.partition(", without ")[2][:6]) == ("interval", "15 s a")
+    assert told(1, {"interval": 15}) == []
+    assert told(1, None, {"ignore_eos": True, "base_url": "http://a"}) == []
+    ((key, _),) = told(1, None, {"ignore_eos": False})
+    assert key == "ignore_eos"
+    ((key, text),) = told(1, None, {"new": 5})
+    assert (key, text) == ("new", "unknown key")
+
+
 def test_each_stage_of_inference_perf_sends_what_it_says(tmp_path: Path) -> None:
     path = tmp_path / "w.yaml"
     path.write_text(import_inference_perf(DATA / "inference-perf-shared-prefix.yaml").text)
