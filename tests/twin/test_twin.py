@@ -12,6 +12,7 @@ import blis_tui
 from blis_tui.engine.records import Preempted, StepFinished
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.observe.folder import TABLE, TIMELINE, TRACE, TRACE_HEADER
+from blis_tui.observe.reading import read_recording
 from blis_tui.observe.recording import Scrape
 from blis_tui.twin.fitting import BLOCK_STEPS, fit, predicted_us
 from blis_tui.twin.pace import pace_of
@@ -82,6 +83,20 @@ def test_a_recording_that_was_broken_off_is_told(tmp_path: Path) -> None:
     told = f"{broken.folder} was interrupted: requests in progress or still to come are missing or incomplete"
     assert compare_with_simulation(broken, experiment(), "s").notes == (told,)
     assert compare_recordings(recording, broken).notes == (told,)
+
+
+@pytest.mark.parametrize("file", ["requests.jsonl", "steps.csv", "metrics.jsonl"])
+def test_a_file_that_is_cut_off_is_no_recording_with_fewer_requests(file: str, tmp_path: Path) -> None:
+    """Unless it was broken off: then its last line may be half written."""
+    folder = recorded(experiment(), tmp_path / "r").folder
+    content = (folder / file).read_bytes()
+    (folder / file).write_bytes(content[: len(content) * 2 // 3])
+    line = content[: len(content) * 2 // 3].count(b"\n") + 1
+    with pytest.raises(InputError, match=rf"{file} is cut off in line {line}, although the recording was complete"):
+        read_recording(folder)
+    manifest = folder / "recording.json"
+    manifest.write_text(manifest.read_text().replace('"complete": true', '"complete": false'))
+    assert read_recording(folder).folder == folder
 
 
 def test_of_answers_in_one_piece_only_their_ends_are_compared(tmp_path: Path) -> None:
