@@ -21,9 +21,10 @@ from blis_tui.twin.twin import Twin, compare_recordings, compare_with_simulation
 from tests.twin.servers import DECODE_US, PREFILL_US, STEP_US, experiment, recorded
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from blis_tui.observe.recording import Observed
+    from blis_tui.observe.recording import Observed, Step
 
 FASTER = {"latency__beta": [STEP_US * 0.6, PREFILL_US, DECODE_US]}
 
@@ -97,6 +98,32 @@ def test_a_file_that_is_cut_off_is_no_recording_with_fewer_requests(file: str, t
     manifest = folder / "recording.json"
     manifest.write_text(manifest.read_text().replace('"complete": true', '"complete": false'))
     assert read_recording(folder).folder == folder
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [
+        (lambda steps: steps[60:], "and 2,484 were received: steps are missing"),
+        (lambda steps: steps[:-100], "and 2,484 were received: steps are missing"),
+        (lambda steps: (*steps[:30], *steps), "decodes for 2,484 tokens received: there are steps of others"),
+    ],
+)
+def test_a_log_of_other_steps_names_no_cause(
+    part: Callable[[tuple[Step, ...]], tuple[Step, ...]], says: str, tmp_path: Path
+) -> None:
+    """A log that began late, was cut off, or has what another client asked for."""
+    recording = recorded(experiment(), tmp_path / "r")
+    other = replace(recording, steps=part(recording.steps))
+    twin = compare_with_simulation(other, experiment(engine__max_num_seqs=4), "s")
+    (note,) = twin.notes
+    assert note.startswith(f"the log of {recording.folder} has ")
+    assert note.endswith(f"{says}; it is not used")
+    assert twin.left.batches is None
+    assert twin.parting is not None
+    assert twin.parting.cause == "not known"
+    assert compare_recordings(recording, other).notes == (note,)
+    with pytest.raises(InputError, match=says):
+        compare_with_simulation(other, experiment(), "s", "measured")
 
 
 def test_of_answers_in_one_piece_only_their_ends_are_compared(tmp_path: Path) -> None:
