@@ -263,6 +263,9 @@ def test_keys_of_workloads(
         ({"aggregate_rate": 1, "clients": [{**CLIENT, "input_distribution": {"type": "zipf"}}]}, "`zipf`"),
         ({"aggregate_rate": 1, "clients": [{**CLIENT, "timeout": -4}]}, "`timeout` must be at least 0"),
         ({"aggregate_rate": 1, "cohorts": [CLIENT]}, "lacks the key `population`"),
+        ({"aggregate_rate": 1, "clients": [{**CLIENT, "arrival": {"process": "gamma", "cv": 1e-300}}]}, "`cv` must be"),
+        ({"aggregate_rate": 1, "cohorts": [{**CLIENT, "population": 1, "spike": 7}]}, "expected a map, found"),
+        ({"aggregate_rate": 1e300, "clients": [CLIENT]}, "`aggregate_rate` must be at most 2^64"),
         ({"servegen_data": {"path": "x"}}, "nothing of the workload can be imported"),
         (
             {"inference_perf": {"stages": [{"rate": 1, "duration": 1}] * 2, "shared_prefix": {}}},
