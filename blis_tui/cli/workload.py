@@ -165,8 +165,8 @@ def compose(
     """Combine several workloads into one.
 
     Workload documents (and the workloads of experiments) are combined into one document with the clients of all, each
-    at its own rate. Traces are merged into one trace, ordered by time. Anything that had to be changed is listed on
-    standard error.
+    at its own rate. Traces are merged into one trace, ordered by time; dates and Unix times count from each trace's
+    first request, so traces of different hours overlap. Anything that had to be changed is listed on standard error.
     """
     from blis_tui.traffic.compose import are_traces, composed, merged  # noqa: PLC0415  (as above)
     from blis_tui.traffic.convert import trace_csv  # noqa: PLC0415
