@@ -158,8 +158,10 @@ class _Difference:
 
     def _taken_later(self) -> tuple[str, str, str]:
         """Explain why the server scheduled a request that the simulation had not scheduled yet."""
-        after = self._run.steps[self._number + 1 : self._number + _AHEAD]
-        name = next((step.admitted[0] for step in after if step.admitted), "")
+        steps, number = self._run.steps, self._number
+        came = {name for step in steps[: number + 1] for name in step.admitted}
+        # However many steps later, if the simulation's are shorter.
+        name = next((name for step in steps[number + 1 :] for name in step.admitted if name not in came), "")
         row = self._row(name)
         if row is None:
             return name, "front end", "the server computed a request that none of ours is"

@@ -137,6 +137,28 @@ def test_an_explanation_names_what_was_changed(
     assert why in parting.why
 
 
+def test_a_request_that_comes_many_steps_later_is_one_of_ours(tmp_path: Path) -> None:
+    """The last one, of which the recording says that it was sent 2.5 s later than it was."""
+
+    def later(row: Observed) -> Observed:
+        if row.request_id != "request_59":
+            return row
+        chunks = tuple((time_us + 2_500_000, tokens) for time_us, tokens in row.chunks)
+        return replace(row, sent_us=row.sent_us + 2_500_000, done_us=row.done_us + 2_500_000, chunks=chunks)
+
+    client = {"id": "c", "input_tokens": 50, "output_tokens": {"kind": "uniform", "min": 150, "max": 200}}
+    made = experiment(seed=12, workload__clients=[client], engine__kv_blocks=500)
+    recording = recorded(made, tmp_path / "r", change=later)
+    twin = compare_with_simulation(recording, made, "other")
+    parting, steps = twin.parting, twin.rungs[0].run.steps
+    assert parting is not None
+    assert parting.step is not None
+    (number,) = (number for number, step in enumerate(steps) if "request_59" in step.admitted)
+    assert number > parting.step + 64
+    assert (parting.request, parting.cause) == ("request_59", "step time")
+    assert "after the server's step began, the simulated step before that" in parting.why
+
+
 @pytest.mark.parametrize("change", [_steps(3.0), {"engine__max_num_seqs": 2}, {}])
 def test_without_a_log_no_cause_is_named(change: Mapping[str, object], tmp_path: Path) -> None:
     recording = replace(recorded(experiment(**change), tmp_path / "r"), steps=())
