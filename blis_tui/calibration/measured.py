@@ -13,7 +13,7 @@ from blis_tui.calibration.steps import holds_steps, read_steps
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.inputs import read_input
-from blis_tui.units import plural
+from blis_tui.units import in_words, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 1 << 30
 _SUMMARY: Final = {"input_lens", "request_throughput", "total_input_tokens", "mean_ttft_ms"}
 """Keys of `vllm bench serve` that exist even without times of single requests."""
+_COLUMNS: Final = ("arrival_us", "input_tokens", "output_tokens", "ttft_us", "e2e_us")
+"""Columns of requests as ``run --requests`` writes them."""
 _FEWEST: Final = 20
 """Minimum number of requests."""
 _LONGEST_US: Final = 1e14
@@ -175,8 +177,15 @@ def _parse(path: Path, text: str) -> tuple[str, Iterator[Measured | None]]:
             raise InputError(f"{path}, line 1: {error}") from error
         if {"first_chunk_time_us", "last_chunk_time_us"} <= columns:
             return "BLIS TraceV2", map(_trace_v2, _whole_rows(rows))
-        if {"arrival_us", "input_tokens", "output_tokens", "e2e_us"} <= columns and columns & {"ttft_us"}:
+        lacking = [name for name in _COLUMNS if name not in columns]
+        if not lacking:
             return "requests", map(_plain, _whole_rows(rows))
+        if len(lacking) < len(_COLUMNS) - 1:
+            named = in_words([f"`{name}`" for name in lacking])
+            raise InputError(
+                f"{path} lacks {'the column' if len(lacking) == 1 else 'columns'} {named}",
+                help="times are in microseconds: the columns of requests are " + ", ".join(_COLUMNS),
+            )
     raise InputError(
         f"{path} is not a file of a known load generator",
         help="known are `vllm bench serve --save-detailed`, GuideLLM, inference-perf's per-request metrics, TraceV2 of"
