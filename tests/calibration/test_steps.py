@@ -148,7 +148,12 @@ def test_a_table_of_steps_is_fitted_and_judged(tmp_path: Path) -> None:
     assert run["all"]["step"]["mape"] < 0.01
     assert len(run["by_batch"]) == 8
     assert f"steps.csv: {len(rows) - 1:,} steps (steps), llama-3.1-8b-instruct, 1 x h100, sha256 " in mine.read_text()
-    assert "<circle" in (tmp_path / "page.html").read_text()
+    page = (tmp_path / "page.html").read_text()
+    assert "<circle" in page
+    assert ">tokens</th>" in page
+    table = CliRunner().invoke(cli, [*call[:-1], "table"]).stdout
+    assert "\n  tokens 1.0 to " in table
+    assert "\n  batch " not in table
     judged = CliRunner().invoke(cli, [*call, "--compare"])
     assert json.loads(judged.stdout)["runs"]["steps.csv"]["all"]["step"]["mape"] > 0.02
 
