@@ -234,6 +234,8 @@ def _vllm(document: Mapping[str, object]) -> Iterator[Measured | None]:
 def _guidellm(benchmarks: object) -> Iterator[Measured | None]:
     if not isinstance(benchmarks, list) or len(benchmarks) != 1:
         raise TypeError("it holds several benchmarks: split it: each is a run of its own")
+    if not isinstance(benchmarks[0], dict):
+        raise TypeError(f"{benchmarks[0]!r} is not a benchmark")
     requests = benchmarks[0]["requests"]
     groups = requests if isinstance(requests, dict) else {"successful": requests}
     for one in groups.get("successful") or ():
@@ -254,6 +256,8 @@ def _guidellm(benchmarks: object) -> Iterator[Measured | None]:
 
 
 def _inference_perf(row: Mapping[str, object]) -> Measured | None:
+    if not isinstance(row, dict):
+        raise TypeError(f"{row!r} is not a request")
     info = row["info"]
     if row.get("error") is not None or not isinstance(info, dict) or not info.get("output_token_times"):
         return None

@@ -53,6 +53,8 @@ BAD: dict[str, str] = {
     "few-steps.csv": "duration_us,decode_requests,prefill_tokens,context_tokens\n9000,8,0,80\n",
     "no-info.json": '[{"start_time": 1.0}]',
     "milliseconds.csv": "arrival_us,input_tokens,output_tokens,ttft_ms,e2e_ms\n0,10,5,1,2\n",
+    "no-benchmark.json": '{"benchmarks": [5]}',
+    "no-request.json": '[{"start_time": 1, "info": {}}, 5]',
     "cut-off.csv": "arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n" + "0,10,5,1000,2000\n" * 20 + "0,10",
     "two-runs.csv": "request_id,arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n" + "a,0,10,5,1000,2000\n" * 20,
     "huge.csv": "arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n" + "0,10,5,1e300,2e300\n" * 20,
