@@ -25,7 +25,7 @@ from blis_tui.traffic.lengths import Chosen, by_chance, choose
 from blis_tui.traffic.opening import generate
 from blis_tui.traffic.reasoning_media import ReasoningAndMedia, reasoning_and_media_of
 from blis_tui.traffic.session_groups import SessionGroup, group_sessions
-from blis_tui.units import plural
+from blis_tui.units import plural, share_text
 from blis_tui.workload.arrivals import weibull_shape
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def fit(
     drawn = min(max(len(ledger), _LEAST_GENERATED), _MOST_GENERATED)
     again = Ledger(_generated(opened.workload, ledger, talks, drawn, plugins or builtin()), ledger.block_size_tokens)
     agreement = _agreement(ledger, again)
-    warnings = tuple(_warnings(fitted, agreement, staged=clock is not None))
+    warnings = tuple(_warnings(fitted, agreement, staged=clock is not None, together=_together(ledger)))
     notes = (*known.notes, *_assumed(agreement))
     remarks = [*origin, *_remarks(fitted, agreement, len(again)), *(f"Warning: {text}." for text in warnings)]
     remarks += [f"Note: {text}." for text in notes]
@@ -342,15 +342,29 @@ def _gaps(ledger: Ledger) -> list[int]:
     return [later - earlier for earlier, later in pairwise(ledger.arrival_us)]
 
 
-def _warnings(clients: Sequence[FittedClient], agreement: dict[str, Agreement], *, staged: bool) -> list[str]:
+def _together(ledger: Ledger) -> float:
+    """Share of the requests that arrive at the same time as the one before."""
+    gaps = _gaps(ledger)
+    return len([gap for gap in gaps if not gap]) / len(gaps)
+
+
+def _warnings(
+    clients: Sequence[FittedClient], agreement: dict[str, Agreement], *, staged: bool, together: float
+) -> list[str]:
     found = []
+    if together > POOR:
+        found.append(
+            f"{share_text(together, 0)} of the requests arrive at the same time as the one before, which no arrival"
+            " process does: replay the trace itself"
+        )
     for one in clients:
         if one.requests < _FEW:
             found.append(f"`{one.id}`: {plural(one.requests, 'request')} can say little about distributions")
         if one.arrivals.ks > max(POOR, by_chance(one.requests)):
             found.append(
                 f"`{one.id}`: no arrival process is near (distance {one.arrivals.ks:.2f}); "
-                + ("replay the trace itself" if staged else "try --stage 60, or replay the trace itself")
+                + ("" if staged or together > POOR else "try --stage 60, or ")
+                + "replay the trace itself"
             )
     by_minute = agreement["dispersion by minute"]
     if by_minute.trace is not None and by_minute.trace > _UNEVEN * max(by_minute.fitted or 0.0, 1.0):
