@@ -121,7 +121,9 @@ def fit(
     """
     arrivals = ledger.arrival_us
     span_us = arrivals[-1] - arrivals[0]
-    if len(ledger) < 2 or not span_us:
+    if len(ledger) < 2:
+        raise PolicyError("one request has no rate, and no distribution", help="use more of the trace")
+    if not span_us:
         raise PolicyError("the requests have no rate: all arrive at once", help="use a trace with arrival times")
     talks = group_sessions(ledger)
     if talks and stage_s:

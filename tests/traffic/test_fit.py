@@ -155,6 +155,9 @@ def test_requests_that_all_arrive_at_once_have_no_rate(tmp_path: Path) -> None:
     path.write_text("arrival_time_us,input_tokens,output_tokens\n5,9,9\n5,9,9\n")
     with pytest.raises(PolicyError, match="the requests have no rate: all arrive at once"):
         fitted(path)
+    path.write_text("arrival_time_us,input_tokens,output_tokens\n5,9,9\n")
+    with pytest.raises(PolicyError, match="one request has no rate, and no distribution"):
+        fitted(path)
 
 
 THINKER = {
