@@ -156,6 +156,11 @@ def test_a_table_of_steps_is_fitted_and_judged(tmp_path: Path) -> None:
     assert "\n  batch " not in table
     judged = CliRunner().invoke(cli, [*call, "--compare"])
     assert json.loads(judged.stdout)["runs"]["steps.csv"]["all"]["step"]["mape"] > 0.02
+    # Steps have no waits that could be off.
+    auto = CliRunner().invoke(cli, [*call, "--compare", "--set", "latency=operators"])
+    errors = json.loads(auto.stdout)["step_time"]["steps.csv"]["expected_error_percent"]
+    assert errors["itl"]["servers"] > 5
+    assert (errors["ttft"], errors["e2e"]) == (None, None)
 
 
 def test_more_prefills_than_any_step_has_are_refused(tmp_path: Path) -> None:
