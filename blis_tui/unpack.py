@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
 
+from blis_tui.classes import NamedTuple
 from blis_tui.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,32 +48,59 @@ def unpacked(file: BinaryIO, name: str, *, limit: int) -> Iterator[bytes]:
         InputError: it is compressed with Zstandard, and no installed library reads that.
     """
     size = file.seek(0, 2)
-    file.seek(0)
-    head = file.read(len(_ZSTD))
-    opened: Callable[[BinaryIO], BinaryIO]
-    errors: tuple[type[Exception], ...]
-    if head.startswith(_GZIP):
-        opened, errors, kind = _gzip, (EOFError, zlib.error, OSError), "gzip"
-    elif head == _ZSTD:
-        zstd = _zstd(name)
-        opened, errors, kind = zstd.ZstdFile, (EOFError, zstd.ZstdError), "Zstandard"
-    else:
-        file.seek(0)
+    packing = _packing(file, name)
+    if packing is None:
         yield from _pieces(file)
         return
     most = min(limit, max(_SHORT, _MOST_TIMES * size))
-    file.seek(0)
     found = 0
-    try:
-        for piece in _pieces(opened(file)):
+    with packing.told():
+        for piece in _pieces(packing.opened(file)):
             found += len(piece)
             if found > most:
-                message = f"the {kind} file of {size:,} bytes expands to more than {most:,} bytes"
+                message = f"the {packing.kind} file of {size:,} bytes expands to more than {most:,} bytes"
                 raise DamagedError(message, "is it a recorded workload? expand it and look")
-    except errors as error:
-        raise DamagedError(f"the {kind} file is damaged: {error}", "copy it again, or expand it by hand") from error
     file.seek(0)
-    yield from _pieces(opened(file))
+    yield from _pieces(packing.opened(file))
+
+
+def beginning(file: BinaryIO, name: str, count: int) -> bytes:
+    """Return the first bytes of a file's content, decompressed if necessary. Arguments and errors: :func:`unpacked`."""
+    packing = _packing(file, name)
+    if packing is None:
+        return file.read(count)
+    with packing.told():
+        return packing.opened(file).read(count)
+
+
+class _Packing(NamedTuple):
+    """A kind of compression: its name, how a file of it is read, and what is raised if it is damaged."""
+
+    kind: str
+    opened: Callable[[BinaryIO], BinaryIO]
+    errors: tuple[type[Exception], ...]
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Raise ``DamagedError`` instead."""
+        try:
+            yield
+        except self.errors as error:
+            message = f"the {self.kind} file is damaged: {error}"
+            raise DamagedError(message, "copy it again, or expand it by hand") from error
+
+
+def _packing(file: BinaryIO, name: str) -> _Packing | None:
+    """Return how a file is compressed; None = not at all. The file is then at its beginning."""
+    file.seek(0)
+    head = file.read(len(_ZSTD))
+    file.seek(0)
+    if head.startswith(_GZIP):
+        return _Packing("gzip", _gzip, (EOFError, zlib.error, OSError))
+    if head == _ZSTD:
+        zstd = _zstd(name)
+        return _Packing("Zstandard", zstd.ZstdFile, (EOFError, zstd.ZstdError))
+    return None
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:

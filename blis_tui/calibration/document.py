@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import __version__
-from blis_tui.calibration.judge import METRICS, agreement, by_batch
+from blis_tui.calibration.judge import METRICS, agreement, by_batch, size_of
 from blis_tui.calibration.other_loads import expected_text
 from blis_tui.calibration.outcome import LEVEL
 from blis_tui.plain_page import plain_page, plain_table
@@ -129,4 +129,4 @@ def _bins(pairs: Pairs) -> str:
             )
         rows.append(cells)
     heads = (f"{metric}, ms: measured / predicted" for metric in METRICS)
-    return plain_table(("batch", "number", *heads), rows)
+    return plain_table((size_of(pairs), "number", *heads), rows)

@@ -135,6 +135,11 @@ def by_batch(pairs: Pairs) -> list[Pairs]:
     return [ordered[start:end] for start, end in pairwise(cuts) if end > start]
 
 
+def size_of(pairs: Pairs) -> str:
+    """Return what the bins are of: the size of a request's batch, or the tokens of a step."""
+    return "tokens" if pairs and isinstance(pairs[0], StepPair) else "batch"
+
+
 def _batch(pair: Pair | StepPair) -> float:
     return pair.batch
 

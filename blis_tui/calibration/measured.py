@@ -6,14 +6,14 @@ import csv
 import io
 import json
 from dataclasses import replace
-from math import isfinite
+from math import fsum, isfinite
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.calibration.steps import holds_steps, read_steps
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.inputs import read_input
-from blis_tui.units import plural
+from blis_tui.units import in_words, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,8 +25,13 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 1 << 30
 _SUMMARY: Final = {"input_lens", "request_throughput", "total_input_tokens", "mean_ttft_ms"}
 """Keys of `vllm bench serve` that exist even without times of single requests."""
+_COLUMNS: Final = ("arrival_us", "input_tokens", "output_tokens", "ttft_us", "e2e_us")
+"""Columns of requests as ``run --requests`` writes them."""
 _FEWEST: Final = 20
 """Minimum number of requests."""
+_LONGEST_US: Final = 1e14
+"""Longer recordings, and answers, are mistakes: three years."""
+_MOST_TOKENS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,9 @@ def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not a text file in UTF-8") from error
+        raise InputError(f"{path} is not a text file in UTF-8", help="expand compressed files first") from error
+    if not text.strip():
+        raise InputError(f"{path} is empty", help="is it the right one?")
     if holds_steps(text):
         return read_steps(path, text, sha256(content).hexdigest(), pool)
     name, rows = _parse(path, text)
@@ -104,17 +111,39 @@ def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
             help=f"at least {_FEWEST} are needed"
             + (f"; {failed} have no answer, or not the time of its first token" if failed else ""),
         )
-    for number, one in enumerate(found, 1):
-        if not (one.input_tokens >= 1 and one.output_tokens >= 1 and 0 < one.ttft_us <= one.e2e_us < float("inf")):
-            raise InputError(
-                f"{path}, request {number}: {one.input_tokens} prompt tokens, {one.output_tokens} output tokens,"
-                f" first token after {one.ttft_us / 1e3:g} ms, last after {one.e2e_us / 1e3:g} ms",
-                help="token counts are at least 1, and 0 < time to first token <= end-to-end latency",
-            )
     start = min(one.arrival_us for one in found)
+    for number, one in enumerate(found, 1):
+        tokens = one.input_tokens, one.output_tokens
+        times = 0 < one.ttft_us <= one.e2e_us < _LONGEST_US and one.arrival_us - start < _LONGEST_US
+        if not (times and min(tokens) >= 1 and max(tokens) <= _MOST_TOKENS):
+            raise InputError(
+                f"{path}, request {number}: {one.input_tokens:,} prompt tokens, {one.output_tokens:,} output tokens,"
+                f" sent at {(one.arrival_us - start) / 1e6:,g} s,"
+                f" first token after {one.ttft_us / 1e3:g} ms, last after {one.e2e_us / 1e3:g} ms",
+                help=f"token counts are 1 to {_MOST_TOKENS:,}, 0 < time to first token <= end-to-end latency, and"
+                f" everything is within {_LONGEST_US / 1e6:,.0f} s",
+            )
     found.sort(key=lambda one: one.arrival_us)
     moved = tuple(replace(one, arrival_us=one.arrival_us - start) for one in found)
     return Recording(path, name, sha256(content).hexdigest(), moved, failed)
+
+
+def notes_of(recordings: Sequence[Recording | StepLog], durations_s: Sequence[float]) -> Iterator[str]:
+    """Yield what is not in the figures: requests without an answer, and what comes after the last stage."""
+    for one in recordings:
+        if not isinstance(one, Recording):
+            continue
+        if one.failed:
+            yield (
+                f"{one.path}: {plural(one.failed, 'request')} of {len(one.requests) + one.failed:,} have no complete"
+                " answer: what they added to the load is not simulated"
+            )
+        last_s, whole_s = one.requests[-1].arrival_us / 1e6, fsum(durations_s)
+        if durations_s and last_s > whole_s:
+            yield (
+                f"{one.path}: requests were sent until {last_s:,.1f} s, the stages last {whole_s:,.1f} s: the last"
+                " stage has all that came later"
+            )
 
 
 def _named_of(recording: Path) -> str:
@@ -147,15 +176,38 @@ def _parse(path: Path, text: str) -> tuple[str, Iterator[Measured | None]]:
         except csv.Error as error:
             raise InputError(f"{path}, line 1: {error}") from error
         if {"first_chunk_time_us", "last_chunk_time_us"} <= columns:
-            return "BLIS TraceV2", map(_trace_v2, rows)
-        if {"arrival_us", "input_tokens", "output_tokens", "e2e_us"} <= columns and columns & {"ttft_us"}:
-            return "requests", map(_plain, rows)
+            return "BLIS TraceV2", map(_trace_v2, _whole_rows(rows))
+        lacking = [name for name in _COLUMNS if name not in columns]
+        if not lacking:
+            return "requests", map(_plain, _whole_rows(rows))
+        if len(lacking) < len(_COLUMNS) - 1:
+            named = in_words([f"`{name}`" for name in lacking])
+            raise InputError(
+                f"{path} lacks {'the column' if len(lacking) == 1 else 'columns'} {named}",
+                help="times are in microseconds: the columns of requests are " + ", ".join(_COLUMNS),
+            )
     raise InputError(
         f"{path} is not a file of a known load generator",
         help="known are `vllm bench serve --save-detailed`, GuideLLM, inference-perf's per-request metrics, TraceV2 of"
         " BLIS, CSV with arrival_us, input_tokens, output_tokens, ttft_us and e2e_us, and steps: a log of `vllm serve"
         " --enable-logging-iteration-details`, or CSV with duration_us, decode_requests and prefill_tokens",
     )
+
+
+def _whole_rows(rows: csv.DictReader[str]) -> Iterator[dict[str, str]]:
+    """Yield the rows of one run; raises ValueError for a line with other fields than the header, or a repeated id."""
+    seen = set[str]()
+    for row in rows:
+        count = sum(cell is not None for key, cell in row.items() if key is not None)
+        if count < len(row) or None in row:
+            more = "more" if None in row else f"{count}"
+            raise ValueError(f"the line has {more} fields, the header {len(rows.fieldnames or ())}: is it cut off?")
+        name = row.get("request_id") or ""
+        if name in seen:
+            raise ValueError(f"{name!r} occurs twice: give each run a file of its own")
+        if name:
+            seen.add(name)
+        yield row
 
 
 def _vllm(document: Mapping[str, object]) -> Iterator[Measured | None]:
@@ -166,6 +218,8 @@ def _vllm(document: Mapping[str, object]) -> Iterator[Measured | None]:
         if not isinstance(column, list):
             raise TypeError(f"`{name}` is not a list")
         columns.append(column)
+        if len(column) != len(columns[0]):
+            raise TypeError(f"`{name}` has {plural(len(column), 'value')}, `{names[0]}` {len(columns[0])}")
     for start, prompt, output, ttft, gaps in zip(*columns, strict=True):
         if not output or not ttft or not isinstance(gaps, list):
             yield None
@@ -180,6 +234,8 @@ def _vllm(document: Mapping[str, object]) -> Iterator[Measured | None]:
 def _guidellm(benchmarks: object) -> Iterator[Measured | None]:
     if not isinstance(benchmarks, list) or len(benchmarks) != 1:
         raise TypeError("it holds several benchmarks: split it: each is a run of its own")
+    if not isinstance(benchmarks[0], dict):
+        raise TypeError(f"{benchmarks[0]!r} is not a benchmark")
     requests = benchmarks[0]["requests"]
     groups = requests if isinstance(requests, dict) else {"successful": requests}
     for one in groups.get("successful") or ():
@@ -200,6 +256,8 @@ def _guidellm(benchmarks: object) -> Iterator[Measured | None]:
 
 
 def _inference_perf(row: Mapping[str, object]) -> Measured | None:
+    if not isinstance(row, dict):
+        raise TypeError(f"{row!r} is not a request")
     info = row["info"]
     if row.get("error") is not None or not isinstance(info, dict) or not info.get("output_token_times"):
         return None
@@ -218,13 +276,13 @@ def _trace_v2(row: Mapping[str, str]) -> Measured | None:
         return None
     if row["first_chunk_time_us"] in ("", "0"):  # the time of its first token is unknown
         return None
-    start = _finite(float(row.get("send_time_us") or row["arrival_time_us"]))
+    start = _decimal(row, "send_time_us" if row.get("send_time_us") else "arrival_time_us")
     return Measured(
         start,
-        int(row.get("server_input_tokens") or 0) or int(row["input_tokens"]),
-        int(row["output_tokens"]),
-        float(row["first_chunk_time_us"]) - start,
-        float(row["last_chunk_time_us"]) - start,
+        _whole(row, "server_input_tokens") or _whole(row, "input_tokens"),
+        _whole(row, "output_tokens"),
+        _decimal(row, "first_chunk_time_us") - start,
+        _decimal(row, "last_chunk_time_us") - start,
     )
 
 
@@ -232,14 +290,29 @@ def _plain(row: Mapping[str, str]) -> Measured | None:
     if not row["ttft_us"] or not row["e2e_us"]:
         return None
     return Measured(
-        _finite(float(row["arrival_us"])),
-        int(row["input_tokens"]),
-        int(row["output_tokens"]),
-        float(row["ttft_us"]),
-        float(row["e2e_us"]),
+        _decimal(row, "arrival_us"),
+        _whole(row, "input_tokens"),
+        _whole(row, "output_tokens"),
+        _decimal(row, "ttft_us"),
+        _decimal(row, "e2e_us"),
         row.get("prefix_group") or "",
-        int(row.get("prefix_tokens") or 0),
+        _whole(row, "prefix_tokens"),
     )
+
+
+def _whole(row: Mapping[str, str], key: str) -> int:
+    """Return the whole number in a column; 0 = there is none."""
+    try:
+        return int(row.get(key) or 0)
+    except ValueError as error:
+        raise ValueError(f"{key} {row[key]!r} is not a whole number") from error
+
+
+def _decimal(row: Mapping[str, str], key: str) -> float:
+    try:
+        return _finite(float(row[key]))
+    except ValueError as error:
+        raise ValueError(f"{key} {row[key]!r} is not a number") from error
 
 
 def _number(value: object) -> float:

@@ -10,6 +10,7 @@ from blis_tui.calibration.replay import batches, simulate, stepped, with_latency
 from blis_tui.calibration.steps import StepLog
 from blis_tui.errors import InputError
 from blis_tui.metrics.expected_error import ObservedLoad, expectation
+from blis_tui.metrics.unmeasured import WAIT_METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +78,8 @@ def judged(data: Sequence[Data]) -> tuple[Runs, dict[str, tuple[str, Expectation
     for number, one in enumerate(data):
         name, pool = name_of(data, number), one.experiment.pools[0]  # the only pool; replay requires it
         if isinstance(one.recording, StepLog):
-            runs[name], known = pairs_of(one, None), expectation(one.experiment, pool, ObservedLoad(0.0))
+            known = expectation(one.experiment, pool, ObservedLoad(0.0)).without(WAIT_METRICS)
+            runs[name] = pairs_of(one, None)
         else:
             report = simulate(one.experiment, one.recording, repeated=one.repeated)
             runs[name], (known,) = _beside(one.recording, report), report.expected_errors().values()

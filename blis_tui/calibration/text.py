@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.calibration.judge import METRICS, agreement, by_batch, by_stage
+from blis_tui.calibration.judge import METRICS, agreement, by_batch, by_stage, size_of
 from blis_tui.calibration.other_loads import expected_text
 from blis_tui.calibration.outcome import LEVEL
 from blis_tui.canonical import to_json
@@ -55,7 +55,9 @@ def as_table(
             lines += _lines(f"  stage {number + 1}", stage)
         if found is not None:
             for group in by_batch(pairs):
-                lines += _lines(f"  batch {group[0].batch:.1f} to {group[-1].batch:.1f}", group, ("tpot", "step"))
+                lines += _lines(
+                    f"  {size_of(group)} {group[0].batch:.1f} to {group[-1].batch:.1f}", group, ("tpot", "step")
+                )
     if found is not None and found.left_out_runs:
         lines += ["", "each run with coefficients fitted to the others"]
         for name, pairs in found.left_out_runs.items():

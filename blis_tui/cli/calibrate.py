@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import click
 from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import print_text, require_different_files, require_no_overwrite
+from blis_tui.cli.files import print_text, require_different_files, require_no_overwrite, tell
 from blis_tui.cli.options import format_option, grouped, set_option
 from blis_tui.printable import printable
 from blis_tui.units import plural
@@ -149,10 +150,10 @@ def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], aske
     """Fit or judge, with the experiment of each file."""
     from blis_tui.calibration import text  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.calibration.data import Data  # noqa: PLC0415
-    from blis_tui.calibration.measured import read_recording  # noqa: PLC0415
+    from blis_tui.calibration.measured import notes_of, read_recording  # noqa: PLC0415
     from blis_tui.calibration.predicted import judged  # noqa: PLC0415
     from blis_tui.calibration.run import calibrated  # noqa: PLC0415
-    from blis_tui.records.files import write_text  # noqa: PLC0415
+    from blis_tui.records.files import atomic_text  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     durations = _durations(asked.stages)
@@ -161,19 +162,23 @@ def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], aske
         experiment = load(spec, overrides=overrides)
         data.append(Data(read_recording(path, experiment.pools[0]), experiment, asked.repeated_prompts))
     require_no_overwrite(written.files(), [path for path, _ in measured])
+    for note in notes_of([one.recording for one in data], durations):
+        tell(printable(f"note: {note}"))
     runs: dict[str, Pairs]
     found = expected = None
-    if asked.compare:
-        runs, expected = judged(data)
-    else:
-        found = calibrated(data, asked.base or "")
-        runs = found.runs
-        if written.output:
-            write_text(written.output, found.document)
-    if written.html:
-        from blis_tui.calibration.document import page  # noqa: PLC0415
+    with ExitStack() as opened:  # a file that cannot be written is told before the fit, which takes long
+        output, html = (opened.enter_context(atomic_text(one)) if one else None for one in written.files().values())
+        if asked.compare:
+            runs, expected = judged(data)
+        else:
+            found = calibrated(data, asked.base or "")
+            runs = found.runs
+            if output:
+                output.write(found.document)
+        if html:
+            from blis_tui.calibration.document import page  # noqa: PLC0415
 
-        write_text(written.html, page("Measured against predicted", runs))
+            html.write(page("Measured against predicted", runs))
     write = text.as_json if written.output_format == "json" else text.as_table
     print_text(write(runs, durations, found, expected), nl=False)
 

@@ -109,7 +109,8 @@ def describe(
 
     traffic = open_traffic(source, chosen.choice())
     require_no_overwrite({"--html": html}, traffic.files)
-    found = figures.describe(traffic, Ledger(traffic.requests, block_size))
+    recorded = traffic.workload.trace is not None
+    found = figures.describe(traffic, Ledger(traffic.requests, block_size, recorded=recorded))
     if html:
         write_text(html, page(found))
     print_text(to_json(found.to_dict()) if output_format == "json" else as_text(found), nl=False)
@@ -164,8 +165,8 @@ def compose(
     """Combine several workloads into one.
 
     Workload documents (and the workloads of experiments) are combined into one document with the clients of all, each
-    at its own rate. Traces are merged into one trace, ordered by time. Anything that had to be changed is listed on
-    standard error.
+    at its own rate. Traces are merged into one trace, ordered by time; dates and Unix times count from each trace's
+    first request, so traces of different hours overlap. Anything that had to be changed is listed on standard error.
     """
     from blis_tui.traffic.compose import are_traces, composed, merged  # noqa: PLC0415  (as above)
     from blis_tui.traffic.convert import trace_csv  # noqa: PLC0415
@@ -217,7 +218,7 @@ def fit_(
 
     choice = chosen.choice()
     traffic = open_traffic(source, choice)
-    ledger = Ledger(traffic.requests, block_size)
+    ledger = Ledger(traffic.requests, block_size, recorded=traffic.workload.trace is not None)
     origin = provenance(traffic, len(ledger))
     called = name or _document_name(output, "fitted")
     fitted = fit(ledger, called, traffic.name, origin, stage_s=stage_s, plugins=choice.plugins)
@@ -233,8 +234,10 @@ def fit_(
 
 
 def _document_name(output: str | None, otherwise: str) -> str:
-    """Return the name of the document in a file."""
-    return otherwise if output in (None, "-") else Path(str(output)).name.partition(".")[0]
+    """Return the name of the document in a file: the file's, in the characters of names."""
+    from blis_tui.importers.draft import as_name  # noqa: PLC0415  (as above)
+
+    return otherwise if output in (None, "-") else as_name(Path(str(output)).name.partition(".")[0])
 
 
 def _tell_left_out(traffic: Traffic) -> None:

@@ -364,7 +364,7 @@ def _arrivals(section: Section | None) -> dict[str, Json]:
     if kind not in {"gamma", "weibull"}:
         section.note(Fate.NO_EFFECT, "cv", f"{kind} arrivals have none")
         return {"kind": kind}
-    if kind == "gamma" and cv is not None and cv > 0 and 1 / (cv * cv) < _SMALLEST_GAMMA_SHAPE:
+    if kind == "gamma" and cv is not None and cv > 0 and cv * cv * _SMALLEST_GAMMA_SHAPE > 1:
         section.note(Fate.NO_EFFECT, "cv", "BLIS draws Poisson arrivals for a `cv` above 10, and so does this")
         return {"kind": "poisson"}
     return {"kind": kind} if cv is None else {"kind": kind, "cv": cv}

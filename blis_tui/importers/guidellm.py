@@ -6,7 +6,7 @@ import copy
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.importers.draft import Draft, as_name
-from blis_tui.importers.section import Fate, Input, Section
+from blis_tui.importers.section import LARGEST, Fate, Input, Section
 from blis_tui.importers.synthetic import clamped_normal
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ _UNRELATED: Final = (
     *("target", "backend", "backend_kwargs", "processor", "request_type", "request_format", "output_path", "outputs"),
     *("output_formats", "description", "data_args", "data_sampler", "data_request_formatter", "warmup", "cooldown"),
 )
+_MOST_PREFIXES: Final = 10_000
 _DEFAULT_SPREAD: Final = 5
 """Default bounds of lengths: this many standard deviations from the mean."""
 
@@ -136,7 +137,7 @@ def _numbers(section: Section, key: str) -> list[float]:
     """Read one number or a list of them."""
     value = section.get(key)
     values = value if isinstance(value, list) else [] if value is None else [value]
-    found = [one for one in values if isinstance(one, int | float) and not isinstance(one, bool) and one > 0]
+    found = [one for one in values if isinstance(one, int | float) and not isinstance(one, bool) and 0 < one <= LARGEST]
     if len(found) < len(values):
         section.source.problem((*section.path, key), "expected positive numbers", code="BLIS1003")
     return found
@@ -146,10 +147,13 @@ def _seconds(scenario: Section) -> float:
     """Read the duration in seconds; 0 = not given."""
     value = scenario.get("max_seconds")
     try:
-        return float(value) if isinstance(value, int | float | str) else 0.0
-    except ValueError:
+        seconds = float(value) if isinstance(value, int | float | str) else 0.0
+    except (OverflowError, ValueError):
+        seconds = -1.0
+    if not 0.0 <= seconds <= LARGEST:
         scenario.source.problem((*scenario.path, "max_seconds"), "expected a number of seconds", code="BLIS1003")
         return 0.0
+    return seconds
 
 
 def _kinds(scenario: Section) -> list[dict[str, Json]]:
@@ -175,6 +179,10 @@ def _kinds(scenario: Section) -> list[dict[str, Json]]:
         weight, number = bucket.number("bucket_weight") or 0, max(1, bucket.whole("prefix_count"))
         parts.append((float(weight), number, bucket.whole("prefix_tokens")))
         bucket.finish()
+    if sum(number for _, number, _ in parts) > _MOST_PREFIXES:
+        text = f"there are more than {_MOST_PREFIXES:,} prefixes, each of which would be a client"
+        data.source.problem(data.path, text, code="BLIS1005", key=True)
+        return []
     kinds: list[dict[str, Json]] = []
     for weight, number, tokens in parts:
         for _ in range(number if weight > 0 else 0):

@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
 _UNRELATED: Final = ("api", "metrics", "report", "storage", "tokenizer", "circuit_breakers", "logLevel", "goodput")
 _OF_THE_LOADER: Final = (
-    *("interval", "num_workers", "worker_max_concurrency", "worker_max_tcp_connections"),
+    *("num_workers", "worker_max_concurrency", "worker_max_tcp_connections"),
     *("request_retries", "request_retry_backoff_sec"),
 )
+_OF_THE_CONNECTION: Final = ("type", "base_url", "api_key", "cert_path", "key_path")
 _LOADS: Final = ("constant", "poisson", "concurrent")
 _SYNTHETIC: Final = ("synthetic", "random")
+_PAUSE_S: Final = 1.0
+"""Default of ``interval``."""
 _MOST_GROUPS: Final = 10_000
 _MOST_TURNS: Final = 1000
 _NAMES: Final = {"num_groups": "num_unique_system_prompts", "num_prompts_per_group": "num_users_per_system_prompt"}
@@ -52,7 +55,7 @@ def import_inference_perf(path: Path, *, name: str | None = None) -> Imported:
     assert data is not None  # noqa: S101
     server = root.section("server")
     if server is not None:
-        server.note(Fate.ELSEWHERE, "model_name", "the experiment names the model")
+        _server(server)
     for key in _UNRELATED:
         root.note(Fate.NO_EFFECT, key, "it is about measuring, not about the requests")
     root.finish()
@@ -76,6 +79,16 @@ def import_inference_perf(path: Path, *, name: str | None = None) -> Imported:
     ).finish()
 
 
+def _server(server: Section) -> None:
+    server.note(Fate.ELSEWHERE, "model_name", "the experiment names the model")
+    for key in _OF_THE_CONNECTION:
+        server.note(Fate.NO_EFFECT, key, "it is about the connection")
+    if server.get("ignore_eos") is False:
+        text = "answers have the given lengths here; the model may end them earlier"
+        server.source.note(Fate.APPROXIMATED, (*server.path, "ignore_eos"), text)
+    server.finish()
+
+
 def _load(load: Section, *, clients: int) -> tuple[dict[str, Json], dict[str, Json]]:
     """Return the rates, and each client's arrivals."""
     kind = load.choice("type", _LOADS, otherwise="constant")
@@ -96,6 +109,7 @@ def _load(load: Section, *, clients: int) -> tuple[dict[str, Json], dict[str, Js
         return {}, {}
     if kind == "concurrent":
         return _users(load, stages, clients=clients)
+    _tell_pause(load, stages)
     found: list[Json] = []
     counts = []
     for stage in stages:
@@ -111,6 +125,17 @@ def _load(load: Section, *, clients: int) -> tuple[dict[str, Json], dict[str, Js
             text = f"{clients} groups: how many requests a stage gets is drawn, not exactly rate x duration"
             load.note(Fate.APPROXIMATED, "stages", text)
     return body, {"kind": kind}
+
+
+def _tell_pause(load: Section, stages: list[Section]) -> None:
+    """Note what lies between stages: inference-perf lets all answers end, and waits."""
+    pause = load.number("interval")
+    if len(stages) > 1:
+        key = "stages" if pause is None else "interval"
+        text = f"stages follow one another at once, without {_PAUSE_S if pause is None else pause:g} s and the time"
+        load.note(Fate.APPROXIMATED, key, f"{text} that the last answers take between them")
+    else:
+        load.note(Fate.NO_EFFECT, "interval", "there is only one stage")
 
 
 def _conversations(

@@ -28,6 +28,9 @@ _CONSEQUENCES: Final = {
     "mamba_d_state": "state-space layers count as attention",
     "ssm_state_size": "state-space layers count as attention",
     "linear_num_value_heads": "linear attention counts as full attention",
+    "decoder_sparse_step": "all layers count as having experts",
+    "mlp_only_layers": "all layers count as having experts",
+    "moe_layer_freq": "all layers behind the first dense ones count as having experts",
     "rope_parameters": "the context is `max_position_embeddings`, unscaled; older configurations say `rope_scaling`",
     "index_topk": "sparse attention counts as full attention",
     "num_nextn_predict_layers": "multi-token prediction is not simulated",
@@ -36,6 +39,8 @@ _CONSEQUENCES: Final = {
 }
 """Keys without a counterpart that would change results -> what is simulated instead."""
 
+_UNGATED: Final = ("gelu", "relu")
+"""Beginnings of activations that are not gated, unless the model's type says so."""
 _WIDTH: Final = re.compile(r"(?:^|[-_.])(?:w\d{1,2}a\d{1,2}|fp8)(?![0-9a-z])")
 """Model names that contain the width of the weights."""
 
@@ -97,6 +102,7 @@ def _origins(data: dict[str, Json], config: dict[str, Json]) -> dict[DataPath, D
 
 def _notes(given: Input, name: str, config: dict[str, Json]) -> None:
     known = {*properties_of("Model", "config"), "text_config"}
+    places = {key: path for path, key, _ in _keys(given.document.data)}
     idle: list[str] = []
     for path, key, value in _keys(given.document.data):
         if value is None:
@@ -111,6 +117,12 @@ def _notes(given: Input, name: str, config: dict[str, Json]) -> None:
     if idle:
         listed = ", ".join(dict.fromkeys(idle))
         given.note(Fate.NO_EFFECT, (), f"left out, because they do not affect a simulation: {listed}")
+    if str(config.get("hidden_act", "")).startswith(_UNGATED) and not str(config.get("model_type")).startswith("gemma"):
+        text = "without a gate, a feed-forward block has two matrices: three are counted, as if it had one"
+        given.note(Fate.APPROXIMATED, places["hidden_act"], text)
+    if _int(config.get("interleave_moe_layer_step")) > 1:
+        text = "its memory counts as if every layer had experts; set engine.kv_blocks to what the server reports"
+        given.note(Fate.APPROXIMATED, places["interleave_moe_layer_step"], text)
     if "torch_dtype" not in config:
         given.note(Fate.APPROXIMATED, (), "`torch_dtype` is missing: bfloat16 is assumed")
     if isinstance(config.get("quantization_config"), dict) and _weights_are_unknown(name, config):
@@ -128,10 +140,16 @@ def _keys(data: Json) -> list[tuple[DataPath, str, Json]]:
     return found
 
 
+def _int(value: Json) -> int:
+    return value if isinstance(value, int) else 0
+
+
 def _matters(key: str, value: Json, config: dict[str, Json]) -> bool:
     if key == "rope_parameters":
         kind = value.get("rope_type") if isinstance(value, dict) else None
         return kind not in {None, "default"} and "rope_scaling" not in config
+    if key in {"decoder_sparse_step", "moe_layer_freq"}:
+        return value != 1 and bool(config.get("num_local_experts"))
     return bool(value)
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import DataPath, Document, Json, Location
 
 _NUMBER_KEY: Final = re.compile(r"key `([^`]+)` is not text")
+LARGEST: Final = 2**64
+"""Larger numbers are mistakes, and products of them are no numbers."""
 _KEY_IS_NOT_TEXT: Final = "BLIS0003"
 
 
@@ -176,6 +178,10 @@ class Section:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
             self._wrong(key, "a number")
+            return None
+        if abs(value) > LARGEST:
+            message = f"`{key}` must be at most 2^64, found {show(value)}"
+            self.source.problem((*self.path, key), message, code="BLIS1005")
             return None
         return value
 

@@ -6,6 +6,7 @@ import ast
 import csv
 import re
 from io import StringIO
+from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
@@ -116,7 +117,7 @@ def _windows(file: Path) -> list[_Window]:
         if not row:
             continue
         try:
-            start, rate, cv = (float(cell) for cell in row[:3])
+            start, rate, cv = (_finite(float(cell)) for cell in row[:3])
             found.append(_Window(start, rate, cv, row[3].strip().lower()))
         except (ValueError, IndexError) as error:
             message = f"{file}:{number}: this is not a window of ServeGen"
@@ -124,9 +125,18 @@ def _windows(file: Path) -> list[_Window]:
     return found
 
 
+def _finite(value: float) -> float:
+    """Return a number that is one; raises ValueError for others."""
+    if not isfinite(value):
+        raise ValueError(f"{value} is not a number")
+    return value
+
+
 def _arrivals(given: Input, chunk: str, window: _Window) -> dict[str, Json]:
     """Return the pattern with its CV; Poisson if there is none."""
     kind = window.pattern
+    if kind and kind not in _LARGEST_CV:
+        given.note(Fate.APPROXIMATED, (), f"chunk {chunk}: arrivals of the pattern `{kind[:40]}` became poisson")
     if kind not in _LARGEST_CV or window.cv <= 0.0:
         return {"kind": "poisson"}
     cv = min(window.cv, _LARGEST_CV[kind])
@@ -150,7 +160,7 @@ def _lengths(file: Path, start_s: float) -> tuple[Json, Json] | None:
         tables = [_table(file, window, key) for key in ("input_tokens", "output_tokens")]
         if tables[0] and tables[1]:
             try:
-                known.append((float(start), tables))
+                known.append((_finite(float(start)), tables))
             except ValueError as error:
                 raise InputError(f"{file}: `{start[:40]}` is not the start of a window in seconds") from error
     if not known:
@@ -165,8 +175,9 @@ def _table(file: Path, window: object, key: str) -> dict[int, float]:
     text = window.get(key) if isinstance(window, dict) else None
     try:
         found = ast.literal_eval(text) if isinstance(text, str) else text
-        return {max(1, int(tokens)): float(weight) for tokens, weight in dict(found or {}).items() if weight > 0}
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
+        pairs = [(int(tokens), _finite(float(weight))) for tokens, weight in dict(found or {}).items()]
+        return {max(1, tokens): weight for tokens, weight in pairs if weight > 0}
+    except (ValueError, TypeError, SyntaxError, MemoryError, OverflowError, RecursionError) as error:
         raise InputError(f"{file}: `{key}` is not a table of token counts and their shares") from error
 
 

@@ -18,7 +18,7 @@ from blis_tui.metrics.measured import CACHED_SHARE, LOADS, measured, nearest, tr
 from blis_tui.metrics.unmeasured import STEP_METRICS, WAIT_METRICS, unmeasured
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from blis_tui.metrics.measured import Known, Measured, Traits
     from blis_tui.spec.model import Experiment, Pool
@@ -79,7 +79,10 @@ class Band:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedError:
-    """The expected errors of a run's means, from measured servers like the simulated ones; None = not measured."""
+    """The expected errors of a run's means, from measured servers like the simulated ones.
+
+    None = not measured, or the run has no such mean.
+    """
 
     ttft: Band | None
     """Expected error of the mean time to first token."""
@@ -101,6 +104,13 @@ class Expectation(NamedTuple):
     def error(self) -> ExpectedError | None:
         """The bands; None if there are none."""
         return ExpectedError(**{name: self.bands.get(name) for name in STEP_METRICS}) if self.bands else None
+
+    def without(self, metrics: Collection[str]) -> Expectation:
+        """Return what is said of the other metrics; there is no mean of these that could be off."""
+        return Expectation(
+            {name: band for name, band in self.bands.items() if name not in metrics},
+            {name: reason for name, reason in self.reasons.items() if name not in metrics},
+        )
 
 
 class ObservedLoad(NamedTuple):

@@ -9,6 +9,7 @@ from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.portable_math import ln
 from blis_tui.metrics.expected_error import Expectation, ObservedLoad, expectation
 from blis_tui.metrics.measured import measured
+from blis_tui.metrics.unmeasured import STEP_METRICS
 from blis_tui.units import plural
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
@@ -49,6 +50,8 @@ class PoolLoad(NamedTuple):
     """Requests in the largest batch."""
     kv_share: float
     """Peak share of an instance's KV blocks in use."""
+    without_mean: tuple[str, ...] = ()
+    """Metrics of which the run has no mean, because no request completed or all answers have one token."""
 
 
 def pool_loads(experiment: Experiment, document: Mapping[str, object]) -> dict[str, PoolLoad]:
@@ -99,6 +102,7 @@ def _of_all(document: Mapping[str, object]) -> PoolLoad:
         decoded_tokens=0,
         running=0,
         kv_share=0.0,
+        without_mean=tuple(name for name in STEP_METRICS if not _figure(document, f"latency.{name}_ms.mean")),
     )
 
 
@@ -148,7 +152,7 @@ def expectations(
                 amplified=amplified,
                 strained=load.unserved or ("" if waits else strained(pool, load, amplified)),
             )
-        found[pool.name] = expectation(experiment, pool, seen)
+        found[pool.name] = expectation(experiment, pool, seen).without(load.without_mean)
     return found
 
 

@@ -119,11 +119,6 @@ def percentile(ordered: Sequence[float], percent: int) -> float:
     return percentile_ms(ordered, percent, unit=1)
 
 
-def nearest_rank(ordered: Sequence[T], percent: int) -> T:
-    """Return the nearest-rank percentile of ascending values: always one of them, never interpolated."""
-    return ordered[-(-len(ordered) * percent // 100) - 1]
-
-
 def median_high(values: Iterable[int]) -> int | None:
     """Return the median as one of the values (the upper one of an even number); None if there are none."""
     ordered = sorted(values)

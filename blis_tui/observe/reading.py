@@ -47,9 +47,11 @@ def read_recording(folder: Path) -> Recording:
             f"{folder} is not a recording: it has no {MANIFEST}", help="`blis-tui observe` creates recordings"
         )
     about, server = _about(folder / MANIFEST)
-    requests = sorted(_lines(folder / REQUESTS, read_request), key=lambda row: (row.sent_us, row.index))
-    steps = _lines(folder / STEPS, read_step, head=",".join(STEP_COLUMNS)) if (folder / STEPS).is_file() else []
-    scrapes = _lines(folder / METRICS, read_scrape) if (folder / METRICS).is_file() else []
+    whole = about.get("complete") is True
+    requests = sorted(_lines(folder / REQUESTS, read_request, whole=whole), key=lambda row: (row.sent_us, row.index))
+    head = ",".join(STEP_COLUMNS)
+    steps = _lines(folder / STEPS, read_step, whole=whole, head=head) if (folder / STEPS).is_file() else []
+    scrapes = _lines(folder / METRICS, read_scrape, whole=whole) if (folder / METRICS).is_file() else []
     return Recording(
         folder=folder,
         server=server,
@@ -70,13 +72,16 @@ def _about(path: Path) -> tuple[dict[str, object], Server]:
         raise InputError(f"{path}: {error}", help="`blis-tui observe` writes this file") from error
 
 
-def _lines(path: Path, read: Callable[[str], T], head: str | None = None) -> list[T]:
-    """Return the parsed lines of a file; an incomplete last line is ignored."""
+def _lines(path: Path, read: Callable[[str], T], *, whole: bool, head: str | None = None) -> list[T]:
+    """Return the parsed lines of a file; unless the recording is ``whole``, an incomplete last line is ignored."""
     try:
         text = read_input(path, limit=_MAX_BYTES).decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text") from error
-    lines = text.split("\n")[:-1]
+    *lines, rest = text.split("\n")
+    if whole and rest:
+        message = f"{path} is cut off in line {len(lines) + 1}, although the recording was complete"
+        raise InputError(message, help="copy it again")
     if head is not None:
         if lines[:1] != [head]:
             raise InputError(f"{path} does not begin with the columns {head}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.metrics.stats import nearest_rank, whole_sum
+from blis_tui.metrics.stats import percentile, whole_sum
 from blis_tui.observe.lines import server_document
 from blis_tui.observe.reading import KV_EVENTS
 from blis_tui.observe.recording import COMPLETED, OUTCOMES
@@ -32,8 +32,8 @@ class Spread:
     """Statistics of a value over requests, in microseconds."""
 
     mean_us: float
-    p50_us: int
-    p99_us: int
+    p50_us: float
+    p99_us: float
     max_us: int
 
     def to_dict(self) -> dict[str, float]:
@@ -122,15 +122,15 @@ def mean_gap_us(row: Observed) -> int | None:
 
 
 def spread(values: Sequence[int]) -> Spread | None:
-    """Return the statistics of values, with nearest-rank percentiles; None if there are no values."""
+    """Return the statistics of values, with the percentiles of reports; None if there are no values."""
     if not values:
         return None
     ordered = sorted(values)
     count = len(ordered)
     return Spread(
         mean_us=whole_sum(ordered) / count,
-        p50_us=nearest_rank(ordered, 50),
-        p99_us=nearest_rank(ordered, 99),
+        p50_us=percentile(ordered, 50),
+        p99_us=percentile(ordered, 99),
         max_us=ordered[-1],
     )
 
@@ -144,8 +144,9 @@ def warnings(summary: Summary, recording: Recording) -> list[str]:
     late, ttft = summary.late, summary.ttft
     if late is not None and ttft is not None and late.p99_us > max(_LATE_US, _LATE_SHARE * ttft.p50_us):
         found.append(
-            f"at least 1 in 100 requests was sent {span_text(late.p99_us)} late, compared with a median time to first "
-            f"token of {span_text(ttft.p50_us)}: this machine was busy, and the load was not quite as intended"
+            f"at least 1 in 100 requests was sent {span_text(round(late.p99_us))} late, compared with a median time to"
+            f" first token of {span_text(round(ttft.p50_us))}: this machine was busy, and the load was not quite as"
+            " intended"
         )
     if summary.chunks and summary.merged > _MERGED_SHARE * summary.chunks:
         found.append(

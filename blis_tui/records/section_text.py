@@ -74,7 +74,7 @@ def bands_text(known: Expectation) -> str:
     If no error is known, give the reason.
     """
     if not known.bands:
-        return "; ".join(dict.fromkeys(known.reasons.values()))
+        return "; ".join(dict.fromkeys(known.reasons.values())) or "no mean latency that could be off"
     listed = ", ".join(f"{METRIC_NAMES[metric]} {_band(band)}" for metric, band in known.bands.items())
     return f"expected error of mean latencies, median (9 of 10 within; measured servers): {listed}"
 

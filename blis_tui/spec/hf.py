@@ -47,6 +47,38 @@ _QK_NORMS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Model types that normalise queries and keys, and the dimension that they normalise over."""
 
+_TIED: Final = frozenset(
+    (
+        "bloom",
+        "cohere",
+        "cohere2",
+        "ernie4_5",
+        "ernie4_5_moe",
+        "falcon",
+        "gemma",
+        "gemma2",
+        "gemma3",
+        "gemma3_text",
+        "gemma3n",
+        "gemma3n_text",
+        "gemma4",
+        "gemma4_text",
+        "gpt2",
+        "gpt_bigcode",
+        "granite_swa",
+        "jetmoe",
+        "lfm2",
+        "lfm2_moe",
+        "minicpm3",
+        "mpt",
+        "opt",
+        "smollm3",
+        "starcoder2",
+    )
+)
+"""Model types whose input and output embeddings are one matrix unless the configuration says otherwise: it leaves out
+what is the default of its type. Source: transformers 5.19, the classes of these configurations."""
+
 _MXFP4_BYTES: Final = 4.25 / 8
 """Four bits per weight, plus eight bits for every 32 weights."""
 
@@ -69,6 +101,8 @@ def canonical_config(config: Mapping[str, Json], known: frozenset[str]) -> dict[
         found = [flat.pop(other) for other in others if other in flat]
         if name not in flat and found:
             flat[name] = found[0]
+    if flat.get("model_type") in _TIED:
+        flat.setdefault("tie_word_embeddings", True)
     return {key: value for key, value in sorted(flat.items()) if key in known}
 
 
@@ -123,7 +157,7 @@ def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "
         weight_bytes=weight_bytes,
         max_position_embeddings=_context(config),
         tie_word_embeddings=config.get("tie_word_embeddings") is True,
-        hidden_act=str(config["hidden_act"]),
+        hidden_act=_activation(config),
         num_experts=experts,
         num_experts_per_tok=_int(config, "num_experts_per_tok"),
         moe_intermediate_size=expert_width,
@@ -140,6 +174,12 @@ def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "
         sliding_window=window,
         sliding_window_layers=window_layers,
     )
+
+
+def _activation(config: Mapping[str, object]) -> str:
+    """Return the activation of the feed-forward block; Gemma's GELU is gated, which its name does not say."""
+    named = str(config["hidden_act"])
+    return "geglu" if named.startswith("gelu") and str(config.get("model_type")).startswith("gemma") else named
 
 
 def _fp8_scales(config: Mapping[str, object], weight_bytes: float) -> str:

@@ -20,6 +20,7 @@ _PARTS: Final = frozenset({"model", "hardware", "latency", "workload", "policy",
 """Keys of experiments that contain other keys."""
 _KIND: Final = "kind"
 """A key of so many maps that it does not tell where it belongs."""
+_COLUMNS: Final = ["trace", "columns"]
 _LONGEST: Final = 40
 """Longer values are not repeated in hints."""
 
@@ -52,6 +53,9 @@ def key_hint(
         return NOTES[name]
     place = [str(step) for step in path if isinstance(step, str)]
     place = place if kind == "Experiment" else [kind.lower(), *place]
+    if place[-2:] == _COLUMNS:  # what a column holds is no key of clients that has the same name
+        near = next((one for one in sorted(known) if one.startswith(f"{name}_")), None) or nearest(key, known)
+        return f"did you mean `{near}`?" if near else suggestion(key, known, otherwise="known keys are")
     own = [one for one in OWN_PATHS if _last(one) == name and name != _KIND]
     if not own and (near := nearest(key, known)):
         return f"did you mean `{near}`?"

@@ -79,6 +79,8 @@ class Burstiness:
 class Reuse:
     """Hits in an infinite prefix cache: prefixes that an earlier prompt had, too, in whole blocks."""
 
+    recorded: bool
+    """False for a trace that names no prefix: what its prompts shared is not known, and nothing is found."""
     block_size_tokens: int
     found_tokens: int
     tokens_share: float
@@ -277,6 +279,7 @@ def _reuse(ledger: Ledger) -> Reuse:
     tokens, found = whole_sum(ledger.input_tokens), whole_sum(ledger.found_tokens)
     blocks = whole_sum([-(-prompt // size) for prompt in ledger.input_tokens])
     return Reuse(
+        recorded=ledger.prefixes_known,
         block_size_tokens=size,
         found_tokens=found,
         tokens_share=found / tokens if tokens else 0.0,

@@ -25,7 +25,7 @@ from blis_tui.traffic.lengths import Chosen, by_chance, choose
 from blis_tui.traffic.opening import generate
 from blis_tui.traffic.reasoning_media import ReasoningAndMedia, reasoning_and_media_of
 from blis_tui.traffic.session_groups import SessionGroup, group_sessions
-from blis_tui.units import plural
+from blis_tui.units import plural, share_text
 from blis_tui.workload.arrivals import weibull_shape
 
 if TYPE_CHECKING:
@@ -121,7 +121,9 @@ def fit(
     """
     arrivals = ledger.arrival_us
     span_us = arrivals[-1] - arrivals[0]
-    if len(ledger) < 2 or not span_us:
+    if len(ledger) < 2:
+        raise PolicyError("one request has no rate, and no distribution", help="use more of the trace")
+    if not span_us:
         raise PolicyError("the requests have no rate: all arrive at once", help="use a trace with arrival times")
     talks = group_sessions(ledger)
     if talks and stage_s:
@@ -158,12 +160,21 @@ def fit(
     drawn = min(max(len(ledger), _LEAST_GENERATED), _MOST_GENERATED)
     again = Ledger(_generated(opened.workload, ledger, talks, drawn, plugins or builtin()), ledger.block_size_tokens)
     agreement = _agreement(ledger, again)
-    warnings = tuple(_warnings(fitted, agreement, staged=clock is not None))
+    warnings = tuple(_warnings(fitted, agreement, staged=clock is not None, together=_together(ledger)))
+    notes = (*known.notes, *_assumed(agreement))
     remarks = [*origin, *_remarks(fitted, agreement, len(again)), *(f"Warning: {text}." for text in warnings)]
-    remarks += [f"Note: {text}." for text in known.notes]
-    return Fitted(
-        text=yaml_text(data, remarks), clients=fitted, agreement=agreement, warnings=warnings, notes=known.notes
-    )
+    remarks += [f"Note: {text}." for text in notes]
+    return Fitted(text=yaml_text(data, remarks), clients=fitted, agreement=agreement, warnings=warnings, notes=notes)
+
+
+def _assumed(agreement: dict[str, Agreement]) -> list[str]:
+    """Return a note on the reuse that sessions of a trace without prefixes are assumed to have."""
+    reuse = agreement["prefix reuse"]
+    if reuse.trace is not None or not reuse.fitted:
+        return []
+    share = _shown("prefix reuse", reuse.fitted)
+    why = "the trace names no prefixes: it is assumed that prompts of a session begin with what was said before"
+    return [f"{why} ({share} of prompt tokens)"]
 
 
 class _Stages:
@@ -307,11 +318,13 @@ def _agreement(trace: Ledger, fitted: Ledger) -> dict[str, Agreement]:
         "dispersion by minute": of(lambda one: dispersion(one.arrival_us, MINUTE)),
         "prompt tokens": of(lambda one: whole_sum(one.input_tokens) / len(one), lambda one: one.input_tokens),
         "output tokens": of(lambda one: whole_sum(one.output_tokens) / len(one), lambda one: one.output_tokens),
-        "prefix reuse": of(
-            lambda one: whole_sum(one.found_tokens) / whole_sum(one.input_tokens), lambda one: one.found_tokens
-        ),
+        "prefix reuse": of(_reused, (lambda one: one.found_tokens) if trace.prefixes_known else None),
         **beside,
     }
+
+
+def _reused(ledger: Ledger) -> float | None:
+    return whole_sum(ledger.found_tokens) / whole_sum(ledger.input_tokens) if ledger.prefixes_known else None
 
 
 def _reasoned(ledger: Ledger) -> list[int]:
@@ -331,15 +344,29 @@ def _gaps(ledger: Ledger) -> list[int]:
     return [later - earlier for earlier, later in pairwise(ledger.arrival_us)]
 
 
-def _warnings(clients: Sequence[FittedClient], agreement: dict[str, Agreement], *, staged: bool) -> list[str]:
+def _together(ledger: Ledger) -> float:
+    """Share of the requests that arrive at the same time as the one before."""
+    gaps = _gaps(ledger)
+    return len([gap for gap in gaps if not gap]) / len(gaps)
+
+
+def _warnings(
+    clients: Sequence[FittedClient], agreement: dict[str, Agreement], *, staged: bool, together: float
+) -> list[str]:
     found = []
+    if together > POOR:
+        found.append(
+            f"{share_text(together, 0)} of the requests arrive at the same time as the one before, which no arrival"
+            " process does: replay the trace itself"
+        )
     for one in clients:
         if one.requests < _FEW:
             found.append(f"`{one.id}`: {plural(one.requests, 'request')} can say little about distributions")
         if one.arrivals.ks > max(POOR, by_chance(one.requests)):
             found.append(
                 f"`{one.id}`: no arrival process is near (distance {one.arrivals.ks:.2f}); "
-                + ("replay the trace itself" if staged else "try --stage 60, or replay the trace itself")
+                + ("" if staged or together > POOR else "try --stage 60, or ")
+                + "replay the trace itself"
             )
     by_minute = agreement["dispersion by minute"]
     if by_minute.trace is not None and by_minute.trace > _UNEVEN * max(by_minute.fitted or 0.0, 1.0):
@@ -351,7 +378,7 @@ def _warnings(clients: Sequence[FittedClient], agreement: dict[str, Agreement], 
     named = {"CV of gaps": "gaps between the arrivals of all clients"}
     found += [f"{named.get(name, name)}: the distance is {ks:.2f}" for name, ks in distances.items() if ks > POOR]
     reuse = agreement["prefix reuse"]
-    if abs((reuse.trace or 0.0) - (reuse.fitted or 0.0)) > _REUSE:
+    if reuse.trace is not None and abs(reuse.trace - (reuse.fitted or 0.0)) > _REUSE:
         found.append(
             f"prefix reuse: {_shown('prefix reuse', reuse.trace)}, fitted {_shown('prefix reuse', reuse.fitted)}"
         )

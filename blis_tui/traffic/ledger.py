@@ -47,6 +47,7 @@ class Ledger:
     Args:
         asked: the requests.
         block_size_tokens: block size of the cache that prefixes are looked up in.
+        recorded: whether they come from a trace, which may say nothing of what prompts share.
 
     Attributes:
         arrival_us: arrival times.
@@ -64,8 +65,9 @@ class Ledger:
         InputError: there are no requests.
     """
 
-    def __init__(self, asked: Iterable[RequestTiming], block_size_tokens: int) -> None:
+    def __init__(self, asked: Iterable[RequestTiming], block_size_tokens: int, *, recorded: bool = False) -> None:
         self.block_size_tokens = block_size_tokens
+        self._recorded = recorded
         self.arrival_us, self.input_tokens, self.output_tokens, self.found_tokens = (array("q") for _ in range(4))
         self.e2e_us = array("q")
         self.names = {grouping: InternedColumn[str]() for grouping in GROUPINGS}
@@ -98,6 +100,11 @@ class Ledger:
 
     def __len__(self) -> int:
         return len(self.arrival_us)
+
+    @property
+    def prefixes_known(self) -> bool:
+        """Whether it is known what prompts share; not if they come from a trace that names no prefix at all."""
+        return not self._recorded or any(self.heads.values)
 
     def text_tokens(self, row: int) -> int:
         """Number of text tokens of a prompt."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zlib
 from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import Path
@@ -23,6 +22,7 @@ from blis_tui.spec.load import build, resolve_source
 from blis_tui.spec.loader import parse, read_document
 from blis_tui.spec.source import Source, as_map
 from blis_tui.spec.workloads import open_workload
+from blis_tui.unpack import DamagedError, beginning
 from blis_tui.workload.source import TraceSource, create_source
 from blis_tui.workload.trace_segments import read_items, read_segments
 from blis_tui.workload.traces import TRACES, read_trace
@@ -323,7 +323,6 @@ def provenance(traffic: Traffic, requests: int) -> tuple[str, ...]:
 
 DEFAULT_FORMAT: Final = "requests"
 _LOOKED_AT: Final = 64 * 1024
-_GZIP: Final = b"\x1f\x8b"
 _WORDS: Final = (
     ("mooncake", b"{", (b'"hash_ids"',)),
     ("otel", b"{[", (b'"resourceSpans"', b'"gen_ai.')),
@@ -343,13 +342,11 @@ def format_of(path: Path, plugins: Registry) -> str:
         InputError: the file cannot be read.
     """
     known = [plugin.name for plugin in plugins.of(TRACES.path)]
-    with open_input(path, limit=MAX_TRACE_BYTES) as file:
-        head = file.read(_LOOKED_AT)
-    if head.startswith(_GZIP):
-        try:
-            head = zlib.decompressobj(wbits=31).decompress(head, _LOOKED_AT)
-        except zlib.error:
-            return DEFAULT_FORMAT  # its reader will report what is wrong
+    try:
+        with open_input(path, limit=MAX_TRACE_BYTES) as file:
+            head = beginning(file, f"the trace {path}", _LOOKED_AT)
+    except DamagedError:
+        return DEFAULT_FORMAT  # its reader will report what is wrong
     start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     line = head if start in (b"{", b"[") else head.partition(b"\n")[0]
     for name, begins, words in _WORDS:

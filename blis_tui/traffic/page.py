@@ -37,7 +37,7 @@ def page(found: Description) -> str:
     ]
     for heading, groups in groupings(found).items():
         parts.append(f"<h2>By {escape(heading)}</h2>")
-        rows = ((name or "(none)", *group_cells(group)) for name, group in groups.items())
+        rows = ((name or "(none)", *group_cells(group, found.prefix_reuse)) for name, group in groups.items())
         parts.append(plain_table((heading, *GROUP_COLUMNS), rows))
     return plain_page(f"Workload {found.name}", [*parts, f"<p>blis-tui {__version__}</p>"], _STYLE)
 

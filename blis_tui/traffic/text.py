@@ -12,7 +12,7 @@ from blis_tui.units import fine_bar, number_text, plural, share_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from blis_tui.traffic.figures import Bin, Course, Description, Group, Lengths
+    from blis_tui.traffic.figures import Bin, Course, Description, Group, Lengths, Reuse
     from blis_tui.traffic.fit import Fitted
 
 _HEIGHT: Final = 5
@@ -29,7 +29,7 @@ PLAIN_CLASS: Final = "standard"
 def as_text(found: Description) -> str:
     """Return blocks of text with lines of at most about 100 characters."""
     blocks = ["\n".join(_facts(found)), _lengths({"prompts": found.input_tokens, "outputs": found.output_tokens})]
-    blocks += [_groups(heading, groups) for heading, groups in groupings(found).items()]
+    blocks += [_groups(heading, groups, found.prefix_reuse) for heading, groups in groupings(found).items()]
     blocks += [_course(found.arrivals), _histograms(found.input_histogram, found.output_histogram)]
     return "\n\n".join(blocks) + "\n"
 
@@ -65,8 +65,7 @@ def facts(found: Description) -> dict[str, str]:
         f" {number_text(burst.dispersion_second)} by second,"
         f" {number_text(burst.dispersion_minute)} by minute (Poisson: 1)",
         "tokens": f"{found.input_tokens.total:,} in, {found.output_tokens.total:,} out",
-        "prefix reuse": f"{share_text(reuse.tokens_share)} of prompt tokens, {share_text(reuse.blocks_share)} of"
-        f" {plural(reuse.blocks, 'block')} of {reuse.block_size_tokens} tokens, by an infinite cache",
+        "prefix reuse": _reuse(reuse),
     }
     if (sessions := found.sessions) is not None:
         gap = "" if sessions.gap_p50_s is None else f", half of the turns within {sessions.gap_p50_s:,.1f} s"
@@ -76,11 +75,18 @@ def facts(found: Description) -> dict[str, str]:
     return told
 
 
+def _reuse(reuse: Reuse) -> str:
+    if not reuse.recorded:
+        return "not recorded: the trace names no prefixes that prompts share"
+    shares = f"{share_text(reuse.tokens_share)} of prompt tokens, {share_text(reuse.blocks_share)} of"
+    return f"{shares} {plural(reuse.blocks, 'block')} of {reuse.block_size_tokens} tokens, by an infinite cache"
+
+
 def fit_text(fitted: Fitted) -> str:
     """Describe the quality of a fit: figures of trace and document, and what was chosen for each client."""
     figures = [("", "trace", "fitted", "KS")]
     for name, one in fitted.agreement.items():
-        write = share_text if name == "prefix reuse" else number_text
+        write = _share if name == "prefix reuse" else number_text
         figures.append((name, write(one.trace), write(one.fitted), "" if one.ks is None else f"{one.ks:.3f}"))
     clients = [("client", "requests", "arrivals", "prompts", "outputs")]
     for client in fitted.clients:
@@ -91,8 +97,12 @@ def fit_text(fitted: Fitted) -> str:
     return "\n".join(map(printable, [*lines, *(f"note: {note}" for note in fitted.notes)])) + "\n"
 
 
-def group_cells(group: Group) -> tuple[str, ...]:
-    """Return the cells of a group's row, in the order of ``GROUP_COLUMNS``."""
+def _share(value: float | None) -> str:
+    return "-" if value is None else share_text(value)
+
+
+def group_cells(group: Group, reuse: Reuse) -> tuple[str, ...]:
+    """Return the cells of a group's row, in the order of ``GROUP_COLUMNS``; ``reuse``: that of all requests."""
     return (
         f"{group.requests:,}",
         share_text(group.share),
@@ -100,7 +110,7 @@ def group_cells(group: Group) -> tuple[str, ...]:
         number_text(group.gap_cv),
         f"{group.input_mean:,.1f}",
         f"{group.output_mean:,.1f}",
-        share_text(group.reuse_tokens_share),
+        _share(group.reuse_tokens_share if reuse.recorded else None),
     )
 
 
@@ -127,10 +137,10 @@ def _lengths(rows: Mapping[str, Lengths]) -> str:
     return "\n".join(aligned(cells, range(1, len(cells[0])), _GAP))
 
 
-def _groups(heading: str, groups: Mapping[str, Group]) -> str:
+def _groups(heading: str, groups: Mapping[str, Group], reuse: Reuse) -> str:
     shown = dict(list(groups.items())[:_MOST_GROUPS])
     rows: list[tuple[str, ...]] = [(heading, *GROUP_COLUMNS)]
-    rows += [(cut(name or "(none)", _NAME), *group_cells(group)) for name, group in shown.items()]
+    rows += [(cut(name or "(none)", _NAME), *group_cells(group, reuse)) for name, group in shown.items()]
     lines = [*aligned(rows, range(1, len(rows[0])), _GAP)]
     if len(groups) > len(shown):
         lines.append(f"… {len(groups) - len(shown):,} more: see --format json")

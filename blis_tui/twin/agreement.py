@@ -6,7 +6,7 @@ from math import fsum, sqrt
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.metrics.stats import nearest_rank
+from blis_tui.metrics.stats import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,8 +88,8 @@ def _spread(values: Sequence[float]) -> dict[str, float]:
     count = len(ordered)
     return {
         "mean": fsum(ordered) / count / 1e3,
-        "p50": nearest_rank(ordered, 50) / 1e3,
-        "p99": nearest_rank(ordered, 99) / 1e3,
+        "p50": percentile(ordered, 50) / 1e3,
+        "p99": percentile(ordered, 99) / 1e3,
     }
 
 

@@ -42,9 +42,10 @@ class BatchDivergence:
     request: str
     """The request concerned; empty = no single one."""
     cause: str
-    """``front end`` (a request reached the scheduler earlier or later), ``cache``, ``preemption``, ``batch`` (another
-    rule or limit), ``step time`` (a step began before a request was sent on one side, and after it on the other), or
-    ``not known``, if there is no log."""
+    """``front end`` (a request reached the scheduler earlier or later), ``front end or async scheduling`` (the server
+    took it one step later, as a scheduler does that plans a step while the previous one runs), ``cache``,
+    ``preemption``, ``batch`` (another rule or limit), ``step time`` (a step began before a request was sent on one
+    side, and after it on the other), or ``not known``, if there is no log."""
     text: str
     """What both sides did."""
     why: str
@@ -110,7 +111,8 @@ class _Difference:
         )
         if any(recomputed) or self._step.preempted:
             victim = self._step.preempted[0] if self._step.preempted else ""
-            return victim, "preemption", "another request was preempted, or came back in another step"
+            why = "another request was preempted, or came back in another step, or with more of it in the prefix cache"
+            return victim, "preemption", why
         if measured.prefill_requests and not (measured.decode_requests and simulated.decode_requests):
             where = "simulation" if measured.decode_requests else "server"
             return "", "batch", f"beside the prompt the {where} decoded nothing: batches follow another rule"
@@ -148,27 +150,46 @@ class _Difference:
             return name, "batch", f"{limit}{took}"
         if row is None or begins is None:
             return name, "front end", f"{name or 'a request'} came to the server's scheduler later{took}"
-        ahead = ": its front end, or a scheduler that plans a step ahead (async_scheduling)" if later == 1 else ""
         kept = f"{self._around(row)}, and no limit of the server is known that kept it"
-        return name, "front end", f"{kept}{ahead or took}"
+        if later == 1 and self._is_new(name):
+            why = f"{kept}: its front end, or a scheduler that plans a step ahead (async_scheduling)"
+            return name, "front end or async scheduling", why
+        return name, "front end", f"{kept}{took}"
 
     def _taken_later(self) -> tuple[str, str, str]:
         """Explain why the server scheduled a request that the simulation had not scheduled yet."""
-        after = self._run.steps[self._number + 1 : self._number + _AHEAD]
-        name = next((step.admitted[0] for step in after if step.admitted), "")
+        steps, number = self._run.steps, self._number
+        came = {name for step in steps[: number + 1] for name in step.admitted}
+        # However many steps later, if the simulation's are shorter.
+        name = next((name for step in steps[number + 1 :] for name in step.admitted if name not in came), "")
         row = self._row(name)
         if row is None:
             return name, "front end", "the server computed a request that none of ours is"
-        if self._step.waiting:
-            free = self._run.kv_blocks - self._step.kv_used_blocks
-            return (
-                name,
-                "batch",
-                f"{name} waited in the simulation, with {plural(free, 'KV block')} free: limits differ",
-            )
+        queued_us = self._run.rows[name].queued_us
+        if self._step.waiting or (queued_us is not None and queued_us <= self._step.time_us):
+            return name, "batch", self._held(name)
         if self._step.time_us < row.sent_us:
             return name, "step time", f"{self._around(row)}, the simulated step before that"
         return name, "front end", f"{self._around(row)}, and takes longer to the scheduler in the simulation"
+
+    def _is_new(self, name: str) -> bool:
+        """Whether a request joined the simulation's queue during the previous step.
+
+        A scheduler that plans each step while the previous one runs takes such a request a step later than others.
+        """
+        queued_us = self._run.rows[name].queued_us
+        return bool(self._number) and queued_us is not None and queued_us > self._run.steps[self._number - 1].time_us
+
+    def _held(self, name: str) -> str:
+        """Explain why a request waited in the simulation's queue when the server scheduled one."""
+        if other := self._taken_instead(name):
+            return _in_another_order(other, name)
+        waited = f"{name} waited in the simulation"
+        following = self._run.steps[self._number + 1 : self._number + 2]
+        if self._is_new(name) and any(name in step.admitted for step in following):
+            return f"{waited} for one step: it plans a step ahead (async_scheduling), or limits differ"
+        free = plural(self._run.kv_blocks - self._step.kv_used_blocks, "KV block")
+        return f"{waited}, with {free} free: limits differ"
 
     def _token_limit(self) -> str | None:
         """Return the token limit of a step that the server's log shows; None = none."""
@@ -217,8 +238,8 @@ class _Difference:
                 f"{count_text(told)} tokens of {name} were cached on the server, {count_text(found)} here",
             )
         whole = row is not None and chunk is not None and chunk.new_tokens == row.input_tokens - found
-        if whole and (other := self._taken_instead()):
-            return name, "batch", f"the server took {other} in the place of {name}: queues are in another order"
+        if whole and (other := self._taken_instead(next(iter(self._step.admitted), ""))):
+            return name, "batch", _in_another_order(other, name)
         if whole and not fewer and self._simulated.prefill_requests == 1:
             return name, "front end", f"the server computed another request than {name}"
         limit = self._token_limit() if fewer else None
@@ -226,23 +247,23 @@ class _Difference:
             return name, "cache", f"{where} found more of {name} in its prefix cache"
         return name, "batch", limit or f"{where} computed fewer tokens of {name}: chunks are cut by other limits"
 
-    def _taken_instead(self) -> str:
+    def _taken_instead(self, taken: str) -> str:
         """Return the waiting request in the simulation with the length of the server's only prefill; empty if none.
 
-        The request that the simulation scheduled must have waited since the previous step; otherwise the front end may
-        have changed their order. If several have that length, return the one sent first.
+        The request that the simulation takes first must have waited since the previous step; otherwise the front end
+        may have changed their order. If several have that length, return the one sent first.
         """
         number, rows = self._number, self._recording.requests
-        if self._measured.prefill_requests != 1 or self._simulated.prefill_requests != 1 or not number:
+        if self._measured.prefill_requests != 1 or self._simulated.prefill_requests > 1 or not number:
             return ""
         sent_us = {row.request_id: row.sent_us for row in rows}
-        taken = next(iter(self._step.admitted), "")
         if sent_us.get(taken, self._step.time_us) > self._run.steps[number - 1].time_us:
             return ""
+        computed = self._measured.prefill_tokens
         later = {name: None for step in self._run.steps[number + 1 :] for name in step.admitted}
         waiting = [row for row in rows if row.sent_us <= self._step.time_us and row.request_id in later]
-        computed = self._measured.prefill_tokens
-        return next((row.request_id for row in waiting if row.prompt - (row.cached_tokens or 0) == computed), "")
+        of_that_length = [row.request_id for row in waiting if row.prompt - (row.cached_tokens or 0) == computed]
+        return "" if taken in of_that_length else next(iter(of_that_length), "")
 
     def _steps_until(self, pace: Pace, prefills: int) -> int | None:
         after = pace.steps[self._number + 1 : self._number + _AHEAD]
@@ -263,6 +284,10 @@ class _Difference:
             return f"{row.request_id} was sent at {time_text(row.sent_us)}"
         before = "before" if begins >= row.sent_us else "after"
         return f"{row.request_id} was sent {span_text(abs(begins - row.sent_us))} {before} the server's step began"
+
+
+def _in_another_order(taken: str, name: str) -> str:
+    return f"the server took {taken} in the place of {name}: queues are in another order"
 
 
 def _often(reached: Iterable[bool]) -> bool:

@@ -11,7 +11,9 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.metrics.stats import median_high
+from blis_tui.metrics.stats import median_high, whole_sum
+from blis_tui.observe.recording import COMPLETED
+from blis_tui.units import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 FEWEST: Final = 20
 """Minimum number of steps."""
+_OFF: Final = 0.02
+"""A log and the requests may differ by this share of the tokens, and by the next number, such as those of a warm-up."""
+_OFF_TOKENS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +55,9 @@ class Pace:
 
 
 def pace_of(recording: Recording) -> Pace | None:
-    """Return the steps of a recording; None if its log is missing or has too few."""
+    """Return the steps of a recording; None if its log is missing, has too few, or other ones than the requests had."""
     steps = recording.steps
-    if len(steps) < FEWEST:
+    if len(steps) < FEWEST or foreign_steps(recording):
         return None
     answered = [row for row in recording.requests if row.chunks]
     if any(step.end_us is None for step in steps):
@@ -64,6 +69,30 @@ def pace_of(recording: Recording) -> Pace | None:
     usual = median_high(gap for gap in gaps if gap is not None) or 0
     filled = [usual if gap is None else gap for gap in [*gaps, None]]
     return Pace(steps=steps, begins_us=tuple(begins), gaps_us=tuple(filled), gap_us=usual)
+
+
+def foreign_steps(recording: Recording) -> str:
+    """Return why the steps of a log are not those of the requests; empty if they are, or if it cannot be known.
+
+    Each token after the first of an answer was a decode of one step. Speculative decoding computes more tokens, but
+    never fewer.
+    """
+    steps, rows = recording.steps, recording.requests
+    if not steps or any(row.guessed for row in rows if row.chunks):
+        return ""
+    received = whole_sum(max(row.tokens - 1, 0) for row in rows)
+    allowed = received * _OFF + _OFF_TOKENS
+    computed = whole_sum(step.decode_tokens for step in steps)
+    if computed < received - allowed:
+        return (
+            f"has decodes of {count_text(computed)} tokens, and {count_text(received)} were received: steps are missing"
+        )
+    decoded = whole_sum(step.decode_requests for step in steps)
+    if decoded > received + allowed and all(row.outcome == COMPLETED for row in rows):
+        return (
+            f"has {count_text(decoded)} decodes for {count_text(received)} tokens received: there are steps of others"
+        )
+    return ""
 
 
 def _ends(steps: Sequence[Step]) -> list[int]:

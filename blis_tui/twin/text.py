@@ -25,7 +25,7 @@ _NAMES: Final = {"ttft": "TTFT", "itl": "ITL", "e2e": "E2E"}
 _TITLES: Final = {KV: f"{KV} %", "ttft": "TTFT ms", "e2e": "E2E ms"}
 """Titles of columns whose figures have a unit."""
 _GAP: Final = 4
-_ABOUT: Final = "MAPE: mean absolute error of single requests; r: correlation of single requests"
+_ABOUT: Final = "ITL: mean gap of a request's tokens; MAPE: mean absolute error of single requests; r: correlation"
 
 
 def twin_text(twin: Twin) -> str:

@@ -13,7 +13,7 @@ from blis_tui.twin.agreement import METRICS, Pair, agreement, correlation
 from blis_tui.twin.course import levels_of_recording, levels_of_simulation, stretches
 from blis_tui.twin.divergence import first_divergence
 from blis_tui.twin.fitting import fit, front_end_us, predicted_us
-from blis_tui.twin.pace import pace_of
+from blis_tui.twin.pace import foreign_steps, pace_of
 from blis_tui.twin.replay import replaying, simulate, with_steps
 from blis_tui.twin.side import at, of_recording, of_simulation
 from blis_tui.units import plural
@@ -162,8 +162,9 @@ def compare_with_simulation(recording: Recording, experiment: Experiment, name: 
     """
     pace = pace_of(recording)
     if pace is None and steps != "model":
+        why = foreign_steps(recording)
         raise InputError(
-            f"{recording.folder} has no steps",
+            f"the log of {recording.folder} {why}" if why else f"{recording.folder} has no steps",
             help="record the log of a server with --enable-logging-iteration-details",
         )
     replayed = replaying(experiment, recording)
@@ -310,10 +311,15 @@ def _notes(recording: Recording, experiment: Experiment) -> list[str]:
 
 
 def _broken_off(recording: Recording) -> list[str]:
-    """Return what an aborted recording lacks."""
-    if recording.about.get("complete") is not False:
-        return []
-    return [f"{recording.folder} was interrupted: requests in progress or still to come are missing or incomplete"]
+    """Return what a recording lacks because it was aborted, or because its log is that of another time."""
+    told = []
+    if recording.about.get("complete") is False:
+        told.append(
+            f"{recording.folder} was interrupted: requests in progress or still to come are missing or incomplete"
+        )
+    if why := foreign_steps(recording):
+        told.append(f"the log of {recording.folder} {why}; it is not used")
+    return told
 
 
 def _limit(recording: Recording) -> int | None:

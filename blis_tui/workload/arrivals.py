@@ -74,7 +74,7 @@ class ConstantGaps:
 class GammaSettings:
     """Settings of gamma arrivals."""
 
-    cv: float = setting(_CV, default=1.0, exclusiveMinimum=0, maximum=100)
+    cv: float = setting(_CV, default=1.0, minimum=1e-6, maximum=100)
 
 
 class GammaGaps:

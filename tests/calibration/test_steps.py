@@ -148,9 +148,19 @@ def test_a_table_of_steps_is_fitted_and_judged(tmp_path: Path) -> None:
     assert run["all"]["step"]["mape"] < 0.01
     assert len(run["by_batch"]) == 8
     assert f"steps.csv: {len(rows) - 1:,} steps (steps), llama-3.1-8b-instruct, 1 x h100, sha256 " in mine.read_text()
-    assert "<circle" in (tmp_path / "page.html").read_text()
+    page = (tmp_path / "page.html").read_text()
+    assert "<circle" in page
+    assert ">tokens</th>" in page
+    table = CliRunner().invoke(cli, [*call[:-1], "table"]).stdout
+    assert "\n  tokens 1.0 to " in table
+    assert "\n  batch " not in table
     judged = CliRunner().invoke(cli, [*call, "--compare"])
     assert json.loads(judged.stdout)["runs"]["steps.csv"]["all"]["step"]["mape"] > 0.02
+    # Steps have no waits that could be off.
+    auto = CliRunner().invoke(cli, [*call, "--compare", "--set", "latency=operators"])
+    errors = json.loads(auto.stdout)["step_time"]["steps.csv"]["expected_error_percent"]
+    assert errors["itl"]["servers"] > 5
+    assert (errors["ttft"], errors["e2e"]) == (None, None)
 
 
 def test_more_prefills_than_any_step_has_are_refused(tmp_path: Path) -> None:

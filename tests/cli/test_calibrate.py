@@ -52,6 +52,13 @@ BAD: dict[str, str] = {
     "steps-that-last-no-time.csv": "duration_us,decode_requests,prefill_tokens,context_tokens\n" + "0,8,0,80\n" * 20,
     "few-steps.csv": "duration_us,decode_requests,prefill_tokens,context_tokens\n9000,8,0,80\n",
     "no-info.json": '[{"start_time": 1.0}]',
+    "milliseconds.csv": "arrival_us,input_tokens,output_tokens,ttft_ms,e2e_ms\n0,10,5,1,2\n",
+    "no-benchmark.json": '{"benchmarks": [5]}',
+    "no-request.json": '[{"start_time": 1, "info": {}}, 5]',
+    "cut-off.csv": "arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n" + "0,10,5,1000,2000\n" * 20 + "0,10",
+    "two-runs.csv": "request_id,arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n" + "a,0,10,5,1000,2000\n" * 20,
+    "huge.csv": "arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n" + "0,10,5,1e300,2e300\n" * 20,
+    "unequal.json": '{"ttfts": [0.1], "itls": [[0.1]], "input_lens": [5], "output_lens": [2], "start_times": [0, 1]}',
 }
 
 
@@ -213,6 +220,29 @@ def test_bad_files(name: str, tmp_path: Path, file_regression: FileRegressionFix
     result = run("calibrate", name, "--spec", "base.blis.yaml")
     assert (result.exit_code, result.stdout) == (ExitCode.IO, "")
     file_regression.check(result.stderr)
+
+
+def test_a_file_that_cannot_be_written_is_told_before_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured()
+    monkeypatch.setattr("blis_tui.calibration.run.calibrated", lambda *_: pytest.fail("it was fitted"))
+    result = run("calibrate", "measured.csv", "--spec", "base.blis.yaml", "-o", "no/such/mine.yaml")
+    assert (result.exit_code, result.stdout) == (ExitCode.IO, "")
+    assert result.stderr == "error: cannot write no/such/mine.yaml: No such file or directory\n"
+
+
+def test_requests_without_an_answer_and_beyond_the_stages_are_told(tmp_path: Path) -> None:
+    rows = measured()
+    head = ["arrival_us", "input_tokens", "output_tokens", "ttft_us", "e2e_us"]
+    lines = [[row[key] if number % 4 or "_us" not in key else "" for key in head] for number, row in enumerate(rows)]
+    for line, row in zip(lines, rows, strict=True):
+        line[0] = row["arrival_us"]
+    (tmp_path / "some.csv").write_text("\n".join(",".join(line) for line in [head, *lines]) + "\n")
+    last_s = int(rows[-1]["arrival_us"]) / 1e6 - int(rows[1]["arrival_us"]) / 1e6
+    result = run("calibrate", "some.csv", "--spec", "base.blis.yaml", "--compare", "--stages", "0.5,0.5")
+    assert result.exit_code == ExitCode.OK
+    first, second = result.stderr.splitlines()
+    assert first.startswith("note: some.csv: 15 requests of 60 have no complete answer: what they added to the load")
+    assert second.startswith(f"note: some.csv: requests were sent until {last_s:,.1f} s, the stages last 1.0 s:")
 
 
 def test_usage() -> None:

@@ -95,6 +95,23 @@ def test_fit(folder: Path, file_regression: FileRegressionFixture) -> None:
     assert list(told) == ["clients", "agreement", "warnings", "notes"]
 
 
+def test_what_a_trace_does_not_record_is_neither_described_nor_judged(folder: Path) -> None:
+    """Sessions without prefixes: that their prompts repeat what was said is an assumption, not a bad fit."""
+    rows = [f"{at * 500_000},{400 + 300 * (at // 9)},{90},s{at % 9}\n" for at in range(36)]
+    (folder / "talks.csv").write_text("arrival_time_us,input_tokens,output_tokens,session_id\n" + "".join(rows))
+    described = workload("describe", "talks.csv")
+    assert "prefix reuse  not recorded: the trace names no prefixes that prompts share\n" in described.stdout
+    assert json.loads(workload("describe", "talks.csv", "--format", "json").stdout)["prefix_reuse"]["recorded"] is False
+    result = workload("fit", "talks.csv", "-o", "My_talks.v2.yaml")
+    assert result.exit_code == ExitCode.OK
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("prefix reuse")]
+    assert line.split()[2] == "-"  # of the trace
+    assert "note: the trace names no prefixes: it is assumed that prompts of a session begin with what" in result.stdout
+    assert "prefix reuse" not in result.stderr
+    # Names have other characters than files.
+    assert yaml.safe_load((folder / "My_talks.v2.yaml").read_text())["metadata"]["name"] == "my-talks"
+
+
 def test_fit_warns(folder: Path) -> None:
     result = workload("fit", "small.csv", "-o", "mine.yaml")
     assert result.exit_code == ExitCode.OK

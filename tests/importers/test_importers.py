@@ -263,6 +263,9 @@ def test_keys_of_workloads(
         ({"aggregate_rate": 1, "clients": [{**CLIENT, "input_distribution": {"type": "zipf"}}]}, "`zipf`"),
         ({"aggregate_rate": 1, "clients": [{**CLIENT, "timeout": -4}]}, "`timeout` must be at least 0"),
         ({"aggregate_rate": 1, "cohorts": [CLIENT]}, "lacks the key `population`"),
+        ({"aggregate_rate": 1, "clients": [{**CLIENT, "arrival": {"process": "gamma", "cv": 1e-300}}]}, "`cv` must be"),
+        ({"aggregate_rate": 1, "cohorts": [{**CLIENT, "population": 1, "spike": 7}]}, "expected a map, found"),
+        ({"aggregate_rate": 1e300, "clients": [CLIENT]}, "`aggregate_rate` must be at most 2^64"),
         ({"servegen_data": {"path": "x"}}, "nothing of the workload can be imported"),
         (
             {"inference_perf": {"stages": [{"rate": 1, "duration": 1}] * 2, "shared_prefix": {}}},
@@ -554,10 +557,50 @@ def test_hardware_whose_names_collide(tmp_path: Path) -> None:
         ({"quantization_config": {"bits": 4}}, {}),
         ({"quantization_config": {"quant_method": "fp8"}}, {}),
         ({"bos_token_id": 1}, {"": Fate.NO_EFFECT}),
+        ({"hidden_act": "gelu_new"}, {"hidden_act": Fate.APPROXIMATED}),
+        ({"hidden_act": "gelu_pytorch_tanh", "model_type": "gemma2"}, {}),
+        ({"num_experts": 8, "num_experts_per_tok": 2, "decoder_sparse_step": 1, "mlp_only_layers": []}, {}),
+        (
+            {"num_experts": 8, "num_experts_per_tok": 2, "decoder_sparse_step": 2, "mlp_only_layers": [0]},
+            {"decoder_sparse_step": Fate.NOT_CARRIED, "mlp_only_layers": Fate.NOT_CARRIED},
+        ),
+        ({"decoder_sparse_step": 2}, {}),
+        (
+            {"num_experts": 8, "num_experts_per_tok": 2, "interleave_moe_layer_step": 2},
+            {"interleave_moe_layer_step": Fate.APPROXIMATED},
+        ),
     ],
 )
 def test_keys_of_models(keys: dict[str, object], listed: dict[str, Fate], tmp_path: Path) -> None:
     assert fates(import_model(written(tmp_path, {**CONFIG, **keys}))) == listed
+
+
+@pytest.mark.parametrize(
+    ("keys", "tied"),
+    [
+        ({}, False),
+        ({"model_type": "llama"}, False),
+        ({"model_type": "gemma2"}, True),
+        ({"model_type": "gemma2", "tie_word_embeddings": False}, False),
+        ({"model_type": "llama", "tie_word_embeddings": True}, True),
+    ],
+)
+def test_embeddings_are_shared_if_that_is_the_default_of_the_type(
+    keys: dict[str, object], tied: bool, tmp_path: Path
+) -> None:
+    """Configurations leave out what is the default of their type."""
+    path = tmp_path / "model.yaml"
+    path.write_text(import_model(written(tmp_path, {**CONFIG, **keys, "hidden_act": "silu"}), name="m").text)
+    for model in (str(path), {"config": {**CONFIG, **keys}}):
+        found = load("quickstart", set={"model": model, "engine.kv_blocks": 500, "latency": "roofline"})
+        assert found.pools[0].model.tie_word_embeddings is tied
+
+
+def test_the_memory_of_a_gated_gelu_is_known(tmp_path: Path) -> None:
+    gemma = {**CONFIG, "model_type": "gemma2", "hidden_act": "gelu_pytorch_tanh"}
+    path = tmp_path / "model.yaml"
+    path.write_text(import_model(written(tmp_path, gemma), name="m").text)
+    assert load("quickstart", set={"model": str(path), "latency": "roofline"}).pools[0].engine.kv_blocks > 1000
 
 
 def test_a_models_part_for_text_wins(tmp_path: Path) -> None:

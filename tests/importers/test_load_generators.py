@@ -38,6 +38,32 @@ def test_inference_perf(name: str, file_regression: FileRegressionFixture) -> No
     file_regression.check(shown(import_inference_perf(DATA / f"inference-perf-{name}.yaml")))
 
 
+def test_what_inference_perf_does_otherwise_is_told(tmp_path: Path) -> None:
+    """Between stages it waits; a model may end answers early, if it may."""
+    lengths = {"mean": 9, "min": 9, "max": 9}
+    data = {"type": "random", "input_distribution": lengths, "output_distribution": lengths}
+
+    def told(stages: int, load: dict[str, Any] | None = None, server: object = None) -> list[tuple[str, str]]:
+        stage: dict[str, Any] = {"stages": [{"rate": 1, "duration": 5}] * stages}
+        given = {"load": stage | (load or {}), "server": server, "data": data}
+        notes = import_inference_perf(written(tmp_path, given)).notes
+        return [(str(note.path[-1]), note.text) for note in notes if note.lossy]
+
+    ((key, text),) = told(2)
+    assert (key, text.partition(", without ")[2]) == (
+        "stages",
+        "1 s and the time that the last answers take between them",
+    )
+    ((key, text),) = told(2, {"interval": 15})
+    assert (key, text.partition(", without ")[2][:6]) == ("interval", "15 s a")
+    assert told(1, {"interval": 15}) == []
+    assert told(1, None, {"ignore_eos": True, "base_url": "http://a"}) == []
+    ((key, _),) = told(1, None, {"ignore_eos": False})
+    assert key == "ignore_eos"
+    ((key, text),) = told(1, None, {"new": 5})
+    assert (key, text) == ("new", "unknown key")
+
+
 def test_each_stage_of_inference_perf_sends_what_it_says(tmp_path: Path) -> None:
     path = tmp_path / "w.yaml"
     path.write_text(import_inference_perf(DATA / "inference-perf-shared-prefix.yaml").text)
@@ -165,6 +191,13 @@ def test_what_inference_perf_says_that_cannot_be(tmp_path: Path, change: dict[st
         ({"data": "wikitext"}, "expected `data` as a map"),
         ({"data": {"output_tokens": 5}}, "the lengths of these data are not in this file"),
         ({"max_seconds": "soon"}, "expected a number of seconds"),
+        ({"max_seconds": "inf", "max_requests": None}, "expected a number of seconds"),
+        ({"rate": 1e300}, "expected positive numbers"),
+        ({"data": {"prompt_tokens": 1e300, "output_tokens": 5}}, r"`prompt_tokens` must be at most 2\^64"),
+        (
+            {"data": {"prompt_tokens": 9, "output_tokens": 5, "prefix_tokens": 9, "prefix_count": 10**9}},
+            "more than 10,000 prefixes",
+        ),
     ],
 )
 def test_what_guidellm_says_that_cannot_be(tmp_path: Path, change: dict[str, object], message: str) -> None:
@@ -181,6 +214,15 @@ def test_what_guidellm_says_that_cannot_be(tmp_path: Path, change: dict[str, obj
         ("0,1,1,Gamma,1,1\n", "[]", "is not a data set of ServeGen"),
         ("0,1,1,Gamma,1,1\n", '{"0": {"input_tokens": "{1: x}"}}', "`input_tokens` is not a table of token counts"),
         ("0,1,1,Gamma,1,1\n", None, "cannot read .*chunk-0-dataset.json"),
+        ("0,nan,1,Gamma,1,1\n", "{}", "chunk-0-trace.csv:1: this is not a window of ServeGen"),
+        ("0,1,inf,Gamma,1,1\n", "{}", "chunk-0-trace.csv:1: this is not a window of ServeGen"),
+        ("0,1,1,Gamma,1,1\n", '{"0": {"input_tokens": "{1: 1e999}"}}', "`input_tokens` is not a table of token counts"),
+        ("0,1,1,Gamma,1,1\n", '{"0": {"input_tokens": "{1e999: 1}"}}', "`input_tokens` is not a table of token counts"),
+        (
+            "0,1,1,Gamma,1,1\n",
+            '{"nan": {"input_tokens": "{5: 1}", "output_tokens": "{5: 1}"}}',
+            "`nan` is not the start of a window",
+        ),
     ],
 )
 def test_files_that_are_not_of_servegen(tmp_path: Path, trace: str, data: str | None, message: str) -> None:
@@ -189,6 +231,15 @@ def test_files_that_are_not_of_servegen(tmp_path: Path, trace: str, data: str | 
         (tmp_path / "chunk-0-dataset.json").write_text(data)
     with pytest.raises(InputError, match=message):
         import_servegen(tmp_path)
+
+
+def test_a_pattern_that_is_not_known_is_told(tmp_path: Path) -> None:
+    (tmp_path / "chunk-0-dataset.json").write_text('{"0": {"input_tokens": "{5: 1}", "output_tokens": "{5: 1}"}}')
+    for pattern, told in (("Zipf", True), ("", False)):
+        (tmp_path / "chunk-0-trace.csv").write_text(f"0,1,1,{pattern},1,1\n")
+        found = import_servegen(tmp_path)
+        assert yaml.safe_load(found.text)["clients"][0]["arrivals"] == {"kind": "poisson"}
+        assert any("the pattern `zipf` became poisson" in note.text for note in found.notes) is told
 
 
 def test_a_folder_without_clients_and_no_folder(tmp_path: Path) -> None:

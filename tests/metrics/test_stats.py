@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from blis_tui.metrics.stats import (
     EMPTY,
     PERCENTILES,
-    nearest_rank,
     of_histogram,
     of_ratios,
     of_samples,
@@ -49,15 +48,6 @@ def test_nothing_observed_is_nothing_and_not_zero() -> None:
 def test_ratios_keep_their_fractions() -> None:
     assert of_ratios([1.5, 2.5]).mean == pytest.approx(0.002)
     assert of_ratios([1.5]).p99 == 0.0015
-
-
-@given(st.lists(st.integers(0, 100), min_size=1, max_size=60), st.sampled_from((1, 50, 90, 99, 100)))
-def test_the_nearest_rank_is_the_least_value_that_enough_do_not_exceed(values: list[int], percent: int) -> None:
-    ordered = sorted(values)
-    enough = [
-        one for one in ordered if 100 * len([other for other in ordered if other <= one]) >= percent * len(ordered)
-    ]
-    assert nearest_rank(ordered, percent) == enough[0]
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=2, max_size=60), st.integers(1, 99))

@@ -25,7 +25,7 @@ from blis_tui.metrics.expected_error import (
 from blis_tui.metrics.measured import LOADS, LONG_TOKENS, Traits, measured, traits_of
 from blis_tui.metrics.step_time import StepTime, step_times
 from blis_tui.metrics.unmeasured import OF_CLIENT, OF_EXPERIMENT, OF_POOL
-from blis_tui.records.section_text import error_text
+from blis_tui.records.section_text import bands_text, error_text, instance_lines
 from blis_tui.records.summary import summary_text
 from blis_tui.simulation import Simulation
 from blis_tui.spec.model import Client, Cluster, Engine, Experiment, Hardware, Policy, Pool, Workload
@@ -548,6 +548,18 @@ def test_requests_that_were_not_served_are_in_no_measured_mean() -> None:
     (known,) = report.expected_errors().values()
     assert f"{lost} of 30 requests were not served" in known.reasons["ttft"]
     assert "itl" in known.bands
+
+
+def test_a_mean_that_a_run_does_not_have_has_no_error() -> None:
+    """Answers of one token have no gaps between tokens; within a microsecond, nothing is answered."""
+    report = simulated(workload=few(20, output_tokens=1))
+    (known,) = report.expected_errors().values()
+    assert set(known.bands) == {"ttft", "e2e"}
+    assert not known.reasons
+    assert "ITL" not in instance_lines(report)["step times"]
+    (nothing,) = simulated(workload=few(20), horizon_us=1).expected_errors().values()
+    assert (dict(nothing.bands), dict(nothing.reasons)) == ({}, {})
+    assert bands_text(nothing) == "no mean latency that could be off"
 
 
 # ---- where it stands ----

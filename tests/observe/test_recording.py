@@ -118,7 +118,9 @@ def test_lines_that_are_none_are_refused_with_their_place(change: str, says: str
     path.write_text(request_line(ROW) + change + "\n")
     with pytest.raises(InputError, match="requests.jsonl, line 2: .*" + says.replace("[", r"\[")):
         read_recording(recording.folder)
-    path.write_text(request_line(ROW) + change)  # a last line that was not written whole
+    path.write_text(request_line(ROW) + change)  # a last line that was not written whole, as the recording was aborted
+    manifest = recording.folder / "recording.json"
+    manifest.write_text(manifest.read_text().replace('"complete": true', '"complete": false'))
     assert read_recording(recording.folder).requests == (ROW,)
 
 

@@ -123,6 +123,14 @@ def test_rates(key: str) -> None:
     assert hints(text) == ["did you mean `rate_per_s`?"]
 
 
+@pytest.mark.parametrize(
+    ("key", "meant"), [("session", "session_id"), ("tenant", "tenant_id"), ("prefix", "prefix_group")]
+)
+def test_columns_of_a_trace_are_no_keys_of_clients(key: str, meant: str) -> None:
+    trace = f"workload: {{trace: {{file: a.csv, columns: {{{key}: x}}}}}}\n"
+    assert hints(HEAD + "model: qwen3-14b\nhardware: h100\n" + trace) == [f"did you mean `{meant}`?"]
+
+
 def test_prompt_and_completion_are_input_and_output() -> None:
     found = hints(CLIENT % LENGTHS.replace("input", "prompt").replace("output", "completion"))
     assert found == [

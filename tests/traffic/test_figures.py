@@ -17,15 +17,16 @@ from blis_tui.shipped import builtin
 from blis_tui.traffic import figures
 from blis_tui.traffic.ledger import Ledger
 from blis_tui.traffic.opening import Choice, open_traffic
+from blis_tui.traffic.text import facts, group_cells
 from blis_tui.workload.traces import TRACES
 
 TRACES_FOLDER = Path(__file__).parents[2].parent / "shared" / "data" / "traces"
 HEADER = "request_id,arrival_time_us,input_tokens,output_tokens,tenant_id,slo_class,model,session_id,round_index\n"
 
 
-def description(source: object, *, block: int = 16, **said: object) -> figures.Description:
+def description(source: object, *, block: int = 16, recorded: bool = False, **said: object) -> figures.Description:
     traffic = open_traffic(str(source), Choice(**said))  # type: ignore[arg-type]
-    return figures.describe(traffic, Ledger(traffic.requests, block))
+    return figures.describe(traffic, Ledger(traffic.requests, block, recorded=recorded))
 
 
 @pytest.fixture(scope="module")
@@ -192,3 +193,16 @@ def test_mooncake() -> None:
             blocks += len(row["hash_ids"])
             known.update(dict.fromkeys(row["hash_ids"]))
     assert (found.prefix_reuse.found_blocks, found.prefix_reuse.blocks) == (reused, blocks)
+
+
+def test_what_a_trace_does_not_say_of_prefixes_is_not_known(tmp_path: Path) -> None:
+    path = tmp_path / "requests.csv"
+    path.write_text(HEADER + "a,0,900,5,x,batch,m,,0\nb,5,900,5,y,batch,m,,0\n")
+    found = description(path, recorded=True)
+    assert not found.prefix_reuse.recorded
+    assert facts(found)["prefix reuse"] == "not recorded: the trace names no prefixes that prompts share"
+    assert group_cells(found.tenants["x"], found.prefix_reuse)[-1] == "-"
+    shared = HEADER.replace("round_index", "prefix_group,prefix_tokens")
+    path.write_text(shared + "a,0,900,5,x,batch,m,,,0\nb,5,900,5,y,batch,m,,g,90\n")
+    assert facts(description(path, recorded=True))["prefix reuse"].startswith("0.0 % of prompt tokens, 0.0 % of 114")
+    assert description("chatbot", requests=5).prefix_reuse.recorded

@@ -155,6 +155,9 @@ def test_requests_that_all_arrive_at_once_have_no_rate(tmp_path: Path) -> None:
     path.write_text("arrival_time_us,input_tokens,output_tokens\n5,9,9\n5,9,9\n")
     with pytest.raises(PolicyError, match="the requests have no rate: all arrive at once"):
         fitted(path)
+    path.write_text("arrival_time_us,input_tokens,output_tokens\n5,9,9\n")
+    with pytest.raises(PolicyError, match="one request has no rate, and no distribution"):
+        fitted(path)
 
 
 THINKER = {
@@ -223,3 +226,14 @@ def test_text_alone_says_nothing_of_either(tmp_path: Path) -> None:
     assert "reasoning" not in found.text
     assert "multimodal" not in found.text
     assert "beside" not in json.dumps(found.to_dict())
+
+
+def test_requests_that_arrive_together_are_like_no_process(tmp_path: Path) -> None:
+    """Stages do not help: three requests come at each whole second."""
+    rows = [f"{at // 3 * 1_000_000},{100 + at % 50},{40 + at % 30}\n" for at in range(300)]
+    path = tmp_path / "rounded.csv"
+    path.write_text("arrival_time_us,input_tokens,output_tokens\n" + "".join(rows))
+    warnings = fitted(path).warnings
+    assert warnings[0].startswith("67 % of the requests arrive at the same time as the one before, which no arrival")
+    assert not any("try --stage 60, or" in one for one in warnings)
+    assert any(one.endswith("); replay the trace itself") for one in warnings)

@@ -1,6 +1,7 @@
 """Formats are told by words that only one tool writes."""
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from blis_tui.shipped import builtin
 from blis_tui.traffic.opening import format_of
 from blis_tui.workload.traces import TRACES
+from tests.zstandard import zstd
 
 HEADS = {
     "azure": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n",
@@ -23,11 +25,10 @@ KNOWN = [plugin.name for plugin in builtin().of(TRACES.path)]
 
 
 @pytest.mark.parametrize("name", HEADS)
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_file_tells_its_format(tmp_path: Path, name: str, packed: bool) -> None:
+@pytest.mark.parametrize("packed", [bytes, gzip.compress, zstd.compress], ids=["plain", "gzip", "zstd"])
+def test_a_file_tells_its_format(tmp_path: Path, name: str, packed: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "trace"
-    raw = HEADS[name].encode()
-    path.write_bytes(gzip.compress(raw) if packed else raw)
+    path.write_bytes(packed(HEADS[name].encode()))
     assert format_of(path, builtin()) == (name if name in KNOWN else "requests")
 
 

@@ -50,10 +50,15 @@ def _in_group(row: Observed) -> Observed:
     return replace(row, segments=(("g", 160),))
 
 
+COLD_BLOCKS: Final[Mapping[str, object]] = {"engine__kv_blocks": 70, "engine__enable_prefix_caching": False}
+
+
 Changes: TypeAlias = "Callable[[Observed], Observed]"
 BLOCKS: Final = {"batch", "preemption"}
+AHEAD: Final = "front end or async scheduling"
+ASYNC: Final = {"policy__batching": "vllm-v1"}
 CASES: Final[Mapping[str, tuple[Mapping[str, object], Mapping[str, object], Changes, set[str]]]] = {
-    "requests take their time to the scheduler": ({}, {}, _through_a_front_end, {"front end"}),
+    "requests take their time to the scheduler": ({}, {}, _through_a_front_end, {"front end", AHEAD}),
     "slower steps": (_steps(1.3), {}, _as_it_is, {"step time"}),
     "hardly slower steps": (_steps(1.03), {}, _as_it_is, {"step time"}),
     "faster steps": (_steps(0.8), {}, _as_it_is, {"step time"}),
@@ -69,6 +74,13 @@ CASES: Final[Mapping[str, tuple[Mapping[str, object], Mapping[str, object], Chan
         {"batch"},
     ),
     "another batching rule": ({"policy__batching": "nano"}, {}, _as_it_is, {"batch"}),
+    "another order of the queue, and other lengths": ({"policy__scheduling": "sjf"}, {}, _as_it_is, {"batch"}),
+    "a scheduler that plans a step ahead": (ASYNC, {}, _as_it_is, {AHEAD}),
+    "a scheduler that does not": ({}, ASYNC, _as_it_is, {"batch"}),
+    "SGLang": ({"policy__batching": "sglang"}, {}, _as_it_is, {AHEAD}),
+    "SGLang in the simulation": ({}, {"policy__batching": "sglang"}, _as_it_is, {"batch"}),
+    "TensorRT-LLM": ({"policy__batching": "tensorrt-llm"}, {}, _as_it_is, {AHEAD}),
+    "TensorRT-LLM in the simulation": ({}, {"policy__batching": "tensorrt-llm"}, _as_it_is, {"batch"}),
     "fewer KV blocks": ({"engine__kv_blocks": 70}, {}, _as_it_is, BLOCKS),
     "more KV blocks": ({}, {"engine__kv_blocks": 70}, _as_it_is, BLOCKS),
     "a cache that the simulation lacks": (SHARED, COLD, _in_group, {"cache"}),
@@ -110,7 +122,10 @@ def test_an_explanation_says_what_the_log_shows(tmp_path: Path) -> None:
         ({"engine__max_num_batched_tokens": 128}, {}, "the server never had more than 128 tokens in a step"),
         ({"policy__batching": "nano"}, {}, "beside the prompt the server decoded nothing: batches follow another rule"),
         ({}, {"policy__batching": "nano"}, "beside the prompt the simulation decoded nothing: batches follow another"),
-        ({"policy__batching": "vllm-v1"}, {}, "or a scheduler that plans a step ahead (async_scheduling)"),
+        (ASYNC, {}, "or a scheduler that plans a step ahead (async_scheduling)"),
+        ({}, ASYNC, "request_1 waited in the simulation for one step: it plans a step ahead (async_scheduling), or"),
+        ({"policy__scheduling": "sjf"}, {}, "the server took request_16 in the place of request_15: queues are in"),
+        (COLD_BLOCKS, {"engine__kv_blocks": 70}, "or with more of it in the prefix cache"),
     ],
 )
 def test_an_explanation_names_what_was_changed(
@@ -120,6 +135,28 @@ def test_an_explanation_names_what_was_changed(
     parting = compare_with_simulation(recording, experiment(seed=12, **simulated), "other").parting
     assert parting is not None
     assert why in parting.why
+
+
+def test_a_request_that_comes_many_steps_later_is_one_of_ours(tmp_path: Path) -> None:
+    """The last one, of which the recording says that it was sent 2.5 s later than it was."""
+
+    def later(row: Observed) -> Observed:
+        if row.request_id != "request_59":
+            return row
+        chunks = tuple((time_us + 2_500_000, tokens) for time_us, tokens in row.chunks)
+        return replace(row, sent_us=row.sent_us + 2_500_000, done_us=row.done_us + 2_500_000, chunks=chunks)
+
+    client = {"id": "c", "input_tokens": 50, "output_tokens": {"kind": "uniform", "min": 150, "max": 200}}
+    made = experiment(seed=12, workload__clients=[client], engine__kv_blocks=500)
+    recording = recorded(made, tmp_path / "r", change=later)
+    twin = compare_with_simulation(recording, made, "other")
+    parting, steps = twin.parting, twin.rungs[0].run.steps
+    assert parting is not None
+    assert parting.step is not None
+    (number,) = (number for number, step in enumerate(steps) if "request_59" in step.admitted)
+    assert number > parting.step + 64
+    assert (parting.request, parting.cause) == ("request_59", "step time")
+    assert "after the server's step began, the simulated step before that" in parting.why
 
 
 @pytest.mark.parametrize("change", [_steps(3.0), {"engine__max_num_seqs": 2}, {}])

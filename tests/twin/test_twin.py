@@ -6,23 +6,26 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 import blis_tui
 from blis_tui.engine.records import Preempted, StepFinished
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.observe.folder import TABLE, TIMELINE, TRACE, TRACE_HEADER
+from blis_tui.observe.reading import read_recording
 from blis_tui.observe.recording import Scrape
 from blis_tui.twin.fitting import BLOCK_STEPS, fit, predicted_us
 from blis_tui.twin.pace import pace_of
-from blis_tui.twin.replay import simulate
+from blis_tui.twin.replay import replaying, simulate
 from blis_tui.twin.twin import Twin, compare_recordings, compare_with_simulation
 from tests.twin.servers import DECODE_US, PREFILL_US, STEP_US, experiment, recorded
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from blis_tui.observe.recording import Observed
+    from blis_tui.observe.recording import Observed, Step
 
 FASTER = {"latency__beta": [STEP_US * 0.6, PREFILL_US, DECODE_US]}
 
@@ -84,6 +87,46 @@ def test_a_recording_that_was_broken_off_is_told(tmp_path: Path) -> None:
     assert compare_recordings(recording, broken).notes == (told,)
 
 
+@pytest.mark.parametrize("file", ["requests.jsonl", "steps.csv", "metrics.jsonl"])
+def test_a_file_that_is_cut_off_is_no_recording_with_fewer_requests(file: str, tmp_path: Path) -> None:
+    """Unless it was broken off: then its last line may be half written."""
+    folder = recorded(experiment(), tmp_path / "r").folder
+    content = (folder / file).read_bytes()
+    (folder / file).write_bytes(content[: len(content) * 2 // 3])
+    line = content[: len(content) * 2 // 3].count(b"\n") + 1
+    with pytest.raises(InputError, match=rf"{file} is cut off in line {line}, although the recording was complete"):
+        read_recording(folder)
+    manifest = folder / "recording.json"
+    manifest.write_text(manifest.read_text().replace('"complete": true', '"complete": false'))
+    assert read_recording(folder).folder == folder
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [
+        (lambda steps: steps[60:], "and 2,484 were received: steps are missing"),
+        (lambda steps: steps[:-100], "and 2,484 were received: steps are missing"),
+        (lambda steps: (*steps[:30], *steps), "decodes for 2,484 tokens received: there are steps of others"),
+    ],
+)
+def test_a_log_of_other_steps_names_no_cause(
+    part: Callable[[tuple[Step, ...]], tuple[Step, ...]], says: str, tmp_path: Path
+) -> None:
+    """A log that began late, was cut off, or has what another client asked for."""
+    recording = recorded(experiment(), tmp_path / "r")
+    other = replace(recording, steps=part(recording.steps))
+    twin = compare_with_simulation(other, experiment(engine__max_num_seqs=4), "s")
+    (note,) = twin.notes
+    assert note.startswith(f"the log of {recording.folder} has ")
+    assert note.endswith(f"{says}; it is not used")
+    assert twin.left.batches is None
+    assert twin.parting is not None
+    assert twin.parting.cause == "not known"
+    assert compare_recordings(recording, other).notes == (note,)
+    with pytest.raises(InputError, match=says):
+        compare_with_simulation(other, experiment(), "s", "measured")
+
+
 def test_of_answers_in_one_piece_only_their_ends_are_compared(tmp_path: Path) -> None:
     made = experiment()
     recording = recorded(made, tmp_path / "r", change=lambda row: replace(row, whole=True))
@@ -101,8 +144,11 @@ def test_figures_are_those_of_the_requests(tmp_path: Path) -> None:
     rows = [row.e2e_us for row in recording.requests]
     assert all(row is not None for row in rows)
     assert error.left["mean"] == pytest.approx(sum(rows) / len(rows) / 1e3)  # type: ignore[arg-type]
-    assert error.left["p99"] == max(rows) / 1e3  # type: ignore[type-var, operator]
-    assert error.left["p50"] == sorted(rows)[29] / 1e3  # type: ignore[type-var, operator]
+    percentiles = [np.percentile(rows, percent) / 1e3 for percent in (50, 99)]  # type: ignore[arg-type]
+    assert [error.left["p50"], error.left["p99"]] == pytest.approx(percentiles)
+    # The simulation's are those that its report has.
+    report = blis_tui.run(replaying(made, recording))
+    assert (error.right["p50"], error.right["p99"]) == (report.latency.e2e_ms.p50, report.latency.e2e_ms.p99)
     assert error.bias == pytest.approx(1 / 1.1 - 1, abs=1e-4)
     assert error.mape == pytest.approx(1 - 1 / 1.1, abs=1e-4)
 

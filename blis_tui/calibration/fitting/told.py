@@ -24,6 +24,8 @@ _EXPECTED: Final = 1.645
 """Prior interval in spreads around the base, at the level of the intervals."""
 _DIGITS: Final = 4
 """Digits of interval ends, which are rounded outwards."""
+_ROUNDING: Final = 1e-9
+"""Ends nearer to the bound than this many spreads are at the bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,9 @@ def _interval(sides: Sequence[Side], place: int, term: Term) -> tuple[float, flo
             low, high = one.posterior.interval(one.posterior.place(one.values), place, rise)
             lows.append(low)
             highs.append(high)
-    low, high = max(term.base + term.spread * min(lows), term.lowest), term.base + term.spread * max(highs)
+    low, high = term.base + term.spread * min(lows), term.base + term.spread * max(highs)
+    if low - term.lowest < _ROUNDING * term.spread:
+        low = term.lowest
     return _rounded(low, floor), _rounded(high, ceil)
 
 

@@ -52,7 +52,8 @@ def statements(
                 f" {what} Or something that is not simulated held steps up, such as another process on the machine."
             )
         else:
-            said.append(f"{other} sent them, so that intervals may be too short. {what}")
+            short = "intervals, and errors expected of other loads, may be too small"
+            said.append(f"{other} sent them, so that {short}. {what}")
     if not problem.requests:
         said.append(
             "Steps say nothing of what lies between them and before them: measure requests, too. On a server that was"

@@ -9,7 +9,7 @@ from textual.content import Content
 from blis_tui.braille import draw
 from blis_tui.classes import dataclass
 from blis_tui.columns import clip
-from blis_tui.metrics.stats import nearest_rank
+from blis_tui.metrics.stats import percentile
 from blis_tui.tui.presenters.plot import AREA, GUTTER, LINE, SECOND, with_position
 from blis_tui.tui.presenters.series import PAST
 from blis_tui.tui.presenters.timeline import Scale, axis, round_end
@@ -212,7 +212,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _p99(values: Sequence[float]) -> float:
-    return nearest_rank(sorted(values), 99)
+    return percentile(sorted(values), 99)
 
 
 def _compared(name: str, left: float, right: float, cell: int) -> Content:

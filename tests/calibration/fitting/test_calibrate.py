@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ import pytest
 from blis_tui.calibration.data import Data
 from blis_tui.calibration.fitting.advice import measured
 from blis_tui.calibration.fitting.calibrate import fit
+from blis_tui.calibration.fitting.words import statements
 from blis_tui.calibration.other_loads import Load, with_load
 from blis_tui.calibration.replay import with_latency
 from tests.calibration.servers import BASE, TRUTH, measure, served, with_coefficients
 
 if TYPE_CHECKING:
+    from blis_tui.calibration.fitting.fit import Problem
     from blis_tui.calibration.outcome import Coefficient
     from blis_tui.engine.latency.fitted import Settings
     from blis_tui.spec.model import Experiment
@@ -116,3 +119,11 @@ def test_a_server_of_other_limits_is_not_followed() -> None:
     assert right.followed > 0.985 > wrong.followed
     assert any("came at other times" in it for it in wrong.statements)
     assert not any("came at other times" in it for it in right.statements)
+
+
+def test_what_is_expected_of_other_loads_is_too_small_where_tokens_came_at_other_times() -> None:
+    problem = cast("Problem", SimpleNamespace(requests=[None]))
+    (said,) = statements((), 0.9, problem, None, ())
+    assert said.startswith("10 % of the first and last tokens came at other times")
+    assert "intervals, and errors expected of other loads, may be too small" in said
+    assert statements((), 0.99, problem, None, ()) == ()

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
 import numpy as np
 import pytest
 
 from blis_tui.calibration.fitting.laws import Term
 from blis_tui.calibration.fitting.posterior import Posterior
+from blis_tui.calibration.fitting.told import Side, coefficients
 from blis_tui.calibration.outcome import LEVEL
+
+if TYPE_CHECKING:
+    from blis_tui.calibration.fitting.laws import Law
 
 TERMS = (Term("a", 1.0, 0.5, -10.0), Term("b", 40.0, 20.0, -1e3), Term("c", 0.0, 5.0, -1e3))
 
@@ -88,3 +95,12 @@ def test_draws_at_a_bound_keep_what_is_known_of_sums() -> None:
     assert np.all(drawn >= 0.0)
     assert 0.2 < np.mean(drawn[:, 1] == 0.0) < 0.8
     assert drawn @ rows[0] == pytest.approx(1280.0, abs=1.0)
+
+
+def test_an_interval_that_reaches_the_bound_ends_there() -> None:
+    """Not at the next number that a computer has."""
+    terms = (Term("a", 0.3, 0.6, 0.0),)
+    found = posterior(np.array([[0.1]]), np.array([0.05]), terms)
+    at, cost = found.best(np.zeros(1))
+    (told,) = coefficients(cast("Law", SimpleNamespace(terms=terms)), [Side(found.values(at), found, cost)])
+    assert told.low == 0.0
