@@ -126,6 +126,24 @@ def test_who_was_preempted_waits_since_then(pressed: Debugger) -> None:
     assert waits["request_24"] == span_text(passed_us)
 
 
+@pytest.fixture(scope="module")
+def split() -> Debugger:
+    return debugger("disaggregation", 4000)
+
+
+def test_between_two_instances_a_request_comes_from_one_and_is_queued_anew(split: Debugger) -> None:
+    life = split.tape.life("request_111")
+    left = next(one.event for one in life if one.what == "transfer-started")
+    view = view_at(split, left)
+    rows = {line.key: line.draw().plain.split() for line in instances_lines(view, 100)}
+    assert rows["request_111"] == ["request_111", "transfer", "not", "routed", "323"]
+    moving = {one.request_id: one for one in view.moment.state.in_transit}
+    assert (moving["request_111"].instance, moving["request_111"].generated_tokens) == (None, 1)
+    queued = next(one.event for one in reversed(life) if one.what == "queued")
+    rows = {line.key: line.draw().plain.split() for line in instances_lines(view_at(split, queued, instance=3), 100)}
+    assert rows["request_111"][:4] == ["1", "request_111", "0", "us"]
+
+
 @pytest.mark.parametrize("width", [34, 50, 78, 130])
 def test_no_line_is_wider_than_the_pane(pressed: Debugger, pair: Debugger, crowded: Debugger, width: int) -> None:
     for made in (pressed, pair, crowded):

@@ -9,6 +9,8 @@ from textual.content import Content
 from blis_tui.classes import dataclass
 from blis_tui.cluster.life import CANDIDATES
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
+from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.tui.presenters.life_line import INTERVAL_STYLES
 from blis_tui.tui.presenters.lines import (
     BLANK,
     Column,
@@ -201,7 +203,7 @@ def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, 
     selected = next((at for at, one in enumerate(queue, 1) if one.request_id == view.selection.request), 0)
     # Show one request more than needed, so that the cursor can always move down.
     shown = [
-        _Row(request, at, view.moment.time_us - _waits_since(view, request))
+        _Row(request, at, max(view.moment.time_us - _waits_since(view, request), 0))
         for at, request in enumerate(queue[: max(room, selected + 1)], 1)
     ]
     columns = fit(
@@ -217,11 +219,13 @@ def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, 
 
 
 def _waits_since(view: View, request: RequestSnapshot) -> int:
-    """Return when a request last joined the queue."""
-    if request.preemptions:
-        life = view.tape.life(request.request_id, view.moment.event)
-        return next((one.time_us for one in reversed(life) if one.what == "preempted"), view.moment.time_us)
-    return request.arrival_us if request.queued_us is None else request.queued_us
+    """Return when a request last joined the queue: with its arrival there, or when it was preempted."""
+    if request.preemptions:  # where steps are planned ahead, a victim computes until the end of the current one
+        life = read_life(view.tape, request.request_id, view.moment.event, view.moment.settled)
+        return view.moment.time_us if life is None or not life.spans else life.spans[-1].start_us
+    number = view.tape.number(request.request_id)
+    queued = None if number is None else view.tape.latest(number, "queued", view.moment.event)
+    return request.arrival_us if queued is None else queued.time_us
 
 
 def _queue_columns(name_width: int, place_width: int, *, ranked: bool, again: bool) -> list[Column[_Row]]:
@@ -328,7 +332,7 @@ def _more(count: int) -> list[Line]:
 
 
 def _in_transit(view: View, width: int) -> list[Line]:
-    """Return requests that have arrived but are in no queue yet."""
+    """Return requests that are in no queue and in no batch, and what each is doing."""
     moving = view.moment.state.in_transit
     if not moving:
         return []
@@ -336,12 +340,13 @@ def _in_transit(view: View, width: int) -> list[Line]:
     columns: Sequence[Column[RequestSnapshot]] = fit(
         [
             Column("request", min(_longest(moving), _NAME_MOST), lambda one, room: shorten(one.request_id, room)),
-            Column("goes to", 10, lambda one, _: "not routed" if one.instance is None else f"instance {one.instance}"),
+            Column("stage", 9, lambda one, _: _stage(view, one)),
+            Column("goes to", 11, lambda one, _: "not routed" if one.instance is None else f"instance {one.instance}"),
             Column("prompt", 7, lambda one, _: count_text(one.input_tokens), right=True, rank=1),
         ],
         width,
     )
-    note = "arrived, not queued yet"
+    note = "in no queue, in no batch"
     rows = table_rows(columns, moving, lambda one: one.request_id)
     return [
         BLANK,
@@ -349,6 +354,15 @@ def _in_transit(view: View, width: int) -> list[Line]:
         titles(columns),
         *rows,
     ]
+
+
+def _stage(view: View, request: RequestSnapshot) -> Part:
+    """Return the interval of its life that a request in transit is in."""
+    life = read_life(view.tape, request.request_id, view.moment.event, view.moment.settled)
+    if life is None or not life.spans:
+        return ""
+    look = INTERVAL_STYLES[life.spans[-1].what]
+    return (look.word, look.style)
 
 
 def _longest(requests: Iterable[RequestSnapshot]) -> int:
