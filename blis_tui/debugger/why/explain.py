@@ -33,7 +33,7 @@ from blis_tui.debugger.why.explanation import (
 )
 from blis_tui.debugger.why.lifecycle import restart_parts
 from blis_tui.debugger.why.lifespans import read_life
-from blis_tui.debugger.why.live import adapter_parts, live_part
+from blis_tui.debugger.why.live import adapter_parts, latest_state, live_part
 from blis_tui.debugger.why.media import media_parts
 from blis_tui.debugger.why.past import breakdown_part, compare, comparison_part, preemption_parts
 from blis_tui.engine.records import Dropped, Rejected, described
@@ -218,8 +218,12 @@ _HELD_UP = {
     "stranded": "It waits for an instance to come up",
     "prefilled": "Its prompt is computed, and its KV blocks go to another instance",
     "transfer-started": "Its KV blocks are on their way to another instance",
+    "transfer-finished": "Its KV blocks have arrived, and the instance that decodes is being chosen",
+    "scheduled": "The end of its prompt is being computed",
+    "first-token": "The end of its prompt is being computed",
+    "retried": "It is being routed again",
 }
-"""The headline for requests in transit that are held up, by what last happened to them."""
+"""The headline for requests in transit that are not just on their way, by what last happened to them."""
 _WAITS = ("wait", "again")
 _ENDINGS = {"rejected": "It was rejected", "dropped": "It was dropped", "timed-out": "It timed out"}
 """Verbs for some ends; other ends use their names."""
@@ -248,7 +252,8 @@ def _headline(
     if not phase:
         return f"It has its last token and is about to leave, {since} after it arrived{past}."
     weight = main_cause(so_far_breakdown(life, tape)) if phase == "waiting" else ""
-    stands = _HELD_UP.get(life.entries[-1].what, _PHASES[phase]) if phase == "in-transit" else _PHASES[phase]
+    last = latest_state(life.entries) if phase == "in-transit" else None
+    stands = _PHASES[phase] if last is None else _HELD_UP.get(last.what, _PHASES[phase])
     return f"{stands}, {since} after it arrived{past}{weight}."
 
 

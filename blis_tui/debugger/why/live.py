@@ -18,7 +18,7 @@ from blis_tui.units import bytes_text, count_text, percent_text, plural, span_te
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.cluster.snapshot import GatewaySnapshot, InstanceSnapshot, PipelineSnapshot, RequestSnapshot
+    from blis_tui.cluster.snapshot import GatewaySnapshot, InstanceSnapshot, PipelineSnapshot, RequestSnapshot, Snapshot
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.tape import RequestEvent, StepRow, StopRow
     from blis_tui.debugger.why.lifespans import Life
@@ -126,7 +126,7 @@ def _stage(debugger: Debugger, live: RequestSnapshot) -> tuple[Sentence, ...] | 
     """Return what holds up a request in transit; None if nothing does."""
     state = debugger.moment().state
     life = debugger.tape.life(live.request_id, debugger.event, debugger.settled)
-    last = next((one for one in reversed(life) if described(one.what).state), None)
+    last = latest_state(life)
     if last is None:
         return None
     since = f"since {time_text(last.time_us)} (", event_ref(last.event), ")"
@@ -139,21 +139,45 @@ def _stage(debugger: Debugger, live: RequestSnapshot) -> tuple[Sentence, ...] | 
         return (say("No instance that it could be sent to is receiving requests, ", *since, "."),)
     if last.what == "held" and state.gateway is not None:
         return _in_gateway(state.gateway, live, since)
-    if last.what in ("prefilled", "transfer-started"):
-        way = next((one for one in state.transfers if one.request_id == live.request_id), None)
-        if way is None:
-            return (say("Its prompt is computed; its KV blocks are about to leave ", *since, "."),)
-        goal = (
-            say("to ", instance_ref(way.decode_instance), ".")
-            if way.decode_instance is not None
-            else say("the decode instance is chosen when they arrive.")
-        )
-        size = bytes_text(way.bytes)
-        return (
-            say(f"{size} of KV blocks are on their way from ", instance_ref(way.instance), ", ", *since, "; ") + goal,
-            say(f"{plural(len(state.transfers), 'transfer')} in progress."),
-        )
+    if last.what == "retried":
+        return (say("Its instance could not complete it, so it is being routed again, ", *since, "."),)
+    if last.what in ("scheduled", "first-token"):
+        return (_last_of_prompt(life),)
+    if last.what in ("prefilled", "transfer-started", "transfer-finished"):
+        return _in_transfer(state, live, last.what, since)
     return None
+
+
+def latest_state(life: Sequence[RequestEvent]) -> RequestEvent | None:
+    """Return the latest entry of a life that changed the request's state; None if there is none."""
+    return next((one for one in reversed(life) if described(one.what).state), None)
+
+
+def _last_of_prompt(life: Sequence[RequestEvent]) -> Sentence:
+    """Return that the end of a prompt is being computed, for an answer that another instance generates."""
+    on = next(one.first for one in reversed(life) if one.what == "queued")
+    end = next((one for one in reversed(life) if one.what == "last-token"), None)
+    until = "" if end is None else f", until {time_text(end.first)}"
+    return say("The end of its prompt is being computed on ", instance_ref(on), f"{until}; its KV blocks leave then.")
+
+
+def _in_transfer(state: Snapshot, live: RequestSnapshot, what: str, since: Sentence) -> tuple[Sentence, ...]:
+    """Return where a request is between its two instances."""
+    if what == "transfer-finished":
+        return (say("Its KV blocks have arrived, ", *since, "; the instance that decodes is being chosen."),)
+    way = next((one for one in state.transfers if one.request_id == live.request_id), None)
+    if way is None:
+        return (say("Its prompt is computed; its KV blocks are about to leave ", *since, "."),)
+    goal = (
+        say("to ", instance_ref(way.decode_instance), ".")
+        if way.decode_instance is not None
+        else say("the decode instance is chosen when they arrive.")
+    )
+    size = bytes_text(way.bytes)
+    return (
+        say(f"{size} of KV blocks are on their way from ", instance_ref(way.instance), ", ", *since, "; ") + goal,
+        say(f"{plural(len(state.transfers), 'transfer')} in progress."),
+    )
 
 
 def _in_gateway(gateway: GatewaySnapshot, live: RequestSnapshot, since: Sentence) -> tuple[Sentence, ...]:
@@ -353,7 +377,7 @@ def _blocks(
         facts.append(say(f"{plural(plan.row.completed, 'request')} completed in that step; ") + _next_look(plan))
     holders = sorted(instance.running, key=lambda request: -request.held_blocks)[:3]
     if holders:
-        pieces: list[str | Ref] = ["Most are held by "]
+        pieces: list[str | Ref] = ["The largest holder is " if len(holders) == 1 else "The largest holders are "]
         for number, holder in enumerate(holders):
             pieces += [", " if number else "", request_ref(holder.request_id), f" ({holder.held_blocks:,})"]
         facts.append((*pieces, "."))

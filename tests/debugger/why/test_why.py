@@ -205,7 +205,7 @@ def test_waiting_for_blocks() -> None:
     assert needed
     if free:
         assert int(needed[1]) > int(free[1])
-    assert "Most are held by request_" in told
+    assert "The largest holders are request_" in told
 
 
 @pytest.mark.parametrize("overlap", [False, True])
