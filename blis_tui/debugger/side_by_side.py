@@ -73,6 +73,8 @@ class RequestStatus:
     goal: int = 0
 
 
+Identity = str | tuple[str, int]
+"""What a request is in two runs: its name, or the name of its session and the number of the call in it, from 0."""
 NOT_ARRIVED: Final = RequestStatus("not arrived")
 _AFTER: Final[Mapping[str, str]] = {
     "started": "running",
@@ -88,8 +90,11 @@ class RequestPair:
     """A request and its state on both sides."""
 
     name: str
+    """Its name on the left, or on the right if it is not there."""
     left: RequestStatus
     right: RequestStatus
+    right_name: str = ""
+    """Its name on the right; empty if it is not on both sides."""
 
 
 class RequestStatuses:
@@ -100,6 +105,25 @@ class RequestStatuses:
         self._event = snapshot.event
         self.live = {request.request_id: request for request in live(snapshot)}
 
+    def identity(self, name: str) -> Identity:
+        """Return what a request is on both sides: a call of a session, as names count arrivals; otherwise its name."""
+        sessions, number = self._tape.sessions, self._tape.number(name)
+        session = None if number is None else sessions.of_request(number)
+        if session is None:
+            return name
+        call = next(sent.call for sent in sessions.calls(session) if sent.request == number)
+        return sessions.name(session), max(call, 0)
+
+    def name_of(self, identity: Identity) -> str:
+        """Return the name of a request on this side; empty if it has not arrived."""
+        if isinstance(identity, str):
+            return identity
+        sessions = self._tape.sessions
+        session, call = sessions.place(identity[0]), identity[1]
+        sent = () if session is None else sessions.calls(session)
+        found = (one for one in sent if max(one.call, 0) == call and one.event <= self._event)
+        return next((self._tape.name(one.request) for one in found), "")
+
     def standing(self, name: str) -> RequestStatus:
         """Return the state of a request."""
         request = self.live.get(name)
@@ -108,7 +132,7 @@ class RequestStatuses:
     def _recorded_status(self, name: str) -> RequestStatus:
         """Return the state of a request that has ended or lies outside the snapshot's window."""
         life = self._tape.life(name, self._event)
-        if not life:
+        if not life:  # there is none of an empty name
             return NOT_ARRIVED
         if life[-1].what == "completed":
             return RequestStatus("completed", life[-1].second)
@@ -126,8 +150,16 @@ def _live_status(request: RequestSnapshot) -> RequestStatus:
 
 def differing_requests(left: RequestStatuses, right: RequestStatuses) -> Iterator[RequestPair]:
     """Yield the requests that live on at least one side and have different states, in order of arrival."""
-    either = {**right.live, **left.live}
-    for name in sorted(either, key=lambda name: (either[name].arrival_us, len(name), name)):
-        pair = RequestPair(name, left.standing(name), right.standing(name))
+    either: dict[Identity, RequestSnapshot] = {}
+    for side in (right, left):
+        either.update((side.identity(name), request) for name, request in side.live.items())
+    for identity, one in sorted(either.items(), key=_arrival):
+        there, here = left.name_of(identity), right.name_of(identity)
+        pair = RequestPair(one.request_id, left.standing(there), right.standing(here), here if there else "")
         if pair.left != pair.right:
             yield pair
+
+
+def _arrival(one: tuple[Identity, RequestSnapshot]) -> tuple[int, int, str]:
+    request = one[1]
+    return request.arrival_us, len(request.request_id), request.request_id
