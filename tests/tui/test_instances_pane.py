@@ -126,6 +126,24 @@ def test_who_was_preempted_waits_since_then(pressed: Debugger) -> None:
     assert waits["request_24"] == span_text(passed_us)
 
 
+def test_where_steps_are_planned_ahead_a_victim_waits_from_the_end_of_the_step() -> None:
+    made = debugger("vllm-preemption", 3000)
+    seen = 0
+    for name in made.tape.names():
+        for entry in made.tape.life(name):
+            if entry.what != "preempted" or entry.event + 4 > len(made.tape):
+                continue
+            end_us = entry.time_us + made.tape.step(made.tape.row(entry.event).step).duration_us
+            for event in range(entry.event, entry.event + 4):
+                view = view_at(made, event)
+                rows = {line.key: line.draw().plain.split() for line in instances_lines(view, 100)}
+                if name not in rows or rows[name][1] != name:
+                    break
+                assert " ".join(rows[name][2:4]) == span_text(max(view.moment.time_us - end_us, 0))
+                seen += view.moment.time_us < end_us
+    assert seen
+
+
 @pytest.fixture(scope="module")
 def split() -> Debugger:
     return debugger("disaggregation", 4000)

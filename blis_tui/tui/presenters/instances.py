@@ -219,12 +219,15 @@ def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, 
 
 
 def _waits_since(view: View, request: RequestSnapshot) -> int:
-    """Return when a request last joined the queue: with its arrival there, or when it was preempted."""
-    if request.preemptions:  # where steps are planned ahead, a victim computes until the end of the current one
-        life = read_life(view.tape, request.request_id, view.moment.event, view.moment.settled)
-        return view.moment.time_us if life is None or not life.spans else life.spans[-1].start_us
-    number = view.tape.number(request.request_id)
-    queued = None if number is None else view.tape.latest(number, "queued", view.moment.event)
+    """Return when a request last joined the queue: when it came there, or when it was preempted."""
+    moment, tape = view.moment, view.tape
+    if request.preemptions:
+        life = read_life(tape, request.request_id, moment.event, moment.settled)
+        waits = () if life is None else [span for span in life.spans if span.open and span.what == "wait"]
+        # Where steps are planned ahead, a victim computes until the end of the current one.
+        return waits[-1].start_us if waits else moment.time_us
+    number = tape.number(request.request_id)
+    queued = None if number is None else tape.latest(number, "queued", moment.event)
     return request.arrival_us if queued is None else queued.time_us
 
 
