@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -446,6 +447,24 @@ def test_who_is_said_to_be_next_is_dispatched_next(fairness: str, *, bands: bool
         assert state is not None
         upcoming = state.upcoming
     assert seen > 5
+
+
+@pytest.mark.parametrize(
+    ("saturation", "words"),
+    [
+        (0.79, "The queue is empty: by the latest signals, requests go straight to the router."),
+        (0.8, "By the latest signals the least urgent requests would be held."),
+        (1.0, "By the latest signals the instances are saturated: a request would be held."),
+    ],
+)
+def test_an_empty_queue_means_what_the_saturation_says(gateway: Debugger, saturation: float, words: str) -> None:
+    view = view_at(gateway, 1)
+    state = view.moment.state
+    assert state.gateway is not None
+    assert not state.gateway.waiting
+    told = replace(state, gateway=replace(state.gateway, saturation=saturation))
+    text = text_of(gateway_lines(replace(view, moment=replace(view.moment, after=told)), 40))
+    assert words in " ".join(text.split())
 
 
 async def test_heads_of_queues_can_be_selected(gateway: Debugger) -> None:
