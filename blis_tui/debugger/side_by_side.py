@@ -74,7 +74,7 @@ class RequestStatus:
 
 
 Identity = str | tuple[str, int]
-"""What a request is in two runs: its name, or the name of its session and the number of the call in it, from 0."""
+"""What a request is in two runs: its name, or the name of its session and the number of the call in it."""
 NOT_ARRIVED: Final = RequestStatus("not arrived")
 _AFTER: Final[Mapping[str, str]] = {
     "started": "running",
@@ -111,18 +111,27 @@ class RequestStatuses:
         session = None if number is None else sessions.of_request(number)
         if session is None:
             return name
-        call = next(sent.call for sent in sessions.calls(session) if sent.request == number)
-        return sessions.name(session), max(call, 0)
+        return sessions.name(session), next(call for call, sent in self._calls(session) if sent == number)
 
     def name_of(self, identity: Identity) -> str:
         """Return the name of a request on this side; empty if it has not arrived."""
         if isinstance(identity, str):
             return identity
         sessions = self._tape.sessions
-        session, call = sessions.place(identity[0]), identity[1]
-        sent = () if session is None else sessions.calls(session)
-        found = (one for one in sent if max(one.call, 0) == call and one.event <= self._event)
-        return next((self._tape.name(one.request) for one in found), "")
+        session, wanted = sessions.place(identity[0]), identity[1]
+        found = () if session is None else self._calls(session)
+        return next((self._tape.name(sent) for call, sent in found if call == wanted), "")
+
+    def _calls(self, session: int) -> Iterator[tuple[int, int]]:
+        """Yield the calls of a session that were sent so far: a number that is the same in every run, and the request.
+
+        Calls that start a session are sent in order, and their numbers are negative.
+        """
+        starts = 0
+        for sent in self._tape.sessions.calls(session):
+            starts -= sent.call < 0
+            if sent.event <= self._event:
+                yield (sent.call if sent.call >= 0 else starts), sent.request
 
     def standing(self, name: str) -> RequestStatus:
         """Return the state of a request."""
@@ -153,9 +162,9 @@ def differing_requests(left: RequestStatuses, right: RequestStatuses) -> Iterato
     either: dict[Identity, RequestSnapshot] = {}
     for side in (right, left):
         either.update((side.identity(name), request) for name, request in side.live.items())
-    for identity, one in sorted(either.items(), key=_arrival):
+    for identity, _ in sorted(either.items(), key=_arrival):
         there, here = left.name_of(identity), right.name_of(identity)
-        pair = RequestPair(one.request_id, left.standing(there), right.standing(here), here if there else "")
+        pair = RequestPair(there or here, left.standing(there), right.standing(here), here if there else "")
         if pair.left != pair.right:
             yield pair
 

@@ -242,9 +242,11 @@ def test_requests_stand_where_the_simulation_says() -> None:
     assert RequestStatuses(both.left.tape, both.left.quick_moment().after).standing(late) == NOT_ARRIVED
 
 
-def test_calls_of_sessions_are_paired_with_themselves_whatever_their_names() -> None:
+@pytest.mark.parametrize("session", [{}, {"calls": [{"id": "ask", "parallel": 2}, {"id": "sum", "after": ["ask"]}]}])
+def test_calls_of_sessions_are_paired_with_themselves_whatever_their_names(session: dict[str, object]) -> None:
     """With other answers' times, later calls arrive in another order, and carry each other's names."""
-    short = {"workload.sessions": 8, "latency": "roofline", "policy": "blis"}
+    short: dict[str, object] = {"workload.sessions": 8, "latency": "roofline", "policy": "blis"}
+    short |= {f"workload.clients.0.session.{key}": value for key, value in session.items()}
     left, right = (blis_tui.load("conversations", set={**short, "cluster.instances": count}) for count in (3, 1))
     both = Lockstep(left, right)
     run_to_stop(both.to_end())
