@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from blis_tui.debugger.history import run_to_stop
 from blis_tui.metrics.lints.lints import LINTS
+from blis_tui.tui.presenters.instances import instances_lines
 from blis_tui.tui.presenters.warnings import warnings_page
 from blis_tui.tui.widgets.warnings import WarningsPane
 from tests.tui.debugging import NARROW, NORMAL, debugging
-from tests.tui.pane_harness import OnePane, debugger, view_at
+from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 from tests.tui.screens import check_screen, press, screen_text, settle
 
 if TYPE_CHECKING:
@@ -59,6 +61,17 @@ def test_how_far_it_looks_is_said(calm: Debugger) -> None:
     text = warnings_page(calm.checkup(), 200, chosen=None).content.plain
     assert text.startswith("no warnings: ")
     assert "up to event 400" in text
+
+
+def test_in_the_middle_of_a_step_the_run_is_not_over_although_no_event_waits() -> None:
+    made = debugger("pipeline-bubble", END, workload__requests=20)
+    for event in range(made.frontier - 200, made.frontier):
+        run_to_stop(made.seek(event - 1))
+        made.step_phase()
+        if made.phase == 0:
+            text = warnings_page(made.checkup(), 200, chosen=None).content.plain
+            assert f"up to event {event - 1:,}" in text.splitlines()[0]
+            assert "The run is over." not in text_of(instances_lines(view_at(made), 100))
 
 
 def test_a_failure_stands_above_all_warnings(pressed: Debugger) -> None:

@@ -182,7 +182,9 @@ def _preemptions(one: InstanceSnapshot, _width: int = 0) -> tuple[str, str]:
 def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> list[Line]:
     """Return queue and batch, each after a blank line."""
     if not instance.waiting_count and not instance.running_count:
-        hint = "The next request starts a step." if view.moment.state.next_event is not None else "The run is over."
+        moment = view.moment
+        over = moment.at_end and not moment.failure and moment.settled == moment.event
+        hint = "The run is over." if over else "The next request starts a step."
         if instance.life not in CANDIDATES:
             hint = f"{STAGES[instance.life].word.capitalize()}: it receives no requests."
         return [BLANK, *(line(row) for row in words(f"idle: no request is waiting or running. {hint}", width))]
