@@ -36,7 +36,7 @@ from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.live import adapter_parts, latest_state, live_part
 from blis_tui.debugger.why.media import media_parts
 from blis_tui.debugger.why.past import breakdown_part, compare, comparison_part, preemption_parts
-from blis_tui.engine.records import Dropped, Rejected, described
+from blis_tui.engine.records import Arrived, Dropped, Rejected, described
 from blis_tui.units import percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def explain(debugger: Debugger, about: Ref) -> Explanation | None:
 def explain_event(debugger: Debugger, event: int) -> Explanation:
     """Return what an event means, and why it turned out as it did, without moving the debugger."""
     if event <= 0:
-        facts = say("Nothing has happened yet. The first event is the arrival of a request.")
+        facts = say("Nothing has happened yet. ", _first_event(debugger))
         parts = (Part("Now", (facts,)),)
         return Explanation(event_ref(0), "Before the first event", "Nothing has happened yet.", parts)
     if event > debugger.frontier:
@@ -75,6 +75,18 @@ def explain_event(debugger: Debugger, event: int) -> Explanation:
             event_ref(event), f"Event {event:,}", "That event has not happened yet.", (Part("Now", (facts,)),)
         )
     return event_explanation(debugger, event)
+
+
+def _first_event(debugger: Debugger) -> str:
+    """Return what the run begins with, as far as it is known."""
+    if debugger.frontier:
+        arrives = debugger.tape.kind(1) == Arrived.kind
+    else:
+        following = debugger.upcoming()
+        if following is None:
+            return "The run ends without an event."
+        arrives = following.kind == "arrival"
+    return "The first event is the arrival of a request." if arrives else "The first event is no request's arrival."
 
 
 def explain_request(debugger: Debugger, name: str) -> Explanation:
