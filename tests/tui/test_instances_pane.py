@@ -9,7 +9,7 @@ import pytest
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
 from blis_tui.tui.presenters.instances import instances_lines, step_card, step_tokens
 from blis_tui.tui.widgets.instances import ALL_INSTANCES, InstancesPane
-from blis_tui.units import span_text
+from blis_tui.units import span_text, time_text
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 if TYPE_CHECKING:
@@ -160,6 +160,15 @@ def test_between_two_instances_a_request_comes_from_one_and_is_queued_anew(split
     queued = next(one.event for one in reversed(life) if one.what == "queued")
     rows = {line.key: line.draw().plain.split() for line in instances_lines(view_at(split, queued, instance=3), 100)}
     assert rows["request_111"][:4] == ["1", "request_111", "0", "us"]
+
+
+def test_an_instance_whose_last_requests_end_with_the_step_under_way_is_not_idle(split: Debugger) -> None:
+    step = next(one for one in split.tape.life("request_111") if one.what == "last-token")
+    view = view_at(split, step.event, instance=0)
+    text = text_of(instances_lines(view, 120))
+    assert f"no request is waiting or running; the step under way ends at {time_text(step.first)}." in text
+    later = split.tape.at_time(step.first)
+    assert "idle: no request is waiting or running" in text_of(instances_lines(view_at(split, later, instance=0), 120))
 
 
 @pytest.mark.parametrize("width", [34, 50, 78, 130])

@@ -138,7 +138,7 @@ def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: in
     lines += _card(view, None, width)
     for instance in instances:
         busy = instance.running_count or instance.waiting_count
-        note = "" if busy else "idle: no request is waiting or running"
+        note = "" if busy else _rests(view, instance)
         if instance.life in STAGES:
             note = STAGES[instance.life].word
         lines += [BLANK, heading(name_of(instance), note, width)]
@@ -187,7 +187,7 @@ def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> 
         hint = "The run is over." if over else "The next request starts a step."
         if instance.life not in CANDIDATES:
             hint = f"{STAGES[instance.life].word.capitalize()}: it receives no requests."
-        return [BLANK, *(line(row) for row in words(f"idle: no request is waiting or running. {hint}", width))]
+        return [BLANK, *(line(row) for row in words(f"{_rests(view, instance)}. {hint}", width))]
     names = [request.request_id for request in (*instance.waiting, *instance.running)]
     name_width = min(max([len("request"), *map(len, names)]), _NAME_MOST, max(width - _OTHER_COLUMNS, _NAME_LEAST))
     lines: list[Line] = []
@@ -196,6 +196,18 @@ def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> 
     if instance.running_count:
         lines += [BLANK, *_batch(view, instance, name_width, width)]
     return lines
+
+
+def _rests(view: View, instance: InstanceSnapshot) -> str:
+    """Return that an instance has no request, or only those that get their last tokens in the step under way."""
+    tape, moment = view.tape, view.moment
+    longest_us = max((bucket.step_us_max for bucket in tape.overview.buckets), default=0)
+    first = tape.at_time(moment.time_us - longest_us - 1) + 1
+    ends = [at + us for _, at, us in tape.steps_of(instance.index, first, moment.settled, "duration_us")]
+    end_us = max(ends, default=0)
+    if end_us > moment.time_us:
+        return f"no request is waiting or running; the step under way ends at {time_text(end_us)}"
+    return "idle: no request is waiting or running"
 
 
 def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, room: int) -> list[Line]:
