@@ -373,9 +373,10 @@ def _admissions(debugger: Debugger, row: EventRow, record: StepFinished, figures
         event = next_step(debugger.tape, row.instance, row.event, debugger.event)
         if event:
             following = debugger.tape.step(debugger.tape.row(event).step)
-            if record.waiting > (following.admitted if following.planned == row.event else 0):
+            own = following.admitted if following.planned == row.event else 0
+            if record.waiting > own:
                 stop = stop_of(debugger.tape, row.event, figures)
-                why = cause_sentence(stop, profile, figures)
+                why = cause_sentence(stop, profile, figures._replace(running=figures.running + own))
                 facts.append(say("The next step was planned when this one started. ", why))
     elif record.waiting:
         facts.append(say(cause_sentence(stop_of(debugger.tape, row.event, figures), profile, figures)))

@@ -11,7 +11,7 @@ from blis_tui.debugger.why.explanation import Part, Ref, Sentence, event_ref, in
 from blis_tui.debugger.why.lifespans import last_step
 from blis_tui.debugger.why.waits import cause_sentence, preempted_by
 from blis_tui.engine.adapters.records import AdapterHeld, AdapterLoad
-from blis_tui.engine.records import StepFinished, described
+from blis_tui.engine.records import Scheduled, StepFinished, described
 from blis_tui.engine.stopped import ANSWERS, BLOCKS, PLACES, PREEMPTED, TOKENS, WATERMARK
 from blis_tui.units import bytes_text, count_text, percent_text, plural, span_text, time_text
 
@@ -252,7 +252,8 @@ def _why_not_admitted(
     plan = latest_plan(debugger, instance, latest)
     if plan.ahead and _joined_after(debugger, head, plan.planned):
         late = " was queued after the next step of " if plan.over else " was queued after the current step of "
-        then = "another one is planned when the current step ends" if plan.over else "the next one is planned"
+        then = "another one is planned when the current step ends"
+        then = then if plan.over else "the plan of the next step considers the queue"
         return [say(name, late, here, " had been planned (", event_ref(plan.planned), f"); {then}.")]
     step = say("In the latest step (", event_ref(plan.event), ") ")
     if plan.ahead:
@@ -263,10 +264,24 @@ def _why_not_admitted(
         return [step + say("requests stayed in the queue; the batching rule does not say why.")]
     stopped_at = debugger.tape.number(head.request_id)
     first = request_ref(debugger.tape.name(stop.request)) if stop.request >= 0 else "all"
-    facts = _why_stopped(debugger, stop, instance, plan, step, latest.row) + _overtaking(stop, instance, asked)
+    row = _when_planned(debugger, instance, plan) if plan.ahead else latest.row
+    facts = _why_stopped(debugger, stop, instance, plan, step, row) + _overtaking(stop, instance, asked)
     if overtakes and stop.request not in (-1, stopped_at) and _was_overtaken(debugger, head, plan):
         return [step + say(name, " was passed over; this is what the batching rule says of ", first, "."), *facts]
     return facts
+
+
+def _when_planned(debugger: Debugger, instance: InstanceSnapshot, plan: LatestStep) -> StepRow:
+    """Return a plan's row with the requests that were running then: its own, and those that ended in the step before.
+
+    Where steps are planned ahead, those of the latest step may be others.
+    """
+    records = debugger.records_of(plan.planned)
+    before = next((one for one in records if isinstance(one, StepFinished) and one.instance == instance.index), None)
+    if before is None:
+        return plan.row
+    own = [one for one in records if isinstance(one, Scheduled) and one.instance == instance.index]
+    return plan.row._replace(running=before.running + len(own), completed=len(before.completed))
 
 
 def _why_stopped(
@@ -274,7 +289,7 @@ def _why_stopped(
 ) -> list[Sentence]:
     """Return the cause that the batching rule stated, with who holds what was short.
 
-    ``row``: the figures of the latest step; ``plan`` may be that of the next one.
+    ``row``: the figures of the latest step, or those at the time of a plan that was made ahead.
     """
     profile = instance.profile
     sentence = cause_sentence(stop, profile, row)
