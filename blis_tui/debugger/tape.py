@@ -259,7 +259,7 @@ class Tape:
         bucket = Bucket(
             arrivals=kinds.count(self.code("arrived")),
             completions=kinds.count(self.code("completed")),
-            losses=sum(map(kinds.count, self._lost)),
+            losses=sum(map(kinds.count, self._lost)) + self._losses_beside(first, last),
         )
         last_step = self.next_step(last + 1, back=True)
         if last_step >= first:
@@ -279,6 +279,11 @@ class Tape:
             bucket.kv_used_max = max(bucket.kv_used_max, held.all_kv_used_blocks)
         bucket.ttft_us_max = max(self.latencies.ttfts_of(first, last, now_us), default=0)
         return bucket
+
+    def _losses_beside(self, first: int, last: int) -> int:
+        """Return in how many events of a range requests were lost that the events are not named after."""
+        beside = [self._beside[kind] for kind in (self._words[code] for code in self._lost) if kind in self._beside]
+        return sum(bisect_right(events, last) - bisect_left(events, first) for events in beside)
 
     def _step_rows(self, first: int, last: int) -> dict[str, array[int]]:
         """Return the figures of consecutive steps, by name."""

@@ -14,7 +14,7 @@ from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.breakdown import e2e_breakdown, ttft_breakdown
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import read_life
-from blis_tui.engine.records import FirstToken, Preempted, Record, Routed
+from blis_tui.engine.records import Dropped, FirstToken, Preempted, Record, Rejected, Routed, TimedOut
 from blis_tui.tui.presenters.life_line import life_intervals
 from blis_tui.units import bytes_text, span_text
 from tests.metrics.clusters import document, simulated
@@ -171,6 +171,14 @@ def test_first_tokens_that_are_lost_with_an_instance_do_not_count(name: str) -> 
         if one is not None and (after is None or after.event > one.event):
             assert sorted(debugger.tape.latencies.ttfts_us(one.event, len(stream))) == sorted(known.values())
     assert lost
+
+
+def test_requests_that_are_lost_with_an_instance_are_losses_of_that_time() -> None:
+    tape = run("split").tape
+    lost = {one.event: None for one in records("split") if isinstance(one, Lost | TimedOut | Rejected | Dropped)}
+    assert any(tape.kind(event) == "instance-stopped" for event in lost)
+    for event in range(1, len(tape) + 1):
+        assert bool(tape.between(event, event).losses) == (event in lost)
 
 
 def _arrival_us(request: str) -> int:
