@@ -27,6 +27,7 @@ from blis_tui.engine.records import Completed, Prefilled, Queued, Rejected, Rout
 from blis_tui.simulation import Simulation
 from blis_tui.tui.layout import panes_of
 from blis_tui.tui.presenters.autoscaler import VERDICTS
+from blis_tui.tui.presenters.events import event_line
 from blis_tui.tui.presenters.fleet import MEASURES, fleet_text, level, value_text
 from blis_tui.tui.presenters.gateway import gateway_lines
 from blis_tui.tui.presenters.instances import INSTANCE_KEY, instances_lines
@@ -486,3 +487,10 @@ def test_no_line_is_wider_than_the_pane(
         lines = [*fleet_text(view, width, 12).lines, *router_lines(view, width), *gateway_lines(view, width)]
         for one in lines:
             assert one.draw().cell_length <= width, one.draw().plain
+
+
+def test_a_change_in_the_number_of_instances_has_its_sign(growing: Debugger) -> None:
+    """Otherwise one that is added looks like the only one."""
+    scaled = [one for one in range(1, growing.frontier + 1) if growing.tape.kind(one) == "scaled"]
+    said = {"".join(run.text for run in event_line(growing.tape, one).parts) for one in scaled}
+    assert "+1 instances" in said
