@@ -161,7 +161,8 @@ def _end_part(debugger: Debugger, life: Life) -> Part:
     else:
         records = debugger.records_of(end.event)
         mine = [record for record in records if getattr(record, "request_id", life.name) == life.name]
-        facts = [say(f"{sentence(record)}.") for record in mine]
+        texts = [sentence(record) for record in mine]
+        facts = [say(f"{text if text.startswith(life.name) else text[:1].upper() + text[1:]}.") for text in texts]
     return Part("How it ended", (*facts, say("That was ", event_ref(end.event), ".")))
 
 

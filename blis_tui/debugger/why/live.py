@@ -500,13 +500,19 @@ def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep)
         share = percent_text(chunk.new_tokens, tokens)
         facts = f"{computes} {plural(tokens, 'token')}, {chunk.new_tokens:,} of them ({share}) for it."
         return [started + say(facts)]
-    if name in step.admitted:
+    if name in step.admitted and not _came_with_prompt(debugger.tape.life(name, debugger.event)):
         return [started + say("scheduled it: its whole prompt was cached, so there was nothing to compute.")]
     if live.phase in ("prefill", "stalled") or not step.decode_requests:
         return [started + say(f"{computes} nothing for it."), *_why_nothing(debugger, latest)]
     drafts = debugger.tape.profiles[step.instance].limits.draft_tokens
     apart = " (drafted ones are not counted)" if drafts else ""
     return [started + say(f"{computes} {plural(tokens, 'token')}, one of them for it{apart}.")]
+
+
+def _came_with_prompt(life: Sequence[RequestEvent]) -> bool:
+    """Return whether a request's prompt was computed on another instance, so that it decodes as soon as it runs."""
+    latest = (one.what for one in reversed(life) if one.what in ("transfer-started", "preempted", "retried"))
+    return next(latest, "") == "transfer-started"
 
 
 def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:

@@ -176,6 +176,26 @@ def test_the_whole_way_between_two_instances_is_told_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("name", ["split", "split early"])
+def test_the_step_that_takes_a_prompt_from_elsewhere_computes_a_token_for_it(name: str) -> None:
+    debugger = run(name)
+    seen = 0
+    for request in debugger.tape.names()[:30]:
+        life = read_life(debugger.tape, request, debugger.frontier)
+        assert life is not None
+        handed = next((span for span in life.spans if span.handed and span.what == "decode"), None)
+        if handed is None or life.preemptions:
+            continue
+        for event in range(handed.first, handed.first + 3):
+            run_to_stop(debugger.seek(event))
+            live = debugger.request(request)
+            if live is not None and live.phase == "decode":
+                assert "nothing to compute" not in explain_request(debugger, request).to_text()
+                seen += live.generated_tokens > 1
+    run_to_stop(debugger.seek(debugger.frontier))
+    assert seen
+
+
+@pytest.mark.parametrize("name", ["split", "split early"])
 def test_a_split_life_has_a_transfer_and_two_instances(name: str) -> None:
     debugger = run(name)
     tape = debugger.tape
