@@ -32,7 +32,7 @@ from blis_tui.tui.presenters.stages import STAGES, name_of, rank_of, running_of,
 from blis_tui.units import bar_text, count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot
     from blis_tui.engine.records import StepFinished
@@ -136,9 +136,10 @@ def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: in
     columns = fit(_instance_columns(instances), width)
     lines = [titles(columns), *table_rows(columns, instances, lambda one: f"{INSTANCE_KEY}{one.index}")]
     lines += _card(view, None, width)
+    ends_us = _steps_under_way(view)
     for instance in instances:
         busy = instance.running_count or instance.waiting_count
-        note = "" if busy else _rests(view, instance)
+        note = "" if busy else _rests(ends_us, instance)
         if instance.life in STAGES:
             note = STAGES[instance.life].word
         lines += [BLANK, heading(name_of(instance), note, width)]
@@ -187,7 +188,7 @@ def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> 
         hint = "The run is over." if over else "The next request starts a step."
         if instance.life not in CANDIDATES:
             hint = f"{STAGES[instance.life].word.capitalize()}: it receives no requests."
-        return [BLANK, *(line(row) for row in words(f"{_rests(view, instance)}. {hint}", width))]
+        return [BLANK, *(line(row) for row in words(f"{_rests(_steps_under_way(view), instance)}. {hint}", width))]
     names = [request.request_id for request in (*instance.waiting, *instance.running)]
     name_width = min(max([len("request"), *map(len, names)]), _NAME_MOST, max(width - _OTHER_COLUMNS, _NAME_LEAST))
     lines: list[Line] = []
@@ -198,16 +199,26 @@ def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> 
     return lines
 
 
-def _rests(view: View, instance: InstanceSnapshot) -> str:
-    """Return that an instance has no request, or only those that get their last tokens in the step under way."""
+def _steps_under_way(view: View) -> dict[int, int]:
+    """Return when steps end whose results are in effect although they still take time, by instance."""
     tape, moment = view.tape, view.moment
     longest_us = max((bucket.step_us_max for bucket in tape.overview.buckets), default=0)
-    first = tape.at_time(moment.time_us - longest_us - 1) + 1
-    ends = [at + us for _, at, us in tape.steps_of(instance.index, first, moment.settled, "duration_us")]
-    end_us = max(ends, default=0)
-    if end_us > moment.time_us:
-        return f"no request is waiting or running; the step under way ends at {time_text(end_us)}"
-    return "idle: no request is waiting or running"
+    ends: dict[int, int] = {}
+    for event in range(tape.at_time(moment.time_us - longest_us - 1) + 1, moment.settled + 1):
+        if tape.is_step(event):
+            row = tape.row(event)
+            end_us = row.time_us + tape.step(row.step).duration_us
+            if end_us > moment.time_us:
+                ends[row.instance] = max(end_us, ends.get(row.instance, 0))
+    return ends
+
+
+def _rests(ends_us: Mapping[int, int], instance: InstanceSnapshot) -> str:
+    """Return that an instance has no request, or only those that get their last tokens in the step under way."""
+    end_us = ends_us.get(instance.index)
+    if end_us is None:
+        return "idle: no request is waiting or running"
+    return f"no request is waiting or running; the step under way ends at {time_text(end_us)}"
 
 
 def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, room: int) -> list[Line]:
