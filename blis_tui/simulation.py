@@ -172,6 +172,7 @@ class Simulation:
         # If a plug-in fails, the error gives the number of the event.
         self._one_by_one = bool(experiment.plugins_used())
         self._look: Callable[[], None] | None = None
+        self._in_step = False
         self._repeatable = source is None
         try:
             if source is None:
@@ -209,7 +210,7 @@ class Simulation:
     @property
     def done(self) -> bool:
         """Whether nothing more will happen (within the horizon)."""
-        return self._cluster.next_event_us() is None
+        return not self._in_step and self._cluster.next_event_us() is None
 
     @property
     def is_consistent(self) -> bool:
@@ -306,7 +307,7 @@ class Simulation:
     def _advance(self, events: int, until_us: int | None, *, exact: bool = True) -> int:
         self._require_consistent()
         if self._look is not None:
-            self._pause_in_steps(self._look)
+            self._pause_in_steps(self._pause)
         self._cluster.one_by_one = self._one_by_one or self._look is not None
         try:
             processed = self._cluster.run(events, until_us, exact=exact)
@@ -328,6 +329,15 @@ class Simulation:
                 self._broken = True
                 raise
         return processed
+
+    def _pause(self) -> None:
+        """Let the caller look at the simulation in the middle of a step, whose end is no event of the queue yet."""
+        if self._look is not None:
+            self._in_step = True
+            try:
+                self._look()
+            finally:
+                self._in_step = False
 
     def _pause_in_steps(self, look: Callable[[], None] | None) -> None:
         for instance in self._cluster.instances:
@@ -458,7 +468,7 @@ class Simulation:
             SimulationError: an exception interrupted the simulation in the middle of an event.
         """
         self._require_consistent()
-        return run_checks(self.experiment, self._cluster, self.log, duration_us=self._duration_us())
+        return run_checks(self.experiment, self._cluster, self.log, duration_us=self._duration_us(), done=self.done)
 
     def _duration_us(self) -> int:
         """Time of the latest event, or the horizon if that ended the run."""
@@ -537,6 +547,7 @@ class Simulation:
         other._routes = {**self._routes, **more}
         other._one_by_one = self._one_by_one
         other._look = None
+        other._in_step = False
         other._repeatable = self._repeatable
         other._observers = Observers()
         other.log = RequestLog()

@@ -458,7 +458,7 @@ class Scaled(Record):
         sign="↕",
         meaning="a decision of the autoscaler took effect",
         sentence="pool {pool}: {change:+d} instances",
-        line="{change} instances",
+        line="{change:+d} instances",
         figures=("change",),
     )
 

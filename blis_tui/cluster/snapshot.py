@@ -48,6 +48,7 @@ class RequestSnapshot:
     phase: str
     """``in-transit``, ``waiting``, ``prefill``, ``decode`` or ``stalled`` (decoding, but without a token last step)."""
     instance: int | None
+    """Where it is or, in transit, where it goes; None = not known yet."""
     arrival_us: int
     queued_us: int | None
     scheduled_us: int | None
@@ -509,15 +510,19 @@ def _phase(instance: Instance, request: Request) -> str:
 
 
 def _request(request: Request, instance: Instance | None, phase: str) -> RequestSnapshot:
-    computed = generated = held = 0
-    if instance is not None:
+    computed = held = 0
+    index, generated, handover = request.instance, request.generated_tokens, request.handover
+    if instance is None:
+        if handover is not None and handover.prefilled:
+            index = handover.decode_instance
+    else:
         cohort = instance.batch.cohort
         computed, generated = cohort.context_tokens(request), cohort.generated_tokens(request)
         held = cohort.held_blocks(request)
     return RequestSnapshot(
         request_id=request.request_id,
         phase=phase,
-        instance=_happened(request.instance),
+        instance=_happened(index),
         arrival_us=request.arrival_us,
         queued_us=_happened(request.queued_us),
         scheduled_us=_happened(request.scheduled_us),

@@ -190,6 +190,8 @@ class Affected:
     """A request and its end-to-end times, in microseconds."""
 
     request_id: str
+    b_request_id: str
+    """Its name in the second run: those of calls of sessions may differ, because names count arrivals."""
     a_us: int
     b_us: int
 
@@ -249,7 +251,8 @@ def request_changes(a: Sequence[RequestRow], b: Sequence[RequestRow]) -> Request
         if row.state != other.state:
             fates[row.state, other.state] += 1
         if row.e2e_us is not None and other.e2e_us is not None:
-            timed.append(Affected(request_id=row.request_id, a_us=row.e2e_us, b_us=other.e2e_us))
+            names = (row.request_id, other.request_id)
+            timed.append(Affected(request_id=names[0], b_request_id=names[1], a_us=row.e2e_us, b_us=other.e2e_us))
     changed = sorted((one for one in timed if one.change_us), key=lambda one: -abs(one.change_us))
     beyond = [one for one in changed if exceeds_noise(one.a_us, one.b_us)]
     slower = sum(one.change_us > 0 for one in beyond)

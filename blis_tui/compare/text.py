@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.columns import aligned, clip
 from blis_tui.compare.comparison import THRESHOLD
-from blis_tui.compare.wording import MARKS, value_change
+from blis_tui.compare.wording import MARKS, both_names, value_change
 from blis_tui.printable import printable
 from blis_tui.units import ms_change_text, ms_text, plural
 
@@ -124,9 +124,15 @@ def _requests(requests: RequestChanges) -> list[str]:
         if count:
             lines.append(f"  {plural(count, 'request')} only in {letter}")
     if requests.most_affected:
-        head = ("most affected", "A, ms", "B, ms", "change, ms")
+        renamed = any(one.request_id != one.b_request_id for one in requests.most_affected)
+        head = (f"most affected{', A/B' if renamed else ''}", "A, ms", "B, ms", "change, ms")
         cells = [
-            (clip(one.request_id, 40), ms_text(one.a_us), ms_text(one.b_us), ms_change_text(one.change_us))
+            (
+                clip(both_names(one.request_id, one.b_request_id), 40),
+                ms_text(one.a_us),
+                ms_text(one.b_us),
+                ms_change_text(one.change_us),
+            )
             for one in requests.most_affected
         ]
         lines += _table([head, *cells], range(1, 4))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.columns import aligned, clip
 from blis_tui.compare.divergence import divergence_lines
 from blis_tui.compare.text import WIDTH, metric_lines
+from blis_tui.compare.wording import both_names
 from blis_tui.printable import printable
 from blis_tui.units import ms_change_text, ms_text, plural
 
@@ -97,11 +98,15 @@ def _others(others: OtherRequests) -> list[str]:
         if changes:
             titles = (name, "instance", "end to end, ms", "change")
             cells = [
-                (clip(one.request_id, 40), _moved(one), ms_text(one.after.e2e_us), ms_change_text(one.e2e_change_us))
+                (clip(_names(one), 40), _moved(one), ms_text(one.after.e2e_us), ms_change_text(one.e2e_change_us))
                 for one in changes
             ]
             lines += _indented(_columns([titles, *cells]))
     return lines
+
+
+def _names(one: Change) -> str:
+    return both_names(one.before.request_id, one.after.request_id)
 
 
 def _moved(one: Change) -> str:

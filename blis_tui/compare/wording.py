@@ -28,6 +28,14 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{32,}")
 _DIGEST_SHOWN: Final = 12
 
 
+def both_names(a: str, b: str) -> str:
+    """Return a request's names in two runs; ``request_12/14`` if they differ."""
+    if a == b or not b:
+        return a
+    head = len(a.rstrip("0123456789"))
+    return f"{a}/{b[head:] if b[:head] == a[:head] else b}"
+
+
 def difference_lines(found: Sequence[Difference], most: int) -> list[str]:
     """Return the differences in columns, with ``-`` for old and ``+`` for new values; beyond ``most``, their number."""
     shown: list[tuple[Difference, str, str]] = []

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from blis_tui.cluster.reroute import RouteOverrides
-    from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot
+    from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot, Snapshot
     from blis_tui.conditions.breakpoints import Watch
     from blis_tui.debugger.history import EventDetails, Move
     from blis_tui.debugger.tape import EventRow
@@ -177,6 +177,10 @@ class Debugger:
     def records_of(self, event: int) -> tuple[Record, ...]:
         """Return the records of a recorded event, without moving."""
         return self._replay.of(event).records if 0 < event <= self.frontier else ()
+
+    def state_before(self, event: int) -> Snapshot:
+        """Return the state just before a recorded event, without moving."""
+        return self._replay.of(event).before
 
     def _frozen(self, done: EventDetails | None) -> Moment:
         return Moment(

@@ -186,7 +186,7 @@ class Latencies:
         self._ttft_times.append(record.first_token_us)
 
     def lose(self, number: int, event: int) -> None:
-        """Discard a request's first token, if it had one, because of a preemption."""
+        """Discard a request's first token, if it had one, because of a preemption or a restart."""
         place = self._places.pop(number, None)
         if place is not None:
             self._ttfts_lost[place] = event
@@ -220,8 +220,8 @@ class Latencies:
     def ttfts_us(self, until: int, count: int, settled: int | None = None, now_us: int | None = None) -> list[int]:
         """Return the latest ``count`` TTFTs up to an event, oldest first, in microseconds.
 
-        First tokens that a preemption had discarded by then do not count. ``settled``: as for ``Tape.life``.
-        ``now_us``: tokens of steps that end later do not count yet, either.
+        First tokens that a preemption or a restart had discarded by then do not count. ``settled``: as for
+        ``Tape.life``. ``now_us``: tokens of steps that end later do not count yet, either.
         """
         found: list[int] = []
         for place in range(bisect_right(self._ttft_events, until if settled is None else settled) - 1, -1, -1):

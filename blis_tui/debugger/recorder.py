@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.records import InstanceChanged, SentByClient, SessionBegun, SessionContinued
+from blis_tui.cluster.records import InstanceChanged, Retried, SentByClient, SessionBegun, SessionContinued
 from blis_tui.debugger.session_log import SentCall
 from blis_tui.debugger.tape import CHUNK, LAST_TOKEN, RESUMED, STALLED, STARTED, StopRow, text_fields
 from blis_tui.engine.content_records import AnswerBegun, PromptMedia
@@ -47,6 +47,7 @@ class Recorder:
             Completed: self._completed,
             FirstToken: self._first_token,
             Preempted: self._preempted,
+            Retried: self._retried,
             SessionBegun: self._session,
             SessionContinued: self._next_call,
             PromptMedia: self._media,
@@ -142,6 +143,9 @@ class Recorder:
     def _preempted(self, record: Preempted, number: int) -> None:
         if not self._tape.keeps_output:
             self._tape.latencies.lose(number, record.event)
+
+    def _retried(self, record: Retried, number: int) -> None:
+        self._tape.latencies.lose(number, record.event)
 
     def _media(self, record: PromptMedia, number: int) -> None:
         self._tape.note_media(number, (record.image_tokens, record.audio_tokens, record.video_tokens))

@@ -73,6 +73,8 @@ class RequestStatus:
     goal: int = 0
 
 
+Identity = str | tuple[str, int]
+"""What a request is in two runs: its name, or the name of its session and the number of the call in it."""
 NOT_ARRIVED: Final = RequestStatus("not arrived")
 _AFTER: Final[Mapping[str, str]] = {
     "started": "running",
@@ -88,8 +90,11 @@ class RequestPair:
     """A request and its state on both sides."""
 
     name: str
+    """Its name on the left, or on the right if it is not there."""
     left: RequestStatus
     right: RequestStatus
+    right_name: str = ""
+    """Its name on the right; empty if it is not on both sides."""
 
 
 class RequestStatuses:
@@ -100,6 +105,34 @@ class RequestStatuses:
         self._event = snapshot.event
         self.live = {request.request_id: request for request in live(snapshot)}
 
+    def identity(self, name: str) -> Identity:
+        """Return what a request is on both sides: a call of a session, as names count arrivals; otherwise its name."""
+        sessions, number = self._tape.sessions, self._tape.number(name)
+        session = None if number is None else sessions.of_request(number)
+        if session is None:
+            return name
+        return sessions.name(session), next(call for call, sent in self._calls(session) if sent == number)
+
+    def name_of(self, identity: Identity) -> str:
+        """Return the name of a request on this side; empty if it has not arrived."""
+        if isinstance(identity, str):
+            return identity
+        sessions = self._tape.sessions
+        session, wanted = sessions.place(identity[0]), identity[1]
+        found = () if session is None else self._calls(session)
+        return next((self._tape.name(sent) for call, sent in found if call == wanted), "")
+
+    def _calls(self, session: int) -> Iterator[tuple[int, int]]:
+        """Yield the calls of a session that were sent so far: a number that is the same in every run, and the request.
+
+        Calls that start a session are sent in order, and their numbers are negative.
+        """
+        starts = 0
+        for sent in self._tape.sessions.calls(session):
+            starts -= sent.call < 0
+            if sent.event <= self._event:
+                yield (sent.call if sent.call >= 0 else starts), sent.request
+
     def standing(self, name: str) -> RequestStatus:
         """Return the state of a request."""
         request = self.live.get(name)
@@ -108,7 +141,7 @@ class RequestStatuses:
     def _recorded_status(self, name: str) -> RequestStatus:
         """Return the state of a request that has ended or lies outside the snapshot's window."""
         life = self._tape.life(name, self._event)
-        if not life:
+        if not life:  # there is none of an empty name
             return NOT_ARRIVED
         if life[-1].what == "completed":
             return RequestStatus("completed", life[-1].second)
@@ -126,8 +159,16 @@ def _live_status(request: RequestSnapshot) -> RequestStatus:
 
 def differing_requests(left: RequestStatuses, right: RequestStatuses) -> Iterator[RequestPair]:
     """Yield the requests that live on at least one side and have different states, in order of arrival."""
-    either = {**right.live, **left.live}
-    for name in sorted(either, key=lambda name: (either[name].arrival_us, len(name), name)):
-        pair = RequestPair(name, left.standing(name), right.standing(name))
+    either: dict[Identity, RequestSnapshot] = {}
+    for side in (right, left):
+        either.update((side.identity(name), request) for name, request in side.live.items())
+    for identity, _ in sorted(either.items(), key=_arrival):
+        there, here = left.name_of(identity), right.name_of(identity)
+        pair = RequestPair(there or here, left.standing(there), right.standing(here), here if there else "")
         if pair.left != pair.right:
             yield pair
+
+
+def _arrival(one: tuple[Identity, RequestSnapshot]) -> tuple[int, int, str]:
+    request = one[1]
+    return request.arrival_us, len(request.request_id), request.request_id

@@ -120,6 +120,8 @@ _PLANNED: Final = frozenset({"scheduled", "preempted"})
 """Request events made by a plan. A plan for the following step is made only once the present step's results count."""
 _COUNTED: Final = (Scheduled, Preempted, FirstToken)
 """Records that accompany others and are counted in the figures of steps."""
+_COUNTED_AHEAD: Final = (FirstToken,)
+"""The same where steps are planned ahead: the others are made by a plan, before the event of the step that has them."""
 
 _WORK_BITS: Final = 8
 """The cumulative work is stored at every 256th event."""
@@ -147,6 +149,7 @@ class Tape:
         self.profiles = list(profiles)
         self.keeps_output = self.profiles[0].traits.keeps_output
         self.plans_ahead = self.profiles[0].traits.plans_ahead
+        self._counted = _COUNTED_AHEAD if self.plans_ahead else _COUNTED
         self._words = list(_WORDS)
         self._codes = {word: code for code, word in enumerate(_WORDS)}
         self._lost: list[int] = []  # codes of the kinds that end a request without success
@@ -256,7 +259,7 @@ class Tape:
         bucket = Bucket(
             arrivals=kinds.count(self.code("arrived")),
             completions=kinds.count(self.code("completed")),
-            losses=sum(map(kinds.count, self._lost)),
+            losses=sum(map(kinds.count, self._lost)) + self._losses_beside(first, last),
         )
         last_step = self.next_step(last + 1, back=True)
         if last_step >= first:
@@ -277,6 +280,11 @@ class Tape:
         bucket.ttft_us_max = max(self.latencies.ttfts_of(first, last, now_us), default=0)
         return bucket
 
+    def _losses_beside(self, first: int, last: int) -> int:
+        """Return in how many events of a range requests were lost that the events are not named after."""
+        beside = [self._beside[kind] for kind in (self._words[code] for code in self._lost) if kind in self._beside]
+        return sum(bisect_right(events, last) - bisect_left(events, first) for events in beside)
+
     def _step_rows(self, first: int, last: int) -> dict[str, array[int]]:
         """Return the figures of consecutive steps, by name."""
         width = _STEP_WIDTH
@@ -294,10 +302,14 @@ class Tape:
         return with_spans(self._reasons.get(event, ""))
 
     def has(self, event: int, kind: str) -> bool:
-        """Return whether an event has a record of a kind; records that only count in step figures are ignored."""
+        """Return whether an event has a record of a kind; those that are :meth:`counted` in steps are ignored."""
         beside = self._beside.get(kind, ())
         place = bisect_left(beside, event)
         return self.kind(event) == kind or (place < len(beside) and beside[place] == event)
+
+    def counted(self, kind: str) -> bool:
+        """Return whether records of a kind are kept only as figures of the steps that they belong to."""
+        return any(one.kind == kind for one in self._counted)
 
     def told(self, kind: str, until: int) -> Iterator[tuple[int, dict[str, object]]]:
         """Yield the events up to ``until`` that :meth:`has` a kind, latest first, with the values for their lines."""
@@ -514,7 +526,7 @@ class Tape:
             self._unnamed = False
         elif own:
             self._note_beside(record)
-        if not own and not isinstance(record, _COUNTED):
+        if not own and not isinstance(record, self._counted):
             self._note_beside(record)
 
     def add_step(self, record: StepFinished, figures: Iterable[int], work: int) -> None:

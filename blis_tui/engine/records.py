@@ -227,7 +227,9 @@ class Routed(Record):
         "routed",
         sign="→",
         meaning="the router chose an instance for a request",
-        explanation="The router chose the instance that serves the request. Its prompt is tokenized and enqueued next.",
+        explanation=(
+            "The router chose an instance for the request. It joins the queue there once its prompt is tokenized."
+        ),
         sentence="{request_id} was routed to instance {instance}",
         line="routed to instance {instance} ({reason})",
         short="routed to instance {instance}",

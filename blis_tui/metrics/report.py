@@ -538,16 +538,27 @@ def _gaps_us(cluster: Cluster) -> list[dict[int, int]]:
     return [cluster.warm_up.gaps_since(one) for one in cluster.instances]
 
 
-def run_checks(experiment: Experiment, cluster: Cluster, log: RequestLog, *, duration_us: int) -> Checkup:
-    """Run all checks behind the warnings on a simulation in its current state; cheaper than a whole report."""
+def run_checks(experiment: Experiment, cluster: Cluster, log: RequestLog, *, duration_us: int, done: bool) -> Checkup:
+    """Run all checks behind the warnings on a simulation in its current state; cheaper than a whole report.
+
+    ``done``: whether nothing follows; in the middle of a step, the queue of events does not say.
+    """
     table = log.table(cluster)
     flow = Flow(held=cluster.gateway.holds)
     for block in table.blocks():
         flow.add(block)
-    return _check(experiment, cluster, flow, table, duration_us)
+    return _check(experiment, cluster, flow, table, duration_us, done=done)
 
 
-def _check(experiment: Experiment, cluster: Cluster, flow: Flow, table: RequestTable, duration_us: int) -> Checkup:
+def _check(
+    experiment: Experiment,
+    cluster: Cluster,
+    flow: Flow,
+    table: RequestTable,
+    duration_us: int,
+    *,
+    done: bool | None = None,
+) -> Checkup:
     return check_all(
         LintContext(
             experiment=experiment,
@@ -555,7 +566,7 @@ def _check(experiment: Experiment, cluster: Cluster, flow: Flow, table: RequestT
             flow=flow,
             table=table,
             duration_us=duration_us,
-            done=cluster.next_event_us() is None,
+            done=cluster.next_event_us() is None if done is None else done,
         )
     )
 

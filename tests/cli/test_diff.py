@@ -60,7 +60,7 @@ def test_the_json_documents_keys_are_stable() -> None:
         *("common", "other", "only_a", "only_b", "compared", "threshold", "slower", "faster"),
         *("different_ends", "most_affected"),
     ]
-    assert list(document["requests"]["most_affected"][0]) == ["request_id", "a_us", "b_us", "change_us"]
+    assert list(document["requests"]["most_affected"][0]) == ["request_id", "b_request_id", "a_us", "b_us", "change_us"]
 
 
 def test_equal_rows_are_hidden_unless_all_are_asked_for() -> None:

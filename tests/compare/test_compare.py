@@ -195,7 +195,7 @@ def test_requests() -> None:
     assert (changes.other, changes.only_a, changes.only_b) == (1, 1, 0)
     assert changes.different_ends == (OutcomeCounts(a="completed", b="timed-out", count=1),)
     assert [one.request_id for one in changes.most_affected] == ["fast", "slow", "near"]
-    assert changes.most_affected[0] == Affected(request_id="fast", a_us=1000, b_us=900)
+    assert changes.most_affected[0] == Affected(request_id="fast", b_request_id="fast", a_us=1000, b_us=900)
 
 
 def test_a_known_change_gives_known_rows(small: Path) -> None:
@@ -283,3 +283,8 @@ def test_a_later_call_of_a_session_is_the_same_one_although_it_comes_later_under
     b = [call("request_0", "a", 0, 0), call("request_1", "a", 1, 40), call("request_2", "b", 0, 51)]
     changes = request_changes(a, b)
     assert (changes.common, changes.other, changes.only_a, changes.only_b) == (2, 1, 0, 0), "b began at another time"
+    assert [(one.request_id, one.b_request_id) for one in changes.most_affected] == []
+    quicker = [b[0], b[1]._replace(e2e_us=b[1].e2e_us and b[1].e2e_us // 2), b[2]]
+    assert [(one.request_id, one.b_request_id) for one in request_changes(a, quicker).most_affected] == [
+        ("request_2", "request_1")
+    ]

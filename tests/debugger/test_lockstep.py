@@ -242,6 +242,30 @@ def test_requests_stand_where_the_simulation_says() -> None:
     assert RequestStatuses(both.left.tape, both.left.quick_moment().after).standing(late) == NOT_ARRIVED
 
 
+@pytest.mark.parametrize("session", [{}, {"calls": [{"id": "ask", "parallel": 2}, {"id": "sum", "after": ["ask"]}]}])
+def test_calls_of_sessions_are_paired_with_themselves_whatever_their_names(session: dict[str, object]) -> None:
+    """With other answers' times, later calls arrive in another order, and carry each other's names."""
+    short: dict[str, object] = {"workload.sessions": 8, "latency": "roofline", "policy": "blis"}
+    short |= {f"workload.clients.0.session.{key}": value for key, value in session.items()}
+    left, right = (blis_tui.load("conversations", set={**short, "cluster.instances": count}) for count in (3, 1))
+    both = Lockstep(left, right)
+    run_to_stop(both.to_end())
+    rows = [{one.request_id: one for one in side.report().rows} for side in both.sides]
+    renamed = 0
+    for time_us in range(1_000_000, both.time_us, 1_000_000):
+        run_to_stop(both.seek_time(time_us))
+        statuses = [RequestStatuses(side.tape, side.quick_moment().after) for side in both.sides]
+        for pair in differing_requests(*statuses):
+            if not pair.right_name:
+                assert NOT_ARRIVED in (pair.left, pair.right)
+                continue
+            one, other = rows[0][pair.name], rows[1][pair.right_name]
+            assert (one.session_id, one.round_index) == (other.session_id, other.round_index)
+            assert pair.right == statuses[1].standing(pair.right_name)
+            renamed += pair.name != pair.right_name
+    assert renamed
+
+
 def test_requests_behind_the_window_of_a_snapshot_are_known_from_the_tape() -> None:
     both = lockstep("same")
     run_to_stop(both.seek_time(2_000_000))

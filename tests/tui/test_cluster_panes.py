@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from blis_tui.engine.records import Completed, Prefilled, Queued, Rejected, Rout
 from blis_tui.simulation import Simulation
 from blis_tui.tui.layout import panes_of
 from blis_tui.tui.presenters.autoscaler import VERDICTS
+from blis_tui.tui.presenters.events import event_line
 from blis_tui.tui.presenters.fleet import MEASURES, fleet_text, level, value_text
 from blis_tui.tui.presenters.gateway import gateway_lines
 from blis_tui.tui.presenters.instances import INSTANCE_KEY, instances_lines
@@ -448,6 +450,24 @@ def test_who_is_said_to_be_next_is_dispatched_next(fairness: str, *, bands: bool
     assert seen > 5
 
 
+@pytest.mark.parametrize(
+    ("saturation", "words"),
+    [
+        (0.79, "The queue is empty: by the latest signals, requests go straight to the router."),
+        (0.8, "By the latest signals the least urgent requests would be held."),
+        (1.0, "By the latest signals the instances are saturated: a request would be held."),
+    ],
+)
+def test_an_empty_queue_means_what_the_saturation_says(gateway: Debugger, saturation: float, words: str) -> None:
+    view = view_at(gateway, 1)
+    state = view.moment.state
+    assert state.gateway is not None
+    assert not state.gateway.waiting
+    told = replace(state, gateway=replace(state.gateway, saturation=saturation))
+    text = text_of(gateway_lines(replace(view, moment=replace(view.moment, after=told)), 40))
+    assert words in " ".join(text.split())
+
+
 async def test_heads_of_queues_can_be_selected(gateway: Debugger) -> None:
     app = OnePane(GatewayPane(), view_at(gateway, 700))
     async with app.run_test(size=(80, 24)) as pilot:
@@ -467,3 +487,10 @@ def test_no_line_is_wider_than_the_pane(
         lines = [*fleet_text(view, width, 12).lines, *router_lines(view, width), *gateway_lines(view, width)]
         for one in lines:
             assert one.draw().cell_length <= width, one.draw().plain
+
+
+def test_a_change_in_the_number_of_instances_has_its_sign(growing: Debugger) -> None:
+    """Otherwise one that is added looks like the only one."""
+    scaled = [one for one in range(1, growing.frontier + 1) if growing.tape.kind(one) == "scaled"]
+    said = {"".join(run.text for run in event_line(growing.tape, one).parts) for one in scaled}
+    assert "+1 instances" in said

@@ -127,6 +127,17 @@ async def test_how_it_looks(size: tuple[int, int], file_regression: FileRegressi
         await check_screen(pilot, file_regression, "compare-end")
 
 
+async def test_a_terminal_that_shrinks_and_grows_again_shows_the_same() -> None:
+    screen = comparison(60)
+    async with Alone(screen).run_test(size=(80, 24)) as pilot:
+        await finish(pilot, screen)
+        before = screen_text(pilot.app)
+        for size in ((40, 10), (20, 5), (60, 15), (9, 3), (80, 24)):
+            await pilot.resize_terminal(*size)
+            await finish(pilot, screen)
+        assert screen_text(pilot.app) == before
+
+
 async def test_keys_move_both_sides_by_the_clock() -> None:
     app = Alone(comparison())
     by_hand = Lockstep(*pair())

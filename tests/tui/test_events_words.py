@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+import blis_tui
+from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.tui.presenters.event_filter import FilterError, parse_filter
 from blis_tui.tui.presenters.events import (
@@ -16,6 +21,7 @@ from blis_tui.tui.presenters.events import (
     tail,
 )
 from tests.tui.driven_pane import knowing, view_with
+from tests.tui.pane_harness import view_at
 
 DONE = knowing(at=0)
 TAPE = DONE.tape
@@ -205,3 +211,22 @@ def test_a_breakpoint_at_a_time_marks_the_first_event_not_before_it() -> None:
     stops = stops_at(view_with(knowing(at=0), "time 1s"))
     (event,) = [event for event in range(1, len(TAPE) + 1) if stops(TAPE.row(event))]
     assert TAPE.time_us(event - 1) < 1_000_000 <= TAPE.time_us(event)
+
+
+@pytest.mark.parametrize("name", ["kv-pressure", "kv-overload", "conversations"])
+@pytest.mark.parametrize("text", ["first scheduled", "first preemption", "first first-token", "first completion"])
+def test_marked_events_are_those_at_which_runs_stop(name: str, text: str) -> None:
+    """Where steps are planned ahead, too: who is scheduled or preempted is known an event before the step."""
+    size = {"workload.sessions": 4} if name == "conversations" else {"workload.requests": 40}
+    made = Debugger(blis_tui.load(name, set=size))
+    run_to_stop(made.run())
+    session = "session chat-0" if name == "conversations" else text
+    for one in (text, session):
+        breaks = parse_breakpoint(one, made.experiment)
+        watch, stops = Watch((breaks,)), list[int]()
+        run_to_stop(made.seek(0))
+        while run_to_stop(made.run(watch)).reason == "breakpoint":
+            stops.append(made.event)
+        marked = stops_at(replace(view_at(made, made.frontier), breakpoints=(breaks,)))
+        assert [event for event in range(1, made.frontier + 1) if marked(made.tape.row(event))] == stops
+        assert stops or "preemption" in text

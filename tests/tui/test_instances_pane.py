@@ -9,7 +9,7 @@ import pytest
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
 from blis_tui.tui.presenters.instances import instances_lines, step_card, step_tokens
 from blis_tui.tui.widgets.instances import ALL_INSTANCES, InstancesPane
-from blis_tui.units import span_text
+from blis_tui.units import span_text, time_text
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 if TYPE_CHECKING:
@@ -124,6 +124,51 @@ def test_who_was_preempted_waits_since_then(pressed: Debugger) -> None:
     }
     passed_us = pressed.tape.time_us(event + 1) - pressed.tape.time_us(event)
     assert waits["request_24"] == span_text(passed_us)
+
+
+def test_where_steps_are_planned_ahead_a_victim_waits_from_the_end_of_the_step() -> None:
+    made = debugger("vllm-preemption", 3000)
+    seen = 0
+    for name in made.tape.names():
+        for entry in made.tape.life(name):
+            if entry.what != "preempted" or entry.event + 4 > len(made.tape):
+                continue
+            end_us = entry.time_us + made.tape.step(made.tape.row(entry.event).step).duration_us
+            for event in range(entry.event, entry.event + 4):
+                view = view_at(made, event)
+                rows = {line.key: line.draw().plain.split() for line in instances_lines(view, 100)}
+                if name not in rows or rows[name][1] != name:
+                    break
+                assert " ".join(rows[name][2:4]) == span_text(max(view.moment.time_us - end_us, 0))
+                seen += view.moment.time_us < end_us
+    assert seen
+
+
+@pytest.fixture(scope="module")
+def split() -> Debugger:
+    return debugger("disaggregation", 4000)
+
+
+def test_between_two_instances_a_request_comes_from_one_and_is_queued_anew(split: Debugger) -> None:
+    life = split.tape.life("request_111")
+    left = next(one.event for one in life if one.what == "transfer-started")
+    view = view_at(split, left)
+    rows = {line.key: line.draw().plain.split() for line in instances_lines(view, 100)}
+    assert rows["request_111"] == ["request_111", "transfer", "not", "routed", "323"]
+    moving = {one.request_id: one for one in view.moment.state.in_transit}
+    assert (moving["request_111"].instance, moving["request_111"].generated_tokens) == (None, 1)
+    queued = next(one.event for one in reversed(life) if one.what == "queued")
+    rows = {line.key: line.draw().plain.split() for line in instances_lines(view_at(split, queued, instance=3), 100)}
+    assert rows["request_111"][:4] == ["1", "request_111", "0", "us"]
+
+
+def test_an_instance_whose_last_requests_end_with_the_step_under_way_is_not_idle(split: Debugger) -> None:
+    step = next(one for one in split.tape.life("request_111") if one.what == "last-token")
+    view = view_at(split, step.event, instance=0)
+    text = text_of(instances_lines(view, 120))
+    assert f"no request is waiting or running; the step under way ends at {time_text(step.first)}." in text
+    later = split.tape.at_time(step.first)
+    assert "idle: no request is waiting or running" in text_of(instances_lines(view_at(split, later, instance=0), 120))
 
 
 @pytest.mark.parametrize("width", [34, 50, 78, 130])

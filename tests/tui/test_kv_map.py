@@ -68,6 +68,30 @@ def test_blocks_that_are_shared_count_once(pair: Debugger) -> None:
     assert 0 < shared.blocks < sum(request.shared_blocks for request in instance.running)
 
 
+def test_blocks_of_requests_outside_the_batch_are_not_called_shared() -> None:
+    """Those that wait with a prompt from another instance have names; those that leave have none."""
+    split = debugger("disaggregation", 7000)
+    queued, leaving = 0, 0
+    for event in range(3200, 4000, 7):
+        view = view_at(split, event)
+        for instance in view.moment.after.instances:
+            found = holdings(instance)
+            assert all(holding.blocks >= 0 for holding in found)
+            shared = sum(holding.blocks for holding in found if holding.kind == "shared")
+            assert shared <= sum(one.shared_blocks for one in (*instance.running, *instance.waiting))
+            names = {holding.request for holding in found}
+            waits = [one for one in instance.waiting if one.held_blocks]
+            assert all(one.request_id in names for one in waits)
+            queued += len(waits)
+            if instance.kv.used_blocks and not instance.running and not waits:
+                leaving += 1
+                text = text_of(kv_map(view_at(split, event, instance=instance.index), 100, 12).lines)
+                assert "of other requests, or shared" in text
+                assert "No request holds a block." not in text
+    assert queued
+    assert leaving
+
+
 def test_the_selected_request_has_its_own_glyph_and_a_line(pressed: Debugger) -> None:
     name = view_at(pressed).moment.after.instances[0].running[3].request_id
     held = view_at(pressed).moment.after.instances[0].running[3].held_blocks

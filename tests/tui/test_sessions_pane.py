@@ -81,6 +81,18 @@ def test_no_line_is_wider_than_the_pane(width: int) -> None:
         assert all(one.draw().cell_length <= width for one in lines)
 
 
+def test_longer_names_of_calls_to_come_keep_the_columns_straight() -> None:
+    seen = 0
+    for session in range(whole().tape.sessions.begun(whole().frontier)):
+        first = whole().tape.sessions.calls(session)[0]
+        view = view_at(whole(), first.event)
+        lines = course_lines(view, view.tape.sessions.name(session), 130)
+        title, *rows = [one.draw().plain for one in lines][-1 - len([one for one in lines if one.key]) :]
+        seen += len({len(one.key) for one in lines if one.key}) > 1
+        assert {len(row) for row in rows} == {len(title)}
+    assert seen
+
+
 async def test_from_the_list_to_a_call_a_breakpoint_and_back() -> None:
     async with debugging("conversations", requests=30, at_once=True) as here:
 

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import blis_tui
+from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.history import run_to_stop
+from blis_tui.debugger.why.explain import explain_event
 from blis_tui.metrics.lints.lints import LINTS
+from blis_tui.tui.presenters.instances import instances_lines
 from blis_tui.tui.presenters.warnings import warnings_page
 from blis_tui.tui.widgets.warnings import WarningsPane
 from tests.tui.debugging import NARROW, NORMAL, debugging
-from tests.tui.pane_harness import OnePane, debugger, view_at
+from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 from tests.tui.screens import check_screen, press, screen_text, settle
 
 if TYPE_CHECKING:
     from pytest_regressions.file_regression import FileRegressionFixture
-
-    from blis_tui.debugger.debugger import Debugger
 
 END = 10**9
 
@@ -59,6 +62,41 @@ def test_how_far_it_looks_is_said(calm: Debugger) -> None:
     text = warnings_page(calm.checkup(), 200, chosen=None).content.plain
     assert text.startswith("no warnings: ")
     assert "up to event 400" in text
+
+
+def test_a_run_without_events_has_its_warnings() -> None:
+    made = Debugger(blis_tui.load("kv-pressure", set={"horizon_us": 1}))
+    assert made.at_end
+    page = warnings_page(made.checkup(), 200, chosen=None)
+    assert page.content.plain.startswith("1 warning, ")
+    assert "in the whole run (0 events)" in page.content.plain
+    assert "The run ends without an event." in explain_event(made, 0).to_text()
+
+
+async def test_back_in_the_middle_of_a_step_the_checks_look_at_its_middle() -> None:
+    made = debugger("kv-pressure", 400)
+    event = next(one for one in range(400, 0, -1) if made.tape.is_step(one))
+    app = OnePane(WarningsPane(), view_at(made, event))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.pause()
+        assert f"up to event {event}" in screen_text(app)
+        run_to_stop(made.back_phase())
+        made.phase = 0
+        made._moment = None
+        app.pane.view = view_at(made)
+        await settle(pilot)
+        assert f"up to event {event - 1}" in screen_text(app)
+
+
+def test_in_the_middle_of_a_step_the_run_is_not_over_although_no_event_waits() -> None:
+    made = debugger("pipeline-bubble", END, workload__requests=20)
+    for event in range(made.frontier - 200, made.frontier):
+        run_to_stop(made.seek(event - 1))
+        made.step_phase()
+        if made.phase == 0:
+            text = warnings_page(made.checkup(), 200, chosen=None).content.plain
+            assert f"up to event {event - 1:,}" in text.splitlines()[0]
+            assert "The run is over." not in text_of(instances_lines(view_at(made), 100))
 
 
 def test_a_failure_stands_above_all_warnings(pressed: Debugger) -> None:

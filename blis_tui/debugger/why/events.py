@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.decisions import ALTERNATIVES
+from blis_tui.cluster.life import ACTIVE
 from blis_tui.conditions.probes import sentence
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
 from blis_tui.debugger.why.breakdown import KINDS
@@ -135,12 +136,7 @@ def _routed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     record = record_of(debugger, row.event, Routed)
     kind = debugger.experiment.policy.routing.kind if record is None else record.policy
     reason = tape.reason(row.event)
-    rows = []
-    for index in range(tape.instances if tape.instances <= ALTERNATIVES + 1 else 0):
-        waiting, running, kv = load_before(tape, index, row.event)
-        chosen = "chosen" if index == row.instance else ""
-        note = f"{running:,} running, {plural(kv, 'KV block')} in use after its latest step"
-        rows.append(Row(f"instance {index}", f"{waiting:,} waiting", chosen, say(note)))
+    rows = _instances_before(debugger, row)
     facts = say(f"The policy {kind} sent ", _subject(tape, row), " to ", instance_ref(row.instance), f" ({reason}).")
     head = f"The router ({kind}) chose instance {row.instance}: {reason}."
     sentences = [facts, *_rule(debugger.moment().state.routing_rule)]
@@ -148,29 +144,16 @@ def _routed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     return head, parts if rows else parts[:1]
 
 
-def load_before(tape: Tape, instance: int, event: int) -> tuple[int, int, int]:
-    """Return the requests waiting and running at an instance just before an event, and the KV blocks in use.
-
-    The KV blocks are those after the instance's latest step.
-    """
-    step = last_step(tape, instance, event - 1)
-    waiting, running, kv = 0, 0, 0
-    if step:
-        row = tape.step(tape.row(step).step)
-        waiting, running, kv = row.waiting, row.running, row.kv_used_blocks
-    for later in range(step + 1, event):
-        other = tape.row(later)
-        if other.instance != instance:
-            continue
-        if other.kind == "queued":
-            waiting += 1
-        elif other.kind == "timed-out":
-            entry = tape.latest(other.request, "timed-out", later)
-            ran = entry is not None and entry.second
-            joined = tape.latest(other.request, "queued", later)
-            running -= bool(ran)
-            waiting -= not ran and joined is not None
-    return waiting, running, kv
+def _instances_before(debugger: Debugger, routed: EventRow) -> list[Row]:
+    """Return the instances as they were just before a request was routed; none if they are many."""
+    before = debugger.state_before(routed.event)
+    rows = []
+    for one in () if len(before.instances) > ALTERNATIVES + 1 else before.instances:
+        chosen = "chosen" if one.index == routed.instance else ""
+        life = "" if one.life == ACTIVE else f", {one.life}"
+        note = f"{one.running_count:,} running, {plural(one.kv.used_blocks, 'KV block')} in use{life}"
+        rows.append(Row(f"instance {one.index}", f"{one.waiting_count:,} waiting", chosen, say(note)))
+    return rows
 
 
 def _queued(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
@@ -262,7 +245,7 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         parts.insert(0, _plan(debugger.tape, row, figures))
     if phase >= _COMPLETE:
         parts += [
-            _outcome(record, answers_begun(records)),
+            _outcome(record, answers_begun(records), ahead=debugger.tape.plans_ahead),
             drafts_part(records),
             _admissions(debugger, row, record, figures),
         ]
@@ -369,13 +352,15 @@ def _decisions(record: StepFinished, preempted: tuple[tuple[str, str], ...], pro
     return Part("What it scheduled", tuple(facts))
 
 
-def _outcome(record: StepFinished, answers: tuple[str, ...]) -> Part:
+def _outcome(record: StepFinished, answers: tuple[str, ...], *, ahead: bool) -> Part:
+    """Return what a step led to; ``ahead``: the next step is planned already, with requests of its own."""
     facts = _named(
         ("First token", record.first_tokens),
         ("First token of the answer, behind its reasoning", answers),
         ("Completed", record.completed),
     )
-    after = f"After it: {plural(record.running, 'request')} running, {count_text(record.waiting)} waiting"
+    when = "After it, before the next step takes requests" if ahead else "After it"
+    after = f"{when}: {plural(record.running, 'request')} running, {count_text(record.waiting)} waiting"
     facts.append(say(f"{after}, {plural(record.kv_used_blocks, 'KV block')} in use."))
     return Part("Its result", tuple(facts))
 
@@ -388,9 +373,10 @@ def _admissions(debugger: Debugger, row: EventRow, record: StepFinished, figures
         event = next_step(debugger.tape, row.instance, row.event, debugger.event)
         if event:
             following = debugger.tape.step(debugger.tape.row(event).step)
-            if record.waiting > (following.admitted if following.planned == row.event else 0):
+            own = following.admitted if following.planned == row.event else 0
+            if record.waiting > own:
                 stop = stop_of(debugger.tape, row.event, figures)
-                why = cause_sentence(stop, profile, figures)
+                why = cause_sentence(stop, profile, figures._replace(running=figures.running + own))
                 facts.append(say("The next step was planned when this one started. ", why))
     elif record.waiting:
         facts.append(say(cause_sentence(stop_of(debugger.tape, row.event, figures), profile, figures)))

@@ -33,10 +33,10 @@ from blis_tui.debugger.why.explanation import (
 )
 from blis_tui.debugger.why.lifecycle import restart_parts
 from blis_tui.debugger.why.lifespans import read_life
-from blis_tui.debugger.why.live import adapter_parts, live_part
+from blis_tui.debugger.why.live import adapter_parts, latest_state, live_part
 from blis_tui.debugger.why.media import media_parts
 from blis_tui.debugger.why.past import breakdown_part, compare, comparison_part, preemption_parts
-from blis_tui.engine.records import Dropped, Rejected, described
+from blis_tui.engine.records import Arrived, Dropped, Rejected, described
 from blis_tui.units import percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def explain(debugger: Debugger, about: Ref) -> Explanation | None:
 def explain_event(debugger: Debugger, event: int) -> Explanation:
     """Return what an event means, and why it turned out as it did, without moving the debugger."""
     if event <= 0:
-        facts = say("Nothing has happened yet. The first event is the arrival of a request.")
+        facts = say("Nothing has happened yet. ", _first_event(debugger))
         parts = (Part("Now", (facts,)),)
         return Explanation(event_ref(0), "Before the first event", "Nothing has happened yet.", parts)
     if event > debugger.frontier:
@@ -75,6 +75,18 @@ def explain_event(debugger: Debugger, event: int) -> Explanation:
             event_ref(event), f"Event {event:,}", "That event has not happened yet.", (Part("Now", (facts,)),)
         )
     return event_explanation(debugger, event)
+
+
+def _first_event(debugger: Debugger) -> str:
+    """Return what the run begins with, as far as it is known."""
+    if debugger.frontier:
+        arrives = debugger.tape.kind(1) == Arrived.kind
+    else:
+        following = debugger.upcoming()
+        if following is None:
+            return "The run ends without an event."
+        arrives = following.kind == "arrival"
+    return "The first event is the arrival of a request." if arrives else "The first event is no request's arrival."
 
 
 def explain_request(debugger: Debugger, name: str) -> Explanation:
@@ -149,7 +161,8 @@ def _end_part(debugger: Debugger, life: Life) -> Part:
     else:
         records = debugger.records_of(end.event)
         mine = [record for record in records if getattr(record, "request_id", life.name) == life.name]
-        facts = [say(f"{sentence(record)}.") for record in mine]
+        texts = [sentence(record) for record in mine]
+        facts = [say(f"{text if text.startswith(life.name) else text[:1].upper() + text[1:]}.") for text in texts]
     return Part("How it ended", (*facts, say("That was ", event_ref(end.event), ".")))
 
 
@@ -218,8 +231,12 @@ _HELD_UP = {
     "stranded": "It waits for an instance to come up",
     "prefilled": "Its prompt is computed, and its KV blocks go to another instance",
     "transfer-started": "Its KV blocks are on their way to another instance",
+    "transfer-finished": "Its KV blocks have arrived, and the instance that decodes is being chosen",
+    "scheduled": "The end of its prompt is being computed",
+    "first-token": "The end of its prompt is being computed",
+    "retried": "It is being routed again",
 }
-"""The headline for requests in transit that are held up, by what last happened to them."""
+"""The headline for requests in transit that are not just on their way, by what last happened to them."""
 _WAITS = ("wait", "again")
 _ENDINGS = {"rejected": "It was rejected", "dropped": "It was dropped", "timed-out": "It timed out"}
 """Verbs for some ends; other ends use their names."""
@@ -248,7 +265,8 @@ def _headline(
     if not phase:
         return f"It has its last token and is about to leave, {since} after it arrived{past}."
     weight = main_cause(so_far_breakdown(life, tape)) if phase == "waiting" else ""
-    stands = _HELD_UP.get(life.entries[-1].what, _PHASES[phase]) if phase == "in-transit" else _PHASES[phase]
+    last = latest_state(life.entries) if phase == "in-transit" else None
+    stands = _PHASES[phase] if last is None else _HELD_UP.get(last.what, _PHASES[phase])
     return f"{stands}, {since} after it arrived{past}{weight}."
 
 

@@ -11,14 +11,14 @@ from blis_tui.debugger.why.explanation import Part, Ref, Sentence, event_ref, in
 from blis_tui.debugger.why.lifespans import last_step
 from blis_tui.debugger.why.waits import cause_sentence, preempted_by
 from blis_tui.engine.adapters.records import AdapterHeld, AdapterLoad
-from blis_tui.engine.records import StepFinished, described
+from blis_tui.engine.records import Scheduled, StepFinished, described
 from blis_tui.engine.stopped import ANSWERS, BLOCKS, PLACES, PREEMPTED, TOKENS, WATERMARK
 from blis_tui.units import bytes_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.cluster.snapshot import GatewaySnapshot, InstanceSnapshot, PipelineSnapshot, RequestSnapshot
+    from blis_tui.cluster.snapshot import GatewaySnapshot, InstanceSnapshot, PipelineSnapshot, RequestSnapshot, Snapshot
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.tape import RequestEvent, StepRow, StopRow
     from blis_tui.debugger.why.lifespans import Life
@@ -126,7 +126,7 @@ def _stage(debugger: Debugger, live: RequestSnapshot) -> tuple[Sentence, ...] | 
     """Return what holds up a request in transit; None if nothing does."""
     state = debugger.moment().state
     life = debugger.tape.life(live.request_id, debugger.event, debugger.settled)
-    last = next((one for one in reversed(life) if described(one.what).state), None)
+    last = latest_state(life)
     if last is None:
         return None
     since = f"since {time_text(last.time_us)} (", event_ref(last.event), ")"
@@ -139,21 +139,45 @@ def _stage(debugger: Debugger, live: RequestSnapshot) -> tuple[Sentence, ...] | 
         return (say("No instance that it could be sent to is receiving requests, ", *since, "."),)
     if last.what == "held" and state.gateway is not None:
         return _in_gateway(state.gateway, live, since)
-    if last.what in ("prefilled", "transfer-started"):
-        way = next((one for one in state.transfers if one.request_id == live.request_id), None)
-        if way is None:
-            return (say("Its prompt is computed; its KV blocks are about to leave ", *since, "."),)
-        goal = (
-            say("to ", instance_ref(way.decode_instance), ".")
-            if way.decode_instance is not None
-            else say("the decode instance is chosen when they arrive.")
-        )
-        size = bytes_text(way.bytes)
-        return (
-            say(f"{size} of KV blocks are on their way from ", instance_ref(way.instance), ", ", *since, "; ") + goal,
-            say(f"{plural(len(state.transfers), 'transfer')} in progress."),
-        )
+    if last.what == "retried":
+        return (say("Its instance could not complete it, so it is being routed again, ", *since, "."),)
+    if last.what in ("scheduled", "first-token"):
+        return (_last_of_prompt(life),)
+    if last.what in ("prefilled", "transfer-started", "transfer-finished"):
+        return _in_transfer(state, live, last.what, since)
     return None
+
+
+def latest_state(life: Sequence[RequestEvent]) -> RequestEvent | None:
+    """Return the latest entry of a life that changed the request's state; None if there is none."""
+    return next((one for one in reversed(life) if described(one.what).state), None)
+
+
+def _last_of_prompt(life: Sequence[RequestEvent]) -> Sentence:
+    """Return that the end of a prompt is being computed, for an answer that another instance generates."""
+    on = next(one.first for one in reversed(life) if one.what == "queued")
+    end = next((one for one in reversed(life) if one.what == "last-token"), None)
+    until = "" if end is None else f", until {time_text(end.first)}"
+    return say("The end of its prompt is being computed on ", instance_ref(on), f"{until}; its KV blocks leave then.")
+
+
+def _in_transfer(state: Snapshot, live: RequestSnapshot, what: str, since: Sentence) -> tuple[Sentence, ...]:
+    """Return where a request is between its two instances."""
+    if what == "transfer-finished":
+        return (say("Its KV blocks have arrived, ", *since, "; the instance that decodes is being chosen."),)
+    way = next((one for one in state.transfers if one.request_id == live.request_id), None)
+    if way is None:
+        return (say("Its prompt is computed; its KV blocks are about to leave ", *since, "."),)
+    goal = (
+        say("to ", instance_ref(way.decode_instance), ".")
+        if way.decode_instance is not None
+        else say("the decode instance is chosen when they arrive.")
+    )
+    size = bytes_text(way.bytes)
+    return (
+        say(f"{size} of KV blocks are on their way from ", instance_ref(way.instance), ", ", *since, "; ") + goal,
+        say(f"{plural(len(state.transfers), 'transfer')} in progress."),
+    )
 
 
 def _in_gateway(gateway: GatewaySnapshot, live: RequestSnapshot, since: Sentence) -> tuple[Sentence, ...]:
@@ -228,7 +252,8 @@ def _why_not_admitted(
     plan = latest_plan(debugger, instance, latest)
     if plan.ahead and _joined_after(debugger, head, plan.planned):
         late = " was queued after the next step of " if plan.over else " was queued after the current step of "
-        then = "another one is planned when the current step ends" if plan.over else "the next one is planned"
+        then = "another one is planned when the current step ends"
+        then = then if plan.over else "the plan of the next step considers the queue"
         return [say(name, late, here, " had been planned (", event_ref(plan.planned), f"); {then}.")]
     step = say("In the latest step (", event_ref(plan.event), ") ")
     if plan.ahead:
@@ -239,10 +264,24 @@ def _why_not_admitted(
         return [step + say("requests stayed in the queue; the batching rule does not say why.")]
     stopped_at = debugger.tape.number(head.request_id)
     first = request_ref(debugger.tape.name(stop.request)) if stop.request >= 0 else "all"
-    facts = _why_stopped(debugger, stop, instance, plan, step, latest.row) + _overtaking(stop, instance, asked)
+    row = _when_planned(debugger, instance, plan) if plan.ahead else latest.row
+    facts = _why_stopped(debugger, stop, instance, plan, step, row) + _overtaking(stop, instance, asked)
     if overtakes and stop.request not in (-1, stopped_at) and _was_overtaken(debugger, head, plan):
         return [step + say(name, " was passed over; this is what the batching rule says of ", first, "."), *facts]
     return facts
+
+
+def _when_planned(debugger: Debugger, instance: InstanceSnapshot, plan: LatestStep) -> StepRow:
+    """Return a plan's row with the requests that were running then: its own, and those that ended in the step before.
+
+    Where steps are planned ahead, those of the latest step may be others.
+    """
+    records = debugger.records_of(plan.planned)
+    before = next((one for one in records if isinstance(one, StepFinished) and one.instance == instance.index), None)
+    if before is None:
+        return plan.row
+    own = [one for one in records if isinstance(one, Scheduled) and one.instance == instance.index]
+    return plan.row._replace(running=before.running + len(own), completed=len(before.completed))
 
 
 def _why_stopped(
@@ -250,7 +289,7 @@ def _why_stopped(
 ) -> list[Sentence]:
     """Return the cause that the batching rule stated, with who holds what was short.
 
-    ``row``: the figures of the latest step; ``plan`` may be that of the next one.
+    ``row``: the figures of the latest step, or those at the time of a plan that was made ahead.
     """
     profile = instance.profile
     sentence = cause_sentence(stop, profile, row)
@@ -353,7 +392,7 @@ def _blocks(
         facts.append(say(f"{plural(plan.row.completed, 'request')} completed in that step; ") + _next_look(plan))
     holders = sorted(instance.running, key=lambda request: -request.held_blocks)[:3]
     if holders:
-        pieces: list[str | Ref] = ["Most are held by "]
+        pieces: list[str | Ref] = ["The largest holder is " if len(holders) == 1 else "The largest holders are "]
         for number, holder in enumerate(holders):
             pieces += [", " if number else "", request_ref(holder.request_id), f" ({holder.held_blocks:,})"]
         facts.append((*pieces, "."))
@@ -461,13 +500,19 @@ def _part_in_step(debugger: Debugger, live: RequestSnapshot, latest: LatestStep)
         share = percent_text(chunk.new_tokens, tokens)
         facts = f"{computes} {plural(tokens, 'token')}, {chunk.new_tokens:,} of them ({share}) for it."
         return [started + say(facts)]
-    if name in step.admitted:
+    if name in step.admitted and not _came_with_prompt(debugger.tape.life(name, debugger.event)):
         return [started + say("scheduled it: its whole prompt was cached, so there was nothing to compute.")]
     if live.phase in ("prefill", "stalled") or not step.decode_requests:
         return [started + say(f"{computes} nothing for it."), *_why_nothing(debugger, latest)]
     drafts = debugger.tape.profiles[step.instance].limits.draft_tokens
     apart = " (drafted ones are not counted)" if drafts else ""
     return [started + say(f"{computes} {plural(tokens, 'token')}, one of them for it{apart}.")]
+
+
+def _came_with_prompt(life: Sequence[RequestEvent]) -> bool:
+    """Return whether a request's prompt was computed on another instance, so that it decodes as soon as it runs."""
+    latest = (one.what for one in reversed(life) if one.what in ("transfer-started", "preempted", "retried"))
+    return next(latest, "") == "transfer-started"
 
 
 def _why_nothing(debugger: Debugger, latest: LatestStep) -> list[Sentence]:

@@ -28,10 +28,12 @@ def choice_sentence(choice: RestoreChosen, restore: str) -> Sentence:
     blocks, swap = plural(choice.blocks, "KV block"), span_text(choice.swap_us)
     again = span_text(choice.recompute_us)
     if choice.choice == "swap":
-        return say(f"Its {blocks} moved to the host: {swap} there and back. Recomputing would have taken {again}.")
+        longer = f"Recomputing would have made steps {again} longer."
+        return say(f"Its {blocks} moved to the host: an estimated {swap} there and back. {longer}")
     wanted = restore == "swap" or choice.swap_us < choice.recompute_us
     why = "the host had no room for them" if wanted else "that is cheaper"
-    return say(f"Its {blocks} are recomputed, in {again}: {why}. There and back to the host takes {swap}.")
+    other = f"There and back to the host would have taken {swap}."
+    return say(f"Its {blocks} are recomputed, which makes steps an estimated {again} longer: {why}. {other}")
 
 
 def retraction_of(records: Sequence[Record]) -> Retracted | None:

@@ -58,7 +58,8 @@ def preemption_parts(debugger: Debugger, life: Life) -> list[Part]:
     parts = [_preemption_part(debugger, life, one) for one in found[-_TOLD:]]
     if len(found) > _TOLD:
         earlier = [event_ref(one.event) for one in found[:-_TOLD]]
-        facts = say(f"Before, it had been preempted {plural(len(earlier), 'time')}, first at ", earlier[0], ".")
+        often = "once, " if len(earlier) == 1 else f"{len(earlier):,} times, first "
+        facts = say(f"Before, it had been preempted {often}at ", earlier[0], ".")
         parts.insert(0, Part("Earlier preemptions", (facts,)))
     return parts
 

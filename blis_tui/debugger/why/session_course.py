@@ -236,9 +236,11 @@ def _places(sent: Sequence[SentCall], plan: TurnPlan) -> list[int]:
 def _call(tape: Tape, sent: SentCall, place: int, until: int, settled: int) -> CallCourse:
     name = tape.name(sent.request)
     entries = tape.life(name, until, settled)
-    again = next((at for at in range(len(entries) - 1, 0, -1) if entries[at].what == "retried"), 0)
+    again = _latest(entries, "retried")
     scheduled = next((one for one in entries[again:] if one.what == "scheduled"), None)
-    first = next((one for one in reversed(entries) if one.what == "first-token"), None)
+    # A first token that was discarded is none.
+    kept = again if tape.keeps_output else max(again, _latest(entries, "preempted"))
+    first = next((one for one in reversed(entries[kept:]) if one.what == "first-token"), None)
     return CallCourse(
         sent=sent,
         call=place,
@@ -249,6 +251,11 @@ def _call(tape: Tape, sent: SentCall, place: int, until: int, settled: int) -> C
         first_token_us=-1 if first is None else entries[0].time_us + first.second,
         end=next((one for one in reversed(entries) if described(one.what).ends), None),
     )
+
+
+def _latest(entries: Sequence[RequestEvent], what: str) -> int:
+    """Return the index of the latest entry of a kind; 0 = there is none, because a life begins with an arrival."""
+    return next((at for at in range(len(entries) - 1, 0, -1) if entries[at].what == what), 0)
 
 
 def _state(plan: TurnPlan, calls: Sequence[CallCourse], length: int) -> tuple[str, int]:

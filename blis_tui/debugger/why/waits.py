@@ -143,7 +143,7 @@ def cause_sentence(stop: StopRow | None, profile: Profile, row: StepRow) -> str:
         ),
         stopped.ANSWERS: f"The KV blocks of all prompts and whole declared answers must be free{amounts}.",
         stopped.ROOM: (
-            "There must be room for the next request beside what running requests are expected to generate"
+            "The next request did not fit beside what running requests were expected to generate"
             + (f" ({stop.need:,} tokens needed, {stop.had:,} left)." if stop.need else ".")
         ),
         stopped.ADAPTER: "A LoRA adapter had no slot in the batch (max_loras), or had to be loaded.",
@@ -154,7 +154,7 @@ def cause_sentence(stop: StopRow | None, profile: Profile, row: StepRow) -> str:
         stopped.LATE: "The waiting request was preempted while a step was in progress, and is not scheduled before "
         "that step ends.",
         stopped.GATHERING: (
-            f"Prompts wait for others (batch_wait_timeout_iters): {stop.had + 1:,} of {plural(stop.need, 'step')}."
+            f"Prompts waited for others (batch_wait_timeout_iters): {stop.had + 1:,} of {plural(stop.need, 'step')}."
         ),
         stopped.CADENCE: (
             f"While requests decode, prompts are computed every {plural(stop.need, 'step')}"

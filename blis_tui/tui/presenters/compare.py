@@ -11,7 +11,7 @@ from blis_tui.classes import dataclass
 from blis_tui.columns import clip, cut
 from blis_tui.compare.divergence import divergence_lines
 from blis_tui.compare.text import comparison_text
-from blis_tui.compare.wording import MARKS, value_change
+from blis_tui.compare.wording import MARKS, both_names, value_change
 from blis_tui.debugger.side_by_side import NOT_ARRIVED, RequestPair, RequestStatus
 from blis_tui.engine.records import described
 from blis_tui.tui.presenters.events import event_line, fitting, milliseconds
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.snapshot import PendingEvent
-    from blis_tui.compare.comparison import Comparison, RequestChanges, Row
+    from blis_tui.compare.comparison import Affected, Comparison, RequestChanges, Row
     from blis_tui.compare.divergence import Divergence, Fields
     from blis_tui.compare.documents import Difference
     from blis_tui.debugger.history import Progress
@@ -329,12 +329,14 @@ def requests_text(view: CompareView, width: int) -> Content:
     """Return the requests in different states, and how ended ones compare."""
     changes = view.changes
     done = () if changes is None else changes.most_affected
-    name = max([len(pair.name) for pair in view.requests] + [len(one.request_id) for one in done], default=0)
+    completed = [_completed(one) for one in done]
+    name = max((len(_names(pair)) for pair in (*view.requests, *completed)), default=0)
+    renamed = any(pair.right_name not in ("", pair.name) for pair in view.requests)
     name = min(name, max(width - 26, 8))
     cell = max((width - name - 2) // 2, 8)
     lines: list[Content] = []
     if view.requests:
-        lines.append(Content.styled(f"{'':<{name}} {'A':<{cell}} {'B':<{cell}}", _MUTED))
+        lines.append(Content.styled(f"{'A/B' if renamed else '':<{name}} {'A':<{cell}} {'B':<{cell}}", _MUTED))
         lines += [_request(pair, name, cell) for pair in view.requests]
     else:
         started = any(side.moment.event for side in view.sides)
@@ -344,15 +346,13 @@ def requests_text(view: CompareView, width: int) -> Content:
         lines.insert(0, _summary(changes, width))
     if done:
         lines.append(Content.styled("completed, most affected", _MUTED))
-        lines += [
-            _request(
-                RequestPair(one.request_id, RequestStatus("completed", one.a_us), RequestStatus("completed", one.b_us)),
-                name,
-                cell,
-            )
-            for one in done
-        ]
+        lines += [_request(pair, name, cell) for pair in completed]
     return Content("\n").join(lines)
+
+
+def _completed(one: Affected) -> RequestPair:
+    left, right = (RequestStatus("completed", us) for us in (one.a_us, one.b_us))
+    return RequestPair(one.request_id, left, right, one.b_request_id)
 
 
 def _summary(changes: RequestChanges, width: int) -> Content:
@@ -369,8 +369,12 @@ def _summary(changes: RequestChanges, width: int) -> Content:
 def _request(pair: RequestPair, name: int, cell: int) -> Content:
     left, right = (f"{cut(standing_text(one), cell):<{cell}}" for one in (pair.left, pair.right))
     return Content.assemble(
-        f"{shorten(pair.name, name):<{name}} ", (left, _colour(pair.left)), " ", (right, _colour(pair.right))
+        f"{shorten(_names(pair), name):<{name}} ", (left, _colour(pair.left)), " ", (right, _colour(pair.right))
     )
+
+
+def _names(pair: RequestPair) -> str:
+    return both_names(pair.name, pair.right_name)
 
 
 def standing_text(standing: RequestStatus) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.columns import cut
-from blis_tui.conditions.probes import Reaches, RecordMatch
+from blis_tui.conditions.probes import Reaches, RecordMatch, Sends
 from blis_tui.debugger.moment import settles
 from blis_tui.engine.records import described
 from blis_tui.tui.actions import named, shown_key
@@ -126,7 +126,7 @@ def _signs(step: StepRow) -> tuple[Run, ...]:
 
 
 def stops_at(view: View) -> Callable[[EventRow], bool]:
-    """Return a predicate for events at which an enabled breakpoint on an event, a time or a record stops.
+    """Return a predicate for events at which an enabled breakpoint on an event, a time, a record or a session stops.
 
     Breakpoints on the state are excluded, because the tape does not contain states.
     """
@@ -139,14 +139,18 @@ def _stop(condition: Condition, tape: Tape) -> Callable[[EventRow], bool]:
         goal = ceil(condition.value)
         event = goal if condition.figure == "event" else tape.at_time(goal - 1) + 1
         return lambda row: row.event == event
+    if isinstance(condition, Sends):
+        session = tape.sessions.place(condition.session)
+        sent = frozenset(() if session is None else [call.event for call in tape.sessions.calls(session)])
+        return lambda row: row.event in sent
     if not isinstance(condition, RecordMatch):
         return lambda _row: False
     tests: list[Callable[[EventRow], bool]] = []
     if condition.request:
         tests.append(of_request(condition.request, tape, condition.kind))
     elif condition.kind:
-        own = described(condition.kind).own_event
-        tests.append(partial(_has, tape, condition.kind) if own else of_kind(condition.kind, tape))
+        counted = tape.counted(condition.kind)
+        tests.append(of_kind(condition.kind, tape) if counted else partial(_has, tape, condition.kind))
     if condition.instance is not None:
         tests.append(lambda row: row.instance == condition.instance)
     return lambda row: all(test(row) for test in tests)

@@ -44,8 +44,19 @@ def gateway_lines(view: View, width: int) -> list[Line]:
     for band in gateway.bands:
         lines += _band(view, gateway, band, width, several=several)
     if not gateway.bands:
-        lines += [BLANK, line(("The queue is empty: requests go straight to the router.", "$text-muted"))]
+        lines += [BLANK, *(line(row) for row in words(_empty(view, gateway), width, "$text-muted"))]
     return lines
+
+
+def _empty(view: View, gateway: GatewaySnapshot) -> str:
+    """Return what an empty queue means for the next request, which depends on the saturation."""
+    settings = view.experiment.policy.gateway
+    least = settings.usage_limit if settings is not None and settings.bands else 1.0
+    if gateway.saturation >= 1:
+        return "The queue is empty. By the latest signals the instances are saturated: a request would be held."
+    if gateway.saturation >= least:
+        return "The queue is empty. By the latest signals the least urgent requests would be held."
+    return "The queue is empty: by the latest signals, requests go straight to the router."
 
 
 def _figures(view: View, gateway: GatewaySnapshot) -> list[Content]:

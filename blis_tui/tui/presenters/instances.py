@@ -9,6 +9,8 @@ from textual.content import Content
 from blis_tui.classes import dataclass
 from blis_tui.cluster.life import CANDIDATES
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
+from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.tui.presenters.life_line import INTERVAL_STYLES
 from blis_tui.tui.presenters.lines import (
     BLANK,
     Column,
@@ -30,7 +32,7 @@ from blis_tui.tui.presenters.stages import STAGES, name_of, rank_of, running_of,
 from blis_tui.units import bar_text, count_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot
     from blis_tui.engine.records import StepFinished
@@ -134,9 +136,10 @@ def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: in
     columns = fit(_instance_columns(instances), width)
     lines = [titles(columns), *table_rows(columns, instances, lambda one: f"{INSTANCE_KEY}{one.index}")]
     lines += _card(view, None, width)
+    ends_us = _steps_under_way(view)
     for instance in instances:
         busy = instance.running_count or instance.waiting_count
-        note = "" if busy else "idle: no request is waiting or running"
+        note = "" if busy else _rests(ends_us, instance)
         if instance.life in STAGES:
             note = STAGES[instance.life].word
         lines += [BLANK, heading(name_of(instance), note, width)]
@@ -180,10 +183,12 @@ def _preemptions(one: InstanceSnapshot, _width: int = 0) -> tuple[str, str]:
 def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> list[Line]:
     """Return queue and batch, each after a blank line."""
     if not instance.waiting_count and not instance.running_count:
-        hint = "The next request starts a step." if view.moment.state.next_event is not None else "The run is over."
+        moment = view.moment
+        over = moment.at_end and not moment.failure and moment.settled == moment.event
+        hint = "The run is over." if over else "The next request starts a step."
         if instance.life not in CANDIDATES:
             hint = f"{STAGES[instance.life].word.capitalize()}: it receives no requests."
-        return [BLANK, *(line(row) for row in words(f"idle: no request is waiting or running. {hint}", width))]
+        return [BLANK, *(line(row) for row in words(f"{_rests(_steps_under_way(view), instance)}. {hint}", width))]
     names = [request.request_id for request in (*instance.waiting, *instance.running)]
     name_width = min(max([len("request"), *map(len, names)]), _NAME_MOST, max(width - _OTHER_COLUMNS, _NAME_LEAST))
     lines: list[Line] = []
@@ -194,6 +199,28 @@ def _requests(view: View, instance: InstanceSnapshot, width: int, room: int) -> 
     return lines
 
 
+def _steps_under_way(view: View) -> dict[int, int]:
+    """Return when steps end whose results are in effect although they still take time, by instance."""
+    tape, moment = view.tape, view.moment
+    longest_us = max((bucket.step_us_max for bucket in tape.overview.buckets), default=0)
+    ends: dict[int, int] = {}
+    for event in range(tape.at_time(moment.time_us - longest_us - 1) + 1, moment.settled + 1):
+        if tape.is_step(event):
+            row = tape.row(event)
+            end_us = row.time_us + tape.step(row.step).duration_us
+            if end_us > moment.time_us:
+                ends[row.instance] = max(end_us, ends.get(row.instance, 0))
+    return ends
+
+
+def _rests(ends_us: Mapping[int, int], instance: InstanceSnapshot) -> str:
+    """Return that an instance has no request, or only those that get their last tokens in the step under way."""
+    end_us = ends_us.get(instance.index)
+    if end_us is None:
+        return "idle: no request is waiting or running"
+    return f"no request is waiting or running; the step under way ends at {time_text(end_us)}"
+
+
 def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, room: int) -> list[Line]:
     queue = instance.waiting
     ranked = len({request.priority for request in queue}) > 1
@@ -201,7 +228,7 @@ def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, 
     selected = next((at for at, one in enumerate(queue, 1) if one.request_id == view.selection.request), 0)
     # Show one request more than needed, so that the cursor can always move down.
     shown = [
-        _Row(request, at, view.moment.time_us - _waits_since(view, request))
+        _Row(request, at, max(view.moment.time_us - _waits_since(view, request), 0))
         for at, request in enumerate(queue[: max(room, selected + 1)], 1)
     ]
     columns = fit(
@@ -217,11 +244,16 @@ def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, 
 
 
 def _waits_since(view: View, request: RequestSnapshot) -> int:
-    """Return when a request last joined the queue."""
+    """Return when a request last joined the queue: when it came there, or when it was preempted."""
+    moment, tape = view.moment, view.tape
     if request.preemptions:
-        life = view.tape.life(request.request_id, view.moment.event)
-        return next((one.time_us for one in reversed(life) if one.what == "preempted"), view.moment.time_us)
-    return request.arrival_us if request.queued_us is None else request.queued_us
+        life = read_life(tape, request.request_id, moment.event, moment.settled)
+        waits = () if life is None else [span for span in life.spans if span.open and span.what == "wait"]
+        # Where steps are planned ahead, a victim computes until the end of the current one.
+        return waits[-1].start_us if waits else moment.time_us
+    number = tape.number(request.request_id)
+    queued = None if number is None else tape.latest(number, "queued", moment.event)
+    return request.arrival_us if queued is None else queued.time_us
 
 
 def _queue_columns(name_width: int, place_width: int, *, ranked: bool, again: bool) -> list[Column[_Row]]:
@@ -328,7 +360,7 @@ def _more(count: int) -> list[Line]:
 
 
 def _in_transit(view: View, width: int) -> list[Line]:
-    """Return requests that have arrived but are in no queue yet."""
+    """Return requests that are in no queue and in no batch, and what each is doing."""
     moving = view.moment.state.in_transit
     if not moving:
         return []
@@ -336,12 +368,13 @@ def _in_transit(view: View, width: int) -> list[Line]:
     columns: Sequence[Column[RequestSnapshot]] = fit(
         [
             Column("request", min(_longest(moving), _NAME_MOST), lambda one, room: shorten(one.request_id, room)),
-            Column("goes to", 10, lambda one, _: "not routed" if one.instance is None else f"instance {one.instance}"),
+            Column("stage", 9, lambda one, _: _stage(view, one)),
+            Column("goes to", 11, lambda one, _: "not routed" if one.instance is None else f"instance {one.instance}"),
             Column("prompt", 7, lambda one, _: count_text(one.input_tokens), right=True, rank=1),
         ],
         width,
     )
-    note = "arrived, not queued yet"
+    note = "in no queue, in no batch"
     rows = table_rows(columns, moving, lambda one: one.request_id)
     return [
         BLANK,
@@ -349,6 +382,15 @@ def _in_transit(view: View, width: int) -> list[Line]:
         titles(columns),
         *rows,
     ]
+
+
+def _stage(view: View, request: RequestSnapshot) -> Part:
+    """Return the interval of its life that a request in transit is in."""
+    life = read_life(view.tape, request.request_id, view.moment.event, view.moment.settled)
+    if life is None or not life.spans:
+        return ""
+    look = INTERVAL_STYLES[life.spans[-1].what]
+    return (look.word, look.style)
 
 
 def _longest(requests: Iterable[RequestSnapshot]) -> int:

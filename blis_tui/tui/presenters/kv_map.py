@@ -61,8 +61,12 @@ class Holding:
 
 
 def holdings(instance: InstanceSnapshot) -> tuple[Holding, ...]:
-    """Return all blocks of an instance: by request in order of admission, then shared, then free ones."""
+    """Return all blocks of an instance: by request in order of admission, then shared, then free ones.
+
+    Requests that compute their last tokens hold blocks, too, but are in no batch of a snapshot any more.
+    """
     kv = instance.kv
+    holders = [*instance.running, *(request for request in instance.waiting if request.held_blocks)]
     found = [
         Holding(
             "private",
@@ -71,11 +75,12 @@ def holdings(instance: InstanceSnapshot) -> tuple[Holding, ...]:
             request.shared_blocks,
             request.computed_tokens,
         )
-        for request in instance.running
+        for request in holders
     ]
     rest = kv.used_blocks - sum(holding.blocks for holding in found)
+    known = instance.running_count == len(instance.running) and rest <= sum(holding.shared for holding in found)
     found += [
-        Holding("shared" if instance.running_count == len(instance.running) else "others", rest),
+        Holding("shared" if known else "others", rest),
         Holding("cached", kv.cached_free_blocks),
         Holding("blank", kv.blank_blocks),
     ]
@@ -197,14 +202,22 @@ def kv_map(view: View, width: int, height: int) -> KvMapText:
         lines += [Line(partial(_row, grid, row, selected)) for row in range(grid.rows)]
     lines += legend
     if not about:
-        held = any(instance.running_count for instance in shown)
-        hint = "Arrows or a click select a request." if held else "No request holds a block."
+        hint = _hint(shown)
         if len(shown) > 1 and any(instance.kv.tree is not None for instance in shown):
             hint += " Select one instance to see its radix tree."
         lines += [line(row) for row in words(hint, width, "$text-muted")]
     lines += tree
     lines += _held_by(shown, width)[: max(height - len(lines), 0)]
     return KvMapText(tuple(lines), tuple(grids))
+
+
+def _hint(shown: Sequence[InstanceSnapshot]) -> str:
+    """Return how to select a holder, or who holds the blocks if none can be selected."""
+    if any(holding.request for instance in shown for holding in holdings(instance)):
+        return "Arrows or a click select a request."
+    if any(instance.kv.used_blocks for instance in shown):
+        return "The blocks in use are of requests whose last step here is still under way."
+    return "No request holds a block."
 
 
 def _scale(per_cell: int, hidden: int) -> Content:

@@ -174,7 +174,7 @@ def _facts(view: View, course: SessionCourse) -> Iterator[Content]:
 
 def _call_columns(course: SessionCourse) -> Iterator[Column[CallCourse]]:
     size = len(course.plan.calls)
-    names = max(len(one.name) for one in course.calls)
+    names = max(len(one.name) for one in (*course.calls, *course.later))
     labels = max(len(one.name) for one in course.plan.calls)
     later = {one.sent.request for one in course.later}
 

@@ -44,7 +44,7 @@ def warnings_page(checkup: Checkup | None, width: int, *, chosen: int | None, fa
         chosen: index of the selected warning.
         failure: why the simulation cannot go on from its end; empty if it did not fail.
     """
-    if checkup is None or not checkup.event:
+    if checkup is None or not (checkup.event or checkup.done):
         nothing_yet = (
             "Nothing has happened yet: the checks start with the first event. Press n to process it, or c to run."
         )

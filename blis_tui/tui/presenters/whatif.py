@@ -9,6 +9,7 @@ from textual.content import Content
 from blis_tui.classes import NamedTuple
 from blis_tui.compare.divergence import record_text
 from blis_tui.compare.whatif_text import place_text
+from blis_tui.compare.wording import both_names
 from blis_tui.tui.presenters.lines import (
     BLANK,
     Column,
@@ -124,7 +125,7 @@ def _shift_columns() -> Iterator[Column[tuple[str, LatencyShift]]]:
 
 
 def _change_columns(title: str) -> Iterator[Column[Change]]:
-    yield Column(title, _NAME, lambda one, room: shorten(one.request_id, room))
+    yield Column(title, _NAME, lambda one, room: shorten(both_names(one.before.request_id, one.after.request_id), room))
     yield Column("instance", 9, lambda one, _: moved_text(one), rank=2)
     yield Column("end to end", _FIGURE, lambda one, _: ms_text(one.after.e2e_us), right=True, rank=1)
     yield Column("change", _FIGURE, lambda one, _: change_text(one.e2e_change_us), right=True)

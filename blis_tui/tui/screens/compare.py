@@ -339,7 +339,7 @@ class CompareScreen(SideBySideScreen):
 
     def action_compare_go_to(self) -> None:
         """Ask for a place to go to."""
-        about = "An event (1234), a time (1.5s, 200ms, 300us) or a request's name. Both sides go there."
+        about = "An event (1234), a time (1.5s, 200ms, 300us) or the name of a request, A's first. Both sides go there."
         self.ask_where_to(about, self._go_to)
 
     def _go_to(self, text: str | None) -> None:

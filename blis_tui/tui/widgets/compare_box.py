@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
 from textual.binding import Binding
 from textual.containers import VerticalScroll
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 _View = TypeVar("_View")
 _Series = TypeVar("_Series")
+
+_LEAST: Final = 30
+"""Least width of a text. A box is narrower for a moment while the terminal shrinks, and below another sentence while it
+is too small."""
 
 
 class CompareBox(VerticalScroll, Generic[_View], can_focus=True, inherit_bindings=False):
@@ -71,7 +75,7 @@ class CompareBox(VerticalScroll, Generic[_View], can_focus=True, inherit_binding
         # Always reserve room for a scroll bar, because its appearance would change the width without an event.
         width = self.content_size.width - 1
         if self._view is not None and width > 0:
-            self.query_one(Static).update(self._present(self._view, width))
+            self.query_one(Static).update(self._present(self._view, max(width, _LEAST)))
 
 
 class CurvesBox(CompareBox[_View], Generic[_View, _Series]):

@@ -56,6 +56,7 @@ class WarningsPane(Pane):
     _tape: Tape | None = None
     checkup: Checkup | None = None
     """The latest result of the checks; None before the first."""
+    _checked_at = (-1, -1)
     _chosen: int | None = None
     _page: WarningsPage | None = None
     _checked_s = _took_s = 0.0
@@ -79,7 +80,7 @@ class WarningsPane(Pane):
         if view is not None:
             if view.tape is not self._tape:
                 self._tape, self.checkup, self._chosen, self._took_s = view.tape, None, None, 0.0
-            if self.checkup is None or self.checkup.event != view.moment.event:
+            if self.checkup is None or self._checked_at != _place(view):
                 self._check_in_time(view)
         super().watch_view()
 
@@ -102,7 +103,7 @@ class WarningsPane(Pane):
     def _check(self, view: View) -> None:
         began = perf_counter()
         before = self.count
-        self.checkup = view.checkup()
+        self.checkup, self._checked_at = view.checkup(), _place(view)
         self._checked_s = perf_counter()
         self._took_s = self._checked_s - began
         if self.count != before:
@@ -171,3 +172,8 @@ class WarningsPane(Pane):
         if isinstance(number, int) and number < self.count:
             self._choose(number)
             self._pick(go=event.chain > 1)
+
+
+def _place(view: View) -> tuple[int, int]:
+    """Return a position: in the middle of a step, less has happened than after it."""
+    return view.moment.event, view.moment.settled

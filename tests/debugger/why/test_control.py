@@ -15,7 +15,7 @@ from blis_tui.debugger.why.control import record_of
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.engine.records import Rejected, Routed
-from blis_tui.units import bytes_text, span_text
+from blis_tui.units import bytes_text, span_text, time_text
 from tests.debugger.pressed_runs import finished, refs
 
 
@@ -147,6 +147,52 @@ def test_who_is_held_up_is_told_where(name: str, kind: str, words: str) -> None:
     run_to_stop(debugger.seek(debugger.frontier))
     assert explanation.headline.startswith(words)
     assert f"event {at:,}" in explanation.to_text()
+
+
+def test_the_whole_way_between_two_instances_is_told_as_it_is() -> None:
+    """From the step that computes the prompt's end until the queue of the other instance."""
+    debugger = run("split")
+    told = set()
+    for request in debugger.tape.names()[:20]:
+        life = debugger.tape.life(request)
+        begins = next((one.event for one in life if one.what == "transfer-started"), 0)
+        step = next((one for one in life if one.what == "last-token"), None)
+        if not begins or step is None:
+            continue
+        for event in range(step.event, begins + 40):
+            run_to_stop(debugger.seek(event))
+            live = debugger.request(request)
+            if live is None or live.phase != "in-transit":
+                break
+            text = explain_request(debugger, request).to_text()
+            assert "It has arrived but is not in a queue yet" not in text
+            assert "is being tokenized" not in text
+            told |= {line.strip().split(",")[0] for line in text.splitlines() if "the instance that decodes" in line}
+            if event < begins and "The end of its prompt is being computed on" in text:
+                assert f", until {time_text(step.first)}; its KV blocks leave then." in text
+                told.add("computed")
+    run_to_stop(debugger.seek(debugger.frontier))
+    assert len(told) > 1
+
+
+@pytest.mark.parametrize("name", ["split", "split early"])
+def test_the_step_that_takes_a_prompt_from_elsewhere_computes_a_token_for_it(name: str) -> None:
+    debugger = run(name)
+    seen = 0
+    for request in debugger.tape.names()[:30]:
+        life = read_life(debugger.tape, request, debugger.frontier)
+        assert life is not None
+        handed = next((span for span in life.spans if span.handed and span.what == "decode"), None)
+        if handed is None or life.preemptions:
+            continue
+        for event in range(handed.first, handed.first + 3):
+            run_to_stop(debugger.seek(event))
+            live = debugger.request(request)
+            if live is not None and live.phase == "decode":
+                assert "nothing to compute" not in explain_request(debugger, request).to_text()
+                seen += live.generated_tokens > 1
+    run_to_stop(debugger.seek(debugger.frontier))
+    assert seen
 
 
 @pytest.mark.parametrize("name", ["split", "split early"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 
 import pytest
 
@@ -12,8 +13,9 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.breakdown import e2e_breakdown, ttft_breakdown
 from blis_tui.debugger.why.explain import explain_event, explain_request
+from blis_tui.debugger.why.explanation import said
 from blis_tui.debugger.why.lifespans import read_life
-from blis_tui.engine.records import Record, Routed
+from blis_tui.engine.records import Dropped, FirstToken, Preempted, Record, Rejected, Routed, TimedOut
 from blis_tui.tui.presenters.life_line import life_intervals
 from blis_tui.units import bytes_text, span_text
 from tests.metrics.clusters import document, simulated
@@ -142,6 +144,9 @@ def test_how_a_lost_request_ended_tells_of_nobody_else() -> None:
     text = explain_request(run("split"), one.request_id).to_text()
     assert others
     assert not any(f"{other} " in text for other in others)
+    part = next(each for each in explain_request(run("split"), one.request_id).parts if each.heading == "How it ended")
+    begins = [said(sentence) for sentence in part.sentences]
+    assert all(each[0].isupper() or each.startswith(one.request_id) for each in begins), begins
 
 
 def test_before_its_second_first_token_it_has_none() -> None:
@@ -151,6 +156,33 @@ def test_before_its_second_first_token_it_has_none() -> None:
     text = explain_request(debugger, one.request_id).to_text()
     assert f"It has no first token now: it was lost with its instance at event {one.event:,}." in text
     assert "started again once" in text
+
+
+@pytest.mark.parametrize("name", ["split", "whole"])
+def test_first_tokens_that_are_lost_with_an_instance_do_not_count(name: str) -> None:
+    """The latest first tokens, of which percentiles are shown, are those that requests have at that moment."""
+    debugger = run(name)
+    known: dict[str, int] = {}
+    lost = 0
+    stream = records(name)
+    for one, after in pairwise((*stream, None)):
+        if isinstance(one, FirstToken):
+            known[one.request_id] = one.ttft_us
+        elif isinstance(one, Retried):
+            lost += known.pop(one.request_id, None) is not None
+        elif isinstance(one, Preempted) and not debugger.tape.keeps_output:
+            known.pop(one.request_id, None)
+        if one is not None and (after is None or after.event > one.event):
+            assert sorted(debugger.tape.latencies.ttfts_us(one.event, len(stream))) == sorted(known.values())
+    assert lost
+
+
+def test_requests_that_are_lost_with_an_instance_are_losses_of_that_time() -> None:
+    tape = run("split").tape
+    lost = {one.event: None for one in records("split") if isinstance(one, Lost | TimedOut | Rejected | Dropped)}
+    assert any(tape.kind(event) == "instance-stopped" for event in lost)
+    for event in range(1, len(tape) + 1):
+        assert bool(tape.between(event, event).losses) == (event in lost)
 
 
 def _arrival_us(request: str) -> int:

@@ -245,3 +245,26 @@ def test_a_breakpoint_stops_at_each_call_of_a_session() -> None:
         found.append(made.event)
         assert name in stop.hits[0].sentence
     assert found == expected
+
+
+def test_a_first_token_that_a_preemption_discarded_is_none_of_the_call() -> None:
+    chat = {**CHAT, "output_tokens": {"kind": "constant", "value": 150}}
+    small = {"workload.sessions": 12, "workload.clients": [chat], "engine.kv_blocks": 80, "expect": []}
+    made = Debugger(experiment_with(small))
+    run_to_stop(made.run())
+    seen = 0
+    for name in made.tape.names():
+        life = made.tape.life(name)
+        for at, entry in enumerate(life):
+            if entry.what == "preempted" and any(one.what == "first-token" for one in life[:at]):
+                calls = [call for course in courses(made, entry.event) for call in course.calls]
+                assert next(call for call in calls if call.name == name).first_token_us < 0
+                seen += 1
+        if seen > 5:
+            break
+    assert seen
+
+
+def experiment_with(changes: Mapping[str, object]) -> blis_tui.Experiment:
+    shown = {"workload": {"sessions": 24, "rate_per_s": 6.0, "clients": [CHAT]}}
+    return blis_tui.load("quickstart", set={**shown, "latency": "roofline", "policy": "blis", **changes})

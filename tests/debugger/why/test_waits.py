@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
+from blis_tui.debugger.moment import LAST_PHASE
 from blis_tui.debugger.tape import StepRow, StopRow
-from blis_tui.debugger.why.explain import explain_request
+from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.waits import CAUSES, cause_sentence, cause_text, wait_causes, wait_lines
 from blis_tui.engine import stopped
@@ -419,3 +420,23 @@ def test_wait_lines_begin_again_with_a_preemption() -> None:
         preempted = [one.event for one in life if one.what == "preempted"]
         lines = told(debugger, name, debugger.frontier)
         assert set(preempted) <= set(lines)
+
+
+@pytest.mark.parametrize("phase", [0, LAST_PHASE])
+def test_a_full_batch_is_said_to_be_full_whenever_its_plan_was_made(phase: int) -> None:
+    """The plan of a step is made before those have left that end in the one before, and counts its own requests."""
+    debugger = Debugger(blis_tui.load("fcfs", set={"workload.requests": 60, "engine.max_num_seqs": 8}))
+    run_to_stop(debugger.run())
+    full = 0
+    for event in range(100, debugger.frontier, 5):
+        if not debugger.tape.is_step(event):
+            continue
+        run_to_stop(debugger.seek(event))
+        debugger._show_phase(phase)
+        waiting = debugger.moment().state.instances[0].waiting
+        if waiting:
+            text = explain_request(debugger, waiting[0].request_id).to_text()
+            assert "says that it had no room" not in text
+            full += "8 requests were running, which is the limit (max_num_seqs 8)" in text
+        assert "says that it had no room" not in explain_event(debugger, event).to_text()
+    assert full > 20
