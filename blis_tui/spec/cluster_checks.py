@@ -33,6 +33,7 @@ def check_cluster(document: Document) -> Iterator[Diagnostic]:
     for role in _ROLES:
         yield from _check_scorers(document, (*_SPLIT, f"{role}_routing"))
     yield from _check_lifecycle(document)
+    yield from _check_own_bounds(document)
     yield from check_policy(document)
 
 
@@ -361,6 +362,18 @@ def _check_bounds(document: Document, cluster: Mapping[str, Json]) -> Iterator[D
             yield about(
                 document, path, _LIFE, message, key=True, hint="start with a number from min_instances to max_instances"
             )
+
+
+def _check_own_bounds(document: Document) -> Iterator[Diagnostic]:
+    """Check that pools have bounds of their own only where an autoscaler keeps to them."""
+    if document.get("cluster", "autoscaler") is not None:
+        return
+    for pool in pool_paths(document):
+        for key in ("min_instances", "max_instances"):
+            if document.get(*pool, key) is not None:
+                message = f"`{key}` of pool `{_name(document, pool)}` has no effect without an autoscaler"
+                hint = "add `cluster.autoscaler`, or remove it: the pool keeps its `instances`"
+                yield about(document, (*pool, key), "BLIS2026", message, key=True, hint=hint)
 
 
 # ---- policies ----

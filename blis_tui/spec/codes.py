@@ -146,7 +146,11 @@ _TABLE: Final = {
         "Even the smallest request of a client is longer than `max_model_len`.",
         "Raise `engine.max_model_len` or shorten the requests.",
     ),
-    "BLIS2008": CodeInfo("empty interval", "A lower bound is above its upper bound.", "Swap or correct them."),
+    "BLIS2008": CodeInfo(
+        "empty interval",
+        "A lower bound is above its upper bound, or the warm-up lasts until the horizon.",
+        "Swap or correct them.",
+    ),
     "BLIS2009": CodeInfo(
         "mean out of bounds",
         "The mean of a length lies outside [min, max].",

@@ -150,6 +150,55 @@ def test_a_rule_with_a_token_budget_of_its_own_reads_no_other(rule: str) -> None
     assert is_read("engine.max_num_batched_tokens", 128, rules, {}) is (rule == "vllm-v1")
 
 
+SIGNALS: dict[str, int] = {"refresh_interval_us": 700_000, "cache_signal_delay_us": 700_000}
+SHARED: dict[str, object] = {
+    "cluster.instances": 3,
+    "engine": {"max_num_seqs": 4, "kv_blocks": 200},
+    "workload.clients.0.prefix": {"group": "system", "tokens": 160},
+}
+
+
+def readers_of(key: str, path: str, values: list[object], rules: dict[str, object]) -> list[object]:
+    """The values at a path with which the age of signals has an effect; the warning says so for just the others."""
+    signal = f"cluster.signals.{key}"
+    return [one for one in values if is_read(signal, SIGNALS[key], {**SHARED, **rules, path: one}, {signal: 0})]
+
+
+def test_the_age_of_signals_is_read_by_what_compares_them() -> None:
+    routing: list[object] = [one for one in kinds("policy.routing") if one not in {"weighted", "always-busiest"}]
+    aged = readers_of("refresh_interval_us", "policy.routing", routing, {})
+    assert aged == [one for one in routing if one != "round-robin"]
+    scorers: list[object] = [one for one in kinds("policy.routing.scorers") if one != "lora-affinity"]
+    weighted: dict[str, object] = {"policy.routing": {"kind": "weighted", "scorers": [{"kind": "queue-depth"}]}}
+    path = "policy.routing.scorers.0.kind"
+    idle = {"active-requests", "no-hit-lru", "precise-prefix-cache", "prefix-affinity"}
+    assert set(scorers) - set(readers_of("refresh_interval_us", path, scorers, weighted)) == idle
+    assert readers_of("cache_signal_delay_us", path, scorers, weighted) == ["no-hit-lru", "precise-prefix-cache"]
+    assert readers_of("cache_signal_delay_us", "policy.routing", routing, {}) == ["least-estimated-ttft"]
+
+
+def test_the_age_of_signals_is_read_by_admission_and_gateway_too() -> None:
+    rules: dict[str, object] = {"policy.routing": "round-robin"}
+    settings = {
+        "tier-shed": {"overload_threshold": 3},
+        "gaie-legacy": {"queue_depth_threshold": 1},
+        "token-bucket": {"capacity_tokens": 900, "refill_tokens_per_s": 2000},
+    }
+    admission: list[object] = [{"kind": kind, **settings.get(kind, {})} for kind in kinds("policy.admission")]
+    read = readers_of("refresh_interval_us", "policy.admission", admission, {**rules, "policy.slo_priorities": VALUED})
+    assert [one["kind"] for one in read if isinstance(one, dict)] == ["tier-shed", "gaie-legacy"]
+    held: dict[str, object] = {**rules, "policy.gateway": {"saturation": {"kind": "concurrency", "max_concurrency": 2}}}
+    saturation: list[object] = [{"kind": "concurrency", "max_concurrency": 2}, {"kind": "utilization"}]
+    assert readers_of("refresh_interval_us", "policy.gateway.saturation", saturation, held) == saturation[1:]
+
+
+def test_the_age_of_signals_is_not_read_where_there_is_no_choice() -> None:
+    one: dict[str, object] = {"cluster.instances": 1, "policy.routing": "least-loaded"}
+    assert not readers_of("refresh_interval_us", "policy.routing", ["least-loaded"], one)
+    run = blis_tui.run(blis_tui.load("autoscaling", set={"cluster.signals.refresh_interval_us": 5000, "expect": []}))
+    assert "unread-keys" not in {one.id for one in run.warnings}
+
+
 def test_no_shipped_experiment_has_such_keys() -> None:
     """What they set is read: the goldens of their reports have the warnings of whole runs."""
     reports = [path.read_text() for path in sorted((Path(__file__).parents[2] / "golden").glob("*.report.json"))]

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.engine.adapters.costs import reserved_bytes
 from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks
 from blis_tui.metrics.lints.finding import Finding
+from blis_tui.spec.model.cluster import Signals
 from blis_tui.spec.model.engine import GPU_MEMORY_UTILIZATION, MAX_NUM_BATCHED_TOKENS
-from blis_tui.spec.model.policy import SLO_PRIORITIES
+from blis_tui.spec.model.policy import SLO_PRIORITIES, PluginConfig
 from blis_tui.units import span_text
 
 if TYPE_CHECKING:
@@ -24,6 +25,19 @@ BY_PRIORITY: Final = ("priority-fcfs", "reverse-priority")
 """Scheduling orders that use nothing but priorities."""
 WITHOUT_CLASSES: Final = ("always-admit", "token-bucket", "reject-all")
 """Admission policies that ignore SLO classes."""
+BY_QUEUES: Final = ("always-busiest", "least-estimated-ttft", "least-loaded", "power-of-two", "session-affinity")
+"""Routing policies that compare queues or batches."""
+BY_FIGURES: Final = (
+    "kv-utilization",
+    "load-aware",
+    "load-balance",
+    "queue-depth",
+    "running-requests",
+    "vllm-dp",
+)
+"""Scorers that compare queues, batches or KV caches; requests in flight are always known."""
+BY_CACHE: Final = ("least-estimated-ttft", "lora-affinity", "no-hit-lru", "precise-prefix-cache")
+"""Routing policies and scorers that ask what instances have cached."""
 
 
 def unread_keys(seen: LintContext) -> Finding | str:
@@ -33,14 +47,22 @@ def unread_keys(seen: LintContext) -> Finding | str:
     classes, a gateway that holds nothing, shares of tenants that have no requests. In the engine: the share of memory
     (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a number, the token budget of
     steps where the batching rule has one of its own, what becomes of blocks behind sliding windows where no layer has
-    one, ranks of adapters that no request asks for, an encoder without media. In the cluster: how instances start where
-    none does, failures after the end, where unsplit requests go where all are split. Keys at their default are not
-    reported: the normal form of an experiment has them all. Experiments with plug-ins are not checked: these may use
-    any key.
+    one, ranks of adapters that no request asks for, an encoder without media. In the cluster: the age of signals where
+    no decision uses them, how instances start where none does, failures after the end, where unsplit requests go where
+    all are split. Keys at their default are not reported: the normal form of an experiment has them all. Experiments
+    with plug-ins are not checked: these may use any key.
     """
     if seen.experiment.plugins.origins:
         return ""
-    parts = (_unread, _alike, _unknown_tenants, _unread_of_engines, _unused_of_cluster, _unused_of_engines)
+    parts = (
+        _unread,
+        _alike,
+        _unknown_tenants,
+        _unread_of_engines,
+        _unread_signals,
+        _unused_of_cluster,
+        _unused_of_engines,
+    )
     found = dict(one for part in parts for one in part(seen))
     if not found:
         return ""
@@ -117,6 +139,46 @@ def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
         if own and engine.max_num_batched_tokens != MAX_NUM_BATCHED_TOKENS:
             kind = seen.experiment.policy.batching.kind
             yield "engine.max_num_batched_tokens", f"`{kind}` batching uses its own setting, {own:,} tokens"
+
+
+def _unread_signals(seen: LintContext) -> Iterator[tuple[str, str]]:
+    """Yield the age of signals that no decision uses."""
+    signals, usual = seen.experiment.cluster.signals, Signals()
+    if signals == usual:
+        return
+    routings = _routings(seen)
+    policy, split = seen.experiment.policy, seen.experiment.cluster.disaggregation
+    figures = (
+        policy.admission.kind not in WITHOUT_CLASSES
+        or (policy.gateway is not None and policy.gateway.saturation.kind == "utilization")
+        or any(one in BY_QUEUES or one in BY_FIGURES for one in routings)
+    )
+    if signals.refresh_interval_us and not figures:
+        yield (
+            "cluster.signals.refresh_interval_us",
+            "no decision between instances depends on their queues, batches or KV caches",
+        )
+    decides = split is not None and split.order == "decode-first" and split.decider.kind == "prefix-threshold"
+    if signals.cache_signal_delay_us and not decides and not any(one in BY_CACHE for one in routings):
+        yield "cluster.signals.cache_signal_delay_us", "no decision between instances depends on what they have cached"
+
+
+def _routings(seen: LintContext) -> list[str]:
+    """Return the kinds of the routing policies that have a choice of instances, and of their scorers."""
+    cluster = seen.experiment.cluster
+    if seen.experiment.instances == 1 and cluster.autoscaler is None:
+        return []
+    split = cluster.disaggregation
+    rules = [seen.experiment.policy.routing]
+    if split is not None:
+        rules += [split.prefill_routing, split.decode_routing]
+    kinds = []
+    for rule in rules:
+        scorers = rule.settings.get("scorers")
+        kinds.append(rule.kind)
+        if isinstance(scorers, tuple):
+            kinds += [one.kind for one in scorers if isinstance(one, PluginConfig)]
+    return kinds
 
 
 def _unused_of_cluster(seen: LintContext) -> Iterator[tuple[str, str]]:
