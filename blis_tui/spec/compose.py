@@ -6,7 +6,6 @@ import os
 import re
 from dataclasses import field
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
@@ -18,6 +17,7 @@ from blis_tui.spec.library import find, find_by_id, how_to_add, is_id, names
 from blis_tui.spec.loader import ForeignFileError, read_document
 from blis_tui.spec.messages import check_schema
 from blis_tui.spec.overrides import Override, apply_override
+from blis_tui.spec.pools import SLOTS
 from blis_tui.spec.schema import KINDS, default, short_forms
 from blis_tui.spec.source import Document, as_map
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import DataPath, Json
 
 _HEADER = ("apiVersion", "kind", "metadata")
-
-SLOTS: Final = MappingProxyType({"model": "Model", "hardware": "Hardware", "workload": "Workload", "policy": "Policy"})
-"""Keys of an experiment that hold another document, and that document's kind."""
 
 TEST_KEYS: Final = ("cases", "matrix", "tags", "skip", "xfail", "golden", "twins")
 """Keys of an experiment that describe its tests; they are neither inherited nor simulated."""

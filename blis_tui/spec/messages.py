@@ -11,6 +11,7 @@ from blis_tui.spec.diagnostics import Diagnostic, about, in_order
 from blis_tui.spec.hints import key_hint, plain, renamed, word_hint
 from blis_tui.spec.scalars import flow, is_text, plain_scalar
 from blis_tui.spec.schema import Violation, property_of, violations
+from blis_tui.spec.source import as_list, as_map
 from blis_tui.spec.synonyms import WORDS
 
 if TYPE_CHECKING:
@@ -37,7 +38,12 @@ _WITH_UNIT: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?(%|/?[A-Za-z]{
 def check_schema(document: Document, kind: str, plugins: Registry | None = None) -> list[Diagnostic]:
     """Return everything in ``document`` that violates the schema of ``kind``, sorted by position."""
     found: list[Diagnostic] = []
-    for violation in violations(document.data, kind, plugins):
+    broken = list(violations(document.data, kind, plugins))
+    if broken and kind == "Experiment":
+        from blis_tui.spec.slot_messages import of_slots  # noqa: PLC0415  (only needed for wrong documents)
+
+        found, broken = of_slots(document, broken)
+    for violation in broken:
         formatter = _FORMATTERS.get(violation.keyword, _other)
         found.extend(formatter(document, violation))
     return in_order(found)
@@ -88,7 +94,8 @@ def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnosti
             where = (
                 f"`{path[-1]}`" if path and isinstance(path[-1], str) else "the document" if not path else "this entry"
             )
-            help_ = _glued_key_hint(instance, key) or _renamed(instance, key) or _required_help(violation, key)
+            help_ = _glued_key_hint(instance, key) or _renamed(instance, key) or _word_elsewhere(violation, key)
+            help_ = help_ or _required_help(violation, key)
             yield about(document, path, "BLIS1002", f"{where} lacks the key `{key}`", key=True, hint=help_)
 
 
@@ -102,6 +109,18 @@ def _renamed(instance: dict[str, Json], key: str) -> str | None:
     """Return a hint for ``{type: gamma}``, where other tools write ``type`` for ``kind``."""
     found = renamed(instance, key)
     return None if found is None else f"`{found[:40]}` is called `{key}` here"
+
+
+def _word_elsewhere(violation: Violation, key: str) -> str | None:
+    """Return a hint for ``{name: roofline}`` or ``{roofline: {}}``, where ``kind: roofline`` is meant."""
+    part = as_map(as_map(violation.schema.get("properties")).get(key))
+    words = as_list(part.get("enum"))
+    for other, value in as_map(violation.instance).items():
+        if other in words:
+            return f"`{other}` is a {key}: write `{key}: {other}`, and its settings beside that"
+        if value in words:
+            return f"write `{key}: {value}` instead of `{other}: {value}`"
+    return None
 
 
 def _required_help(violation: Violation, key: str) -> str | None:
@@ -160,6 +179,8 @@ def _wanted(part: dict[str, Json]) -> str:
 def _type_help(value: Json, part: dict[str, Json], wanted: str) -> str | None:
     if isinstance(value, dict) and wanted.startswith("a list"):
         return "begin each entry of the list with `- `"
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str) and wanted.startswith("the name"):
+        return f"write `{flow(value[0])}`, without brackets"
     if value is None and wanted in ("a map", "a list"):
         return "remove the key, or give it what it contains"
     if not isinstance(value, str):
