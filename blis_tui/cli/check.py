@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from blis_tui.registry import Plugin, Registry
     from blis_tui.spec.diagnostics import Diagnostic
     from blis_tui.spec.model import Experiment
+    from blis_tui.spec.resolve import Resolved
 
 _PATTERN: Final = frozenset("*?[")
 """Wildcard characters of a shell."""
@@ -39,7 +40,9 @@ class Outcome:
     kind: str = ""
     name: str = ""
     cases: int = 0
-    """Number of its cases (`cases`, `matrix`), which are not checked."""
+    """Number of its cases (`cases`, `matrix`)."""
+    cases_checked: int = 0
+    """Number of those that were checked: of very many, a sample that has each of their values."""
     diagnostics: tuple[Diagnostic, ...] = ()
     unreadable: str = ""
     """Why the file could not be read; empty = it could."""
@@ -77,7 +80,8 @@ def check(
 
     PATH is a document: a file, a folder (every YAML file below it that is not hidden), the name of an experiment or a
     study, or - for standard input. Syntax, schema and semantics are checked; for a recorded workload, so are the rows
-    within the first 4 MiB. Nothing is simulated.
+    within the first 4 MiB. The cases of an experiment are checked, too: of more than 1,000, a sample that has each of
+    their values. Nothing is simulated.
 
     PATH can also be code with policies: FILE.py, or an installed package. For each policy, an experiment is run again,
     without observers, from a checkpoint, and in another process with another hash seed: the bytes must be the same.
@@ -146,13 +150,41 @@ def _check(source: str, stdin_text: str | None, plugins: Registry | None) -> Out
             require_figures(valid.study)
         if valid.resolved is not None:
             require_expected(valid.resolved)
-        cases = len(cases_by_name(source, stdin_text, plugins)) if valid.kind == "Experiment" else 0
+        cases, checked = (0, 0) if valid.resolved is None else _check_cases(source, stdin_text, valid.resolved)
     except (SpecError, TraceError) as error:
         return Outcome(file=source, diagnostics=error.diagnostics)
     except InputError as error:
         pattern = "\n  = help: no file matches: the shell passes on a pattern that matches nothing as it is"
         return Outcome(file=source, unreadable=f"{error}{pattern if _PATTERN.intersection(source) else ''}")
-    return Outcome(file=source, kind=valid.kind, name=valid.name, cases=cases)
+    return Outcome(file=source, kind=valid.kind, name=valid.name, cases=cases, cases_checked=checked)
+
+
+def _check_cases(source: str, stdin_text: str | None, experiment: Resolved) -> tuple[int, int]:
+    """Check the cases of a sound experiment; return how many there are, and how many were checked.
+
+    Raises:
+        SpecError: with the problems of its cases.
+    """
+    cases = cases_by_name(source, stdin_text, experiment.plugins)
+    if not cases:
+        return 0, 0
+    from blis_tui.errors import SpecError  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.spec.case_checks import check_cases  # noqa: PLC0415
+    from blis_tui.spec.load import open_source  # noqa: PLC0415
+    from blis_tui.spec.overrides import parse_overrides  # noqa: PLC0415
+    from blis_tui.study.figures import require_expected  # noqa: PLC0415
+
+    trace = experiment.trace_path
+    found = check_cases(
+        open_source(source, stdin_text),
+        {one.name: parse_overrides(one.assignments) for one in cases.values()},
+        plugins=experiment.plugins,
+        trace_bytes=0 if trace is None else trace.stat().st_size,
+        also=require_expected,
+    )
+    if found.diagnostics:
+        raise SpecError(found.diagnostics)
+    return len(cases), found.count
 
 
 def _print_text(outcomes: list[Outcome]) -> None:
@@ -161,8 +193,9 @@ def _print_text(outcomes: list[Outcome]) -> None:
 
     for outcome in outcomes:
         if outcome.ok:
-            are = "case is" if outcome.cases == 1 else "cases are"
-            cases = f"; its {outcome.cases:,} {are} pytest's to check" if outcome.cases else ""
+            cases = f"; {plural(outcome.cases, 'case')}" if outcome.cases else ""
+            if outcome.cases_checked < outcome.cases:
+                cases += f", {outcome.cases_checked:,} of them checked"
             print_text(printable(f"ok  {outcome.file}  ({outcome.kind} {outcome.name}{cases})"))
         elif outcome.unreadable:
             tell(f"error: {outcome.unreadable}\n")
@@ -184,6 +217,7 @@ def _as_json(outcomes: list[Outcome], policies: list[Checked] | None) -> str:
             "kind": outcome.kind,
             "name": outcome.name,
             "cases": outcome.cases,
+            "cases_checked": outcome.cases_checked,
             "unreadable": outcome.unreadable,
             "diagnostics": [asdict(one) for one in outcome.diagnostics],
         }

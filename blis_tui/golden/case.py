@@ -15,6 +15,7 @@ from blis_tui.spec.diagnostics import about, in_order
 from blis_tui.spec.load import load
 from blis_tui.spec.loader import read_document
 from blis_tui.spec.model.twin import TwinTest, TwinTolerance
+from blis_tui.spec.overrides import WrittenAssignment
 from blis_tui.spec.source import as_list, as_map
 from blis_tui.spec.study.document import read_study
 
@@ -42,6 +43,9 @@ class Case:
     line: int
     """Line of the case in the file, from 1."""
     overrides: Mapping[str, object]
+    """The assigned values by path."""
+    assignments: tuple[str, ...] = ()
+    """The same as texts, which know where the file has them."""
     tags: tuple[str, ...]
     skip: str
     """Why it is skipped; empty = it is run."""
@@ -80,7 +84,7 @@ class Case:
 
     def load_experiment(self) -> Experiment:
         """Return the experiment to run, or to compare with a recording. Raises SpecError and InputError."""
-        return load(self.spec, overrides=self.overrides, plugins=self.plugins)
+        return load(self.spec, overrides=self.assignments, plugins=self.plugins)
 
     def load_study(self) -> Study:
         """Return the study. Raises SpecError and InputError."""
@@ -133,6 +137,7 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
             name=one.name or DEFAULT,
             line=one.line,
             overrides=one.values,
+            assignments=tuple(map(WrittenAssignment, one.overrides)),
             tags=tuple(str(tag) for tag in as_list(data.get("tags"))),
             skip=str(data.get("skip") or ""),
             xfail=str(data.get("xfail") or ""),
@@ -160,6 +165,7 @@ def _twins(document: Document, runs: tuple[Case, ...]) -> Iterator[Case]:
                 name=f"{_TWIN}{twin.name}",
                 line=document.place(("twins", at)).span.line,
                 overrides={},
+                assignments=(),
                 known=(),
                 comparison=comparison(twin.tolerance),
                 twin=twin,

@@ -310,7 +310,10 @@ _TABLE: Final = {
         "Correct the experiment, or the values of the axes.",
     ),
     "BLIS2068": CodeInfo(
-        "seed listed twice", "Runs of one point with the same seed are the same run.", "List each seed once."
+        "listed twice",
+        "Runs of one point with the same seed, points with the same values, and cases with the same assignments are "
+        "the same.",
+        "List each seed and value once, and give each case values of its own.",
     ),
     "BLIS2069": CodeInfo(
         "metric that no run reports",
