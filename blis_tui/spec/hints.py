@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.diagnostics import suggestion
@@ -18,6 +19,7 @@ _NO_MEANING: Final = frozenset({"ms", "s", "us", "seconds", "latency", "percenti
 """Words that do not tell which latency a metric is."""
 _PARTS: Final = frozenset({"model", "hardware", "latency", "workload", "policy", "cluster", "engine"})
 """Keys of experiments that contain other keys."""
+_OF_METADATA: Final = ("name", "description")
 _KIND: Final = "kind"
 """A key of so many maps that it does not tell where it belongs."""
 _LONGEST: Final = 40
@@ -41,20 +43,27 @@ def key_hint(
     older = former_key(path, key)
     if older is not None and (older.now in known or not older.now or "." in older.now):
         return f"{older.sentence()}; `blis-tui upgrade FILE` rewrites older documents"
+    if "." in key and (top := key.partition("."))[0] in known:
+        written = f"{top[0]}: {{{top[2]}: {flow(value)[:_LONGEST]}}}"
+        return f"dotted paths are for `--set`, `cases` and `axes`: write `{written}`"
+    if not path and key in _OF_METADATA and "metadata" in known:
+        return f"write `metadata: {{{key}: {flow(value)[:_LONGEST]}}}`"
+    if "metric" in known and "equals" in known and (hint := expected_hint(key, value)):
+        return hint
     name = plain(key)
     same = next((one for one in known if plain(one) == name), None)
     if same is not None:
         return f"write `{same}`"
     meant = KEYS.get(name, ())
     if here := [last for one in meant if (last := _last(one)) in known]:
-        return f"did you mean `{here[0]}`?"
+        return _meaning(key, value, here[0])
     if name in NOTES:
         return NOTES[name]
     place = [str(step) for step in path if isinstance(step, str)]
     place = place if kind == "Experiment" else [kind.lower(), *place]
     own = [one for one in OWN_PATHS if _last(one) == name and name != _KIND]
     if not own and (near := nearest(key, known)):
-        return f"did you mean `{near}`?"
+        return _meaning(key, value, near)
     meant = (*own, *(one for one in meant if name != _KIND))
     if kind == "Study" and (hint := _of_the_experiment(key, value, meant)):
         return hint
@@ -64,7 +73,78 @@ def key_hint(
             " of the experiment" if kind != "Experiment" else " here" if "." in elsewhere[0] else " at the top level"
         )
         return f"it is `{elsewhere[0]}`{owner}{_line(elsewhere[0], value, as_argument=as_argument)}"
+    if (near := nearest(key, known)) is not None:
+        return _meaning(key, value, near)
     return suggestion(key, known, otherwise="known keys are")
+
+
+def expected_hint(text: str, value: Json = None) -> str:
+    """Return how to write an expectation such as ``ttft_p99 <= 200``, or the key ``ttft_p99`` with a bound."""
+    found = _COMPARED.fullmatch(text.strip())
+    metric, sign, bound = found.groups() if found else (text, "<=", "")
+    if not found and (isinstance(value, bool) or not isinstance(value, int | float)):
+        return ""
+    from blis_tui.spec.metric_names import is_metric  # noqa: PLC0415  (only needed for wrong documents)
+
+    named = metric if is_metric(metric) else next(iter(_metrics(metric)), "")
+    key = "equals" if sign.startswith("=") else "min" if sign.startswith(">") else "max"
+    return f"write `metric: {named}, {key}: {bound or flow(value)}`" if named else ""
+
+
+_COMPARED: Final = re.compile(r"([A-Za-z_][\w.-]{0,99}) ?(<=?|>=?|==?) ?([0-9.]{1,20})")
+
+
+def _meaning(key: str, value: Json, meant: str) -> str:
+    """Return a hint for a key that is probably another one; a number in another unit is converted."""
+    unit = _split(plain(key))[1]
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if (
+        number
+        and unit
+        and unit != _split(meant)[1]
+        and (same := in_unit_of(meant, unit, float(str(value)))) is not None
+    ):
+        return f"write `{meant}: {same}`: it is in {unit_of(meant)}"
+    return f"did you mean `{meant}`?"
+
+
+def unit_of(key: str) -> str:
+    """Return the name of the unit of time in which a key is; empty = none."""
+    return _UNITS.get(_split(key)[1], ("", 0))[0]
+
+
+def in_unit_of(key: str, unit: str, value: float) -> str | None:
+    """Return a time in the unit of a key; None if there is no such unit, or the key's own is none of time."""
+    _, ours = _UNITS.get(_split(key)[1], ("", 0))
+    _, theirs = _UNITS.get(_SHORT.get(unit.lower(), unit.lower()), ("", 0))
+    if not ours or not theirs:
+        return None
+    found = value * theirs / ours
+    return f"{found:.0f}" if found == int(found) else f"{found:g}"
+
+
+def _split(key: str) -> tuple[str, str]:
+    """Return a key without its unit of time, and the unit."""
+    stem, _, last = key.rpartition("_")
+    unit = _SHORT.get(last, last)
+    return (stem, unit) if stem and unit in _UNITS else (key, "")
+
+
+_UNITS: Final = {
+    "us": ("microseconds", 1),
+    "ms": ("milliseconds", 1000),
+    "s": ("seconds", 10**6),
+    "min": ("minutes", 60 * 10**6),
+    "h": ("hours", 3600 * 10**6),
+}
+_SHORT: Final = {
+    **dict.fromkeys(("microseconds", "micros", "usec", "usecs"), "us"),
+    **dict.fromkeys(("milliseconds", "millis", "msec", "msecs"), "ms"),
+    **dict.fromkeys(("seconds", "second", "sec", "secs"), "s"),
+    **dict.fromkeys(("minutes", "minute", "mins", "m"), "min"),
+    **dict.fromkeys(("hours", "hour", "hrs"), "h"),
+}
+"""Other names of these units."""
 
 
 def _of_the_experiment(key: str, value: Json, meant: Collection[str]) -> str:

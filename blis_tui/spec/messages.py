@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.shipped import are_plugins
 from blis_tui.spec.diagnostics import Diagnostic, about, in_order
-from blis_tui.spec.hints import key_hint, plain, renamed, word_hint
+from blis_tui.spec.hints import expected_hint, in_unit_of, key_hint, plain, renamed, unit_of, word_hint
 from blis_tui.spec.scalars import flow, is_text, plain_scalar
 from blis_tui.spec.schema import Violation, property_of, violations
 from blis_tui.spec.source import as_list, as_map
 from blis_tui.spec.synonyms import WORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from blis_tui.registry import Registry
-    from blis_tui.spec.source import Document, Json
+    from blis_tui.spec.source import DataPath, Document, Json
 
 _TYPES: Final = {
     "integer": "a whole number",
@@ -29,6 +29,11 @@ _TYPES: Final = {
     "array": "a list",
     "null": "null",
 }
+_BOUNDS_IN_TEXT: Final = re.compile(r"([0-9]{1,15}) ?(?:-|\.\.|to) ?([0-9]{1,15})")
+_THOUSANDS: Final = ("k", "K")
+_LONGEST_EXAMPLE: Final = 120
+_UNKNOWN: Final = "BLIS1001"
+_MISSING: Final = "BLIS1002"
 _BOOLEANS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 """Booleans of older YAML."""
 _WITH_UNIT: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?(%|/?[A-Za-z]{1,8}(?:/[A-Za-z]{1,3})?)")
@@ -43,10 +48,19 @@ def check_schema(document: Document, kind: str, plugins: Registry | None = None)
         from blis_tui.spec.slot_messages import of_slots  # noqa: PLC0415  (only needed for wrong documents)
 
         found, broken = of_slots(document, broken)
-    for violation in broken:
-        formatter = _FORMATTERS.get(violation.keyword, _other)
-        found.extend(formatter(document, violation))
+    told = [(one, said) for one in broken for said in _FORMATTERS.get(one.keyword, _other)(document, one)]
+    hints = {(one.path, said.help) for one, said in told if said.code == _UNKNOWN}
+    found += [said for one, said in told if not _is_misnamed(one, said, hints)]
     return in_order(found)
+
+
+def _is_misnamed(violation: Violation, said: Diagnostic, hints: Collection[tuple[DataPath, str | None]]) -> bool:
+    """Return whether a key is missing only because it has another name, which is told already."""
+    if said.code != _MISSING:
+        return False
+    key = said.message.rpartition("`")[0].rpartition("`")[2]
+    begins = (f"did you mean `{key}`", f"write `{key}`", f"write `{key}: ")
+    return any(hint is not None and hint.startswith(begins) for path, hint in hints if path == violation.path)
 
 
 def show(value: Json) -> str:
@@ -79,7 +93,7 @@ def _unknown_key(document: Document, violation: Violation) -> Iterator[Diagnosti
         if key not in known:
             given = document.place((*path, key), key=True).source.is_argument
             near = key_hint(violation.kind, path, key, instance[key], known.keys(), as_argument=given)
-            yield about(document, (*path, key), "BLIS1001", f"unknown key `{key}`", key=True, hint=near)
+            yield about(document, (*path, key), _UNKNOWN, f"unknown key `{key}`", key=True, hint=near)
 
 
 def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnostic]:
@@ -96,7 +110,7 @@ def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnosti
             )
             help_ = _glued_key_hint(instance, key) or _renamed(instance, key) or _word_elsewhere(violation, key)
             help_ = help_ or _required_help(violation, key)
-            yield about(document, path, "BLIS1002", f"{where} lacks the key `{key}`", key=True, hint=help_)
+            yield about(document, path, _MISSING, f"{where} lacks the key `{key}`", key=True, hint=help_)
 
 
 def _glued_key_hint(instance: dict[str, Json], key: str) -> str | None:
@@ -145,19 +159,19 @@ def _type(document: Document, violation: Violation) -> Iterator[Diagnostic]:
         violation.path,
         "BLIS1003",
         f"expected {wanted}, found {_noun(value)}",
-        hint=_type_help(value, part, wanted) or _example(value, part),
+        hint=_type_help(value, violation, wanted) or _example(value, part),
     )
 
 
 def _example(value: Json, part: dict[str, Json]) -> str | None:
-    """Return an example of a map with a ``kind``: of the kind in ``value`` if possible, else the first."""
-    listed = part.get("examples")
-    examples = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    if not examples or "kind" not in examples[0]:
-        return None
+    """Return an example: of a map with a ``kind``, that of the kind in ``value`` if possible, else the first."""
+    examples = as_list(part.get("examples"))
+    maps = [one for one in examples if isinstance(one, dict)]
     words = (value, *WORDS.get(plain(value), ())) if isinstance(value, str) else ()
-    chosen = next((one for one in examples if one["kind"] in words), examples[0])
-    return f"write it like `{flow(chosen)}`"
+    chosen = next((one for one in maps if one.get("kind") in words), next(iter(examples), None))
+    if not isinstance(chosen, dict | list) or len(text := flow(chosen)) > _LONGEST_EXAMPLE:
+        return None
+    return f"write it like `{text}`"
 
 
 def _wanted(part: dict[str, Json]) -> str:
@@ -176,23 +190,32 @@ def _wanted(part: dict[str, Json]) -> str:
     return nouns[0] if len(nouns) == 1 else ", ".join(nouns[:-1]) + " or " + nouns[-1]
 
 
-def _type_help(value: Json, part: dict[str, Json], wanted: str) -> str | None:
+def _type_help(value: Json, violation: Violation, wanted: str) -> str | None:
     if isinstance(value, dict) and wanted.startswith("a list"):
         return "begin each entry of the list with `- `"
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str) and wanted.startswith("the name"):
         return f"write `{flow(value[0])}`, without brackets"
-    if value is None and wanted in ("a map", "a list"):
-        return "remove the key, or give it what it contains"
+    if value is None:
+        what = "what it contains" if wanted in ("a map", "a list") else "a value"
+        return f"remove the key, or give it {what}"
+    if wanted.startswith("a list of values") and not isinstance(value, dict):
+        return f"write `[{flow(value)}]`"
+    if isinstance(value, bool) and wanted == "a map" and not any(isinstance(step, int) for step in violation.path):
+        return f"give it its keys: `blis-tui explain {'.'.join(map(str, violation.path))}` lists them"
     if not isinstance(value, str):
         return None
+    if "kind" in as_map(violation.schema.get("properties")) and (bounds := _BOUNDS_IN_TEXT.fullmatch(value)):
+        return f"write `{{kind: uniform, min: {bounds[1]}, max: {bounds[2]}}}`"
+    if wanted == "a map" and violation.path[:1] in (("expect",), ("constraints",)):
+        return expected_hint(value) or None
     if "true or false" in wanted and value in ("true", "false"):
         return "remove the quotes"
     if "true or false" in wanted and (word := value.lower()) in _BOOLEANS:
         return f"write {_BOOLEANS[word]}; YAML 1.2 has no other booleans"
-    return _number_help(value, part) if "number" in wanted else None
+    return _number_help(value, violation) if "number" in wanted else None
 
 
-def _number_help(value: str, part: dict[str, Json]) -> str | None:
+def _number_help(value: str, violation: Violation) -> str | None:
     """Return how to write a number that is a text because of what stands in or around its digits."""
     if value.replace(".", "", 1).isdecimal():
         return "remove the quotes"
@@ -203,8 +226,13 @@ def _number_help(value: str, part: dict[str, Json]) -> str | None:
     if found is None:
         return None
     number, unit = found.groups()
-    if unit == "%" and part.get("maximum") == 1:
+    if unit == "%" and violation.schema.get("maximum") == 1:
         return f"write {float(number) / 100:g}, a share"
+    name = next((str(step) for step in reversed(violation.path) if isinstance(step, str)), "")
+    if (converted := in_unit_of(name, unit, float(number))) is not None:
+        return f"write {converted}: it is in {unit_of(name)}"
+    if unit in _THOUSANDS:
+        return f"write the number in full, such as {float(number) * 1000:.0f}"
     return f"write {number}, without the unit"
 
 
@@ -215,7 +243,8 @@ def _choice(document: Document, violation: Violation) -> Iterator[Diagnostic]:
     if isinstance(value, str):
         others = "a number, or " if _is_number_word(options) else "a map, or " if _is_short_form(violation) else ""
         words = f"use {others}one of" if len(options) > 1 else f"use {others}".rstrip()
-        near = word_hint(value, options, otherwise=words)
+        number = _number_help(value, violation) if _is_number_word(options) else None
+        near = number or word_hint(value, options, otherwise=words)
         if are_plugins(options) and near.startswith(words):
             near += "; `--plugins` adds others"
         yield about(document, path, "BLIS1004", f"unknown value {show(value)}", hint=near)

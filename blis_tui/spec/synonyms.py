@@ -24,8 +24,12 @@ _NAMES_OF_KEYS: Final = {
     "latency": "latency_model latency_backend backend execution_time_predictor",
     "horizon_us": "horizon simulation_horizon duration duration_s max_seconds max_duration time_limit stage_duration",
     "expect": "slo slos goodput assertions",
-    "engine.max_num_seqs": "max_batch_size batch_size batch_size_cap max_num_running_reqs max_running_requests "
-    "max_concurrent_requests max_num_requests max_seqs batch_cap vllm_scheduler_config_batch_size_cap",
+    "expect.max": "lt le lte less_than below at_most upper upper_bound limit",
+    "expect.min": "gt ge gte greater_than above at_least lower lower_bound",
+    "expect.equals": "eq equal value is",
+    "engine.max_num_seqs": "max_num_sequences max_sequences max_batch_size batch_size batch_size_cap "
+    "max_num_running_reqs max_running_requests max_concurrent_requests max_num_requests max_seqs batch_cap "
+    "vllm_scheduler_config_batch_size_cap",
     "engine.max_num_batched_tokens": "max_num_scheduled_tokens max_tokens_in_batch max_batch_tokens token_budget "
     "max_scheduled_tokens chunk_size chunked_prefill_size max_prefill_tokens max_num_tokens max_batched_tokens",
     "engine.long_prefill_token_threshold": "prefill_token_threshold long_prefill_threshold prefill_chunk_size",
@@ -63,6 +67,13 @@ _NAMES_OF_KEYS: Final = {
     "num_gpus gpus_per_instance num_tensor_parallel_workers",
     "cluster.admission_latency_us": "admission_latency",
     "cluster.routing_latency_us": "routing_latency",
+    "cluster.pools": "instance_groups groups",
+    "cluster.autoscaler": "autoscaling hpa scaler",
+    "cluster.disaggregation": "disagg pd pd_disaggregation prefill_decode_disaggregation",
+    "cluster.lifecycle": "",
+    "cluster.nodes": "node_pools",
+    "cluster.failures": "failure outages",
+    "cluster.signals": "",
     "policy.admission": "",
     "policy.routing": "",
     "policy.scheduling": "",

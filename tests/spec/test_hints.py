@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from blis_tui.authoring.tree import root
@@ -31,6 +32,7 @@ PATHS = {
     *(key.dotted for key in root("Experiment").walk()),
     *(f"study.{key.dotted}" for key in root("Study").walk()),
     *(f"study.axes.{name}" for name in properties_of("Common", "values")),
+    *(f"expect.{name}" for name in properties_of("Experiment", "expectation")),
 }
 WORDS = {choice.value for kind in KINDS for key in root(kind).walk() for choice in key.choices}
 
@@ -126,8 +128,6 @@ def test_rates(key: str) -> None:
 def test_prompt_and_completion_are_input_and_output() -> None:
     found = hints(CLIENT % LENGTHS.replace("input", "prompt").replace("output", "completion"))
     assert found == [
-        "`prompt_tokens` is called `input_tokens` here",
-        "`completion_tokens` is called `output_tokens` here",
         "did you mean `input_tokens`?",
         "did you mean `output_tokens`?",
     ]
@@ -135,6 +135,68 @@ def test_prompt_and_completion_are_input_and_output() -> None:
 
 def test_a_key_of_another_kind_does_not_lead_to_itself() -> None:
     assert hints(CLIENT % f"{LENGTHS}, arrivals: {{kind: poisson, cv: 2}}") == ["known keys are `kind`"]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("horizon_s: 60", "write `horizon_us: 60000000`: it is in microseconds"),
+        ("warm_up_ms: 2.5", "write `warm_up_us: 2500`: it is in microseconds"),
+        ("warm_up: 10", "did you mean `warm_up_us`?"),
+        ("horizon_us: 60s", "write 60000000: it is in microseconds"),
+        ("horizon_us: 1.5 min", "write 90000000: it is in microseconds"),
+        ("cluster: {admission_latency_ms: 5}", "write `admission_latency_us: 5000`: it is in microseconds"),
+        ("cluster: {failures: [{at_s: 5}]}", "write `at_us: 5000000`: it is in microseconds"),
+        ("slo_targets: {critical: {ttft_s: 0.2}}", "write `ttft_ms: 200`: it is in milliseconds"),
+        ("engine: {max_model_len: 128k}", "write the number in full, such as 128000"),
+        ("engine: {kv_blocks: 1_000}", "write 1000, without underscores"),
+        ("engine: {max_num_sequences: 4}", "did you mean `max_num_seqs`?"),
+        ("autoscaler: {max_instances: 3}", "it is `cluster.autoscaler` here"),
+        ("description: mine", "write `metadata: {description: mine}`"),
+        (
+            "engine.max_num_seqs: 5",
+            "dotted paths are for `--set`, `cases` and `axes`: write `engine: {max_num_seqs: 5}`",
+        ),
+        ("expect: [{metric: latency.ttft_ms.p99, lte: 5}]", "did you mean `max`?"),
+        ("expect: [latency.ttft_ms.p99 <= 5]", "write `metric: latency.ttft_ms.p99, max: 5`"),
+        ("expect: [ttft_p99 >= 5.5]", "write `metric: latency.ttft_ms.p99, min: 5.5`"),
+        ("expect: [{ttft_p99: 5}]", "write `metric: latency.ttft_ms.p99, max: 5`"),
+        ("cluster: {disaggregation: true}", "give it its keys: `blis-tui explain cluster.disaggregation` lists them"),
+        ("matrix: {engine.max_num_seqs: 4}", "write `[4]`"),
+        ("seed:", "remove the key, or give it a value"),
+        ("cases: [a]", "write it like `{small-cache: {engine.kv_blocks: 500}, four: {cluster.instances: 4}}`"),
+    ],
+)
+def test_one_mistake_is_one_error_that_says_what_to_write(text: str, hint: str) -> None:
+    assert hints(f"{BASE}{text}\n") == [hint]
+
+
+def test_a_key_under_another_name_is_not_missing_too() -> None:
+    assert hints(BASE.replace("model:", "models:")) == ["did you mean `model`?"]
+    assert hints(BASE.replace("metadata: {name: mine}", "name: mine")) == ["write `metadata: {name: mine}`"]
+    found = hints(CLIENT % "input_tokens: 100 - 200, output_tokens: {kind: gaussian, mean: 9, std: 2, min: 1}")
+    assert found == [
+        "write `{kind: uniform, min: 100, max: 200}`",
+        "largest value in tokens",
+        "did you mean `std_dev`?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("engine: {max_num_seqs: 4, name: a: b}", "quote text that contains `: `"),
+        ("x: a: b", "quote text that contains `: `"),
+        ("engine: {max_num_seqs: 4", "close the bracket with `}`, or separate what is in it with commas"),
+        ("engine: [1 2: 3", "close the bracket with `]`, or separate what is in it with commas"),
+        ("- a", "an entry of a list cannot stand beside keys"),
+        (" engine: {}", "it is indented otherwise than the lines around it"),
+        ("engine:\n\tmax_num_seqs: 4", "indent with spaces, not with tabs"),
+    ],
+)
+@pytest.mark.skipif(not hasattr(yaml, "CSafeLoader"), reason="the wording of grammar errors is libyaml's")
+def test_what_is_probably_wrong_with_the_grammar(text: str, hint: str) -> None:
+    assert hints(f"{BASE}{text}\n") == [hint]
 
 
 # ---- words, documents, metrics ----
