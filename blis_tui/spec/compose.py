@@ -156,6 +156,8 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
     for key in _HEADER:
         if key not in data:
             problems.add(about(document, (), "BLIS1002", f"the document lacks the key `{key}`"))
+    if isinstance(metadata := data.get("metadata"), dict) and "name" not in metadata:  # which would be the parent's
+        problems.add(about(document, ("metadata",), "BLIS1002", "`metadata` lacks the key `name`", key=True))
     parent = open_reference(document, ("extends",), "Experiment", problems)
     if parent is None:  # keeping `extends` makes the schema accept what the parent would have defined
         return document
