@@ -86,10 +86,11 @@ def check(
     PATH can also be code with policies: FILE.py, or an installed package. For each policy, an experiment is run again,
     without observers, from a checkpoint, and in another process with another hash seed: the bytes must be the same.
     Everything a policy remembers must show in its `state()`, and must not change when it is only queried (`scores`).
-    The first event that differs is named. --set and --seed apply to that experiment.
+    After every event (of the first 20,000) the simulator's invariants must hold. The first event that differs, or after
+    which one does not hold, is named. --set and --seed apply to that experiment.
 
     Exit codes: 2 if a document is invalid, 3 if one cannot be read or a folder has none; 1 if the runs of a policy
-    differ, 4 if a policy raises an exception or one call of it takes half a minute.
+    differ or break an invariant, 4 if a policy raises an exception or one call of it takes half a minute.
     """
     code = [path for path in paths if is_code(path)]
     if (source is not None or overrides or seed is not None) and not code:
@@ -234,6 +235,7 @@ ANY: Final = "quickstart"
 """The default experiment, in which overrides may name plug-ins."""
 OK: Final = "ok"
 DIFFERS: Final = "differs"
+BREAKS: Final = "breaks an invariant"
 FAILS: Final = "fails"
 UNNAMED: Final = "not checked: the experiment does not name it"
 
@@ -252,7 +254,9 @@ class Checked:
     @property
     def code(self) -> ExitCode:
         """The corresponding exit code."""
-        return {DIFFERS: ExitCode.CHECK_FAILED, FAILS: ExitCode.SIMULATION}.get(self.verdict, ExitCode.OK)
+        return {DIFFERS: ExitCode.CHECK_FAILED, BREAKS: ExitCode.CHECK_FAILED, FAILS: ExitCode.SIMULATION}.get(
+            self.verdict, ExitCode.OK
+        )
 
 
 def is_code(name: str) -> bool:
@@ -272,12 +276,15 @@ def is_code(name: str) -> bool:
 def check_policies(
     known: Registry, source: str | None, overrides: tuple[str, ...], seed: int | None
 ) -> Iterator[Checked]:
-    """Repeat an experiment with each policy without observers, from a checkpoint, and in another process.
+    """Repeat an experiment with each policy, and check what must hold after every event.
 
     Raises:
         UsageError: no experiment uses the policy.
     """
-    from blis_tui.golden.determinism import find_nondeterminism  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.golden.determinism import (  # noqa: PLC0415  (heavy imports only when it runs)
+        find_broken_invariant,
+        find_nondeterminism,
+    )
 
     for offered, experiment in _experiments(known, source, overrides, seed):
         found, verdict = "", OK
@@ -285,8 +292,10 @@ def check_policies(
             verdict = UNNAMED
         else:
             try:
-                found = find_nondeterminism(experiment)
-                verdict = DIFFERS if found else OK
+                found, verdict = find_nondeterminism(experiment), DIFFERS
+                if not found:
+                    found = find_broken_invariant(experiment)
+                    verdict = BREAKS if found else OK
             except SimulationError as error:
                 found, verdict = str(error), FAILS
         for plugin in offered:
