@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -287,7 +287,12 @@ def checked(document: Document, kind: str, overrides: tuple[Override, ...], prob
         expand(document, kind, problems.plugins)
         if problem is not None:
             problems.add(problem)
-    problems.found.extend(check_document(document, kind, problems.plugins))
+    written = {place for one in overrides for place in one.places if not place.source.is_argument}
+    at = {(place.source.name, place.span.line, place.span.column) for place in written}
+    for one in check_document(document, kind, problems.plugins):
+        # What the line says that sets a key is not for the paths of cases and axes.
+        wrong = one.help is not None and (one.file, one.line, one.column) in at
+        problems.found.append(replace(one, help=str(one.help).partition(": write ")[0]) if wrong else one)
     return len(problems.found) == before
 
 

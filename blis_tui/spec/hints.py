@@ -48,6 +48,8 @@ def key_hint(
         return f"dotted paths are for `--set`, `cases` and `axes`: write `{written}`"
     if not path and key in _OF_METADATA and "metadata" in known:
         return f"write `metadata: {{{key}: {flow(value)[:_LONGEST]}}}`"
+    if path and "from" in known and "to" in known and isinstance(value, list | dict):
+        return f"paths are written with dots: `{path[-1]}.{key}: {flow(value)[:_LONGEST]}`"
     if "metric" in known and "equals" in known and (hint := expected_hint(key, value)):
         return hint
     name = plain(key)

@@ -30,6 +30,7 @@ _TYPES: Final = {
     "null": "null",
 }
 _BOUNDS_IN_TEXT: Final = re.compile(r"([0-9]{1,15}) ?(?:-|\.\.|to) ?([0-9]{1,15})")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _THOUSANDS: Final = ("k", "K")
 _LONGEST_EXAMPLE: Final = 120
 _UNKNOWN: Final = "BLIS1001"
@@ -59,6 +60,8 @@ def _is_misnamed(violation: Violation, said: Diagnostic, hints: Collection[tuple
     if said.code != _MISSING:
         return False
     key = said.message.rpartition("`")[0].rpartition("`")[2]
+    if any(path == violation.path and hint and hint.startswith("paths are written") for path, hint in hints):
+        return True
     begins = (f"did you mean `{key}`", f"write `{key}`", f"write `{key}: ")
     return any(hint is not None and hint.startswith(begins) for path, hint in hints if path == violation.path)
 
@@ -199,13 +202,20 @@ def _type_help(value: Json, violation: Violation, wanted: str) -> str | None:
         what = "what it contains" if wanted in ("a map", "a list") else "a value"
         return f"remove the key, or give it {what}"
     if wanted.startswith("a list of values") and not isinstance(value, dict):
+        steps = str(value).split("..")
+        if 2 <= len(steps) <= 3 and all(_NUMBER.fullmatch(step) for step in steps):
+            return f"write `{{from: {steps[0]}, to: {steps[1]}, step: {(*steps, '1')[2]}}}`"
         return f"write `[{flow(value)}]`"
+    if wanted == "text" and isinstance(value, dict) and len(value) == 1 and isinstance(value.get("name"), str):
+        return f"write `{flow(value['name'])}`"
     if isinstance(value, bool) and wanted == "a map" and not any(isinstance(step, int) for step in violation.path):
         return f"give it its keys: `blis-tui explain {'.'.join(map(str, violation.path))}` lists them"
     if not isinstance(value, str):
         return None
     if "kind" in as_map(violation.schema.get("properties")) and (bounds := _BOUNDS_IN_TEXT.fullmatch(value)):
         return f"write `{{kind: uniform, min: {bounds[1]}, max: {bounds[2]}}}`"
+    if wanted == "a map" and violation.path[:1] == ("objectives",):
+        return f"write `metric: {value}`"
     if wanted == "a map" and violation.path[:1] in (("expect",), ("constraints",)):
         return expected_hint(value) or None
     if "true or false" in wanted and value in ("true", "false"):

@@ -20,6 +20,7 @@ from blis_tui.spec.metric_names import all_metrics
 from blis_tui.spec.nearness import nearest
 from blis_tui.spec.places import shipped_specs
 from blis_tui.spec.schema import KINDS, properties_of
+from blis_tui.spec.validate import validate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -169,6 +170,26 @@ def test_a_key_of_another_kind_does_not_lead_to_itself() -> None:
 )
 def test_one_mistake_is_one_error_that_says_what_to_write(text: str, hint: str) -> None:
     assert hints(f"{BASE}{text}\n") == [hint]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("experiment: {name: quickstart}", "write `quickstart`"),
+        ("axes: {instances: [1, 2]}", "it is `cluster.instances` here"),
+        ("axes: {cluster.instances: 1..4}", "write `{from: 1, to: 4, step: 1}`"),
+        ("axes: {cluster.instances: 1..9..2}", "write `{from: 1, to: 9, step: 2}`"),
+        ("axes: {cluster.instances: {from: 1, to: 4}}", "add `step: 1`, or `count: 4` for as many values"),
+        ("axes: {cluster: {instances: [1, 2]}}", "paths are written with dots: `cluster.instances: [1, 2]`"),
+        ("objectives: [cost.gpus]", "write `metric: cost.gpus`"),
+        ("constraints: [ttft_p99 < 200]", "write `metric: latency.ttft_ms.p99, max: 200`"),
+    ],
+)
+def test_one_mistake_of_a_study_is_one_error_that_says_what_to_write(text: str, hint: str) -> None:
+    named = "" if text.startswith("experiment") else "experiment: quickstart\n"
+    with pytest.raises(SpecError) as caught:
+        validate("-", stdin_text=f"apiVersion: blis/v1\nkind: Study\nmetadata: {{name: mine}}\n{named}{text}\n")
+    assert [one.help for one in caught.value.diagnostics] == [hint]
 
 
 def test_a_key_under_another_name_is_not_missing_too() -> None:

@@ -91,7 +91,8 @@ def _column(document: Document, at: DataPath, path: str, problems: Problems) -> 
         found = enumerate(as_list(given))
         return [_override(document, at, path, document.branch((*at, number))) for number, _ in found]
     if wrong := _wrong_range(given):
-        problems.add(about(document, at, "BLIS2064", wrong, key=True))
+        hint = "add `step: 1`, or `count: 4` for as many values" if "neither" in wrong else None
+        problems.add(about(document, at, "BLIS2064", wrong, key=True, hint=hint))
         return []
     if (steps := steps_in(given)) > MAX_POINTS:
         count = f"{steps:,}" if steps < 10**15 else "far too many"
