@@ -88,7 +88,7 @@ def expected_hint(text: str, value: Json = None) -> str:
         return ""
     from blis_tui.spec.metric_names import is_metric  # noqa: PLC0415  (only needed for wrong documents)
 
-    named = metric if is_metric(metric) else next(iter(_metrics(metric)), "")
+    named = metric if is_metric(metric) else next(iter(metrics_meant(metric)), "")
     key = "equals" if sign.startswith("=") else "min" if sign.startswith(">") else "max"
     return f"write `metric: {named}, {key}: {bound or flow(value)}`" if named else ""
 
@@ -198,10 +198,11 @@ def document_hint(kind: str, name: str, known: Collection[str]) -> str:
 def metric_hint(metric: str, known: Collection[str]) -> str:
     """Return a hint for a metric that no report has, such as ``ttft_p99`` or ``mean_tpot_ms``."""
     group = {one for one in known if one.startswith(f"{metric.partition('.')[0]}.")}
-    return suggestion(metric, group or known, otherwise="examples of metrics are", meant=_metrics(metric))
+    return suggestion(metric, group or known, otherwise="examples of metrics are", meant=metrics_meant(metric))
 
 
-def _metrics(metric: str) -> tuple[str, ...]:
+def metrics_meant(metric: str) -> tuple[str, ...]:
+    """Return the metrics that a name from elsewhere may mean: ``ttft_p99``, ``mean_tpot_ms``, ``qps``."""
     words = words_of(metric)
     statistics = [one for word in words for one in STATISTICS.get(word, ())]
     rest = [word for word in words if word not in STATISTICS]

@@ -33,7 +33,6 @@ PATHS = {
     *(key.dotted for key in root("Experiment").walk()),
     *(f"study.{key.dotted}" for key in root("Study").walk()),
     *(f"study.axes.{name}" for name in properties_of("Common", "values")),
-    *(f"expect.{name}" for name in properties_of("Experiment", "expectation")),
 }
 WORDS = {choice.value for kind in KINDS for key in root(kind).walk() for choice in key.choices}
 
