@@ -145,9 +145,11 @@ def check_model(document: Document, at: DataPath = ("model",)) -> Iterator[Diagn
     config = document.get(*path)
     if not isinstance(config, dict):
         return
-    for name in missing_fields(config):
-        yield about(document, path, "BLIS2018", f"the model's configuration lacks `{name}`", key=True)
-    if not missing_fields(config):
+    if missing := [f"`{name}`" for name in missing_fields(config)]:
+        listed = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
+        hint = "the model's config.json has what is missing"
+        yield about(document, path, "BLIS2018", f"the model's configuration lacks {listed}", key=True, hint=hint)
+    else:
         for text in contradictions(config):
             yield about(document, path, "BLIS2018", text, key=True)
 

@@ -84,11 +84,12 @@ def naming_directory(document: Document, path: DataPath) -> Path:
     return (document.source if source.is_argument else source).directory or Path()
 
 
-def unreadable_path(document: Document, path: DataPath, message: str) -> Diagnostic:
-    """Return the diagnostic for an unreadable path written at ``path``."""
+def unreadable_path(document: Document, path: DataPath, message: str, name: str = "") -> Diagnostic:
+    """Return the diagnostic for an unreadable path written at ``path``; ``name``: of a document it may mean."""
     argument = document.place(path).source.is_argument
     base = "the working directory" if argument else "the file that contains them"
-    return about(document, path, "BLIS2002", message, hint=f"paths are relative to {base}")
+    hint = f"paths are relative to {base}"
+    return about(document, path, "BLIS2002", message, hint=f"write `{name}`; {hint}" if name else hint)
 
 
 def open_reference(document: Document, path: DataPath, kind: str, problems: Problems) -> Document | None:
@@ -96,6 +97,7 @@ def open_reference(document: Document, path: DataPath, kind: str, problems: Prob
     reference = document.get(*path)
     if not isinstance(reference, str):
         return None
+    directory = naming_directory(document, path)
     target = _locate(document, path, kind, reference)
     if isinstance(target, Diagnostic):
         problems.add(target)
@@ -107,10 +109,16 @@ def open_reference(document: Document, path: DataPath, kind: str, problems: Prob
         message = f"{shown(target)} is not a document of kind `{kind}`"
         problems.add(about(document, path, "BLIS1008", message, hint=f"such a document has {header}"))
     except InputError as error:
-        problems.add(unreadable_path(document, path, error.message))
+        problems.add(unreadable_path(document, path, error.message, _shipped_name(reference, kind, directory)))
     except SpecError as error:
         problems.take(error)
     return None
+
+
+def _shipped_name(reference: str, kind: str, directory: Path) -> str:
+    """Return the name that was probably meant by a path to nothing: `chatbot.yaml` for `chatbot`; empty = none."""
+    name = Path(reference).name.partition(".yaml")[0].partition(".yml")[0].partition(".blis")[0]
+    return name if find(kind, name, directory) is not None else ""
 
 
 def _locate(document: Document, path: DataPath, kind: str, reference: str) -> Path | Diagnostic:

@@ -63,7 +63,7 @@ def key_hint(
         return NOTES[name]
     place = [str(step) for step in path if isinstance(step, str)]
     place = place if kind == "Experiment" else [kind.lower(), *place]
-    own = [one for one in OWN_PATHS if _last(one) == name and name != _KIND]
+    own = [one for one in OWN_PATHS if _last(one) == name and name != _KIND and not one.startswith("expect.")]
     if not own and (near := nearest(key, known)):
         return _meaning(key, value, near)
     meant = (*own, *(one for one in meant if name != _KIND))
@@ -98,47 +98,54 @@ _COMPARED: Final = re.compile(r"([A-Za-z_][\w.-]{0,99}) ?(<=?|>=?|==?) ?([0-9.]{
 
 def _meaning(key: str, value: Json, meant: str) -> str:
     """Return a hint for a key that is probably another one; a number in another unit is converted."""
-    unit = _split(plain(key))[1]
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if (
-        number
-        and unit
-        and unit != _split(meant)[1]
-        and (same := in_unit_of(meant, unit, float(str(value)))) is not None
-    ):
-        return f"write `{meant}: {same}`: it is in {unit_of(meant)}"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        unit = _split(plain(key))[1]
+        same = in_unit_of(meant, unit, value) if unit != _split(meant)[1] else None
+        if same is not None:
+            return f"write `{meant}: {same}`: it is {unit_of(meant)}"
     return f"did you mean `{meant}`?"
 
 
 def unit_of(key: str) -> str:
-    """Return the name of the unit of time in which a key is; empty = none."""
-    return _UNITS.get(_split(key)[1], ("", 0))[0]
+    """Return the unit of a key as it is said: ``in microseconds``, ``per second``, ``in TB``; empty = it has none."""
+    stem, unit = _split(key)
+    name = _UNITS.get(unit, ("", "", 0))[1]
+    rate = "/s" if unit and key.endswith(f"{unit}_per_s") else ""
+    return f"per {name.removesuffix('s')}" if stem.endswith("_per") else f"in {name}{rate}" if name else ""
 
 
 def in_unit_of(key: str, unit: str, value: float) -> str | None:
-    """Return a time in the unit of a key; None if there is no such unit, or the key's own is none of time."""
-    _, ours = _UNITS.get(_split(key)[1], ("", 0))
-    _, theirs = _UNITS.get(_SHORT.get(unit.lower(), unit.lower()), ("", 0))
-    if not ours or not theirs:
+    """Return an amount in the unit of a key; None if it has none, or one of something else."""
+    stem, own = _split(key)
+    what, _, ours = _UNITS.get(own, ("", "", 0))
+    other, _, theirs = _UNITS.get(_SHORT.get(unit.lower(), unit.lower()), ("", "", 0))
+    if not what or what != other:
         return None
-    found = value * theirs / ours
+    found = value * ours / theirs if stem.endswith("_per") else value * theirs / ours
     return f"{found:.0f}" if found == int(found) else f"{found:g}"
 
 
 def _split(key: str) -> tuple[str, str]:
-    """Return a key without its unit of time, and the unit."""
+    """Return a key without its unit, and the unit; a rate of bytes has theirs."""
+    stem, _, last = key.removesuffix("_per_s").rpartition("_")
+    if key.endswith("_per_s") and _UNITS.get(last, ("",))[0] == "bytes":
+        return stem, last
     stem, _, last = key.rpartition("_")
     unit = _SHORT.get(last, last)
     return (stem, unit) if stem and unit in _UNITS else (key, "")
 
 
 _UNITS: Final = {
-    "us": ("microseconds", 1),
-    "ms": ("milliseconds", 1000),
-    "s": ("seconds", 10**6),
-    "min": ("minutes", 60 * 10**6),
-    "h": ("hours", 3600 * 10**6),
+    "us": ("time", "microseconds", 1),
+    "ms": ("time", "milliseconds", 1000),
+    "s": ("time", "seconds", 10**6),
+    "min": ("time", "minutes", 60 * 10**6),
+    "h": ("time", "hours", 3600 * 10**6),
+    "mb": ("bytes", "MB", 10**6),
+    "gb": ("bytes", "GB", 10**9),
+    "tb": ("bytes", "TB", 10**12),
 }
+"""Unit, as in the names of keys -> what is measured, its name, and its size."""
 _SHORT: Final = {
     **dict.fromkeys(("microseconds", "micros", "usec", "usecs"), "us"),
     **dict.fromkeys(("milliseconds", "millis", "msec", "msecs"), "ms"),
@@ -170,7 +177,7 @@ def _last(path: str) -> str:
 
 def _may_mean(place: Sequence[str], path: str) -> bool:
     """Return whether a key at ``place`` can mean ``path``; generic client words count only near clients."""
-    if path.startswith("study."):
+    if path.startswith(("study.", "expect.")):
         return False
     return not path.startswith(("workload.clients.", "workload.trace.")) or place[:1] in ([], ["workload"])
 

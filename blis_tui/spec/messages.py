@@ -162,8 +162,20 @@ def _type(document: Document, violation: Violation) -> Iterator[Diagnostic]:
         violation.path,
         "BLIS1003",
         f"expected {wanted}, found {_noun(value)}",
-        hint=_type_help(value, violation, wanted) or _example(value, part),
+        hint=_type_help(value, violation, wanted) or _example(value, part) or _keys_below(violation, wanted),
     )
+
+
+def _keys_below(violation: Violation, wanted: str) -> str | None:
+    """Return a hint for a plain value in place of a map, or for one that is no text."""
+    if wanted == "text":
+        return _lower_first(violation.schema.get("description"))
+    plain_path = all(isinstance(step, str) and step.isidentifier() for step in violation.path)
+    if wanted != "a map" or isinstance(violation.instance, list | dict) or not violation.path or not plain_path:
+        return None
+    kind = "" if violation.kind == "Experiment" else f"{violation.kind}."
+    path = ".".join(map(str, violation.path))
+    return f"give it its keys: `blis-tui explain {kind}{path}` lists them"
 
 
 def _example(value: Json, part: dict[str, Json]) -> str | None:
@@ -196,11 +208,14 @@ def _wanted(part: dict[str, Json]) -> str:
 def _type_help(value: Json, violation: Violation, wanted: str) -> str | None:
     if isinstance(value, dict) and wanted.startswith("a list"):
         return "begin each entry of the list with `- `"
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str) and wanted.startswith("the name"):
+    named = wanted == "text" or wanted.startswith("the name")
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str) and named:
         return f"write `{flow(value[0])}`, without brackets"
     if value is None:
         what = "what it contains" if wanted in ("a map", "a list") else "a value"
         return f"remove the key, or give it {what}"
+    if violation.path[:2] == ("golden", "tolerance") and isinstance(value, int | float):
+        return f"write `{{rel: {flow(value)}}}`"
     if wanted.startswith("a list of values") and not isinstance(value, dict):
         steps = str(value).split("..")
         if 2 <= len(steps) <= 3 and all(_NUMBER.fullmatch(step) for step in steps):
@@ -208,8 +223,6 @@ def _type_help(value: Json, violation: Violation, wanted: str) -> str | None:
         return f"write `[{flow(value)}]`"
     if wanted == "text" and isinstance(value, dict) and len(value) == 1 and isinstance(value.get("name"), str):
         return f"write `{flow(value['name'])}`"
-    if isinstance(value, bool) and wanted == "a map" and not any(isinstance(step, int) for step in violation.path):
-        return f"give it its keys: `blis-tui explain {'.'.join(map(str, violation.path))}` lists them"
     if not isinstance(value, str):
         return None
     if "kind" in as_map(violation.schema.get("properties")) and (bounds := _BOUNDS_IN_TEXT.fullmatch(value)):
@@ -239,8 +252,8 @@ def _number_help(value: str, violation: Violation) -> str | None:
     if unit == "%" and violation.schema.get("maximum") == 1:
         return f"write {float(number) / 100:g}, a share"
     name = next((str(step) for step in reversed(violation.path) if isinstance(step, str)), "")
-    if (converted := in_unit_of(name, unit, float(number))) is not None:
-        return f"write {converted}: it is in {unit_of(name)}"
+    if (converted := in_unit_of(name, unit.removeprefix("/"), float(number))) is not None:
+        return f"write {converted}: it is {unit_of(name)}"
     if unit in _THOUSANDS:
         return f"write the number in full, such as {float(number) * 1000:.0f}"
     return f"write {number}, without the unit"
@@ -342,7 +355,9 @@ def _pattern(document: Document, violation: Violation) -> Iterator[Diagnostic]:
     if "propertyNames" in violation.schema_path:
         key = str(violation.instance)
         message = f"key `{key[:40]}` is not {_lower_first(part.get('description'))}"
-        yield about(document, (*path, key), "BLIS1007", message, key=True)
+        is_pointer = path == ("golden", "tolerance") and "." in key
+        hint = f"write `/{key.replace('.', '/')}`" if is_pointer else None
+        yield about(document, (*path, key), "BLIS1007", message, key=True, hint=hint)
         return
     message = f"malformed text {show(violation.instance)}"
     yield about(document, path, "BLIS1007", message, hint=_lower_first(part.get("description")))

@@ -162,6 +162,19 @@ def test_a_key_of_another_kind_does_not_lead_to_itself() -> None:
         ("expect: [ttft_p99 >= 5.5]", "write `metric: latency.ttft_ms.p99, min: 5.5`"),
         ("expect: [{ttft_p99: 5}]", "write `metric: latency.ttft_ms.p99, max: 5`"),
         ("cluster: {disaggregation: true}", "give it its keys: `blis-tui explain cluster.disaggregation` lists them"),
+        ("policy: {preemption: swap}", "give it its keys: `blis-tui explain policy.preemption` lists them"),
+        ("policy: {preemption: {mode: swap}}", "did you mean `restore`?"),
+        (
+            "policy: {admission: {kind: token-bucket, refill_tokens_per_min: 60}}",
+            "write `refill_tokens_per_s: 1`: it is per second",
+        ),
+        ("cluster: {autoscaler: {min: 1, max_instances: 4}}", "did you mean `min_instances`?"),
+        ("cluster: {autoscaler: {max: 4}}", "did you mean `max_instances`?"),
+        ("extends: [fcfs]", "write `fcfs`, without brackets"),
+        ("extends: fcfs.blis.yaml", "write `fcfs`; paths are relative to the file that contains them"),
+        ("skip: true", "why the golden tests of this experiment are not run"),
+        ("golden: {tolerance: {latency.ttft_ms.p99: {rel: 1}}}", "write `/latency/ttft_ms/p99`"),
+        ("golden: {tolerance: {/duration_us: 0.1}}", "write `{rel: 0.1}`"),
         ("matrix: {engine.max_num_seqs: 4}", "write `[4]`"),
         ("seed:", "remove the key, or give it a value"),
         ("cases: [a]", "write it like `{small-cache: {engine.kv_blocks: 500}, four: {cluster.instances: 4}}`"),
@@ -189,6 +202,22 @@ def test_one_mistake_of_a_study_is_one_error_that_says_what_to_write(text: str, 
     with pytest.raises(SpecError) as caught:
         validate("-", stdin_text=f"apiVersion: blis/v1\nkind: Study\nmetadata: {{name: mine}}\n{named}{text}\n")
     assert [one.help for one in caught.value.diagnostics] == [hint]
+
+
+def test_figures_of_a_datasheet_in_other_units() -> None:
+    """A bandwidth in GB/s is a thousand times too large, whatever GPU it is."""
+    lines = "memory_gib: 80\npeak_tflops: {bf16: 900}\nmfu: {prefill: 0.5, decode: 0.3}\n"
+    text = f"apiVersion: blis/v1\nkind: Hardware\nmetadata: {{name: mine}}\n{lines}"
+    for line, told in (
+        ("memory_bandwidth_gb_per_s: 300", "write `memory_bandwidth_tb_per_s: 0.3`: it is in TB/s"),
+        ("memory_bandwidth_tb_per_s: 300", "memory bandwidth in TB/s (10^12 bytes a second)"),
+    ):
+        with pytest.raises(SpecError) as caught:
+            validate("-", stdin_text=f"{text}{line}\n")
+        assert [one.help for one in caught.value.diagnostics] == [told]
+    for rate, told in (("300/min", "write 5: it is per second"), ("5rps", "write 5, without the unit")):
+        shown = CLIENT.replace("rate_per_s: 1", f"rate_per_s: {rate}")
+        assert hints(shown % LENGTHS) == [told]
 
 
 def test_a_key_under_another_name_is_not_missing_too() -> None:
