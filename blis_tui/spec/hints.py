@@ -57,7 +57,8 @@ def key_hint(
     if same is not None:
         return f"write `{same}`"
     meant = KEYS.get(name, ())
-    if here := [last for one in meant if (last := _last(one)) in known]:
+    inside = str(next((step for step in reversed(path) if isinstance(step, str)), ""))
+    if here := [last for one in meant if (last := _last(one)) in known and (last != _KIND or f".{inside}." in one)]:
         return _meaning(key, value, here[0])
     if name in NOTES:
         return NOTES[name]
@@ -183,12 +184,20 @@ def _may_mean(place: Sequence[str], path: str) -> bool:
 
 
 def _line(path: str, value: Json, *, as_argument: bool) -> str:
-    """Return the line or argument that sets the value, if one key of one map does."""
-    top, _, key = path.partition(".")
+    """Return the line or argument that sets the value, if keys of maps do, and the key can have it."""
+    steps = path.split(".")
     shown = flow(value)
-    if top not in ("cluster", "engine") or isinstance(value, dict | list) or value is None or len(shown) > _LONGEST:
+    if (
+        steps[0] not in ("cluster", "engine")
+        or isinstance(value, dict | list)
+        or value is None
+        or len(shown) > _LONGEST
+    ):
         return ""
-    return f": write `--set {path}={shown}`" if as_argument else f": write `{top}: {{{key}: {shown}}}`"
+    written = f"{steps[-1]}: {shown}"
+    for step in reversed(steps[:-1]):
+        written = f"{step}: {{{written}}}"
+    return f": write `--set {path}={shown}`" if as_argument else f": write `{written}`"
 
 
 def word_hint(value: str, options: Collection[str], *, otherwise: str = "one of") -> str:

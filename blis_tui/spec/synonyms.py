@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _NAMES_OF_KEYS: Final = {
     "model": "model_name model_id model_path model_tag served_model_name pretrained_model_name_or_path llm",
-    "hardware": "gpu gpus gpu_type gpu_name gpu_model device device_type accelerator accelerator_type sku "
+    "hardware": "gpu gpu_type gpu_name gpu_model device device_type accelerator accelerator_type sku "
     "replica_config_device",
     "seed": "random_seed rng_seed",
     "workload": "",
@@ -40,7 +40,7 @@ _NAMES_OF_KEYS: Final = {
     "kv_cache_blocks total_gpu_blocks",
     "engine.gpu_memory_utilization": "mem_fraction_static gpu_mem_util gpu_memory_util free_gpu_memory_fraction "
     "memory_utilization kv_cache_free_gpu_mem_fraction gpu_memory_fraction",
-    "engine.enforce_eager": "enforce_eager disable_cuda_graph cuda_graph use_cuda_graph",
+    "engine.enforce_eager": "enforce_eager disable_cuda_graph",
     "engine.cudagraph_mode": "cuda_graph_mode cudagraphs_mode",
     "engine.kv_cache_dtype": "cache_dtype kv_dtype kv_cache_type kv_cache_data_type",
     "engine.pipeline_parallel": "pipeline_parallel_size num_pipeline_stages pipeline_parallelism pp pp_size",
@@ -201,6 +201,13 @@ OWN_PATHS: Final = tuple(_NAMES_OF_KEYS)
 _NOTES: Final = {
     "dtype torch_dtype quantization": "set it in the model's `model.config`: `torch_dtype`, `quantization_config`",
     "load_format": "no weights are loaded",
+    "gpus": "accelerators are `cluster.instances` times `cluster.tensor_parallel`; their kind is `hardware`",
+    "host port api_key chat_template tokenizer tokenizer_mode disable_log_requests disable_log_stats": (
+        "nothing here depends on it: remove it"
+    ),
+    "cuda_graph use_cuda_graph": "write `enforce_eager` under `engine`: true is without CUDA graphs",
+    "cuda_graph_sizes compilation_config": "see `engine.cudagraph_mode` and `engine.enforce_eager`",
+    "num_scheduler_steps multi_step_stream_outputs": "schedulers plan one step at a time here: remove it",
     "kv_transfer_config kv_offloading_size kv_offloading_backend": "it is `engine.kv_tiers` here",
     "swap_space cpu_offload_gb": (
         "victims are swapped out with `policy.preemption.restore: swap`, to the host memory of `engine.host_link`"
