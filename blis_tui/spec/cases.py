@@ -55,11 +55,27 @@ def expanded_cases(document: Document, problems: Problems) -> list[NamedCase]:
     ]
     _check_assignments(document, problems)
     points = list(cross(axes))
-    return [
+    found = [
         NamedCase(_name(case.name, point), case.line, (*case.overrides, *point))
         for case in cases or [NamedCase("", _line(document, "matrix") if axes else 1, ())]
         for point in points
     ]
+    _check_names(document, found, problems)
+    return found
+
+
+def _check_names(document: Document, cases: list[NamedCase], problems: Problems) -> None:
+    """Check that no two cases have the same golden, also where names of files ignore case."""
+    known: dict[str, str] = {}
+    for case in cases if not problems.found else ():
+        folded = case.name.casefold()
+        if folded in known:
+            other = known[folded]
+            message = f"the cases `{other}` and `{case.name}` would have the same golden where files ignore case"
+            part = ("cases", case.name) if ("cases", case.name) in document.keys else ("matrix",)
+            problems.add(about(document, part, "BLIS2068", message, key=True, hint="rename one of them"))
+            return
+        known[folded] = case.name
 
 
 def _check_assignments(document: Document, problems: Problems) -> None:

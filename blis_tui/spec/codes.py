@@ -312,8 +312,8 @@ _TABLE: Final = {
     "BLIS2068": CodeInfo(
         "listed twice",
         "Runs of one point with the same seed, points with the same values, and cases with the same assignments are "
-        "the same.",
-        "List each seed and value once, and give each case values of its own.",
+        "the same. Cases whose names differ at most in upper and lower case have the same golden on some systems.",
+        "List each seed and value once, and give each case a name and values of its own.",
     ),
     "BLIS2069": CodeInfo(
         "metric that no run reports",

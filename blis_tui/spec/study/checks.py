@@ -37,7 +37,9 @@ def check_paths(document: Document, problems: Problems) -> None:
         path = str(place[-1])
         if path == "seed":
             message = "`seed` is not for `set` and axes: each point runs once with each of the study's seeds"
-            problems.add(about(document, place, "BLIS2062", message, key=True, hint="write `seeds: [1, 2, 3]`"))
+            given = document.place(place, key=True).source.is_argument
+            hint = "write `--seeds 1,2,3`" if given else "write `seeds: [1, 2, 3]`"
+            problems.add(about(document, place, "BLIS2062", message, key=True, hint=hint))
         elif path in seen:
             message = f"`{path}` is assigned to twice, here and under `{seen[path][0]}`"
             problems.add(about(document, place, "BLIS2062", message, key=True))
