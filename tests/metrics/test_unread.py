@@ -83,6 +83,23 @@ def test_shares_of_tenants_that_nobody_is(key: str) -> None:
         assert [one for found in run.warnings if found.id == "unread-keys" for one in found.keys] == told
 
 
+def told_of(**changes: object) -> list[str]:
+    run = blis_tui.run(
+        blis_tui.load("quickstart", set={**BASE, **{k.replace("__", "."): v for k, v in changes.items()}})
+    )
+    return [key for found in run.warnings if found.id == "unread-keys" for key in found.keys]
+
+
+def test_targets_of_classes_that_nobody_has() -> None:
+    """Else a run whose requests are all of other classes has a goodput of zero."""
+    targets = {"critical": {"ttft_ms": 200}, "background": {"ttft_ms": 900}}
+    assert told_of(slo_targets=targets) == []
+    assert told_of(slo_targets={**targets, "batch": {"e2e_ms": 5000}}) == ["slo_targets.batch"]
+    held = {"saturation": {"kind": "concurrency", "max_concurrency": 2}, "order": "slo-deadline"}
+    for name, told in (("critical", []), ("sheddable", ["policy.gateway.slo_targets_us.sheddable"])):
+        assert told_of(policy__gateway={**held, "slo_targets_us": {name: 500_000}}) == told
+
+
 def test_sglang_reads_priorities_where_it_is_told_to() -> None:
     for told in (True, False):
         rules = {

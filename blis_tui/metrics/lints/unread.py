@@ -44,13 +44,13 @@ def unread_keys(seen: LintContext) -> Finding | str:
     """Keys are set, but nothing uses them.
 
     In the policy: priorities, orders and victims by priority when all requests have the same one, the values of SLO
-    classes, a gateway that holds nothing, shares of tenants that have no requests. In the engine: the share of memory
-    (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a number, the token budget of
-    steps where the batching rule has one of its own, what becomes of blocks behind sliding windows where no layer has
-    one, ranks of adapters that no request asks for, an encoder without media. In the cluster: the age of signals where
-    no decision uses them, how instances start where none does, failures after the end, where unsplit requests go where
-    all are split. Keys at their default are not reported: the normal form of an experiment has them all. Experiments
-    with plug-ins are not checked: these may use any key.
+    classes, a gateway that holds nothing, shares of tenants and targets of classes that have no requests. In the
+    engine: the share of memory (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a
+    number, the token budget of steps where the batching rule has one of its own, what becomes of blocks behind sliding
+    windows where no layer has one, ranks of adapters that no request asks for, an encoder without media. In the
+    cluster: the age of signals where no decision uses them, how instances start where none does, failures after the
+    end, where unsplit requests go where all are split. Keys at their default are not reported: the normal form of an
+    experiment has them all. Experiments with plug-ins are not checked: these may use any key.
     """
     if seen.experiment.plugins.origins:
         return ""
@@ -58,6 +58,7 @@ def unread_keys(seen: LintContext) -> Finding | str:
         _unread,
         _alike,
         _unknown_tenants,
+        _unknown_classes,
         _unread_of_engines,
         _unread_signals,
         _unused_of_cluster,
@@ -120,6 +121,21 @@ def _unknown_tenants(seen: LintContext) -> Iterator[tuple[str, str]]:
         for name in of:
             if name not in tenants:
                 yield f"policy.{key}.{name}", "no request has that tenant"
+
+
+def _unknown_classes(seen: LintContext) -> Iterator[tuple[str, str]]:
+    """Yield targets of SLO classes that no request of the whole run has, so that nothing can meet them."""
+    if not seen.done:
+        return
+    classes = {name for name, _ in seen.table.group_names()}
+    gateway = seen.experiment.policy.gateway
+    asked = {"slo_targets": [*seen.experiment.slo_targets]}
+    if gateway is not None:
+        asked["policy.gateway.slo_targets_us"] = [*gateway.slo_targets_us]
+    for key, names in asked.items():
+        for name in names:
+            if name not in classes:
+                yield f"{key}.{name}", "no request has that SLO class"
 
 
 def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
