@@ -88,7 +88,7 @@ def cases_by_name(source: str, stdin_text: str | None, plugins: Registry | None)
 
     spec = Path("-") if source == "-" else locate(source)
     document = open_source(source, stdin_text)
-    if not as_map(document.data).keys() & {"cases", "matrix", "twins"}:
+    if not as_map(document.data).keys() & {"cases", "matrix", "twins", "golden"}:
         return {}
     from blis_tui.golden.case import DEFAULT, cases_in  # noqa: PLC0415
 

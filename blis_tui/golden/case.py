@@ -14,7 +14,9 @@ from blis_tui.spec.compose import Problems, checked, shown
 from blis_tui.spec.diagnostics import about, in_order
 from blis_tui.spec.load import load
 from blis_tui.spec.loader import read_document
+from blis_tui.spec.metric_names import all_metrics, unknown_step
 from blis_tui.spec.model.twin import TwinTest, TwinTolerance
+from blis_tui.spec.nearness import nearest
 from blis_tui.spec.overrides import WrittenAssignment
 from blis_tui.spec.source import as_list, as_map
 from blis_tui.spec.study.document import read_study
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Experiment
-    from blis_tui.spec.source import Document, Json
+    from blis_tui.spec.source import DataPath, Document, Json
     from blis_tui.spec.study.model import Study
 
 DEFAULT: Final = "default"
@@ -129,6 +131,7 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
     cases = expanded_cases(document, problems) if checked(document, "Experiment", (), problems) else []
     if cases:
         _check_twins(document, problems)
+        _check_pointers(document, problems)
     if problems.found:
         raise SpecError(in_order(problems.found))
     runs = tuple(
@@ -188,6 +191,23 @@ def _check_twins(document: Document, problems: Problems) -> None:
             message = f"two recordings are named `{name}`"
             problems.add(about(document, ("twins", at, "name"), "BLIS2021", message, hint=hint))
         seen.setdefault(name, at)
+
+
+def _check_pointers(document: Document, problems: Problems) -> None:
+    """Report pointers to what no report has: values would be compared exactly, or stay readable, after all."""
+    golden = as_map(document.get("golden"))
+    places: list[tuple[str, DataPath, bool]] = [
+        (pointer, ("golden", "tolerance", pointer), True) for pointer in as_map(golden.get("tolerance"))
+    ]
+    places += [(str(one), ("golden", "redact", at), False) for at, one in enumerate(as_list(golden.get("redact")))]
+    for pointer, place, is_key in places:
+        steps = tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
+        at = unknown_step(steps)
+        if at is not None:
+            near = nearest(".".join(steps), all_metrics())
+            hint = None if near is None else f"did you mean `/{near.replace('.', '/')}`?"
+            message = f"no report has `{pointer[:80]}`"
+            problems.add(about(document, place, "BLIS2013", message, key=is_key, hint=hint))
 
 
 def _study(spec: Path, plugins: Registry | None) -> Case:

@@ -269,7 +269,7 @@ def _choice(document: Document, violation: Violation) -> Iterator[Diagnostic]:
         number = _number_help(value, violation) if _is_number_word(options) else None
         near = number or word_hint(value, options, otherwise=words)
         if are_plugins(options) and near.startswith(words):
-            near += "; `--plugins` adds others"
+            near += "; `--plugins` adds others, in pytest `--blis-plugins`"
         yield about(document, path, "BLIS1004", f"unknown value {show(value)}", hint=near)
     else:
         listed = ", ".join(f"`{option}`" for option in options[:12])

@@ -340,7 +340,7 @@ def test_policies_may_come_from_elsewhere() -> None:
     own = ["policy: {routing: stickiest, batching: {kind: mine}}", "latency: {kind: measured}"]
     found = hints(BASE + "\n".join(own) + "\n")
     assert len(found) == 3
-    assert all(one.endswith("; `--plugins` adds others") for one in found)
+    assert all(one.endswith("; `--plugins` adds others, in pytest `--blis-plugins`") for one in found)
     assert hints(BASE + "policy: {routing: round}\n") == ["did you mean `round-robin`?"]
     assert "--plugins" not in hints(BASE + "policy: {preemption: {recompute: somebody}}\n")[0]
 
