@@ -44,12 +44,14 @@ def key_hint(
     if older is not None and (older.now in known or not older.now or "." in older.now):
         return f"{older.sentence()}; `blis-tui upgrade FILE` rewrites older documents"
     if "." in key and (top := key.partition("."))[0] in known:
-        written = f"{top[0]}: {{{top[2]}: {flow(value)[:_LONGEST]}}}"
+        written = f"{top[0]}: {{{top[2]}: {_shortly(value)}}}"
         return f"dotted paths are for `--set`, `cases` and `axes`: write `{written}`"
+    if key.strip() != key:  # YAML itself strips spaces, but no other white space
+        return "delete the white space around it: only plain spaces indent a line"
     if not path and key in _OF_METADATA and "metadata" in known:
-        return f"write `metadata: {{{key}: {flow(value)[:_LONGEST]}}}`"
+        return f"write `metadata: {{{key}: {_shortly(value)}}}`"
     if path and "from" in known and "to" in known and isinstance(value, list | dict):
-        return f"paths are written with dots: `{path[-1]}.{key}: {flow(value)[:_LONGEST]}`"
+        return f"paths are written with dots: `{path[-1]}.{key}: {_shortly(value)}`"
     if "metric" in known and "equals" in known and (hint := expected_hint(key, value)):
         return hint
     name = plain(key)
@@ -79,6 +81,12 @@ def key_hint(
     if (near := nearest(key, known)) is not None:
         return _meaning(key, value, near)
     return suggestion(key, known, otherwise="known keys are")
+
+
+def _shortly(value: Json) -> str:
+    """Return a value as it is written, if it is short."""
+    text = flow(value)
+    return text if len(text) <= _LONGEST else "…"
 
 
 def expected_hint(text: str, value: Json = None) -> str:

@@ -422,6 +422,8 @@ class _Reader:
             self._problem("BLIS0001", message, place, hint="keep one side, and remove git's marks")
             return
         mark = error.problem_mark or error.context_mark
+        if "could not find expected ':'" in (error.problem or ""):  # noticed only after the key without one
+            mark = error.context_mark or mark
         line, column = _position_of(mark)
         text = self.lines[line] if line < len(self.lines) else ""
         if not text.strip():  # at the end of the text, mark where the construct begins, or the last character
@@ -448,9 +450,20 @@ class _Reader:
         raise _StopReadingError
 
 
+_GLUED: Final = re.compile(r"[A-Za-z_][\w.-]*:[^\s:]")
+"""A key whose colon has no space behind it."""
+
+
 def _syntax_hint(problem: str, text: str, column: int) -> str | None:
     """Return what is probably wrong with a line of which the parser complains at a column."""
     colons = ": " in text[:column]
+    if "could not find expected ':'" in problem:
+        glued = _GLUED.match(text, column)
+        return "write a space after the colon" if glued else "write `:` and a space after the key"
+    if "cannot start any token" in problem:
+        return f"quote text that begins with `{text[column : column + 1]}`"
+    if "unexpected end of stream" in problem:
+        return "close the quotes"
     if "did not find expected ',' or" in problem:
         bracket = problem.split("'")[-2]
         if colons and (text[column : column + 1] == ":" or text[:column].rstrip().endswith(":")):
