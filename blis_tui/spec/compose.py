@@ -295,10 +295,10 @@ def checked(document: Document, kind: str, overrides: tuple[Override, ...], prob
         expand(document, kind, problems.plugins)
         if problem is not None:
             problems.add(problem)
-    written = {place for one in overrides for place in one.places if not place.source.is_argument}
+    written = {place for one in overrides for place in one.places if place.source.name != "--set"}
     at = {(place.source.name, place.span.line, place.span.column) for place in written}
     for one in check_document(document, kind, problems.plugins):
-        # What the line says that sets a key is not for the paths of cases and axes.
+        # The line that sets a key is not for the paths of cases, axes and other options.
         wrong = one.help is not None and (one.file, one.line, one.column) in at
         problems.found.append(replace(one, help=str(one.help).partition(": write ")[0]) if wrong else one)
     return len(problems.found) == before

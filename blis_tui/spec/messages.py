@@ -30,6 +30,7 @@ _TYPES: Final = {
     "null": "null",
 }
 _BOUNDS_IN_TEXT: Final = re.compile(r"([0-9]{1,15}) ?(?:-|\.\.|to) ?([0-9]{1,15})")
+_GROUPED: Final = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _THOUSANDS: Final = ("k", "K")
 _LONGEST_EXAMPLE: Final = 120
@@ -244,7 +245,8 @@ def _number_help(value: str, violation: Violation) -> str | None:
         return "remove the quotes"
     for sign, name in (("_", "underscores"), (",", "commas")):
         if sign in value and (digits := value.replace(sign, "")).isdecimal():
-            return f"write {digits}, without {name}"
+            in_groups = sign == "_" or _GROUPED.fullmatch(value)
+            return f"write {digits}, without {name}" if in_groups else "give one number"
     found = _WITH_UNIT.fullmatch(value)
     if found is None:
         return None

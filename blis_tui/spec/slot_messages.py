@@ -47,7 +47,8 @@ def of_slots(document: Document, found: Sequence[Violation]) -> tuple[list[Diagn
 
 def _named(document: Document, kind: str, value: dict[str, Json]) -> str:
     """Return the name or path that a map only wraps; empty = it wraps none."""
-    found = {key: text for key in _NAMES if isinstance(text := value.get(key), str) and text != kind}
+    glued = dict(key.split(":", 1) for key, text in value.items() if ":" in key and text is None)  # `{name:h100}`
+    found = {key: text for key in _NAMES if isinstance(text := {**value, **glued}.get(key), str) and text != kind}
     known = names(kind, document.source.directory)
     if name := next((text for text in found.values() if text in known), ""):
         return name
