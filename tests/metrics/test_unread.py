@@ -100,6 +100,21 @@ def test_targets_of_classes_that_nobody_has() -> None:
         assert told_of(policy__gateway={**held, "slo_targets_us": {name: 500_000}}) == told
 
 
+@pytest.mark.parametrize(
+    ("path", "value"), [("hardware.memory_bandwidth_tb_per_s", 6.7), ("hardware.peak_tflops.bf16", 2000)]
+)
+def test_measured_step_times_do_not_depend_on_the_figures_of_the_gpu(path: str, value: float) -> None:
+    """Whoever asks what a faster memory would bring gets the same latencies, and is told why."""
+    for latency in ("operators", "fitted", "trained-physics"):
+        is_used = is_read(path, value, {"latency": latency}, {})
+        assert is_used is (latency != "operators")
+
+
+@pytest.mark.parametrize("name", ["h100", "h200", "b200", "b300", "gb200", "gb300", "l40s", "rtx-pro-6000", "a100-80"])
+def test_the_figures_of_shipped_hardware_are_those_of_the_measured_one(name: str) -> None:
+    assert told_of(hardware=name, model="llama-3.1-8b-instruct", latency="operators") == []
+
+
 def test_sglang_reads_priorities_where_it_is_told_to() -> None:
     for told in (True, False):
         rules = {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.engine.adapters.costs import reserved_bytes
 from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks
 from blis_tui.metrics.lints.finding import Finding
+from blis_tui.metrics.lints.step_times import operators_of
 from blis_tui.spec.model.cluster import Signals
 from blis_tui.spec.model.engine import GPU_MEMORY_UTILIZATION, MAX_NUM_BATCHED_TOKENS
 from blis_tui.spec.model.policy import SLO_PRIORITIES, PluginConfig
@@ -25,6 +26,8 @@ BY_PRIORITY: Final = ("priority-fcfs", "reverse-priority")
 """Scheduling orders that use nothing but priorities."""
 WITHOUT_CLASSES: Final = ("always-admit", "token-bucket", "reject-all")
 """Admission policies that ignore SLO classes."""
+_AS_MEASURED: Final = 0.05
+"""Share by which a figure of a GPU may differ from that of the measured one, as sources do."""
 BY_QUEUES: Final = ("always-busiest", "least-estimated-ttft", "least-loaded", "power-of-two", "session-affinity")
 """Routing policies that compare queues or batches."""
 BY_FIGURES: Final = (
@@ -48,9 +51,10 @@ def unread_keys(seen: LintContext) -> Finding | str:
     engine: the share of memory (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a
     number, the token budget of steps where the batching rule has one of its own, what becomes of blocks behind sliding
     windows where no layer has one, ranks of adapters that no request asks for, an encoder without media. In the
-    cluster: the age of signals where no decision uses them, how instances start where none does, failures after the
-    end, where unsplit requests go where all are split. Keys at their default are not reported: the normal form of an
-    experiment has them all. Experiments with plug-ins are not checked: these may use any key.
+    hardware: figures that measured step times do not depend on. In the cluster: the age of signals where no decision
+    uses them, how instances start where none does, failures after the end, where unsplit requests go where all are
+    split. Keys at their default are not reported: the normal form of an experiment has them all. Experiments with
+    plug-ins are not checked: these may use any key.
     """
     if seen.experiment.plugins.origins:
         return ""
@@ -60,6 +64,7 @@ def unread_keys(seen: LintContext) -> Finding | str:
         _unknown_tenants,
         _unknown_classes,
         _unread_of_engines,
+        _unread_of_hardware,
         _unread_signals,
         _unused_of_cluster,
         _unused_of_engines,
@@ -155,6 +160,23 @@ def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
         if own and engine.max_num_batched_tokens != MAX_NUM_BATCHED_TOKENS:
             kind = seen.experiment.policy.batching.kind
             yield "engine.max_num_batched_tokens", f"`{kind}` batching uses its own setting, {own:,} tokens"
+
+
+def _unread_of_hardware(seen: LintContext) -> Iterator[tuple[str, str]]:
+    """Yield figures of GPUs that differ from those of the GPU whose measured step times are used."""
+    for instance, pool in zip(seen.cluster.instances, seen.cluster.pools, strict=True):
+        model = operators_of(instance.latency)
+        if model is None:
+            continue
+        hardware = pool.hardware
+        own = {
+            "memory_bandwidth_tb_per_s": hardware.memory_bandwidth_tb_per_s,
+            "peak_tflops.bf16": hardware.peak_tflops_bf16,
+        }
+        for path, measured in model.costs.gpu_figures.items():
+            if abs(own[path] - measured) > _AS_MEASURED * measured:
+                why = f"step times are those measured on {hardware.name}, of {measured:g};"
+                yield f"hardware.{path}", f"{why} a `latency` such as `fitted` derives them from the hardware's figures"
 
 
 def _unread_signals(seen: LintContext) -> Iterator[tuple[str, str]]:
