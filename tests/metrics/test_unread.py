@@ -259,6 +259,7 @@ UNUSED: dict[str, tuple[str, str, object]] = {
     "cluster.lifecycle": ("quickstart", "cluster.lifecycle", {"loading_delay_us": 5}),
     "cluster.lifecycle.warm_up_factor": ("autoscaling", "cluster.lifecycle.warm_up_factor", 2),
     "cluster.lifecycle.warm_up_requests": ("autoscaling", "cluster.lifecycle.warm_up_requests", 2),
+    "cluster.lifecycle.drain": ("instance-dies", "cluster.lifecycle.drain", "immediate"),
     "cluster.disaggregation.undisaggregated": ("disaggregation", "cluster.disaggregation.undisaggregated", "all"),
     "cluster.failures.0": ("quickstart", "cluster.failures", [{"instance": 0, "at_us": 10**14}]),
 }

@@ -234,6 +234,9 @@ def _unused_of_cluster(seen: LintContext) -> Iterator[tuple[str, str]]:
                 "cluster.lifecycle.warm_up_requests",
                 "with `warm_up_factor: 1`, cold instances are as fast as warm ones",
             )
+    life = cluster.lifecycle
+    if life is not None and life.drain != "wait" and comes_back and cluster.autoscaler is None:
+        yield "cluster.lifecycle.drain", "no instance is removed: there is no autoscaler"
     split = cluster.disaggregation
     if split is not None and split.decider.kind == "always" and split.undisaggregated != "decode-pool":
         yield "cluster.disaggregation.undisaggregated", "with `decider: always`, every request is split"
