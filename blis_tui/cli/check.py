@@ -167,17 +167,21 @@ def _check_cases(source: str, stdin_text: str | None, experiment: Resolved) -> t
         SpecError: with the problems of its cases.
     """
     cases = cases_by_name(source, stdin_text, experiment.plugins)
+    from blis_tui.errors import SpecError  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.spec.case_checks import check_cases, unknown_expectations  # noqa: PLC0415
+    from blis_tui.spec.load import build, open_source  # noqa: PLC0415
+
+    document = open_source(source, stdin_text)
+    if document.get("golden", "xfail") and (unknown := unknown_expectations(document, build(experiment))):
+        raise SpecError(unknown)
     if not cases:
         return 0, 0
-    from blis_tui.errors import SpecError  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.spec.case_checks import check_cases  # noqa: PLC0415
-    from blis_tui.spec.load import open_source  # noqa: PLC0415
     from blis_tui.spec.overrides import parse_overrides  # noqa: PLC0415
     from blis_tui.study.figures import require_expected  # noqa: PLC0415
 
     trace = experiment.trace_path
     found = check_cases(
-        open_source(source, stdin_text),
+        document,
         {one.name: parse_overrides(one.assignments) for one in cases.values()},
         plugins=experiment.plugins,
         trace_bytes=0 if trace is None else trace.stat().st_size,

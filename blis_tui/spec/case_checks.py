@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import SpecError
-from blis_tui.spec.diagnostics import in_order
+from blis_tui.spec.diagnostics import about, in_order, suggestion
 from blis_tui.spec.load import resolve_document
+from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from blis_tui.registry import Registry
     from blis_tui.spec.diagnostics import Diagnostic
+    from blis_tui.spec.model import Experiment
     from blis_tui.spec.overrides import Override
     from blis_tui.spec.resolve import Resolved
     from blis_tui.spec.source import Document
@@ -72,6 +74,20 @@ def check_cases(
             if wrong == _MOST_WRONG:
                 break
     return CheckedCases(count, tuple(in_order(found.values())))
+
+
+def unknown_expectations(document: Document, experiment: Experiment) -> list[Diagnostic]:
+    """Return a diagnostic for each expectation that is said to be broken (`golden.xfail`), but that there is not."""
+    from blis_tui.conditions.course import text_of  # noqa: PLC0415  (few experiments have these)
+
+    known = [*(one.metric for one in experiment.expect), *map(text_of, experiment.course)]
+    found = []
+    for at, name in enumerate(as_list(as_map(document.get("golden")).get("xfail"))):
+        if name not in known:
+            message = f"`{name}` is not an expectation of the experiment"
+            hint = suggestion(str(name), known, otherwise="they are") if known else "it has no `expect`"
+            found.append(about(document, ("golden", "xfail", at), "BLIS2013", message, hint=hint))
+    return found
 
 
 def _sample(cases: Mapping[str, tuple[Override, ...]], most: int) -> Iterator[tuple[str, tuple[Override, ...]]]:

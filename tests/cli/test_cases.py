@@ -119,3 +119,19 @@ def test_an_unknown_case(file: Path) -> None:
     assert "demo.blis.yaml has no case `two,max_num_seqs=9`: did you mean `two,max_num_seqs=8`?" in near.stderr
     assert "the cases are `plain,max_num_seqs=16`" in blis("run", file.name, "--case", "x").stderr
     assert "the file has neither `cases` nor `matrix`" in blis("run", "quickstart", "--case", "x").stderr
+
+
+def test_check_knows_which_expectations_can_be_broken(file: Path) -> None:
+    text = SPEC + "expect:\n  - {metric: requests.completed, equals: 24}\n  - {never: preempted}\n"
+    for known, told in (
+        ("[requests.completed, never preempted]", ""),
+        ("[requests.complete]", "did you mean `requests.completed`?"),
+        ("[preempted]", "they are `never preempted`, `requests.completed`"),
+    ):
+        file.write_text(f"{text}golden: {{xfail: {known}}}\n")
+        checked = blis("check", file.name)
+        assert (checked.exit_code == ExitCode.OK) == (not told), checked.stderr
+        assert told in checked.stderr
+    assert "error[BLIS2013]: `preempted` is not an expectation of the experiment\n  --> demo.blis.yaml:19:18" in (
+        checked.stderr
+    )
