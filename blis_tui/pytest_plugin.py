@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,6 +162,9 @@ class SpecItem(pytest.Item):
             outcome = run_case(self.case, files, spec, settings, other=_other_process(self.config))
             result |= {"status": outcome.status, "pending": outcome.pending, "text": outcome.text}
             result["review"] = self.project.review_command()
+            if outcome.status == "missing":
+                result["new_report"] = sha256(outcome.report.encode()).hexdigest()
+                result["spec_sha256"] = _spec_digest(outcome.report)
             if self.config.getoption("--blis-report"):
                 result["report"] = json.loads(outcome.report)
         finally:
@@ -190,6 +194,14 @@ class SpecItem(pytest.Item):
             (self.case.line if self.case else 1) - 1,
             f"{_below(self.config.rootpath, self.path)}::{self.name}",
         )
+
+
+def _spec_digest(report: str) -> str:
+    """Return the digest of the experiment that a report is about; empty = of none."""
+    try:
+        return str(json.loads(report)["meta"]["spec_sha256"])
+    except (ValueError, KeyError, TypeError):  # damaged, or that of a study
+        return ""
 
 
 def _below(root: Path, path: Path) -> str:
@@ -305,6 +317,19 @@ class _Session:
         folder = _own_project(config).golden_dir
         return [files for files in all_goldens(folder) if str(files.file(".golden.json")) not in known]
 
+    def _renamed(self, files: GoldenFiles) -> str:
+        """Return which test without a golden has the experiment of an obsolete one, because it was renamed."""
+        try:
+            text = files.file(".report.json").read_bytes()
+        except OSError:
+            return ""
+        digest = _spec_digest(text.decode(errors="replace"))
+        for result in self._results.values():
+            if digest and result.get("spec_sha256") == digest:
+                same = result["new_report"] == sha256(text).hexdigest()
+                return f": its experiment is now {result['nodeid']}, with {'the same' if same else 'another'} result"
+        return ""
+
     def _is_full(self) -> bool:
         config = self._config
         option = config.option
@@ -345,7 +370,8 @@ class _Session:
             delete = self._config.getoption("--blis-obsolete") == "delete"
             terminalreporter.section("obsolete goldens", sep="-")
             for files in obsolete:
-                terminalreporter.line(printable(f"    {files.folder / files.name}{' (deleted)' if delete else ''}"))
+                line = f"    {files.folder / files.name}{' (deleted)' if delete else ''}{self._renamed(files)}"
+                terminalreporter.line(printable(line))
                 if delete:
                     files.remove()
             if not delete:

@@ -25,10 +25,12 @@ from blis_tui.registry import FOR_BLIS
 from blis_tui.shipped import SHIPPED, builtin
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.diagnostics import suggestion
-from blis_tui.spec.hints import metric_hint, plain
+from blis_tui.spec.hints import metric_hint, metrics_meant, plain
+from blis_tui.spec.nearness import words_of
 from blis_tui.spec.schema import KINDS
 from blis_tui.spec.study.metrics import COSTS
 from blis_tui.spec.synonyms import KEYS as SYNONYMS
+from blis_tui.spec.synonyms import STATISTICS
 from blis_tui.units import in_words
 
 if TYPE_CHECKING:
@@ -120,6 +122,8 @@ def _searched(word: str, plugins: Registry | None, taken: Sequence[keys.Value], 
 def _held(word: str) -> Iterator[Subject]:
     """Iterate over the figures of reports and studies with that name."""
     found = figures.figures_at(word) or figures.figures_at(f"latency.{word}")  # names as in tables
+    if not found and "." not in word and STATISTICS.keys() & set(words_of(word)):  # `ttft_p99`
+        found = [one for meant in metrics_meant(word)[:1] for one in figures.figures_at(meant)]
     if len(found) > 1:
         text = figure_text.listed(f"{word}: metrics of reports", figure_text.together(found))
         yield Subject(text, [figure_text.figure_data(one) for one in found])

@@ -228,6 +228,10 @@ class _Builder:
         return both, builder
 
     def children(self, node: _Part, path: tuple[str, ...], *, skip_header: bool) -> dict[str, Key]:
+        if "properties" not in node and "anyOf" in as_map(node.get("if")):  # one of two kinds of map, by its keys
+            kinds = [self.merged(node.get(branch)) for branch in ("else", "then")]
+            found = [inside.children({**one, "required": []}, path, skip_header=False) for one, inside in kinds]
+            return {**found[0], **{name: key for name, key in found[1].items() if name not in found[0]}}
         required = _texts(node.get("required")) + _texts(as_map(node.get("else")).get("required"))
         hidden = ("apiVersion", "kind") if skip_header else ()
         return {

@@ -55,14 +55,13 @@ def case_overrides(
     if name is None:
         return overrides
     from blis_tui.spec.diagnostics import suggestion  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.spec.overrides import as_text  # noqa: PLC0415
 
     cases = cases_by_name(source, stdin_text, plugins)
     if name not in cases:
         missing = "the file has neither `cases` nor `matrix`"
         known = suggestion(name, cases, otherwise="the cases are") if cases else missing
         raise click.UsageError(f"{source} has no case `{name}`: {known}")
-    return (*(as_text(path, value) for path, value in cases[name].overrides.items()), *overrides)
+    return (*cases[name].assignments, *overrides)
 
 
 def mention_cases(source: str, stdin_text: str | None, plugins: Registry | None) -> None:
@@ -89,7 +88,7 @@ def cases_by_name(source: str, stdin_text: str | None, plugins: Registry | None)
 
     spec = Path("-") if source == "-" else locate(source)
     document = open_source(source, stdin_text)
-    if not as_map(document.data).keys() & {"cases", "matrix", "twins"}:
+    if not as_map(document.data).keys() & {"cases", "matrix", "twins", "golden"}:
         return {}
     from blis_tui.golden.case import DEFAULT, cases_in  # noqa: PLC0415
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from blis_tui.registry import Plugin, Registry
     from blis_tui.spec.diagnostics import Diagnostic
     from blis_tui.spec.model import Experiment
+    from blis_tui.spec.resolve import Resolved
 
 _PATTERN: Final = frozenset("*?[")
 """Wildcard characters of a shell."""
@@ -39,7 +40,9 @@ class Outcome:
     kind: str = ""
     name: str = ""
     cases: int = 0
-    """Number of its cases (`cases`, `matrix`), which are not checked."""
+    """Number of its cases (`cases`, `matrix`)."""
+    cases_checked: int = 0
+    """Number of those that were checked: of very many, a sample that has each of their values."""
     diagnostics: tuple[Diagnostic, ...] = ()
     unreadable: str = ""
     """Why the file could not be read; empty = it could."""
@@ -77,15 +80,17 @@ def check(
 
     PATH is a document: a file, a folder (every YAML file below it that is not hidden), the name of an experiment or a
     study, or - for standard input. Syntax, schema and semantics are checked; for a recorded workload, so are the rows
-    within the first 4 MiB. Nothing is simulated.
+    within the first 4 MiB. The cases of an experiment are checked, too: of more than 1,000, a sample that has each of
+    their values. Nothing is simulated.
 
     PATH can also be code with policies: FILE.py, or an installed package. For each policy, an experiment is run again,
     without observers, from a checkpoint, and in another process with another hash seed: the bytes must be the same.
     Everything a policy remembers must show in its `state()`, and must not change when it is only queried (`scores`).
-    The first event that differs is named. --set and --seed apply to that experiment.
+    After every event (of the first 20,000) the simulator's invariants must hold. The first event that differs, or after
+    which one does not hold, is named. --set and --seed apply to that experiment.
 
     Exit codes: 2 if a document is invalid, 3 if one cannot be read or a folder has none; 1 if the runs of a policy
-    differ, 4 if a policy raises an exception or one call of it takes half a minute.
+    differ or break an invariant, 4 if a policy raises an exception or one call of it takes half a minute.
     """
     code = [path for path in paths if is_code(path)]
     if (source is not None or overrides or seed is not None) and not code:
@@ -146,13 +151,45 @@ def _check(source: str, stdin_text: str | None, plugins: Registry | None) -> Out
             require_figures(valid.study)
         if valid.resolved is not None:
             require_expected(valid.resolved)
-        cases = len(cases_by_name(source, stdin_text, plugins)) if valid.kind == "Experiment" else 0
+        cases, checked = (0, 0) if valid.resolved is None else _check_cases(source, stdin_text, valid.resolved)
     except (SpecError, TraceError) as error:
         return Outcome(file=source, diagnostics=error.diagnostics)
     except InputError as error:
         pattern = "\n  = help: no file matches: the shell passes on a pattern that matches nothing as it is"
         return Outcome(file=source, unreadable=f"{error}{pattern if _PATTERN.intersection(source) else ''}")
-    return Outcome(file=source, kind=valid.kind, name=valid.name, cases=cases)
+    return Outcome(file=source, kind=valid.kind, name=valid.name, cases=cases, cases_checked=checked)
+
+
+def _check_cases(source: str, stdin_text: str | None, experiment: Resolved) -> tuple[int, int]:
+    """Check the cases of a sound experiment; return how many there are, and how many were checked.
+
+    Raises:
+        SpecError: with the problems of its cases.
+    """
+    cases = cases_by_name(source, stdin_text, experiment.plugins)
+    from blis_tui.errors import SpecError  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.spec.case_checks import check_cases, unknown_expectations  # noqa: PLC0415
+    from blis_tui.spec.load import build, open_source  # noqa: PLC0415
+
+    document = open_source(source, stdin_text)
+    if document.get("golden", "xfail") and (unknown := unknown_expectations(document, build(experiment))):
+        raise SpecError(unknown)
+    if not cases:
+        return 0, 0
+    from blis_tui.spec.overrides import parse_overrides  # noqa: PLC0415
+    from blis_tui.study.figures import require_expected  # noqa: PLC0415
+
+    trace = experiment.trace_path
+    found = check_cases(
+        document,
+        {one.name: parse_overrides(one.assignments) for one in cases.values()},
+        plugins=experiment.plugins,
+        trace_bytes=0 if trace is None else trace.stat().st_size,
+        also=require_expected,
+    )
+    if found.diagnostics:
+        raise SpecError(found.diagnostics)
+    return len(cases), found.count
 
 
 def _print_text(outcomes: list[Outcome]) -> None:
@@ -161,8 +198,9 @@ def _print_text(outcomes: list[Outcome]) -> None:
 
     for outcome in outcomes:
         if outcome.ok:
-            are = "case is" if outcome.cases == 1 else "cases are"
-            cases = f"; its {outcome.cases:,} {are} pytest's to check" if outcome.cases else ""
+            cases = f"; {plural(outcome.cases, 'case')}" if outcome.cases else ""
+            if outcome.cases_checked < outcome.cases:
+                cases += f", {outcome.cases_checked:,} of them checked"
             print_text(printable(f"ok  {outcome.file}  ({outcome.kind} {outcome.name}{cases})"))
         elif outcome.unreadable:
             tell(f"error: {outcome.unreadable}\n")
@@ -184,6 +222,7 @@ def _as_json(outcomes: list[Outcome], policies: list[Checked] | None) -> str:
             "kind": outcome.kind,
             "name": outcome.name,
             "cases": outcome.cases,
+            "cases_checked": outcome.cases_checked,
             "unreadable": outcome.unreadable,
             "diagnostics": [asdict(one) for one in outcome.diagnostics],
         }
@@ -200,6 +239,7 @@ ANY: Final = "quickstart"
 """The default experiment, in which overrides may name plug-ins."""
 OK: Final = "ok"
 DIFFERS: Final = "differs"
+BREAKS: Final = "breaks an invariant"
 FAILS: Final = "fails"
 UNNAMED: Final = "not checked: the experiment does not name it"
 
@@ -218,7 +258,9 @@ class Checked:
     @property
     def code(self) -> ExitCode:
         """The corresponding exit code."""
-        return {DIFFERS: ExitCode.CHECK_FAILED, FAILS: ExitCode.SIMULATION}.get(self.verdict, ExitCode.OK)
+        return {DIFFERS: ExitCode.CHECK_FAILED, BREAKS: ExitCode.CHECK_FAILED, FAILS: ExitCode.SIMULATION}.get(
+            self.verdict, ExitCode.OK
+        )
 
 
 def is_code(name: str) -> bool:
@@ -238,12 +280,15 @@ def is_code(name: str) -> bool:
 def check_policies(
     known: Registry, source: str | None, overrides: tuple[str, ...], seed: int | None
 ) -> Iterator[Checked]:
-    """Repeat an experiment with each policy without observers, from a checkpoint, and in another process.
+    """Repeat an experiment with each policy, and check what must hold after every event.
 
     Raises:
         UsageError: no experiment uses the policy.
     """
-    from blis_tui.golden.determinism import find_nondeterminism  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.golden.determinism import (  # noqa: PLC0415  (heavy imports only when it runs)
+        find_broken_invariant,
+        find_nondeterminism,
+    )
 
     for offered, experiment in _experiments(known, source, overrides, seed):
         found, verdict = "", OK
@@ -251,8 +296,10 @@ def check_policies(
             verdict = UNNAMED
         else:
             try:
-                found = find_nondeterminism(experiment)
-                verdict = DIFFERS if found else OK
+                found, verdict = find_nondeterminism(experiment), DIFFERS
+                if not found:
+                    found = find_broken_invariant(experiment)
+                    verdict = BREAKS if found else OK
             except SimulationError as error:
                 found, verdict = str(error), FAILS
         for plugin in offered:

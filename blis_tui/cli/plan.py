@@ -36,6 +36,8 @@ from blis_tui.printable import printable, printable_lines
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from blis_tui.spec.study.arguments import AxisOption
     from blis_tui.study.planning.plan import Plan, Question
     from blis_tui.study.rows import Row
@@ -193,6 +195,7 @@ def plan(
         raise click.UsageError("no bound given: add one, such as --slo 'latency.ttft_ms.p99<=300'")
     require_different_files({"-o": written.output, "--html": written.html_file})
     size_path, least, most = _sizes(search.sizes)
+    _require_effect(start.overrides, {} if max_rate else {size_path: "may grow (--sizes)"}, rated=rate is not None)
     with interrupting_on_signals():
         asked = Asked(slos=slos, axes=choices.all(), seeds=search.seeds, **asdict(start))
         study = open_study(source, asked)
@@ -227,6 +230,14 @@ def _require_used(*, max_rate: bool) -> None:
     if max_rate:
         raise click.UsageError("--sizes and --max-rate cannot be combined: the cluster stays as it is")
     raise click.UsageError("--precision is for --max-rate: the smallest size is found exactly")
+
+
+def _require_effect(overrides: Sequence[str], sought: Mapping[str, str], *, rated: bool) -> None:
+    """Raise UsageError if an assignment is replaced by what the plan varies."""
+    replaced = {**sought, **({"workload.rate_per_s": "is planned for (--rate)"} if rated else {})}
+    for path in (one.partition("=")[0] for one in overrides):
+        if path in replaced:
+            raise click.UsageError(f"--set {path} has no effect: it is what {replaced[path]}")
 
 
 def _answer(question: Question, runs: Runs, written: _Written) -> Plan:

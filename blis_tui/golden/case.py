@@ -14,7 +14,10 @@ from blis_tui.spec.compose import Problems, checked, shown
 from blis_tui.spec.diagnostics import about, in_order
 from blis_tui.spec.load import load
 from blis_tui.spec.loader import read_document
+from blis_tui.spec.metric_names import all_metrics, unknown_step
 from blis_tui.spec.model.twin import TwinTest, TwinTolerance
+from blis_tui.spec.nearness import nearest
+from blis_tui.spec.overrides import WrittenAssignment
 from blis_tui.spec.source import as_list, as_map
 from blis_tui.spec.study.document import read_study
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Experiment
-    from blis_tui.spec.source import Document, Json
+    from blis_tui.spec.source import DataPath, Document, Json
     from blis_tui.spec.study.model import Study
 
 DEFAULT: Final = "default"
@@ -42,6 +45,9 @@ class Case:
     line: int
     """Line of the case in the file, from 1."""
     overrides: Mapping[str, object]
+    """The assigned values by path."""
+    assignments: tuple[str, ...] = ()
+    """The same as texts, which know where the file has them."""
     tags: tuple[str, ...]
     skip: str
     """Why it is skipped; empty = it is run."""
@@ -80,7 +86,7 @@ class Case:
 
     def load_experiment(self) -> Experiment:
         """Return the experiment to run, or to compare with a recording. Raises SpecError and InputError."""
-        return load(self.spec, overrides=self.overrides, plugins=self.plugins)
+        return load(self.spec, overrides=self.assignments, plugins=self.plugins)
 
     def load_study(self) -> Study:
         """Return the study. Raises SpecError and InputError."""
@@ -125,6 +131,7 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
     cases = expanded_cases(document, problems) if checked(document, "Experiment", (), problems) else []
     if cases:
         _check_twins(document, problems)
+        _check_pointers(document, problems)
     if problems.found:
         raise SpecError(in_order(problems.found))
     runs = tuple(
@@ -133,6 +140,7 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
             name=one.name or DEFAULT,
             line=one.line,
             overrides=one.values,
+            assignments=tuple(map(WrittenAssignment, one.overrides)),
             tags=tuple(str(tag) for tag in as_list(data.get("tags"))),
             skip=str(data.get("skip") or ""),
             xfail=str(data.get("xfail") or ""),
@@ -160,6 +168,7 @@ def _twins(document: Document, runs: tuple[Case, ...]) -> Iterator[Case]:
                 name=f"{_TWIN}{twin.name}",
                 line=document.place(("twins", at)).span.line,
                 overrides={},
+                assignments=(),
                 known=(),
                 comparison=comparison(twin.tolerance),
                 twin=twin,
@@ -182,6 +191,23 @@ def _check_twins(document: Document, problems: Problems) -> None:
             message = f"two recordings are named `{name}`"
             problems.add(about(document, ("twins", at, "name"), "BLIS2021", message, hint=hint))
         seen.setdefault(name, at)
+
+
+def _check_pointers(document: Document, problems: Problems) -> None:
+    """Report pointers to what no report has: values would be compared exactly, or stay readable, after all."""
+    golden = as_map(document.get("golden"))
+    places: list[tuple[str, DataPath, bool]] = [
+        (pointer, ("golden", "tolerance", pointer), True) for pointer in as_map(golden.get("tolerance"))
+    ]
+    places += [(str(one), ("golden", "redact", at), False) for at, one in enumerate(as_list(golden.get("redact")))]
+    for pointer, place, is_key in places:
+        steps = tuple(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])
+        at = unknown_step(steps)
+        if at is not None:
+            near = nearest(".".join(steps), all_metrics())
+            hint = None if near is None else f"did you mean `/{near.replace('.', '/')}`?"
+            message = f"no report has `{pointer[:80]}`"
+            problems.add(about(document, place, "BLIS2013", message, key=is_key, hint=hint))
 
 
 def _study(spec: Path, plugins: Registry | None) -> Case:

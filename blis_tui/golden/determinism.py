@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 from blis_tui.classes import dataclass
 from blis_tui.cluster.digest import AddressError
 from blis_tui.engine.request import FIELDS, Request
-from blis_tui.errors import SimulationError
+from blis_tui.errors import InvariantError, SimulationError
 from blis_tui.golden.other_process import OtherProcess
 from blis_tui.pickling import own_attributes
 from blis_tui.records.tables import record_line
@@ -80,6 +80,28 @@ def find_nondeterminism(experiment: Experiment) -> str:
         or _hidden_state(experiment)
         or _mutating_queries(experiment)
     )
+
+
+_MOST_CHECKED: Final = 20_000
+"""Number of events after which invariants are checked only once more, at the end of the run."""
+
+
+def find_broken_invariant(experiment: Experiment) -> str:
+    """Return the first invariant that does not hold after an event, such as KV blocks that do not add up.
+
+    Raises:
+        SimulationError: the simulation cannot go on.
+    """
+    simulation = Simulation(experiment, check="all")
+    try:
+        simulation.run(max_events=_MOST_CHECKED)
+        if not simulation.done:
+            simulation = Simulation(experiment)
+            simulation.run()
+            simulation.verify()
+    except InvariantError as error:
+        return str(error)
+    return ""
 
 
 def record_run(experiment: Experiment) -> tuple[list[str], tuple[str, str]]:

@@ -57,6 +57,9 @@ class Baseline:
         )
 
 
+_ANEW: Final = "restore it, or delete this golden's files: then pytest offers a new one for review"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Golden:
     """A stored (or new) result."""
@@ -129,7 +132,11 @@ class GoldenFiles:
         """Return the value of a file, which must be a map, and its text."""
         path = self.file(kind, pending=pending)
         try:
-            text = read_input(path, limit=_MAX_BYTES).decode().replace("\r\n", "\n")
+            raw = read_input(path, limit=_MAX_BYTES)
+        except InputError as error:
+            raise InputError(error.message, help=error.help or _ANEW) from error
+        try:
+            text = raw.decode().replace("\r\n", "\n")
             if (conflict := unmerged_line(text.split("\n"))) is not None:
                 raise _damaged_error(path, f"a merge has left a conflict at line {conflict + 1}")
             value = parse_json(text)
@@ -213,9 +220,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _damaged_error(path: Path, why: object) -> InputError:
-    return InputError(
-        f"{path} is not a golden file of format {FORMAT}: {why}", help="regenerate it with --blis-update=always"
-    )
+    return InputError(f"{path} is not a golden file of format {FORMAT}: {why}", help=_ANEW)
 
 
 def _require_as_written(path: Path, text: str, expected: str) -> None:
@@ -224,7 +229,7 @@ def _require_as_written(path: Path, text: str, expected: str) -> None:
     if other is not None:
         raise InputError(
             f"{path} has been modified: {other}",
-            help="was it edited, reformatted or merged? restore it, or regenerate it with --blis-update=always",
+            help=f"was it edited, reformatted or merged? {_ANEW}",
         )
 
 

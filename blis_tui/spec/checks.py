@@ -61,6 +61,7 @@ def check(document: Document, plugins: Registry | None = None) -> list[Diagnosti
     problems += check_drafts(document)
     problems += check_lora(document)
     problems += check_cluster(document)
+    problems += _check_warm_up(document)
     problems += expectation_problems(document, ("expect",))
     problems += _course_problems(document)
     if sound:
@@ -73,6 +74,14 @@ def check(document: Document, plugins: Registry | None = None) -> list[Diagnosti
             traits = batching_traits(as_map(document.data), plugins)
             problems += [problem for stack in used for problem in _check_capacity(stack, traits)]
     return problems
+
+
+def _check_warm_up(document: Document) -> Iterator[Diagnostic]:
+    """Check that requests can arrive between the end of the warm-up and the horizon."""
+    start, end = document.whole("warm_up_us"), document.whole("horizon_us")
+    if start is not None and end is not None and start >= end:
+        message = f"warm_up_us {start} is not below horizon_us {end}: no request would count"
+        yield about(document, ("warm_up_us",), "BLIS2008", message, hint="lower it, or raise horizon_us")
 
 
 class _Stack:
@@ -136,9 +145,11 @@ def check_model(document: Document, at: DataPath = ("model",)) -> Iterator[Diagn
     config = document.get(*path)
     if not isinstance(config, dict):
         return
-    for name in missing_fields(config):
-        yield about(document, path, "BLIS2018", f"the model's configuration lacks `{name}`", key=True)
-    if not missing_fields(config):
+    if missing := [f"`{name}`" for name in missing_fields(config)]:
+        listed = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
+        hint = "the model's config.json has what is missing"
+        yield about(document, path, "BLIS2018", f"the model's configuration lacks {listed}", key=True, hint=hint)
+    else:
         for text in contradictions(config):
             yield about(document, path, "BLIS2018", text, key=True)
 

@@ -33,6 +33,7 @@ def check_cluster(document: Document) -> Iterator[Diagnostic]:
     for role in _ROLES:
         yield from _check_scorers(document, (*_SPLIT, f"{role}_routing"))
     yield from _check_lifecycle(document)
+    yield from _check_own_bounds(document)
     yield from check_policy(document)
 
 
@@ -363,6 +364,18 @@ def _check_bounds(document: Document, cluster: Mapping[str, Json]) -> Iterator[D
             )
 
 
+def _check_own_bounds(document: Document) -> Iterator[Diagnostic]:
+    """Check that pools have bounds of their own only where an autoscaler keeps to them."""
+    if document.get("cluster", "autoscaler") is not None:
+        return
+    for pool in pool_paths(document):
+        for key in ("min_instances", "max_instances"):
+            if document.get(*pool, key) is not None:
+                message = f"`{key}` of pool `{_name(document, pool)}` has no effect without an autoscaler"
+                hint = "add `cluster.autoscaler`, or remove it: the pool keeps its `instances`"
+                yield about(document, (*pool, key), "BLIS2026", message, key=True, hint=hint)
+
+
 # ---- policies ----
 
 
@@ -391,6 +404,7 @@ def _check_gateway(document: Document) -> Iterator[Diagnostic]:
 _NEEDS: Final[tuple[tuple[str, tuple[Json, ...], Callable[[dict[str, Json]], bool]], ...]] = (
     ("per_band_capacity", (0,), lambda gateway: gateway.get("bands") is True),
     ("usage_limit", (1.0,), lambda gateway: gateway.get("bands") is True),
+    ("when_full", ("reject",), lambda gateway: bool(gateway.get("max_depth") or gateway.get("per_band_capacity"))),
     ("weights", ({},), lambda gateway: gateway.get("fairness") == "weighted"),
     ("slo_targets_us", ({},), lambda gateway: gateway.get("order") == "slo-deadline"),
     ("order", (), lambda gateway: gateway["order"] != "slo-deadline" or bool(gateway.get("slo_targets_us"))),
@@ -399,6 +413,7 @@ _NEEDS: Final[tuple[tuple[str, tuple[Json, ...], Callable[[dict[str, Json]], boo
 _WHY: Final = {
     "per_band_capacity": "without bands",
     "usage_limit": "without bands: it is the limit of the least urgent band",
+    "when_full": "without `max_depth` or `per_band_capacity`: it is never full",
     "weights": "unless `fairness` is `weighted`",
     "slo_targets_us": "unless `order` is `slo-deadline`",
     "order": "without `slo_targets_us`: no class has a deadline",
@@ -406,6 +421,7 @@ _WHY: Final = {
 _REMEDY: Final = {
     "per_band_capacity": "add `bands: true`, or limit the whole queue with `max_depth`",
     "usage_limit": "add `bands: true`",
+    "when_full": "add `max_depth`, such as `max_depth: 100`, or remove it",
     "weights": "add `fairness: weighted`",
     "slo_targets_us": "add `order: slo-deadline`",
     "order": "add `slo_targets_us`, such as `{critical: 500000}`",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
@@ -18,6 +17,7 @@ from blis_tui.spec.library import find, find_by_id, how_to_add, is_id, names
 from blis_tui.spec.loader import ForeignFileError, read_document
 from blis_tui.spec.messages import check_schema
 from blis_tui.spec.overrides import Override, apply_override
+from blis_tui.spec.pools import SLOTS
 from blis_tui.spec.schema import KINDS, default, short_forms
 from blis_tui.spec.source import Document, as_map
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import DataPath, Json
 
 _HEADER = ("apiVersion", "kind", "metadata")
-
-SLOTS: Final = MappingProxyType({"model": "Model", "hardware": "Hardware", "workload": "Workload", "policy": "Policy"})
-"""Keys of an experiment that hold another document, and that document's kind."""
 
 TEST_KEYS: Final = ("cases", "matrix", "tags", "skip", "xfail", "golden", "twins")
 """Keys of an experiment that describe its tests; they are neither inherited nor simulated."""
@@ -87,11 +84,12 @@ def naming_directory(document: Document, path: DataPath) -> Path:
     return (document.source if source.is_argument else source).directory or Path()
 
 
-def unreadable_path(document: Document, path: DataPath, message: str) -> Diagnostic:
-    """Return the diagnostic for an unreadable path written at ``path``."""
+def unreadable_path(document: Document, path: DataPath, message: str, name: str = "") -> Diagnostic:
+    """Return the diagnostic for an unreadable path written at ``path``; ``name``: of a document it may mean."""
     argument = document.place(path).source.is_argument
     base = "the working directory" if argument else "the file that contains them"
-    return about(document, path, "BLIS2002", message, hint=f"paths are relative to {base}")
+    hint = f"paths are relative to {base}"
+    return about(document, path, "BLIS2002", message, hint=f"write `{name}`; {hint}" if name else hint)
 
 
 def open_reference(document: Document, path: DataPath, kind: str, problems: Problems) -> Document | None:
@@ -99,6 +97,7 @@ def open_reference(document: Document, path: DataPath, kind: str, problems: Prob
     reference = document.get(*path)
     if not isinstance(reference, str):
         return None
+    directory = naming_directory(document, path)
     target = _locate(document, path, kind, reference)
     if isinstance(target, Diagnostic):
         problems.add(target)
@@ -110,10 +109,16 @@ def open_reference(document: Document, path: DataPath, kind: str, problems: Prob
         message = f"{shown(target)} is not a document of kind `{kind}`"
         problems.add(about(document, path, "BLIS1008", message, hint=f"such a document has {header}"))
     except InputError as error:
-        problems.add(unreadable_path(document, path, error.message))
+        problems.add(unreadable_path(document, path, error.message, _shipped_name(reference, kind, directory)))
     except SpecError as error:
         problems.take(error)
     return None
+
+
+def _shipped_name(reference: str, kind: str, directory: Path) -> str:
+    """Return the name that was probably meant by a path to nothing: `chatbot.yaml` for `chatbot`; empty = none."""
+    name = Path(reference).name.partition(".yaml")[0].partition(".yml")[0].partition(".blis")[0]
+    return name if find(kind, name, directory) is not None else ""
 
 
 def _locate(document: Document, path: DataPath, kind: str, reference: str) -> Path | Diagnostic:
@@ -159,6 +164,8 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
     for key in _HEADER:
         if key not in data:
             problems.add(about(document, (), "BLIS1002", f"the document lacks the key `{key}`"))
+    if isinstance(metadata := data.get("metadata"), dict) and "name" not in metadata:  # which would be the parent's
+        problems.add(about(document, ("metadata",), "BLIS1002", "`metadata` lacks the key `name`", key=True))
     parent = open_reference(document, ("extends",), "Experiment", problems)
     if parent is None:  # keeping `extends` makes the schema accept what the parent would have defined
         return document
@@ -288,7 +295,12 @@ def checked(document: Document, kind: str, overrides: tuple[Override, ...], prob
         expand(document, kind, problems.plugins)
         if problem is not None:
             problems.add(problem)
-    problems.found.extend(check_document(document, kind, problems.plugins))
+    written = {place for one in overrides for place in one.places if place.source.name != "--set"}
+    at = {(place.source.name, place.span.line, place.span.column) for place in written}
+    for one in check_document(document, kind, problems.plugins):
+        # The line that sets a key is not for the paths of cases, axes and other options.
+        wrong = one.help is not None and (one.file, one.line, one.column) in at
+        problems.found.append(replace(one, help=str(one.help).partition(": write ")[0]) if wrong else one)
     return len(problems.found) == before
 
 

@@ -421,13 +421,18 @@ class _Reader:
             place = Span(conflict + 1, 1, 8)
             self._problem("BLIS0001", message, place, hint="keep one side, and remove git's marks")
             return
-        mark, hint = error.problem_mark or error.context_mark, None
+        mark = error.problem_mark or error.context_mark
+        if "could not find expected ':'" in (error.problem or ""):  # noticed only after the key without one
+            mark = error.context_mark or mark
         line, column = _position_of(mark)
         text = self.lines[line] if line < len(self.lines) else ""
         if not text.strip():  # at the end of the text, mark where the construct begins, or the last character
             line, column = min(_position_of(error.context_mark or mark), self._last())
+            hint = _syntax_hint(error.problem or "", "", 0)
         elif text[column : column + 1] == "\t":
             hint = "indent with spaces, not with tabs"
+        else:
+            hint = _syntax_hint(error.problem or "", text, column)
         context = f" {error.context}" if error.context else ""
         message = f"not valid YAML: {error.problem or 'malformed'}{context}"
         self._problem("BLIS0001", message, Span(line + 1, column + 1, column + 2), hint=hint)
@@ -443,6 +448,34 @@ class _Reader:
     def _stop(self, code: str, message: str, span: Span, hint: str | None = None) -> None:
         self._problem(code, message, span, hint=hint)
         raise _StopReadingError
+
+
+_GLUED: Final = re.compile(r"[A-Za-z_][\w.-]*:[^\s:]")
+"""A key whose colon has no space behind it."""
+
+
+def _syntax_hint(problem: str, text: str, column: int) -> str | None:
+    """Return what is probably wrong with a line of which the parser complains at a column."""
+    colons = ": " in text[:column]
+    if "could not find expected ':'" in problem:
+        glued = _GLUED.match(text, column)
+        return "write a space after the colon" if glued else "write `:` and a space after the key"
+    if "cannot start any token" in problem:
+        return f"quote text that begins with `{text[column : column + 1]}`"
+    if "unexpected end of stream" in problem:
+        return "close the quotes"
+    if "did not find expected ',' or" in problem:
+        bracket = problem.split("'")[-2]
+        if colons and (text[column : column + 1] == ":" or text[:column].rstrip().endswith(":")):
+            return "quote text that contains `: `"
+        return f"close the bracket with `{bracket}`, or separate what is in it with commas"
+    if "did not find expected key" in problem and text.lstrip().startswith("- "):
+        return "an entry of a list cannot stand beside keys"
+    if "mapping values are not allowed" in problem and colons:
+        return "quote text that contains `: `"
+    if "mapping values are not allowed" in problem or "did not find expected key" in problem:
+        return "it is indented otherwise than the lines around it"
+    return None
 
 
 def _position_of(mark: _Mark | None) -> tuple[int, int]:

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.shipped import are_plugins
 from blis_tui.spec.diagnostics import Diagnostic, about, in_order
-from blis_tui.spec.hints import key_hint, plain, renamed, word_hint
+from blis_tui.spec.hints import expected_hint, in_unit_of, key_hint, plain, renamed, unit_of, word_hint
 from blis_tui.spec.scalars import flow, is_text, plain_scalar
 from blis_tui.spec.schema import Violation, property_of, violations
+from blis_tui.spec.source import as_list, as_map
 from blis_tui.spec.synonyms import WORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from blis_tui.registry import Registry
-    from blis_tui.spec.source import Document, Json
+    from blis_tui.spec.source import DataPath, Document, Json
 
 _TYPES: Final = {
     "integer": "a whole number",
@@ -28,6 +29,13 @@ _TYPES: Final = {
     "array": "a list",
     "null": "null",
 }
+_BOUNDS_IN_TEXT: Final = re.compile(r"([0-9]{1,15}) ?(?:-|\.\.|to) ?([0-9]{1,15})")
+_GROUPED: Final = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
+_THOUSANDS: Final = ("k", "K")
+_LONGEST_EXAMPLE: Final = 120
+_UNKNOWN: Final = "BLIS1001"
+_MISSING: Final = "BLIS1002"
 _BOOLEANS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 """Booleans of older YAML."""
 _WITH_UNIT: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?(%|/?[A-Za-z]{1,8}(?:/[A-Za-z]{1,3})?)")
@@ -37,10 +45,26 @@ _WITH_UNIT: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?(%|/?[A-Za-z]{
 def check_schema(document: Document, kind: str, plugins: Registry | None = None) -> list[Diagnostic]:
     """Return everything in ``document`` that violates the schema of ``kind``, sorted by position."""
     found: list[Diagnostic] = []
-    for violation in violations(document.data, kind, plugins):
-        formatter = _FORMATTERS.get(violation.keyword, _other)
-        found.extend(formatter(document, violation))
+    broken = list(violations(document.data, kind, plugins))
+    if broken and kind == "Experiment":
+        from blis_tui.spec.slot_messages import of_slots  # noqa: PLC0415  (only needed for wrong documents)
+
+        found, broken = of_slots(document, broken)
+    told = [(one, said) for one in broken for said in _FORMATTERS.get(one.keyword, _other)(document, one)]
+    hints = {(one.path, said.help) for one, said in told if said.code == _UNKNOWN}
+    found += [said for one, said in told if not _is_misnamed(one, said, hints)]
     return in_order(found)
+
+
+def _is_misnamed(violation: Violation, said: Diagnostic, hints: Collection[tuple[DataPath, str | None]]) -> bool:
+    """Return whether a key is missing only because it has another name, which is told already."""
+    if said.code != _MISSING:
+        return False
+    key = said.message.rpartition("`")[0].rpartition("`")[2]
+    if any(path == violation.path and hint and hint.startswith("paths are written") for path, hint in hints):
+        return True
+    begins = (f"did you mean `{key}`", f"write `{key}`", f"write `{key}: ")
+    return any(hint is not None and hint.startswith(begins) for path, hint in hints if path == violation.path)
 
 
 def show(value: Json) -> str:
@@ -73,7 +97,7 @@ def _unknown_key(document: Document, violation: Violation) -> Iterator[Diagnosti
         if key not in known:
             given = document.place((*path, key), key=True).source.is_argument
             near = key_hint(violation.kind, path, key, instance[key], known.keys(), as_argument=given)
-            yield about(document, (*path, key), "BLIS1001", f"unknown key `{key}`", key=True, hint=near)
+            yield about(document, (*path, key), _UNKNOWN, f"unknown key `{key}`", key=True, hint=near)
 
 
 def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnostic]:
@@ -88,8 +112,9 @@ def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnosti
             where = (
                 f"`{path[-1]}`" if path and isinstance(path[-1], str) else "the document" if not path else "this entry"
             )
-            help_ = _glued_key_hint(instance, key) or _renamed(instance, key) or _required_help(violation, key)
-            yield about(document, path, "BLIS1002", f"{where} lacks the key `{key}`", key=True, hint=help_)
+            help_ = _glued_key_hint(instance, key) or _renamed(instance, key) or _word_elsewhere(violation, key)
+            help_ = help_ or _required_help(violation, key)
+            yield about(document, path, _MISSING, f"{where} lacks the key `{key}`", key=True, hint=help_)
 
 
 def _glued_key_hint(instance: dict[str, Json], key: str) -> str | None:
@@ -102,6 +127,18 @@ def _renamed(instance: dict[str, Json], key: str) -> str | None:
     """Return a hint for ``{type: gamma}``, where other tools write ``type`` for ``kind``."""
     found = renamed(instance, key)
     return None if found is None else f"`{found[:40]}` is called `{key}` here"
+
+
+def _word_elsewhere(violation: Violation, key: str) -> str | None:
+    """Return a hint for ``{name: roofline}`` or ``{roofline: {}}``, where ``kind: roofline`` is meant."""
+    part = as_map(as_map(violation.schema.get("properties")).get(key))
+    words = as_list(part.get("enum"))
+    for other, value in as_map(violation.instance).items():
+        if other in words:
+            return f"`{other}` is a {key}: write `{key}: {other}`, and its settings beside that"
+        if value in words:
+            return f"write `{key}: {value}` instead of `{other}: {value}`"
+    return None
 
 
 def _required_help(violation: Violation, key: str) -> str | None:
@@ -126,19 +163,31 @@ def _type(document: Document, violation: Violation) -> Iterator[Diagnostic]:
         violation.path,
         "BLIS1003",
         f"expected {wanted}, found {_noun(value)}",
-        hint=_type_help(value, part, wanted) or _example(value, part),
+        hint=_type_help(value, violation, wanted) or _example(value, part) or _keys_below(violation, wanted),
     )
 
 
-def _example(value: Json, part: dict[str, Json]) -> str | None:
-    """Return an example of a map with a ``kind``: of the kind in ``value`` if possible, else the first."""
-    listed = part.get("examples")
-    examples = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    if not examples or "kind" not in examples[0]:
+def _keys_below(violation: Violation, wanted: str) -> str | None:
+    """Return a hint for a plain value in place of a map, or for one that is no text."""
+    if wanted == "text":
+        return _lower_first(violation.schema.get("description"))
+    plain_path = all(isinstance(step, str) and step.isidentifier() for step in violation.path)
+    if wanted != "a map" or isinstance(violation.instance, list | dict) or not violation.path or not plain_path:
         return None
+    kind = "" if violation.kind == "Experiment" else f"{violation.kind}."
+    path = ".".join(map(str, violation.path))
+    return f"give it its keys: `blis-tui explain {kind}{path}` lists them"
+
+
+def _example(value: Json, part: dict[str, Json]) -> str | None:
+    """Return an example: of a map with a ``kind``, that of the kind in ``value`` if possible, else the first."""
+    examples = as_list(part.get("examples"))
+    maps = [one for one in examples if isinstance(one, dict)]
     words = (value, *WORDS.get(plain(value), ())) if isinstance(value, str) else ()
-    chosen = next((one for one in examples if one["kind"] in words), examples[0])
-    return f"write it like `{flow(chosen)}`"
+    chosen = next((one for one in maps if one.get("kind") in words), next(iter(examples), None))
+    if not isinstance(chosen, dict | list) or len(text := flow(chosen)) > _LONGEST_EXAMPLE:
+        return None
+    return f"write it like `{text}`"
 
 
 def _wanted(part: dict[str, Json]) -> str:
@@ -157,33 +206,58 @@ def _wanted(part: dict[str, Json]) -> str:
     return nouns[0] if len(nouns) == 1 else ", ".join(nouns[:-1]) + " or " + nouns[-1]
 
 
-def _type_help(value: Json, part: dict[str, Json], wanted: str) -> str | None:
+def _type_help(value: Json, violation: Violation, wanted: str) -> str | None:
     if isinstance(value, dict) and wanted.startswith("a list"):
         return "begin each entry of the list with `- `"
-    if value is None and wanted in ("a map", "a list"):
-        return "remove the key, or give it what it contains"
+    named = wanted == "text" or wanted.startswith("the name")
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str) and named:
+        return f"write `{flow(value[0])}`, without brackets"
+    if value is None:
+        what = "what it contains" if wanted in ("a map", "a list") else "a value"
+        return f"remove the key, or give it {what}"
+    if violation.path[:2] == ("golden", "tolerance") and isinstance(value, int | float):
+        return f"write `{{rel: {flow(value)}}}`"
+    if wanted.startswith("a list of values") and not isinstance(value, dict):
+        steps = str(value).split("..")
+        if 2 <= len(steps) <= 3 and all(_NUMBER.fullmatch(step) for step in steps):
+            return f"write `{{from: {steps[0]}, to: {steps[1]}, step: {(*steps, '1')[2]}}}`"
+        return f"write `[{flow(value)}]`"
+    if wanted == "text" and isinstance(value, dict) and len(value) == 1 and isinstance(value.get("name"), str):
+        return f"write `{flow(value['name'])}`"
     if not isinstance(value, str):
         return None
+    if "kind" in as_map(violation.schema.get("properties")) and (bounds := _BOUNDS_IN_TEXT.fullmatch(value)):
+        return f"write `{{kind: uniform, min: {bounds[1]}, max: {bounds[2]}}}`"
+    if wanted == "a map" and violation.path[:1] == ("objectives",):
+        return f"write `metric: {value}`"
+    if wanted == "a map" and violation.path[:1] in (("expect",), ("constraints",)):
+        return expected_hint(value) or None
     if "true or false" in wanted and value in ("true", "false"):
         return "remove the quotes"
     if "true or false" in wanted and (word := value.lower()) in _BOOLEANS:
         return f"write {_BOOLEANS[word]}; YAML 1.2 has no other booleans"
-    return _number_help(value, part) if "number" in wanted else None
+    return _number_help(value, violation) if "number" in wanted else None
 
 
-def _number_help(value: str, part: dict[str, Json]) -> str | None:
+def _number_help(value: str, violation: Violation) -> str | None:
     """Return how to write a number that is a text because of what stands in or around its digits."""
     if value.replace(".", "", 1).isdecimal():
         return "remove the quotes"
     for sign, name in (("_", "underscores"), (",", "commas")):
         if sign in value and (digits := value.replace(sign, "")).isdecimal():
-            return f"write {digits}, without {name}"
+            in_groups = sign == "_" or _GROUPED.fullmatch(value)
+            return f"write {digits}, without {name}" if in_groups else "give one number"
     found = _WITH_UNIT.fullmatch(value)
     if found is None:
         return None
     number, unit = found.groups()
-    if unit == "%" and part.get("maximum") == 1:
+    if unit == "%" and violation.schema.get("maximum") == 1:
         return f"write {float(number) / 100:g}, a share"
+    name = next((str(step) for step in reversed(violation.path) if isinstance(step, str)), "")
+    if (converted := in_unit_of(name, unit.removeprefix("/"), float(number))) is not None:
+        return f"write {converted}: it is {unit_of(name)}"
+    if unit in _THOUSANDS:
+        return f"write the number in full, such as {float(number) * 1000:.0f}"
     return f"write {number}, without the unit"
 
 
@@ -194,9 +268,10 @@ def _choice(document: Document, violation: Violation) -> Iterator[Diagnostic]:
     if isinstance(value, str):
         others = "a number, or " if _is_number_word(options) else "a map, or " if _is_short_form(violation) else ""
         words = f"use {others}one of" if len(options) > 1 else f"use {others}".rstrip()
-        near = word_hint(value, options, otherwise=words)
+        number = _number_help(value, violation) if _is_number_word(options) else None
+        near = number or word_hint(value, options, otherwise=words)
         if are_plugins(options) and near.startswith(words):
-            near += "; `--plugins` adds others"
+            near += "; `--plugins` adds others, in pytest `--blis-plugins`"
         yield about(document, path, "BLIS1004", f"unknown value {show(value)}", hint=near)
     else:
         listed = ", ".join(f"`{option}`" for option in options[:12])
@@ -282,7 +357,9 @@ def _pattern(document: Document, violation: Violation) -> Iterator[Diagnostic]:
     if "propertyNames" in violation.schema_path:
         key = str(violation.instance)
         message = f"key `{key[:40]}` is not {_lower_first(part.get('description'))}"
-        yield about(document, (*path, key), "BLIS1007", message, key=True)
+        is_pointer = path == ("golden", "tolerance") and "." in key
+        hint = f"write `/{key.replace('.', '/')}`" if is_pointer else None
+        yield about(document, (*path, key), "BLIS1007", message, key=True, hint=hint)
         return
     message = f"malformed text {show(violation.instance)}"
     yield about(document, path, "BLIS1007", message, hint=_lower_first(part.get("description")))

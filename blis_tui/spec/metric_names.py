@@ -137,3 +137,16 @@ def is_open_ended(name: str) -> bool:
         return _FREE.match(name) is not None
     part, entry, _ = named
     return name in entry_metrics(part, entry)
+
+
+def unknown_step(steps: tuple[str, ...]) -> int | None:
+    """Return the position of the first step of a path into reports that no report has; None = some may have it."""
+    if not steps or steps[0] not in {one.name for one in fields(_record("report.Report"))}:
+        return 0
+    group = steps[0]
+    if group not in _GROUPS or len(steps) == 1:
+        return None
+    if steps[1] not in {one.name for one in fields(_record(_GROUPS[group]))}:
+        return 1
+    below = {name.split(".")[2] for name in _of_group(group) if name.startswith(f"{group}.{steps[1]}.")}
+    return 2 if below and len(steps) > 2 and steps[2] not in below else None

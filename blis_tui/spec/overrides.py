@@ -17,6 +17,7 @@ from blis_tui.spec.source import Document, Json, Location, Source, Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,23 @@ class Override:
         return Override(self.steps[count:], self.places[count:], self.value)
 
 
+class WrittenAssignment(str):
+    """The text of an assignment that a document contains: its messages and relative paths are the document's."""
+
+    __slots__ = ("override",)
+
+    override: Override
+
+    def __new__(cls, override: Override) -> Self:
+        """Return the text that `--set` would take, with the assignment itself."""
+        text = super().__new__(cls, as_text(override.path, override.value.data))
+        text.override = override
+        return text
+
+    def __getnewargs__(self) -> tuple[Override]:  # type: ignore[override]
+        return (self.override,)
+
+
 def parse_overrides(given: Mapping[str, object] | Sequence[str], seed: int | None = None) -> tuple[Override, ...]:
     """Parse ``path=value`` arguments (or a mapping of paths to plain values); ``seed`` comes last.
 
@@ -44,14 +62,14 @@ def parse_overrides(given: Mapping[str, object] | Sequence[str], seed: int | Non
         SpecError: an argument does not have that form, or its value is not YAML.
     """
     texts = [as_text(path, value) for path, value in given.items()] if isinstance(given, Mapping) else list(given)
-    sources = [Source("--set", text) for text in texts]
+    sources = [text.override if isinstance(text, WrittenAssignment) else Source("--set", text) for text in texts]
     if seed is not None:
         sources.append(Source("--seed", f"seed={seed}"))
     problems: list[Diagnostic] = []
     parsed: list[Override] = []
     for source in sources:
         try:
-            parsed.append(_parse_one(source))
+            parsed.append(source if isinstance(source, Override) else _parse_one(source))
         except SpecError as error:
             problems.extend(error.diagnostics)
     if problems:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.spec.compose import SLOTS
 from blis_tui.spec.source import Document, as_list, as_map
 
 if TYPE_CHECKING:
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from blis_tui.spec.source import DataPath, Json
 
+SLOTS: Final = MappingProxyType({"model": "Model", "hardware": "Hardware", "workload": "Workload", "policy": "Policy"})
+"""Keys of an experiment that hold another document, and that document's kind."""
 _POOLS: Final = ("cluster", "pools")
 _POOL_SLOTS: Final = ("model", "hardware")
 _POOL_DEPTH: Final = len(_POOLS) + 1

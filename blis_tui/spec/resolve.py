@@ -13,7 +13,6 @@ from blis_tui.shipped import builtin
 from blis_tui.spec.build import build_model_part, stack_of
 from blis_tui.spec.compose import (
     DOCUMENT,
-    SLOTS,
     TEST_KEYS,
     Problems,
     checked,
@@ -31,7 +30,7 @@ from blis_tui.spec.library import find
 from blis_tui.spec.loader import ForeignFileError
 from blis_tui.spec.operator_files import coverage_error, table_digest, table_names, tables_of
 from blis_tui.spec.overrides import apply_override
-from blis_tui.spec.pools import complete_pools, slot_of, slots, stacks, where
+from blis_tui.spec.pools import SLOTS, complete_pools, slot_of, slots, stacks, where
 from blis_tui.spec.schema import complete, default, properties_of
 from blis_tui.spec.source import as_map
 
@@ -134,7 +133,8 @@ def expand_model(document: Document, problems: Problems, at: DataPath = ("model"
     config = document.get(*at, "config")
     if not isinstance(config, dict) or not isinstance(model, dict):
         message = "the model has neither `config` nor `config_file`"
-        problems.add(about(document, at, "BLIS2018", message, key=True))
+        hint = "give one of them; an experiment can also name a whole model, such as `model: qwen3-14b`"
+        problems.add(about(document, at, "BLIS2018", message, key=True, hint=hint))
         return
     known = frozenset(properties_of("Model", "config"))
     model["config"] = canonical_config(config, known)

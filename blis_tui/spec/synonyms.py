@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _NAMES_OF_KEYS: Final = {
     "model": "model_name model_id model_path model_tag served_model_name pretrained_model_name_or_path llm",
-    "hardware": "gpu gpus gpu_type gpu_name gpu_model device device_type accelerator accelerator_type sku "
+    "hardware": "gpu gpu_type gpu_name gpu_model device device_type accelerator accelerator_type sku "
     "replica_config_device",
     "seed": "random_seed rng_seed",
     "workload": "",
@@ -24,8 +24,12 @@ _NAMES_OF_KEYS: Final = {
     "latency": "latency_model latency_backend backend execution_time_predictor",
     "horizon_us": "horizon simulation_horizon duration duration_s max_seconds max_duration time_limit stage_duration",
     "expect": "slo slos goodput assertions",
-    "engine.max_num_seqs": "max_batch_size batch_size batch_size_cap max_num_running_reqs max_running_requests "
-    "max_concurrent_requests max_num_requests max_seqs batch_cap vllm_scheduler_config_batch_size_cap",
+    "expect.max": "lt le lte less_than below at_most upper upper_bound limit",
+    "expect.min": "gt ge gte greater_than above at_least lower lower_bound",
+    "expect.equals": "eq equal value is",
+    "engine.max_num_seqs": "max_num_sequences max_sequences max_batch_size batch_size batch_size_cap "
+    "max_num_running_reqs max_running_requests max_concurrent_requests max_num_requests max_seqs batch_cap "
+    "vllm_scheduler_config_batch_size_cap",
     "engine.max_num_batched_tokens": "max_num_scheduled_tokens max_tokens_in_batch max_batch_tokens token_budget "
     "max_scheduled_tokens chunk_size chunked_prefill_size max_prefill_tokens max_num_tokens max_batched_tokens",
     "engine.long_prefill_token_threshold": "prefill_token_threshold long_prefill_threshold prefill_chunk_size",
@@ -36,7 +40,7 @@ _NAMES_OF_KEYS: Final = {
     "kv_cache_blocks total_gpu_blocks",
     "engine.gpu_memory_utilization": "mem_fraction_static gpu_mem_util gpu_memory_util free_gpu_memory_fraction "
     "memory_utilization kv_cache_free_gpu_mem_fraction gpu_memory_fraction",
-    "engine.enforce_eager": "enforce_eager disable_cuda_graph cuda_graph use_cuda_graph",
+    "engine.enforce_eager": "enforce_eager disable_cuda_graph",
     "engine.cudagraph_mode": "cuda_graph_mode cudagraphs_mode",
     "engine.kv_cache_dtype": "cache_dtype kv_dtype kv_cache_type kv_cache_data_type",
     "engine.pipeline_parallel": "pipeline_parallel_size num_pipeline_stages pipeline_parallelism pp pp_size",
@@ -63,6 +67,17 @@ _NAMES_OF_KEYS: Final = {
     "num_gpus gpus_per_instance num_tensor_parallel_workers",
     "cluster.admission_latency_us": "admission_latency",
     "cluster.routing_latency_us": "routing_latency",
+    "cluster.pools": "instance_groups groups",
+    "cluster.autoscaler": "autoscaling hpa scaler",
+    "cluster.autoscaler.min_instances": "min minimum min_replicas",
+    "cluster.autoscaler.max_instances": "max maximum max_replicas",
+    "cluster.disaggregation.prefill_instances": "prefill prefill_replicas num_prefill",
+    "cluster.disaggregation.decode_instances": "decode decode_replicas num_decode",
+    "cluster.disaggregation": "disagg pd pd_disaggregation prefill_decode_disaggregation",
+    "cluster.lifecycle": "",
+    "cluster.nodes": "node_pools",
+    "cluster.failures": "failure outages",
+    "cluster.signals": "",
     "policy.admission": "",
     "policy.routing": "",
     "policy.scheduling": "",
@@ -82,7 +97,7 @@ _NAMES_OF_KEYS: Final = {
     "policy.admission.kind": "admission_policy",
     "policy.admission.capacity_tokens": "token_bucket_capacity bucket_capacity",
     "policy.admission.refill_tokens_per_s": "token_bucket_refill_rate refill_rate",
-    "policy.preemption.restore": "preemption_mode",
+    "policy.preemption.restore": "preemption_mode mode",
     "policy.preemption.victim": "preemption_policy preemption_victim",
     "workload.rate_per_s": "rate request_rate requests_per_second requests_per_s req_per_s qps rps arrival_rate "
     "aggregate_rate poisson_rate rate_qps rate_rps",
@@ -186,6 +201,13 @@ OWN_PATHS: Final = tuple(_NAMES_OF_KEYS)
 _NOTES: Final = {
     "dtype torch_dtype quantization": "set it in the model's `model.config`: `torch_dtype`, `quantization_config`",
     "load_format": "no weights are loaded",
+    "gpus": "accelerators are `cluster.instances` times `cluster.tensor_parallel`; their kind is `hardware`",
+    "host port api_key chat_template tokenizer tokenizer_mode disable_log_requests disable_log_stats": (
+        "nothing here depends on it: remove it"
+    ),
+    "cuda_graph use_cuda_graph": "write `enforce_eager` under `engine`: true is without CUDA graphs",
+    "cuda_graph_sizes compilation_config": "see `engine.cudagraph_mode` and `engine.enforce_eager`",
+    "num_scheduler_steps multi_step_stream_outputs": "schedulers plan one step at a time here: remove it",
     "kv_transfer_config kv_offloading_size kv_offloading_backend": "it is `engine.kv_tiers` here",
     "swap_space cpu_offload_gb": (
         "victims are swapped out with `policy.preemption.restore: swap`, to the host memory of `engine.host_link`"

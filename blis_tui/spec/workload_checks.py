@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.diagnostics import about, suggestion
 from blis_tui.spec.source import as_list, as_map
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import DataPath, Document, Json
 
 
+_NO_SOURCE: Final = "give one of them; an experiment can also name a whole workload, such as `workload: chatbot`"
+
+
 def check_workload(document: Document) -> Iterator[Diagnostic]:
     """Check that the requests at ``workload`` are possible, independently of the cluster."""
     workload = document.get("workload")
@@ -22,7 +25,8 @@ def check_workload(document: Document) -> Iterator[Diagnostic]:
         return
     if ("clients" in workload) == ("trace" in workload):
         both = "both `clients` and `trace`" if "trace" in workload else "neither `clients` nor `trace`"
-        yield _about_workload(document, "BLIS2014", f"the workload has {both}", "give exactly one")
+        hint = "give exactly one" if "trace" in workload else _NO_SOURCE
+        yield _about_workload(document, "BLIS2014", f"the workload has {both}", hint)
         return
     if "trace" in workload:
         for key in ("rate_per_s", "stages", "exact_stage_counts", "sessions"):

@@ -61,6 +61,8 @@ _NOT_BESIDE_CHUNKS: Final = ("engine.max_num_batched_tokens", "engine.long_prefi
 """Keys that such a rule ignores."""
 _LEFT_OUT: Final[Mapping[str, Json]] = {"engine.enforce_eager": False, "engine.long_prefill_token_threshold": 0}
 """Values of keys that a resolved experiment may omit."""
+_OF_HALVES: Final = tuple(f"cluster.disaggregation.{half}_instances" for half in ("prefill", "decode"))
+"""The numbers of instances of a cluster that is split without pools."""
 _STEP: Final = 0.05
 _MOST_SHARE: Final = 0.98
 _T: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
@@ -135,9 +137,11 @@ def sensitivity(
     """
     if len(study.seeds) < 2:
         raise InputError("one seed says nothing about what seeds do", help="take two or more, such as --seeds 5")
-    tried = tuple(_tried(resolve_point(study, Point(0, ()), study.seeds[0]).document))
+    document = resolve_point(study, Point(0, ()), study.seeds[0]).document
+    tried = tuple(_tried(document))
+    values = [_assigned(document, path, value) for path, _, value in tried]
     driver = Driver(study, store, on_run, warn)
-    (rows,) = driver.answer([_search(study, tried)], runner)
+    (rows,) = driver.answer([_search(study, values)], runner)
     count = len(study.seeds)
     groups = [rows[at : at + count] for at in range(0, len(rows), count)]
     metric, bound, upper = _tightest(groups[0], study.constraints)
@@ -170,12 +174,19 @@ def sensitivity(
     )
 
 
-def _search(study: Study, tried: Sequence[tuple[str, Json, Json]]) -> Generator[list[Run], list[Row], list[Row]]:
+def _search(study: Study, values: Sequence[Mapping[str, object]]) -> Generator[list[Run], list[Row], list[Row]]:
     """Request all runs at once, those of the unchanged experiment first."""
     point = Point(0, ())
-    values: list[Mapping[str, object]] = [{}, *({path: value} for path, _, value in tried)]
-    rows = yield [Run(point=point, values=one, seed=seed) for one in values for seed in study.seeds]
+    rows = yield [Run(point=point, values=one, seed=seed) for one in ({}, *values) for seed in study.seeds]
     return rows
+
+
+def _assigned(document: Document, path: str, value: Json) -> Mapping[str, object]:
+    """Return what to assign for a value of a key: the instances of a half change those of the cluster."""
+    if path not in _OF_HALVES or not isinstance(value, int):
+        return {path: value}
+    now = document.whole(*path.split(".")) or 0
+    return {path: value, _INSTANCES: (document.whole(*_INSTANCES.split(".")) or 0) + value - now}
 
 
 def _tried(document: Document) -> list[tuple[str, Json, Json]]:
@@ -187,6 +198,8 @@ def _tried(document: Document) -> list[tuple[str, Json, Json]]:
     if pools := as_list(document.get("cluster", "pools")):  # the number of instances is their sum
         each: dict[str, str | tuple[Json, ...]] = {_instances_of(number): _ONE for number in range(len(pools))}
         knobs = {**each, **{path: how for path, how in knobs.items() if path != _INSTANCES}}
+    elif document.get("cluster", "disaggregation") is not None:  # an instance more would belong to neither half
+        knobs = {**dict.fromkeys(_OF_HALVES, _ONE), **{path: how for path, how in knobs.items() if path != _INSTANCES}}
     for path, how in knobs.items():
         now = document.get(*(int(step) if step.isdecimal() else step for step in path.split(".")))
         if isinstance(now, dict):

@@ -61,6 +61,15 @@ def test_an_unknown_key_is_near_a_known_one(path: str, hint: str) -> None:
     assert hint in str(caught.value.help)
 
 
+def test_the_keys_of_expectations_are_those_of_both_kinds() -> None:
+    """As an error about `expect.0.metric` leads to them."""
+    _, (entry,) = look_up("expect.0")
+    assert [*entry.children][:5] == ["metric", "min", "max", "equals", "always"]
+    assert look_up("expect.0.metric")[1][0].examples[0] == "latency.ttft_ms.p99"
+    assert look_up("expect.within")[1][0].type == "text"
+    assert not [key for key in entry.children.values() if key.required]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_key_can_be_explained(kind: str) -> None:
     shown = overview(kind)

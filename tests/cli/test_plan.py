@@ -67,6 +67,18 @@ def test_nothing_that_holds_is_a_failed_check() -> None:
         ((*SHORT, *SLO, "--sizes", "cluster.instances=9..2"), 2, "9 is more than 2"),
         ((*SHORT, *SLO, "--sizes", "many"), 2, "write it as cluster.instances=1..64"),
         ((*SHORT, *SLO, "--axis", "cluster.instances=1,2"), 2, "is the key that may grow"),
+        (
+            (*SHORT, *SLO, "--set", "cluster.instances=4"),
+            2,
+            "--set cluster.instances has no effect: it is what may grow (--sizes)",
+        ),
+        (
+            (*SHORT, *SLO, "--rate", "5", "--set", "workload.rate_per_s=9"),
+            2,
+            "--set workload.rate_per_s has no effect: it is what is planned for (--rate)",
+        ),
+        ((*SHORT, *SLO, "--sizes", "instances=1..4"), 2, "  = help: it is `cluster.instances` here\n"),
+        ((*SHORT, *SLO, "--tensor-parallel", "1,2,1"), 2, "`1` is listed twice"),
         ((*SHORT, *SLO, "--confidence", "1"), 2, "--confidence"),
         ((*SHORT, "--slo", "latency.ttft_ms.p98<=120"), 2, "there is no metric named"),
         (

@@ -246,6 +246,8 @@ def test_every_plug_in_is_explained_where_documents_name_it() -> None:
 
 def test_what_a_table_calls_a_figure_is_explained() -> None:
     assert subjects("ttft_ms.p99") == subjects("latency.ttft_ms.p99")
+    for other in ("ttft_p99", "p99_ttft_ms"):  # as other tools say it, before keys with the same words
+        assert subjects(other)[0] == subjects("latency.ttft_ms.p99")[0]
 
 
 def test_records_and_terms_are_explained() -> None:

@@ -251,3 +251,17 @@ def test_a_sweep_that_is_killed_again_and_again_gives_the_bytes_of_one_that_is_n
     assert resumed.stdout == whole.stdout
     assert Path("rows.jsonl").read_bytes() == lines
     assert "cached" in resumed.stderr
+
+
+def test_values_that_are_the_same_are_refused() -> None:
+    ended = sweep("--axis", "engine.max_num_seqs=8,16,8.0")
+    assert ended.exit_code == ExitCode.USAGE
+    assert "error[BLIS2068]: `8.0` is listed twice: both runs would be the same" in ended.stderr
+    assert "engine.max_num_seqs=8,16,8.0\n  |                          ^^^\n" in ended.stderr
+
+
+def test_a_fault_of_many_values_of_a_range_is_told_once() -> None:
+    ended = sweep("--axis", "engine.max_num_seqs=8..16..0.5")
+    assert ended.exit_code == ExitCode.USAGE
+    assert ended.stderr.count("error[") == 1
+    assert "expected a whole number, found the number `8.5`" in ended.stderr

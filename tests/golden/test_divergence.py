@@ -249,7 +249,7 @@ def test_the_terminal_interface_is_offered_where_it_is_there(
     golden = produce(experiment, spec="demo.blis.yaml", case="default")
     files = GoldenFiles(tmp_path, "demo")
     spec = tmp_path / "demo.blis.yaml"
-    spec.write_text(SPEC + "cases: {default: {}, slow: {}}\n", encoding="utf-8")
+    spec.write_text(SPEC + "cases: {default: {}, slow: {seed: 7}}\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     files.write(golden)
     files.write_records(record_lines(experiment))

@@ -269,6 +269,34 @@ def test_obsolete_goldens_are_found_on_full_runs_only(accepted: Path, action: st
     assert blis_in(accepted, "golden", "status").returncode == (0 if action == "delete" else 1)
 
 
+@pytest.mark.parametrize(("changed", "result"), [(False, "the same"), (True, "another")])
+def test_a_renamed_experiment_is_told_with_its_golden(accepted: Path, changed: bool, result: str) -> None:
+    """Nothing but its name has changed, so that its new result needs no review."""
+    (accepted / "demo.blis.yaml").rename(accepted / "other.blis.yaml")
+    if changed:
+        report = accepted / "golden" / "demo.report.json"
+        report.write_text(report.read_text().replace('"completed": 25', '"completed": 24'))
+    told = f"demo: its experiment is now other.blis.yaml::default, with {result} result\n"
+    for workers in ((), ("-p", "xdist", "-n", "1")):
+        assert told in pytest_in(accepted, *workers).stdout
+    (accepted / "other.blis.yaml").write_text(SPEC.replace("requests: 25", "requests: 24"))
+    assert "its experiment is now" not in pytest_in(accepted).stdout
+
+
+def test_half_a_golden_says_what_to_do(accepted: Path) -> None:
+    for name in ("demo.report.json", "demo.golden.json"):
+        path = accepted / "golden" / name
+        for damaged in (None, b"", b"{", b"[]"):
+            text = path.read_bytes()
+            path.unlink() if damaged is None else path.write_bytes(damaged)
+            told = pytest_in(accepted).stdout
+            if damaged is None and name == "demo.golden.json":
+                assert "there is no golden yet: demo\n" in told
+            else:
+                assert "restore it, or delete this golden's files: then pytest offers a new one for review" in told
+            path.write_bytes(text)
+
+
 def test_what_a_part_of_the_project_has_no_test_for_is_not_obsolete(accepted: Path) -> None:
     """Neither where pytest starts in a folder of the project, nor where it is told to leave one out."""
     part = accepted / "part"

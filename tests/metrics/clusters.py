@@ -115,7 +115,8 @@ def random_document(seed: int) -> dict[str, object]:
         }
     if draw.random() < 0.6:
         dispatch = draw.choice([{"kind": "on-completion"}, {"kind": "tick", "interval_us": 2000}])
-        policy["gateway"] = {**GATEWAY, "dispatch": dispatch, "max_depth": draw.choice([0, 5])}
+        limits: dict[str, object] = draw.choice([{"when_full": "reject", "max_depth": 0}, {"max_depth": 5}])
+        policy["gateway"] = {**GATEWAY, "dispatch": dispatch, **limits}
     if draw.random() < 0.4:
         policy["tenant_budgets"] = {"fractions": {"b": 0.01}, "shed_below_priority": 4}
     if draw.random() < 0.3:

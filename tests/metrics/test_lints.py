@@ -285,6 +285,8 @@ def test_few_requests_behind_the_warm_up() -> None:
     assert found.message.startswith("Only 40 requests that arrived after the warm-up (warm_up_us) completed: ")
     none = chat(5, workload__requests=150, warm_up_us=arrivals[-1] + 10**9)
     assert finding(none, "few-requests").message.startswith("No request that arrived after the warm-up")
+    assert finding(none, "few-requests").keys == ("warm_up_us", "workload.requests")
+    assert finding(none, "few-requests").advice.startswith("Lower warm_up_us, or ")
     assert (none.latency.ttft_ms.p50, none.latency.itl_ms.p50) == (None, None)
     assert none.instances[0].itl_ms.p50 is None
 

@@ -83,6 +83,38 @@ def test_shares_of_tenants_that_nobody_is(key: str) -> None:
         assert [one for found in run.warnings if found.id == "unread-keys" for one in found.keys] == told
 
 
+def told_of(**changes: object) -> list[str]:
+    run = blis_tui.run(
+        blis_tui.load("quickstart", set={**BASE, **{k.replace("__", "."): v for k, v in changes.items()}})
+    )
+    return [key for found in run.warnings if found.id == "unread-keys" for key in found.keys]
+
+
+def test_targets_of_classes_that_nobody_has() -> None:
+    """Else a run whose requests are all of other classes has a goodput of zero."""
+    targets = {"critical": {"ttft_ms": 200}, "background": {"ttft_ms": 900}}
+    assert told_of(slo_targets=targets) == []
+    assert told_of(slo_targets={**targets, "batch": {"e2e_ms": 5000}}) == ["slo_targets.batch"]
+    held = {"saturation": {"kind": "concurrency", "max_concurrency": 2}, "order": "slo-deadline"}
+    for name, told in (("critical", []), ("sheddable", ["policy.gateway.slo_targets_us.sheddable"])):
+        assert told_of(policy__gateway={**held, "slo_targets_us": {name: 500_000}}) == told
+
+
+@pytest.mark.parametrize(
+    ("path", "value"), [("hardware.memory_bandwidth_tb_per_s", 6.7), ("hardware.peak_tflops.bf16", 2000)]
+)
+def test_measured_step_times_do_not_depend_on_the_figures_of_the_gpu(path: str, value: float) -> None:
+    """Whoever asks what a faster memory would bring gets the same latencies, and is told why."""
+    for latency in ("operators", "fitted", "trained-physics"):
+        is_used = is_read(path, value, {"latency": latency}, {})
+        assert is_used is (latency != "operators")
+
+
+@pytest.mark.parametrize("name", ["h100", "h200", "b200", "b300", "gb200", "gb300", "l40s", "rtx-pro-6000", "a100-80"])
+def test_the_figures_of_shipped_hardware_are_those_of_the_measured_one(name: str) -> None:
+    assert told_of(hardware=name, model="llama-3.1-8b-instruct", latency="operators") == []
+
+
 def test_sglang_reads_priorities_where_it_is_told_to() -> None:
     for told in (True, False):
         rules = {
@@ -150,6 +182,55 @@ def test_a_rule_with_a_token_budget_of_its_own_reads_no_other(rule: str) -> None
     assert is_read("engine.max_num_batched_tokens", 128, rules, {}) is (rule == "vllm-v1")
 
 
+SIGNALS: dict[str, int] = {"refresh_interval_us": 700_000, "cache_signal_delay_us": 700_000}
+SHARED: dict[str, object] = {
+    "cluster.instances": 3,
+    "engine": {"max_num_seqs": 4, "kv_blocks": 200},
+    "workload.clients.0.prefix": {"group": "system", "tokens": 160},
+}
+
+
+def readers_of(key: str, path: str, values: list[object], rules: dict[str, object]) -> list[object]:
+    """The values at a path with which the age of signals has an effect; the warning says so for just the others."""
+    signal = f"cluster.signals.{key}"
+    return [one for one in values if is_read(signal, SIGNALS[key], {**SHARED, **rules, path: one}, {signal: 0})]
+
+
+def test_the_age_of_signals_is_read_by_what_compares_them() -> None:
+    routing: list[object] = [one for one in kinds("policy.routing") if one not in {"weighted", "always-busiest"}]
+    aged = readers_of("refresh_interval_us", "policy.routing", routing, {})
+    assert aged == [one for one in routing if one != "round-robin"]
+    scorers: list[object] = [one for one in kinds("policy.routing.scorers") if one != "lora-affinity"]
+    weighted: dict[str, object] = {"policy.routing": {"kind": "weighted", "scorers": [{"kind": "queue-depth"}]}}
+    path = "policy.routing.scorers.0.kind"
+    idle = {"active-requests", "no-hit-lru", "precise-prefix-cache", "prefix-affinity"}
+    assert set(scorers) - set(readers_of("refresh_interval_us", path, scorers, weighted)) == idle
+    assert readers_of("cache_signal_delay_us", path, scorers, weighted) == ["no-hit-lru", "precise-prefix-cache"]
+    assert readers_of("cache_signal_delay_us", "policy.routing", routing, {}) == ["least-estimated-ttft"]
+
+
+def test_the_age_of_signals_is_read_by_admission_and_gateway_too() -> None:
+    rules: dict[str, object] = {"policy.routing": "round-robin"}
+    settings = {
+        "tier-shed": {"overload_threshold": 3},
+        "gaie-legacy": {"queue_depth_threshold": 1},
+        "token-bucket": {"capacity_tokens": 900, "refill_tokens_per_s": 2000},
+    }
+    admission: list[object] = [{"kind": kind, **settings.get(kind, {})} for kind in kinds("policy.admission")]
+    read = readers_of("refresh_interval_us", "policy.admission", admission, {**rules, "policy.slo_priorities": VALUED})
+    assert [one["kind"] for one in read if isinstance(one, dict)] == ["tier-shed", "gaie-legacy"]
+    held: dict[str, object] = {**rules, "policy.gateway": {"saturation": {"kind": "concurrency", "max_concurrency": 2}}}
+    saturation: list[object] = [{"kind": "concurrency", "max_concurrency": 2}, {"kind": "utilization"}]
+    assert readers_of("refresh_interval_us", "policy.gateway.saturation", saturation, held) == saturation[1:]
+
+
+def test_the_age_of_signals_is_not_read_where_there_is_no_choice() -> None:
+    one: dict[str, object] = {"cluster.instances": 1, "policy.routing": "least-loaded"}
+    assert not readers_of("refresh_interval_us", "policy.routing", ["least-loaded"], one)
+    run = blis_tui.run(blis_tui.load("autoscaling", set={"cluster.signals.refresh_interval_us": 5000, "expect": []}))
+    assert "unread-keys" not in {one.id for one in run.warnings}
+
+
 def test_no_shipped_experiment_has_such_keys() -> None:
     """What they set is read: the goldens of their reports have the warnings of whole runs."""
     reports = [path.read_text() for path in sorted((Path(__file__).parents[2] / "golden").glob("*.report.json"))]
@@ -178,6 +259,7 @@ UNUSED: dict[str, tuple[str, str, object]] = {
     "cluster.lifecycle": ("quickstart", "cluster.lifecycle", {"loading_delay_us": 5}),
     "cluster.lifecycle.warm_up_factor": ("autoscaling", "cluster.lifecycle.warm_up_factor", 2),
     "cluster.lifecycle.warm_up_requests": ("autoscaling", "cluster.lifecycle.warm_up_requests", 2),
+    "cluster.lifecycle.drain": ("instance-dies", "cluster.lifecycle.drain", "immediate"),
     "cluster.disaggregation.undisaggregated": ("disaggregation", "cluster.disaggregation.undisaggregated", "all"),
     "cluster.failures.0": ("quickstart", "cluster.failures", [{"instance": 0, "at_us": 10**14}]),
 }

@@ -308,3 +308,32 @@ def test_calls_that_return_may_take_as_long_together_as_they_like() -> None:
     with TimeLimit(0.15):
         while time.monotonic() < end_s:
             fnmatch.filter(["a"] * 5000, "b*")  # code of others: of the standard library
+
+
+LEAKY = """\
+from blis_tui.plugins import BATCHING, RunningFirst
+@BATCHING.plugin("own", "Takes a block, and gives it back at the next step.")
+class Own(RunningFirst):
+    def __init__(self, settings): self.taken = 0
+    def plan(self, batch):
+        plan = super().plan(batch)
+        {change}
+        return plan
+    def state(self): return (self.taken,)
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "code"),
+    [
+        ("pass", "ok", 0),
+        ("self.taken ^= 1; batch.pool.free += 1 - 2 * self.taken", "breaks an invariant", 1),
+    ],
+)
+def test_one_that_breaks_an_invariant_for_a_while(change: str, verdict: str, code: int, tmp_path: Path) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(LEAKY.format(change=change), encoding="utf-8")
+    sets = ["--set", "workload.requests=20", "--set", "policy.batching=own"]
+    checked = CliRunner().invoke(cli, ["check", str(path), *sets])
+    assert (checked.exit_code, checked.stdout) == (code, f"policy.batching own: {verdict}\n")
+    assert ("FAIL  INV-4 does not hold at t=" in checked.stderr) is bool(code)

@@ -59,8 +59,35 @@ matrix:
         ("{a: {from: 2, to: 1, step: 1}}", "the range goes from 2 down to 1"),
         ("{a: {from: 1, to: 1000, step: 1}, b: {from: 1, to: 1000, step: 1}}", "the matrix expands to 1,000,000 cases"),
         ("{a..b: [1]}", "is not a path of keys"),
+        ("{a: [1, 2, 1.0]}", "`1.0` is listed twice"),
+        ("{a: [{b: [1], c: 2}, {c: 2, b: [1]}]}", "`{b: .1., c: 2}` is listed twice|`{c: 2, b: .1.}` is listed twice"),
+        ("{a.b: [1, 2], a: [{b: 1}]}", "`a` replaces what `a.b` .under `matrix`. assigns"),
     ],
 )
 def test_what_is_wrong_with_a_matrix_is_told(matrix: str, told: str) -> None:
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=told) as caught:
         cases(f"matrix: {matrix}")
+    assert len(caught.value.diagnostics) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("cases: {a: {x: 1}, b: {x: 1.0}}", "case `b` assigns the same values as case `a`"),
+        ("cases: {a: {}, b: {}}", "case `b` assigns the same values as case `a`"),
+        ("cases: {a: {x: 1, y: 2}, b: {y: 2, x: 1}}", "case `b` assigns the same values as case `a`"),
+        ("cases: {a: {x.y: 1}, b: {}}\nmatrix: {x: [{y: 2}, {y: 3}]}", "`x.y` has no effect: the matrix"),
+        ("cases: {a: {x: 1}, b: {}, A: {x: 2}}", "the cases `a` and `A` would have the same golden"),
+        ("matrix: {x: [y, Y]}", "the cases `x=y` and `x=Y` would have the same golden"),
+        ("matrix: {x: [1, '1']}", "the cases `x=1` and `x=1` would have the same golden"),
+        ("cases: {a: {x.y: 1, x: {y: 2}}}", "`x` replaces what `x.y` .under `cases`. assigns"),
+    ],
+)
+def test_what_is_without_effect_in_cases_is_told(text: str, told: str) -> None:
+    with pytest.raises(SpecError, match=told) as caught:
+        cases(text)
+    assert len(caught.value.diagnostics) == 1
+
+
+def test_values_that_only_look_alike_are_different() -> None:
+    assert len(cases("matrix: {a: [1, '1.0', true, [1], {b: 1}], c: [0, false, null]}")) == 15

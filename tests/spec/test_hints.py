@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from blis_tui.authoring.tree import root
@@ -19,6 +20,7 @@ from blis_tui.spec.metric_names import all_metrics
 from blis_tui.spec.nearness import nearest
 from blis_tui.spec.places import shipped_specs
 from blis_tui.spec.schema import KINDS, properties_of
+from blis_tui.spec.validate import validate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,8 +136,6 @@ def test_columns_of_a_trace_are_no_keys_of_clients(key: str, meant: str) -> None
 def test_prompt_and_completion_are_input_and_output() -> None:
     found = hints(CLIENT % LENGTHS.replace("input", "prompt").replace("output", "completion"))
     assert found == [
-        "`prompt_tokens` is called `input_tokens` here",
-        "`completion_tokens` is called `output_tokens` here",
         "did you mean `input_tokens`?",
         "did you mean `output_tokens`?",
     ]
@@ -143,6 +143,131 @@ def test_prompt_and_completion_are_input_and_output() -> None:
 
 def test_a_key_of_another_kind_does_not_lead_to_itself() -> None:
     assert hints(CLIENT % f"{LENGTHS}, arrivals: {{kind: poisson, cv: 2}}") == ["known keys are `kind`"]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("horizon_s: 60", "write `horizon_us: 60000000`: it is in microseconds"),
+        ("warm_up_ms: 2.5", "write `warm_up_us: 2500`: it is in microseconds"),
+        ("warm_up: 10", "did you mean `warm_up_us`?"),
+        ("horizon_us: 60s", "write 60000000: it is in microseconds"),
+        ("horizon_us: 1.5 min", "write 90000000: it is in microseconds"),
+        ("cluster: {admission_latency_ms: 5}", "write `admission_latency_us: 5000`: it is in microseconds"),
+        ("cluster: {failures: [{at_s: 5}]}", "write `at_us: 5000000`: it is in microseconds"),
+        ("slo_targets: {critical: {ttft_s: 0.2}}", "write `ttft_ms: 200`: it is in milliseconds"),
+        ("engine: {max_model_len: 128k}", "write the number in full, such as 128000"),
+        ("engine: {kv_blocks: 1_000}", "write 1000, without underscores"),
+        ("engine: {max_num_seqs: '1,000'}", "write 1000, without commas"),
+        ("engine: {max_num_seqs: '4,5'}", "give one number"),
+        ("policy: {name:sjf}", "write `policy: sjf`"),
+        ("engine: {max_num_sequences: 4}", "did you mean `max_num_seqs`?"),
+        ("autoscaler: {max_instances: 3}", "it is `cluster.autoscaler` here"),
+        ("description: mine", "write `metadata: {description: mine}`"),
+        (f"description: {'mine ' * 20}", "write `metadata: {description: …}`"),
+        ("engine: {\u00a0max_num_seqs: 4}", "delete the white space around it: only plain spaces indent a line"),
+        (
+            "engine.max_num_seqs: 5",
+            "dotted paths are for `--set`, `cases` and `axes`: write `engine: {max_num_seqs: 5}`",
+        ),
+        ("expect: [{metric: latency.ttft_ms.p99, lte: 5}]", "did you mean `max`?"),
+        ("expect: [latency.ttft_ms.p99 <= 5]", "write `metric: latency.ttft_ms.p99, max: 5`"),
+        ("expect: [ttft_p99 >= 5.5]", "write `metric: latency.ttft_ms.p99, min: 5.5`"),
+        ("expect: [{ttft_p99: 5}]", "write `metric: latency.ttft_ms.p99, max: 5`"),
+        ("cluster: {disaggregation: true}", "give it its keys: `blis-tui explain cluster.disaggregation` lists them"),
+        ("policy: {preemption: swap}", "give it its keys: `blis-tui explain policy.preemption` lists them"),
+        ("policy: {preemption: {mode: swap}}", "did you mean `restore`?"),
+        (
+            "policy: {admission: {kind: token-bucket, refill_tokens_per_min: 60}}",
+            "write `refill_tokens_per_s: 1`: it is per second",
+        ),
+        ("cluster: {autoscaler: {min: 1, max_instances: 4}}", "did you mean `min_instances`?"),
+        ("cluster: {autoscaler: {max: 4}}", "did you mean `max_instances`?"),
+        ("extends: [fcfs]", "write `fcfs`, without brackets"),
+        ("extends: fcfs.blis.yaml", "write `fcfs`; paths are relative to the file that contains them"),
+        ("skip: true", "why the golden tests of this experiment are not run"),
+        ("golden: {tolerance: {latency.ttft_ms.p99: {rel: 1}}}", "write `/latency/ttft_ms/p99`"),
+        ("golden: {tolerance: {/duration_us: 0.1}}", "write `{rel: 0.1}`"),
+        ("scheduling_policy: priority", "it is `policy.scheduling.kind` here"),
+        ("max_loras: 4", "it is `engine.lora.max_loras` here: write `engine: {lora: {max_loras: 4}}`"),
+        ("gpus: 4", "accelerators are `cluster.instances` times `cluster.tensor_parallel`; their kind is `hardware`"),
+        ("engine: {use_cuda_graph: true}", "write `enforce_eager` under `engine`: true is without CUDA graphs"),
+        ("engine: {host: 0.0.0.0}", "nothing here depends on it: remove it"),
+        ("matrix: {engine.max_num_seqs: 4}", "write `[4]`"),
+        ("seed:", "remove the key, or give it a value"),
+        ("cases: [a]", "write it like `{small-cache: {engine.kv_blocks: 500}, four: {cluster.instances: 4}}`"),
+    ],
+)
+def test_one_mistake_is_one_error_that_says_what_to_write(text: str, hint: str) -> None:
+    assert hints(f"{BASE}{text}\n") == [hint]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("experiment: {name: quickstart}", "write `quickstart`"),
+        ("axes: {instances: [1, 2]}", "it is `cluster.instances` here"),
+        ("axes: {cluster.instances: 1..4}", "write `{from: 1, to: 4, step: 1}`"),
+        ("axes: {cluster.instances: 1..9..2}", "write `{from: 1, to: 9, step: 2}`"),
+        ("axes: {cluster.instances: {from: 1, to: 4}}", "add `step: 1`, or `count: 4` for as many values"),
+        ("axes: {cluster: {instances: [1, 2]}}", "paths are written with dots: `cluster.instances: [1, 2]`"),
+        ("objectives: [cost.gpus]", "write `metric: cost.gpus`"),
+        ("constraints: [ttft_p99 < 200]", "write `metric: latency.ttft_ms.p99, max: 200`"),
+    ],
+)
+def test_one_mistake_of_a_study_is_one_error_that_says_what_to_write(text: str, hint: str) -> None:
+    named = "" if text.startswith("experiment") else "experiment: quickstart\n"
+    with pytest.raises(SpecError) as caught:
+        validate("-", stdin_text=f"apiVersion: blis/v1\nkind: Study\nmetadata: {{name: mine}}\n{named}{text}\n")
+    assert [one.help for one in caught.value.diagnostics] == [hint]
+
+
+def test_figures_of_a_datasheet_in_other_units() -> None:
+    """A bandwidth in GB/s is a thousand times too large, whatever GPU it is."""
+    lines = "memory_gib: 80\npeak_tflops: {bf16: 900}\nmfu: {prefill: 0.5, decode: 0.3}\n"
+    text = f"apiVersion: blis/v1\nkind: Hardware\nmetadata: {{name: mine}}\n{lines}"
+    for line, told in (
+        ("memory_bandwidth_gb_per_s: 300", "write `memory_bandwidth_tb_per_s: 0.3`: it is in TB/s"),
+        ("memory_bandwidth_tb_per_s: 300", "memory bandwidth in TB/s (10^12 bytes a second)"),
+    ):
+        with pytest.raises(SpecError) as caught:
+            validate("-", stdin_text=f"{text}{line}\n")
+        assert [one.help for one in caught.value.diagnostics] == [told]
+    for rate, told in (("300/min", "write 5: it is per second"), ("5rps", "write 5, without the unit")):
+        shown = CLIENT.replace("rate_per_s: 1", f"rate_per_s: {rate}")
+        assert hints(shown % LENGTHS) == [told]
+
+
+def test_a_key_under_another_name_is_not_missing_too() -> None:
+    assert hints(BASE.replace("model:", "models:")) == ["did you mean `model`?"]
+    assert hints(BASE.replace("metadata: {name: mine}", "name: mine")) == ["write `metadata: {name: mine}`"]
+    found = hints(CLIENT % "input_tokens: 100 - 200, output_tokens: {kind: gaussian, mean: 9, std: 2, min: 1}")
+    assert found == [
+        "write `{kind: uniform, min: 100, max: 200}`",
+        "largest value in tokens",
+        "did you mean `std_dev`?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("engine: {max_num_seqs: 4, name: a: b}", "quote text that contains `: `"),
+        ("x: a: b", "quote text that contains `: `"),
+        ("engine: {max_num_seqs: 4", "close the bracket with `}`, or separate what is in it with commas"),
+        ("engine: [1 2: 3", "close the bracket with `]`, or separate what is in it with commas"),
+        ("seed:5", "write a space after the colon"),
+        ("engine\n  max_num_seqs: 4", "write `:` and a space after the key"),
+        ('policy: "abc', "close the quotes"),
+        ("policy: @mine", "quote text that begins with `@`"),
+        ("- a", "an entry of a list cannot stand beside keys"),
+        (" engine: {}", "it is indented otherwise than the lines around it"),
+        ("engine:\n\tmax_num_seqs: 4", "indent with spaces, not with tabs"),
+    ],
+)
+@pytest.mark.skipif(not hasattr(yaml, "CSafeLoader"), reason="the wording of grammar errors is libyaml's")
+def test_what_is_probably_wrong_with_the_grammar(text: str, hint: str) -> None:
+    assert hints(f"{BASE}{text}\n") == [hint]
 
 
 # ---- words, documents, metrics ----
@@ -232,7 +357,7 @@ def test_policies_may_come_from_elsewhere() -> None:
     own = ["policy: {routing: stickiest, batching: {kind: mine}}", "latency: {kind: measured}"]
     found = hints(BASE + "\n".join(own) + "\n")
     assert len(found) == 3
-    assert all(one.endswith("; `--plugins` adds others") for one in found)
+    assert all(one.endswith("; `--plugins` adds others, in pytest `--blis-plugins`") for one in found)
     assert hints(BASE + "policy: {routing: round}\n") == ["did you mean `round-robin`?"]
     assert "--plugins" not in hints(BASE + "policy: {preemption: {recompute: somebody}}\n")[0]
 

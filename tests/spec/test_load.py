@@ -198,7 +198,7 @@ def test_the_experiment_to_extend_can_be_overridden(tmp_path: Path) -> None:
         (BASE.replace("metadata: {name: mine}\n", ""), "BLIS1002", "the document lacks the key `metadata`"),
         (BASE.replace("blis/v1", "blis/v9"), "BLIS1004", "expected `blis/v1`, found the text `blis/v9`"),
         (BASE.replace("name: mine", "name: Not Mine"), "BLIS1007", "malformed text `Not Mine`"),
-        (BASE.replace("name: mine", "nam: mine"), "BLIS1002", "`metadata` lacks the key `name`"),
+        (BASE.replace("name: mine", "nam: mine"), "BLIS1001", "unknown key `nam`"),
     ],
 )
 @pytest.mark.parametrize("through", [False, True])

@@ -58,7 +58,7 @@ def rows(study: Study, runner: Runner | None = None) -> str:
 
 
 def test_the_bytes_are_those_of_runs_here(address: str) -> None:
-    study = study_of({"cluster.instances": [1, 2], "workload.requests": [20, 30, 20]}, set={"expect": []})
+    study = study_of({"cluster.instances": [1, 2], "policy.scheduling": ["fcfs", {"kind": "fcfs"}]}, set={"expect": []})
     with runner_of(None, address, study.runs) as runner:
         assert rows(study, runner) == rows(study)
         assert address in runner.name

@@ -94,6 +94,21 @@ def test_of_several_pools_the_instances_of_each_are_tried() -> None:
     assert "cluster.instances" not in {one.path for one in effects}
 
 
+def test_of_a_cluster_that_is_split_the_instances_of_both_halves_are_tried() -> None:
+    """With as many fewer or more in all: one of the cluster alone would belong to neither half."""
+    study = study_from("disaggregation", {}, 2, {"workload.requests": 20}, SLOS, (), (), {})
+    with InProcessRunner() as runner:
+        effects = sensitivity(study, runner, MemoryStore()).effects
+        more: dict[str, object] = {"cluster.instances": 5, "cluster.disaggregation.decode_instances": 3}
+        wider = study_from("disaggregation", {}, 2, {"workload.requests": 20, **more}, SLOS, (), (), {})
+        unchanged = sensitivity(wider, runner, MemoryStore()).figure
+    sizes = {(one.path, one.value): one.figure for one in effects if one.path.endswith("instances")}
+    halves = [f"cluster.disaggregation.{half}_instances" for half in ("prefill", "decode")]
+    assert {*sizes} == {(path, size) for path in halves for size in (1, 3)}
+    assert None not in sizes.values()
+    assert sizes[halves[1], 3] == unchanged
+
+
 def test_the_budget_of_a_rule_of_its_own_is_tried_in_the_place_of_one_that_it_does_not_read() -> None:
     few: dict[str, object] = {ANSWERS: 16, "policy": "sglang", "workload.requests": 20}
     tried = {one.path: one.now for one in found(seeds=[3, 4], settings=few).effects}

@@ -44,7 +44,8 @@ def done() -> Outcome:
 
 
 def test_equal_points_run_once(done: Outcome) -> None:
-    study = study_of({"engine.max_num_seqs": [64, 128, 64], "workload.requests": [20, 30]}, set={}, seeds=[5, 6])
+    orders = ["fcfs", "sjf", {"kind": "fcfs"}]
+    study = study_of({"policy.scheduling": orders, "workload.requests": [20, 30]}, set={}, seeds=[5, 6])
     runner = NoRunner(done)
     progress = list(Sweep(study).run(runner))
     assert len(runner.tasks) == len({task.key for task in runner.tasks}) == 8

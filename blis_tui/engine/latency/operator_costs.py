@@ -62,6 +62,8 @@ class OperatorCosts:
         apart = settings.expert_parallel if wide is None else wide.gpus
         check_expert_parallel(model, split if wide is None else wide.gpus, apart)
         self._wide = wide
+        self.gpu_figures = tables.figures
+        """Figures of the GPU on which the operators were measured, by their path in Hardware documents."""
         self.layers = layers = layers_of(model, split)
         self.rest = rest = rest_of(settings, tables.capability, sparse=layers.expert_layers > 0)
         self._hidden_bytes = model.hidden_size * model.activation_bytes

@@ -144,6 +144,12 @@ class OperatorTables:
         self._all_reduce = {kind: {int(gpus): text for gpus, text in times.texts(kind)} for kind in times.data}
 
     @property
+    def figures(self) -> dict[str, float]:
+        """Figures of the measured GPU, by their path in Hardware documents."""
+        peak = self._peak_per_us.get("bfloat16", 0.0)
+        return {"memory_bandwidth_tb_per_s": self.bytes_per_us / 1e6, "peak_tflops.bf16": peak / 1e6}
+
+    @property
     def types(self) -> tuple[str, ...]:
         """Weight types with tables of dense products."""
         return tuple(self._grids)

@@ -54,7 +54,7 @@ def extrapolated(seen: LintContext) -> Finding | str:
 
 
 def _extrapolated(seen: LintContext, group: Group) -> Finding | None:
-    model = _operators(group.instances[0].latency)
+    model = operators_of(group.instances[0].latency)
     batch = max((instance.tallies.peak_running for instance in group.instances), default=0)
     if model is None or not batch:
         return None
@@ -84,7 +84,8 @@ def _extrapolated(seen: LintContext, group: Group) -> Finding | None:
     )
 
 
-def _operators(latency: StepTimeModel) -> OperatorModel | None:
+def operators_of(latency: StepTimeModel) -> OperatorModel | None:
+    """Return the model of measured operators that a step-time model is or wraps; None = it has none."""
     while isinstance(latency, Launched | HookedModel | ScaledStepTimes) or (
         isinstance(latency, ModelWrapper) and latency.paces
     ):

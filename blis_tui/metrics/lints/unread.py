@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.engine.adapters.costs import reserved_bytes
 from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks
 from blis_tui.metrics.lints.finding import Finding
+from blis_tui.metrics.lints.step_times import operators_of
+from blis_tui.spec.model.cluster import Signals
 from blis_tui.spec.model.engine import GPU_MEMORY_UTILIZATION, MAX_NUM_BATCHED_TOKENS
-from blis_tui.spec.model.policy import SLO_PRIORITIES
+from blis_tui.spec.model.policy import SLO_PRIORITIES, PluginConfig
 from blis_tui.units import span_text
 
 if TYPE_CHECKING:
@@ -24,23 +26,49 @@ BY_PRIORITY: Final = ("priority-fcfs", "reverse-priority")
 """Scheduling orders that use nothing but priorities."""
 WITHOUT_CLASSES: Final = ("always-admit", "token-bucket", "reject-all")
 """Admission policies that ignore SLO classes."""
+_AS_MEASURED: Final = 0.05
+"""Share by which a figure of a GPU may differ from that of the measured one, as sources do."""
+BY_QUEUES: Final = ("always-busiest", "least-estimated-ttft", "least-loaded", "power-of-two", "session-affinity")
+"""Routing policies that compare queues or batches."""
+BY_FIGURES: Final = (
+    "kv-utilization",
+    "load-aware",
+    "load-balance",
+    "queue-depth",
+    "running-requests",
+    "vllm-dp",
+)
+"""Scorers that compare queues, batches or KV caches; requests in flight are always known."""
+BY_CACHE: Final = ("least-estimated-ttft", "lora-affinity", "no-hit-lru", "precise-prefix-cache")
+"""Routing policies and scorers that ask what instances have cached."""
 
 
 def unread_keys(seen: LintContext) -> Finding | str:
     """Keys are set, but nothing uses them.
 
     In the policy: priorities, orders and victims by priority when all requests have the same one, the values of SLO
-    classes, a gateway that holds nothing, shares of tenants that have no requests. In the engine: the share of memory
-    (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a number, the token budget of
-    steps where the batching rule has one of its own, what becomes of blocks behind sliding windows where no layer has
-    one, ranks of adapters that no request asks for, an encoder without media. In the cluster: how instances start where
-    none does, failures after the end, where unsplit requests go where all are split. Keys at their default are not
-    reported: the normal form of an experiment has them all. Experiments with plug-ins are not checked: these may use
-    any key.
+    classes, a gateway that holds nothing, shares of tenants and targets of classes that have no requests. In the
+    engine: the share of memory (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a
+    number, the token budget of steps where the batching rule has one of its own, what becomes of blocks behind sliding
+    windows where no layer has one, ranks of adapters that no request asks for, an encoder without media. In the
+    hardware: figures that measured step times do not depend on. In the cluster: the age of signals where no decision
+    uses them, how instances start where none does, failures after the end, where unsplit requests go where all are
+    split. Keys at their default are not reported: the normal form of an experiment has them all. Experiments with
+    plug-ins are not checked: these may use any key.
     """
     if seen.experiment.plugins.origins:
         return ""
-    parts = (_unread, _alike, _unknown_tenants, _unread_of_engines, _unused_of_cluster, _unused_of_engines)
+    parts = (
+        _unread,
+        _alike,
+        _unknown_tenants,
+        _unknown_classes,
+        _unread_of_engines,
+        _unread_of_hardware,
+        _unread_signals,
+        _unused_of_cluster,
+        _unused_of_engines,
+    )
     found = dict(one for part in parts for one in part(seen))
     if not found:
         return ""
@@ -100,6 +128,21 @@ def _unknown_tenants(seen: LintContext) -> Iterator[tuple[str, str]]:
                 yield f"policy.{key}.{name}", "no request has that tenant"
 
 
+def _unknown_classes(seen: LintContext) -> Iterator[tuple[str, str]]:
+    """Yield targets of SLO classes that no request of the whole run has, so that nothing can meet them."""
+    if not seen.done:
+        return
+    classes = {name for name, _ in seen.table.group_names()}
+    gateway = seen.experiment.policy.gateway
+    asked = {"slo_targets": [*seen.experiment.slo_targets]}
+    if gateway is not None:
+        asked["policy.gateway.slo_targets_us"] = [*gateway.slo_targets_us]
+    for key, names in asked.items():
+        for name in names:
+            if name not in classes:
+                yield f"{key}.{name}", "no request has that SLO class"
+
+
 def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
     """Yield unused engine keys; a key that several pools do not use is reported once."""
     for instance, pool in zip(seen.cluster.instances, seen.cluster.pools, strict=True):
@@ -119,6 +162,63 @@ def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
             yield "engine.max_num_batched_tokens", f"`{kind}` batching uses its own setting, {own:,} tokens"
 
 
+def _unread_of_hardware(seen: LintContext) -> Iterator[tuple[str, str]]:
+    """Yield figures of GPUs that differ from those of the GPU whose measured step times are used."""
+    for instance, pool in zip(seen.cluster.instances, seen.cluster.pools, strict=True):
+        model = operators_of(instance.latency)
+        if model is None:
+            continue
+        hardware = pool.hardware
+        own = {
+            "memory_bandwidth_tb_per_s": hardware.memory_bandwidth_tb_per_s,
+            "peak_tflops.bf16": hardware.peak_tflops_bf16,
+        }
+        for path, measured in model.costs.gpu_figures.items():
+            if abs(own[path] - measured) > _AS_MEASURED * measured:
+                why = f"step times are those measured on {hardware.name}, of {measured:g};"
+                yield f"hardware.{path}", f"{why} a `latency` such as `fitted` derives them from the hardware's figures"
+
+
+def _unread_signals(seen: LintContext) -> Iterator[tuple[str, str]]:
+    """Yield the age of signals that no decision uses."""
+    signals, usual = seen.experiment.cluster.signals, Signals()
+    if signals == usual:
+        return
+    routings = _routings(seen)
+    policy, split = seen.experiment.policy, seen.experiment.cluster.disaggregation
+    figures = (
+        policy.admission.kind not in WITHOUT_CLASSES
+        or (policy.gateway is not None and policy.gateway.saturation.kind == "utilization")
+        or any(one in BY_QUEUES or one in BY_FIGURES for one in routings)
+    )
+    if signals.refresh_interval_us and not figures:
+        yield (
+            "cluster.signals.refresh_interval_us",
+            "no decision between instances depends on their queues, batches or KV caches",
+        )
+    decides = split is not None and split.order == "decode-first" and split.decider.kind == "prefix-threshold"
+    if signals.cache_signal_delay_us and not decides and not any(one in BY_CACHE for one in routings):
+        yield "cluster.signals.cache_signal_delay_us", "no decision between instances depends on what they have cached"
+
+
+def _routings(seen: LintContext) -> list[str]:
+    """Return the kinds of the routing policies that have a choice of instances, and of their scorers."""
+    cluster = seen.experiment.cluster
+    if seen.experiment.instances == 1 and cluster.autoscaler is None:
+        return []
+    split = cluster.disaggregation
+    rules = [seen.experiment.policy.routing]
+    if split is not None:
+        rules += [split.prefill_routing, split.decode_routing]
+    kinds = []
+    for rule in rules:
+        scorers = rule.settings.get("scorers")
+        kinds.append(rule.kind)
+        if isinstance(scorers, tuple):
+            kinds += [one.kind for one in scorers if isinstance(one, PluginConfig)]
+    return kinds
+
+
 def _unused_of_cluster(seen: LintContext) -> Iterator[tuple[str, str]]:
     """Yield rules for instances that never start and for requests that are never left whole, and failures to come."""
     cluster = seen.experiment.cluster
@@ -134,6 +234,9 @@ def _unused_of_cluster(seen: LintContext) -> Iterator[tuple[str, str]]:
                 "cluster.lifecycle.warm_up_requests",
                 "with `warm_up_factor: 1`, cold instances are as fast as warm ones",
             )
+    life = cluster.lifecycle
+    if life is not None and life.drain != "wait" and comes_back and cluster.autoscaler is None:
+        yield "cluster.lifecycle.drain", "no instance is removed: there is no autoscaler"
     split = cluster.disaggregation
     if split is not None and split.decider.kind == "always" and split.undisaggregated != "decode-pool":
         yield "cluster.disaggregation.undisaggregated", "with `decider: always`, every request is split"

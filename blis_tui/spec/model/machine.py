@@ -76,7 +76,7 @@ class Hardware:
     """One accelerator: datasheet figures and measured utilisation."""
 
     name: str
-    memory_gib: float = key("Memory of one accelerator in GiB.", exclusiveMinimum=0, maximum=100_000, examples=[80])
+    memory_gib: float = key("Memory of one accelerator in GiB.", exclusiveMinimum=0, maximum=10_000, examples=[80])
     peak_tflops: ClassVar[DocumentKey] = group_of(
         "Dense matrix throughput (no sparsity) in 10^12 floating-point operations a second.",
         required=True,
@@ -108,7 +108,7 @@ class Hardware:
         examples=[9000.0],
     )
     memory_bandwidth_tb_per_s: float = key(
-        "Memory bandwidth in TB/s (10^12 bytes a second).", exclusiveMinimum=0, maximum=10_000, examples=[3.35]
+        "Memory bandwidth in TB/s (10^12 bytes a second).", exclusiveMinimum=0, maximum=200, examples=[3.35]
     )
     mfu: ClassVar[DocumentKey] = group_of("Share of the peak throughput that real kernels reach.", required=True)
     mfu_prefill: float = key(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal, localcontext
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.diagnostics import about
 from blis_tui.spec.overrides import Override
+from blis_tui.spec.scalars import flow
 from blis_tui.spec.source import Document, Location, Span, as_list, as_map
 from blis_tui.spec.study.model import MAX_POINTS, Axis, Point
 
@@ -18,10 +20,16 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import DataPath, Json
 
 
+_SHOWN: Final = 60
+"""Maximum length of a value in a message."""
+
+
 def crossed(document: Document, at: DataPath, problems: Problems) -> Iterator[Axis]:
     """Yield an axis for each path of the map at ``at``."""
     for path in as_map(document.get(*at)):
-        yield Axis((path,), tuple((one,) for one in _column(document, (*at, path), path, problems)))
+        column = _column(document, (*at, path), path, problems)
+        _check_repeats(document, [(*at, path)], [(one,) for one in column], problems)
+        yield Axis((path,), tuple((one,) for one in column))
 
 
 def zipped(document: Document, at: DataPath, problems: Problems) -> Iterator[Axis]:
@@ -35,7 +43,35 @@ def zipped(document: Document, at: DataPath, problems: Problems) -> Iterator[Axi
             message = f"paths that change together need the same number of values: {said}"
             problems.add(about(document, here, "BLIS2063", message))
         else:
-            yield Axis(tuple(columns), tuple(zip(*columns.values(), strict=False)))
+            rows = list(zip(*columns.values(), strict=False))
+            _check_repeats(document, [(*here, path) for path in columns], rows, problems)
+            yield Axis(tuple(columns), tuple(rows))
+
+
+def _check_repeats(
+    document: Document, lists: Sequence[DataPath], rows: Sequence[tuple[Override, ...]], problems: Problems
+) -> None:
+    """Check that no row of an axis, whose values are listed at ``lists``, repeats another one."""
+    if not all(isinstance(document.get(*at), list) for at in lists):
+        return
+    seen: dict[str, bool] = {}
+    for number, row in enumerate(rows):
+        values = [one.value.data for one in row]
+        name = json.dumps([plain_value(one) for one in values], sort_keys=True)
+        if seen.get(name) is False:
+            shown = " with ".join(f"`{flow(value)[:_SHOWN]}`" for value in values)
+            message = f"{shown} is listed twice: both runs would be the same"
+            problems.add(about(document, (*lists[0], number), "BLIS2068", message, hint="list it once"))
+        seen[name] = name in seen
+
+
+def plain_value(value: Json) -> Json:
+    """Return a value in which 2.0 is 2, so that equal values have equal texts."""
+    if isinstance(value, dict):
+        return {key: plain_value(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [plain_value(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def assignments(document: Document, at: DataPath, problems: Problems) -> Iterator[Override]:
@@ -55,7 +91,8 @@ def _column(document: Document, at: DataPath, path: str, problems: Problems) -> 
         found = enumerate(as_list(given))
         return [_override(document, at, path, document.branch((*at, number))) for number, _ in found]
     if wrong := _wrong_range(given):
-        problems.add(about(document, at, "BLIS2064", wrong, key=True))
+        hint = "add `step: 1`, or `count: 4` for as many values" if "neither" in wrong else None
+        problems.add(about(document, at, "BLIS2064", wrong, key=True, hint=hint))
         return []
     if (steps := steps_in(given)) > MAX_POINTS:
         count = f"{steps:,}" if steps < 10**15 else "far too many"

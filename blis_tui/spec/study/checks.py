@@ -16,7 +16,7 @@ from blis_tui.spec.study.metrics import COSTS, is_metric
 from blis_tui.spec.study.model import MAX_POINTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from blis_tui.spec.compose import Problems
     from blis_tui.spec.source import DataPath, Document, Json
@@ -35,18 +35,27 @@ def check_paths(document: Document, problems: Problems) -> None:
     seen: dict[str, DataPath] = {}
     for place in places:
         path = str(place[-1])
-        inner = next((one for one in seen if one.startswith(f"{path}.")), None)
         if path == "seed":
             message = "`seed` is not for `set` and axes: each point runs once with each of the study's seeds"
-            problems.add(about(document, place, "BLIS2062", message, key=True, hint="write `seeds: [1, 2, 3]`"))
+            given = document.place(place, key=True).source.is_argument
+            hint = "write `--seeds 1,2,3`" if given else "write `seeds: [1, 2, 3]`"
+            problems.add(about(document, place, "BLIS2062", message, key=True, hint=hint))
         elif path in seen:
             message = f"`{path}` is assigned to twice, here and under `{seen[path][0]}`"
             problems.add(about(document, place, "BLIS2062", message, key=True))
-        elif inner is not None:
-            message = f"`{path}` replaces what `{inner}` (under `{seen[inner][0]}`) assigns"
-            hint = f"list `{path}` first, or give its values their own `{inner.removeprefix(f'{path}.')}`"
-            problems.add(about(document, place, "BLIS2062", message, key=True, hint=hint))
+        else:
+            check_replaced(document, place, seen, problems)
         seen.setdefault(path, place)
+
+
+def check_replaced(document: Document, place: DataPath, before: Mapping[str, DataPath], problems: Problems) -> None:
+    """Check that an assignment replaces none of those before it, by path, through a part that contains theirs."""
+    path = str(place[-1])
+    inner = next((one for one in before if one.startswith(f"{path}.")), None)
+    if inner is not None:
+        message = f"`{path}` replaces what `{inner}` (under `{before[inner][0]}`) assigns"
+        hint = f"list `{path}` first, or give its values their own `{inner.removeprefix(f'{path}.')}`"
+        problems.add(about(document, place, "BLIS2062", message, key=True, hint=hint))
 
 
 def check_exclusions(document: Document, axes: Sequence[Axis], problems: Problems) -> None:

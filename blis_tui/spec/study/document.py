@@ -156,8 +156,9 @@ def _try_out(
         for row in (*axis.rows[::stride], axis.rows[-1]):
             tried = {**usual, **{one.steps: one for one in row}}
             found += _wrong_form(base, (*fixed, *tried.values()), plugins)
-    if found:
-        raise SpecError(in_order(found))
+    if found:  # the values of a range have one place: one of them tells what is wrong
+        places = {(one.file, one.source_line, one.line, one.column, one.code, one.path): one for one in found[::-1]}
+        raise SpecError(in_order(places.values()))
 
 
 def _first_sound(

@@ -512,7 +512,9 @@ class _Configuration:
                     if one.code.startswith(_OF_FORM):
                         by = to_right if one.column > len(path) else 0
                         column, end = one.column + by, one.end_column + by
+                        hint = one.help and one.help.partition(": write `--set")[0]
                         placed = replace(one, file="--sizes", source_line=written, column=column, end_column=end)
+                        placed = replace(placed, help=hint)
                         raise SpecError([placed]) from error
 
     def _require_load(self, load: Load) -> None:

@@ -1,0 +1,57 @@
+"""Pointers into reports: to what no report has is an error, and whatever reports have can be named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from blis_tui.cli.main import cli
+from blis_tui.errors import SpecError
+from blis_tui.golden.case import cases_of
+from blis_tui.spec.metric_names import unknown_step
+from tests.golden.projects import SPEC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GOLDENS = Path(__file__).parents[2] / "golden"
+
+
+def steps_of(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield path
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, part in parts:
+        yield from steps_of(part, (*path, str(name)))
+
+
+def test_whatever_reports_have_can_be_named() -> None:
+    reports = sorted(GOLDENS.rglob("*.report.json"))
+    assert len(reports) > 40
+    experiments = [one for path in reports if "meta" in (one := json.loads(path.read_text(encoding="utf-8")))]
+    assert {path for one in experiments for path in steps_of(one) if path and unknown_step(path) is not None} == set()
+
+
+@pytest.mark.parametrize(
+    ("golden", "path", "hint"),
+    [
+        ("tolerance: {/latency/ttft/p99: {rel: 1}}", "tolerance./latency/ttft/p99", "/latency/ttft_ms/p99"),
+        ("tolerance: {/latency/ttft_ms/p98: {rel: 1}}", "tolerance./latency/ttft_ms/p98", "/latency/ttft_ms/p9"),
+        ("redact: [/meta/spec_sha256, /kv/hitrate]", "redact.1", "/kv/hit_rate"),
+        ("redact: [/metadata]", "redact.0", ""),
+    ],
+)
+def test_what_no_report_has_is_told(golden: str, path: str, hint: str, tmp_path: Path) -> None:
+    spec = tmp_path / "demo.blis.yaml"
+    spec.write_text(f"{SPEC}golden: {{{golden}}}\n", encoding="utf-8")
+    with pytest.raises(SpecError) as caught:
+        cases_of(spec)
+    (told,) = caught.value.diagnostics
+    assert told.message.startswith("no report has `/")
+    assert (told.line, told.path) == (16, f"golden.{path}")
+    assert hint in str(told.help)
+    checked = CliRunner().invoke(cli, ["check", str(spec)])
+    assert (checked.exit_code, checked.stderr) == (2, f"{caught.value}\n\n")
