@@ -404,7 +404,6 @@ def _check_gateway(document: Document) -> Iterator[Diagnostic]:
 _NEEDS: Final[tuple[tuple[str, tuple[Json, ...], Callable[[dict[str, Json]], bool]], ...]] = (
     ("per_band_capacity", (0,), lambda gateway: gateway.get("bands") is True),
     ("usage_limit", (1.0,), lambda gateway: gateway.get("bands") is True),
-    ("when_full", ("reject",), lambda gateway: bool(gateway.get("max_depth") or gateway.get("per_band_capacity"))),
     ("weights", ({},), lambda gateway: gateway.get("fairness") == "weighted"),
     ("slo_targets_us", ({},), lambda gateway: gateway.get("order") == "slo-deadline"),
     ("order", (), lambda gateway: gateway["order"] != "slo-deadline" or bool(gateway.get("slo_targets_us"))),
@@ -413,7 +412,6 @@ _NEEDS: Final[tuple[tuple[str, tuple[Json, ...], Callable[[dict[str, Json]], boo
 _WHY: Final = {
     "per_band_capacity": "without bands",
     "usage_limit": "without bands: it is the limit of the least urgent band",
-    "when_full": "without `max_depth` or `per_band_capacity`: it is never full",
     "weights": "unless `fairness` is `weighted`",
     "slo_targets_us": "unless `order` is `slo-deadline`",
     "order": "without `slo_targets_us`: no class has a deadline",
@@ -421,7 +419,6 @@ _WHY: Final = {
 _REMEDY: Final = {
     "per_band_capacity": "add `bands: true`, or limit the whole queue with `max_depth`",
     "usage_limit": "add `bands: true`",
-    "when_full": "add `max_depth`, such as `max_depth: 100`, or remove it",
     "weights": "add `fairness: weighted`",
     "slo_targets_us": "add `order: slo-deadline`",
     "order": "add `slo_targets_us`, such as `{critical: 500000}`",

@@ -131,7 +131,7 @@ class _Palette(CommandPalette):
     """Textual's palette; its list has no lines to move by until it has been drawn."""
 
     def _action_command_list(self, action: str) -> None:
-        if self.query_one(CommandList).size.height:
+        if action == "select" or self.query_one(CommandList).size.height:
             super()._action_command_list(action)
 
 

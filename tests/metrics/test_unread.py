@@ -256,6 +256,7 @@ def test_plug_ins_may_read_anything(tmp_path: Path) -> None:
 UNUSED: dict[str, tuple[str, str, object]] = {
     "engine.lora.ranks.nosuch": ("lora-adapters", "engine.lora.ranks", {"nosuch": 8}),
     "engine.encoder": ("quickstart", "engine.encoder", {"token_us": 50}),
+    "policy.gateway.when_full": ("gateway-queue", "policy.gateway.when_full", "shed-sheddable"),
     "cluster.lifecycle": ("quickstart", "cluster.lifecycle", {"loading_delay_us": 5}),
     "cluster.lifecycle.warm_up_factor": ("autoscaling", "cluster.lifecycle.warm_up_factor", 2),
     "cluster.lifecycle.warm_up_requests": ("autoscaling", "cluster.lifecycle.warm_up_requests", 2),

@@ -369,6 +369,9 @@ async def test_stopping_gives_up_what_is_under_way_and_keeps_its_rows(tmp_path: 
         observer = observer_of(server.url, tmp_path / "r", requests=200, timeout_s=60)
         running = asyncio.create_task(observer.run())
         await server.was_asked(6)
+        async with asyncio.timeout(30):
+            while not read_recording(tmp_path / "r").requests:  # noqa: ASYNC110  (nothing tells of a row)
+                await asyncio.sleep(0.01)
         observer.stop()
         assert not await asyncio.wait_for(running, 30)
     recording = read_recording(tmp_path / "r")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from io import BytesIO
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.command import CommandList
 from textual.widgets import Input
 
 import blis_tui
@@ -31,7 +33,7 @@ from blis_tui.tui.widgets.event_list import EventList
 from blis_tui.tui.widgets.event_rows import EventRows
 from blis_tui.tui.widgets.sessions import SessionsPane
 from blis_tui.tui.widgets.spec_view import SpecPane
-from tests.tui.debugging import NARROW, debugging, experiment
+from tests.tui.debugging import NAMES, NARROW, Debugging, debugging, experiment
 from tests.tui.screens import press, screen_text, settle
 
 if TYPE_CHECKING:
@@ -408,16 +410,26 @@ async def test_what_was_remembered_may_make_no_sense_any_more() -> None:
         assert any("instance 1" in note.message for note in app._notifications)
 
 
+async def choose(here: Debugging, text: str) -> None:
+    """Type into the palette, and choose what it has found by then for the whole text."""
+    await here.press("ctrl+p")
+    await here.pilot.press(*[NAMES.get(character, character) for character in text])
+    found = here.app.screen.query_one(CommandList)
+    async with asyncio.timeout(30):
+        while found.option_count != 1 or not str(found.get_option_at_index(0).prompt).startswith(text):
+            await here.pilot.pause(0.01)
+    await here.press("enter")
+
+
 async def test_the_palette_knows_requests_and_events() -> None:
     async with debugging(at="1500") as here:
-        await here.press("ctrl+p")
-        await here.type("Request: request_12")
+        await choose(here, "Request: request_12")
         await here.idle()
         assert here.session.selection.request == "request_12"
-        await here.press("ctrl+p")
-        await here.type("Event: 77")
-        await here.idle()
-        assert here.event == 77
+        await choose(here, "Event: 77")
+        async with asyncio.timeout(30):  # the command runs when the palette has closed
+            while here.event != 77:
+                await here.pilot.pause(0.01)
 
 
 async def test_panes_follow_the_size_of_the_terminal() -> None:

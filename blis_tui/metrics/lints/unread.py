@@ -98,6 +98,8 @@ def _unread(seen: LintContext) -> Iterator[tuple[str, str]]:
     gateway = policy.gateway
     if gateway is not None and gateway.saturation.kind == "never" and gateway.dispatch == "on-completion":
         yield "policy.gateway", "with `saturation: never`, it dispatches every request immediately"
+    elif gateway is not None and gateway.when_full != "reject" and not (gateway.max_depth or gateway.per_band_capacity):
+        yield "policy.gateway.when_full", "without `max_depth` or `per_band_capacity`, it is never full"
 
 
 def _alike(seen: LintContext) -> Iterator[tuple[str, str]]:
