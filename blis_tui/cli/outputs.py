@@ -36,6 +36,8 @@ PERFETTO: Final = "--perfetto"
 OPENMETRICS: Final = "--openmetrics"
 HTML: Final = "--html"
 _HEADER: Final = "--trace-output (header)"
+_SAMPLES_S: Final = 1.0
+"""Simulated time between two samples by default, in seconds."""
 _AT_ONCE: Final = 1024
 """Number of lines that are encoded and written together; one at a time, a table takes a seventh longer."""
 
@@ -53,7 +55,7 @@ class Written:
     html_file: str | None
     perfetto_file: str | None
     openmetrics_file: str | None
-    interval_s: float
+    interval_s: float | None
 
     def names(self) -> dict[str, str | None]:
         """The files, by option."""
@@ -122,9 +124,7 @@ written_options: Final = grouped(
         "interval_s",
         metavar="SECONDS",
         type=FiniteRange(min=0.001),
-        default=1.0,
-        show_default=True,
-        help="Simulated time between two samples of --openmetrics.",
+        help=f"Simulated time between two samples of --openmetrics, by default {_SAMPLES_S:g}.",
     ),
 )
 """Options of commands that run one experiment, passed to them as one value ``written``."""
@@ -137,7 +137,8 @@ class Outputs:
         written: the options.
 
     Raises:
-        UsageError: two of them are one file, or something other than the report goes to standard output.
+        UsageError: two of them are one file, something other than the report goes to standard output, or samples have
+            an interval but no file.
     """
 
     def __init__(self, written: Written) -> None:
@@ -152,7 +153,9 @@ class Outputs:
         self._names = names
         self._files: dict[str, BinaryIO] = {}
         self._parquet = names.get(REQUESTS, "").casefold().endswith(".parquet")
-        self._interval_us = max(round(written.interval_s * 1e6), 1)
+        if written.interval_s is not None and OPENMETRICS not in names:
+            raise click.UsageError(f"--openmetrics-interval has no effect without {OPENMETRICS}")
+        self._interval_us = max(round((written.interval_s or _SAMPLES_S) * 1e6), 1)
         self._timeline: Timeline | None = None
         self._scrapes: Scrapes | None = None
         self._load: LoadObserver | None = None
