@@ -104,8 +104,12 @@ class RunningFirst(Plain):
 
     def plan(self, batch: Batch) -> Plan:
         """Plan one step."""
+        return self._serve(batch, prompts=True)
+
+    def _serve(self, batch: Batch, *, prompts: bool) -> Plan:
+        """Plan one step; without ``prompts``, running requests get nothing for theirs."""
         plan = Plan(self.threshold(batch))
-        budget = serve_running(batch, plan, batch.limits.max_num_batched_tokens)
+        budget = serve_running(batch, plan, batch.limits.max_num_batched_tokens, prompts=prompts)
         if batch.waiting.items:
             if budget > 0:
                 self.admit_waiting(batch, plan, budget)

@@ -11,16 +11,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.batching.rule import BATCHING, RunningFirst, serve_running
+from blis_tui.engine.batching.rule import BATCHING, RunningFirst
 from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.batching.versions import DEFAULT, RULES, VERSIONS, unsupported_settings
-from blis_tui.engine.plan import Plan
 from blis_tui.engine.stopped import ADAPTER, CADENCE, LATE, Stopped
 from blis_tui.errors import PolicyError
 from blis_tui.registry import setting
 
 if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
+    from blis_tui.engine.plan import Plan
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Engine
 
@@ -192,11 +192,9 @@ class VllmWithCadence(VllmV1Batching):
         """Plan one step."""
         decodes = len(batch.running) + len(batch.ending) > len(batch.prefills)
         self._holds = decodes and not self._crowded and self._since + 1 < self._interval
+        plan = self._serve(batch, prompts=not self._holds)
         if self._holds:
-            plan = self._without_prompts(batch)
             batch.refused = None  # the next step may admit what this one does not
-        else:
-            plan = super().plan(batch)
         if not plan.preempted:
             self._note_passed(batch, plan)
             if not self._holds:
@@ -225,16 +223,6 @@ class VllmWithCadence(VllmV1Batching):
                 break
             if request.index in batch.stale:
                 self._passed[request.index] = None
-
-    def _without_prompts(self, batch: Batch) -> Plan:
-        plan = Plan(self.threshold(batch))
-        budget = serve_running(batch, plan, batch.limits.max_num_batched_tokens, prompts=False)
-        if batch.waiting.items:
-            if budget > 0:
-                self.admit_waiting(batch, plan, budget)
-            else:
-                plan.stop_untried()
-        return plan
 
     def admits(self, batch: Batch, request: Request) -> bool:
         """Whether prompts are computed in this step, or all of this one but its last token is there already."""
