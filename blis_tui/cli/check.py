@@ -42,7 +42,7 @@ class Outcome:
     cases: int = 0
     """Number of its cases (`cases`, `matrix`)."""
     cases_checked: int = 0
-    """Number of those that were checked: of very many, a sample that has each of their values."""
+    """Number of those that were checked: of very many, a sample that has as many of their values as it can."""
     diagnostics: tuple[Diagnostic, ...] = ()
     unreadable: str = ""
     """Why the file could not be read; empty = it could."""
@@ -80,8 +80,8 @@ def check(
 
     PATH is a document: a file, a folder (every YAML file below it that is not hidden), the name of an experiment or a
     study, or - for standard input. Syntax, schema and semantics are checked; for a recorded workload, so are the rows
-    within the first 4 MiB. The cases of an experiment are checked, too: of more than 1,000, a sample that has each of
-    their values. Nothing is simulated.
+    within the first 4 MiB. The cases of an experiment are checked, too: of more than 1,000, a sample that has as many
+    of their values as it can. Nothing is simulated.
 
     PATH can also be code with policies: FILE.py, or an installed package. For each policy, an experiment is run again,
     without observers, from a checkpoint, and in another process with another hash seed: the bytes must be the same.

@@ -282,7 +282,6 @@ class Snapshot:
     ended: int
     in_transit: tuple[RequestSnapshot, ...]
     instances: tuple[InstanceSnapshot, ...]
-    next_event: PendingEvent | None
     admission_rule: str
     """How admission control decides, in a sentence; empty if its name suffices."""
     routing_rule: str
@@ -322,7 +321,6 @@ def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
         ended=cluster.closed(),
         in_transit=tuple(_request(request, None, "in-transit") for request in cluster.in_transit()[:window]),
         instances=tuple(_instance(one, cluster, window, busy[one.index]) for one in cluster.instances),
-        next_event=peek(cluster),
         admission_rule=admission_rule,
         routing_rule=routing_rule,
         deferred=len(cluster.pipeline.deferral.waiting),

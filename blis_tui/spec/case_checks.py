@@ -49,7 +49,7 @@ def check_cases(
     trace_bytes: int = 0,
     also: Callable[[Resolved], None] = lambda _: None,
 ) -> CheckedCases:
-    """Check the cases of a sound experiment, of very many a sample that has each of their values.
+    """Check the cases of a sound experiment, of very many a sample that has as many of their values as it can.
 
     A problem that several cases have is reported once, with the first of them.
 
@@ -91,7 +91,7 @@ def unknown_expectations(document: Document, experiment: Experiment) -> list[Dia
 
 
 def _sample(cases: Mapping[str, tuple[Override, ...]], most: int) -> Iterator[tuple[str, tuple[Override, ...]]]:
-    """Yield all cases, or those of very many that have a value for the first time, and some spread over the others."""
+    """Yield all cases, or of very many those with a new value (up to half of ``most``), and some of the others."""
     if len(cases) <= most:
         yield from cases.items()
         return
