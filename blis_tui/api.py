@@ -57,6 +57,7 @@ def run(
     seed: int | None = None,
     plugins: Sequence[str | Path] = (),
     check: str = "end",
+    jobs: int = 1,
 ) -> Report:
     """Simulate an experiment to its end.
 
@@ -66,6 +67,8 @@ def run(
         seed: replaces the document's seed.
         plugins: scripts and installed packages whose policies the document may name.
         check: when to verify the invariants: ``all`` (after every event), ``end`` or ``off``.
+        jobs: number of processes that share the instances, where that cannot change the report (see ``blis-tui run
+            --help``); otherwise it is one. A script must allow more with ``if __name__ == "__main__":``.
 
     Raises:
         SpecError: as in :func:`load`, like PolicyError and InputError.
@@ -76,6 +79,13 @@ def run(
         source = load(source, set=set, seed=seed, plugins=plugins)
     elif set or seed is not None or plugins:
         raise TypeError("the experiment is loaded already: set, seed and plugins are for blis_tui.load()")
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, not {jobs}")
     simulation = Simulation(source, check=check)
-    simulation.run()
+    if jobs > 1 and not simulation.why_whole():
+        from blis_tui.shares import SharedRun  # noqa: PLC0415  (few runs are shared)
+
+        SharedRun(simulation, jobs).run()
+    else:
+        simulation.run()
     return simulation.report()

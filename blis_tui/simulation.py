@@ -26,7 +26,7 @@ from blis_tui.spec.model import Experiment
 from blis_tui.workload.source import create_source, fixed_part, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot, Snapshot
     from blis_tui.metrics.lints.lints import Checkup
@@ -572,6 +572,31 @@ class Simulation:
         if checkpoint[:_SEAL_BYTES] != self._seal(content):
             raise InputError("these bytes are not a checkpoint of this experiment by this engine, or are damaged")
         self._take(*cast("tuple[Cluster, RequestLog]", unpacked(content, self._fixed)))
+
+    def why_whole(self) -> str:
+        """Return why processes cannot share the run with the same results (``blis_tui.shares``); empty = they can."""
+        from blis_tui.cluster.shares import why_whole  # noqa: PLC0415  (few runs are shared)
+
+        if self._check == "all":
+            return "invariants are verified after every event"
+        if self._observers.kinds or self._look is not None:
+            return "records are written in the order of events"
+        if not self._repeatable or self.events:
+            return "it depends on what has happened"
+        return why_whole(self.experiment, self._cluster.pipeline)
+
+    def take_shares(self, shares: Sequence[bytes]) -> None:
+        """Go to the end of the run, where processes that simulated a share of the instances each left it.
+
+        Args:
+            shares: what ``blis_tui.shares.simulated_share`` returned for each share.
+        """
+        states = [cast("tuple[Cluster, RequestLog]", unpacked(share, self._fixed)) for share in shares]
+        cluster, log = states[0]
+        for number, (other, rows) in enumerate(states[1:], 1):
+            cluster.take_over(other, range(number, len(cluster.instances), len(shares)))
+            log.take_over(rows)
+        self._take(cluster, log)
 
     def _take(self, cluster: Cluster, log: RequestLog) -> None:
         self._cluster = cluster

@@ -21,6 +21,8 @@ _Grouped: TypeAlias = "Callable[..., object]"
 
 KINDS: Final = ("experiment", "model", "hardware", "workload", "policy", "latency", "study")
 """Kinds of document, as commands take them."""
+MOST_JOBS: Final = 64
+"""Maximum number of processes, about as many as one process can load experiments for."""
 
 
 class FiniteRange(click.FloatRange):

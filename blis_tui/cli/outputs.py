@@ -211,6 +211,10 @@ class Outputs:
 
             self._load = LoadObserver(simulation)
 
+    def why_in_order(self) -> str:
+        """Return why the run must pass through all its moments in order; empty = none of the files needs that."""
+        return "samples are taken during the run" if OPENMETRICS in self else ""
+
     def run(self, simulation: Simulation, go_on: Callable[[Simulation], bool]) -> bool:
         """Run the simulation to its end, like :meth:`Simulation.run`, with the requested scrapes."""
         if OPENMETRICS not in self:

@@ -15,11 +15,10 @@ from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import columns, print_text, require_different_files, require_no_overwrite, results, tell
-from blis_tui.cli.options import FiniteRange, format_option, grouped, plugins_option, set_option
+from blis_tui.cli.options import MOST_JOBS, FiniteRange, format_option, grouped, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import interrupting_on_signals
 from blis_tui.cli.sweep import (
-    MOST_JOBS,
     Asked,
     Runs,
     case_option,

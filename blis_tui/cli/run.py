@@ -14,7 +14,7 @@ from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
 from blis_tui.cli.cases import Chosen, case_overrides, chosen_options, mention_cases
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import columns, print_text, read_standard_input_text, results, tell, tell_left_out
-from blis_tui.cli.options import format_option
+from blis_tui.cli.options import MOST_JOBS, format_option
 from blis_tui.cli.outputs import REPORT, Outputs, Written, written_options
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import OverdueError, interrupting_on_signals
@@ -46,6 +46,15 @@ _MANY_REQUESTS: Final = 50_000
     help="Verify the invariants after every event, at the end of the run, or never.",
 )
 @click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(1, MOST_JOBS),
+    default=1,
+    metavar="N",
+    help="Share the instances among up to N processes. The results are the same, byte for byte. It applies to clusters "
+    "whose routing and admission do not look at the instances, such as `round-robin`; other runs use one process.",
+)
+@click.option(
     "--progress/--no-progress", default=None, help="Show progress on standard error [default: when it is a terminal]."
 )
 @reported
@@ -55,6 +64,7 @@ def run(
     output_format: str,
     written: Written,
     check: str,
+    jobs: int,
     progress: bool | None,
 ) -> None:
     """Simulate an experiment and print its report.
@@ -80,7 +90,9 @@ def run(
             outputs.open(files, packed)
             simulation = Simulation(experiment, check=check)
             outputs.listen(simulation)
-            complete = _run(simulation, outputs, signals, ProgressLine(progress))
+            complete = _run_shared(simulation, outputs, signals, ProgressLine(progress), jobs) or _run(
+                simulation, outputs, signals, ProgressLine(progress)
+            )
             report = simulation.report(complete=complete, verify=complete)
             text = (
                 report.to_json()
@@ -139,6 +151,28 @@ def _load(source: str, chosen: Chosen, more: tuple[str, ...]) -> Experiment:
     if chosen.case is None:
         mention_cases(source, stdin_text, known)
     return experiment
+
+
+def _run_shared(simulation: Simulation, outputs: Outputs, signals: Signals, line: ProgressLine, jobs: int) -> bool:
+    """Run to the end in several processes, if that is asked for; return False, with a note, if it is not possible."""
+    if jobs == 1:
+        return False
+    if why := outputs.why_in_order() or simulation.why_whole():
+        tell(f"note: one process simulates this run: {why}")
+        return False
+    from blis_tui.shares import SharedRun  # noqa: PLC0415  (few runs are shared)
+
+    shared, requests = SharedRun(simulation, jobs), simulation.experiment.workload.requests
+    total = "" if requests is None else f" of {requests:,}"
+    try:
+        with signals.stopping(shared.stop):
+            complete = shared.run(lambda: line.show(lambda: f"{shared.ended:,}{total} requests done"))
+    finally:
+        line.clear()
+    if not complete:
+        tell("interrupted: no report, because several processes share the run")
+        sys.exit(ExitCode.INTERRUPTED)
+    return True
 
 
 def _run(simulation: Simulation, outputs: Outputs, signals: Signals, line: ProgressLine) -> bool:

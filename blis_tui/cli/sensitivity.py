@@ -12,11 +12,10 @@ import click
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text, require_no_overwrite
-from blis_tui.cli.options import format_option, grouped, plugins_option, set_option
+from blis_tui.cli.options import MOST_JOBS, format_option, grouped, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import interrupting_on_signals
 from blis_tui.cli.sweep import (
-    MOST_JOBS,
     Asked,
     Runs,
     case_option,

@@ -23,7 +23,7 @@ from blis_tui.cli.files import (
     results,
     tell,
 )
-from blis_tui.cli.options import format_option, grouped, known_plugins, plugins_option, set_option
+from blis_tui.cli.options import MOST_JOBS, format_option, grouped, known_plugins, plugins_option, set_option
 from blis_tui.cli.progress import ProgressLine
 from blis_tui.cli.signals import interrupting_on_signals
 from blis_tui.printable import printable
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from blis_tui.study.runners import Runner
     from blis_tui.study.store import Store
     from blis_tui.study.sweep import Sweep
-
-MOST_JOBS: Final = 64
-"""Maximum number of processes, about as many as one process can load experiments for."""
 
 slo_option: Final = click.option(
     "--slo",

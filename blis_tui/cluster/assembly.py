@@ -19,7 +19,7 @@ from blis_tui.engine.streams import Streams
 from blis_tui.workload.source import awaits_answers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from blis_tui.cluster.passage import Passage
     from blis_tui.cluster.reroute import Reroute
@@ -31,7 +31,12 @@ if TYPE_CHECKING:
 
 
 def assembled(
-    experiment: Experiment, source: RequestSource, ledger: Ledger, observers: Observers, routes: Mapping[str, Reroute]
+    experiment: Experiment,
+    source: RequestSource,
+    ledger: Ledger,
+    observers: Observers,
+    routes: Mapping[str, Reroute],
+    share: Collection[int] | None = None,
 ) -> Pipeline:
     """Create a cluster's stages before the first event: see ``Cluster`` for the arguments.
 
@@ -55,7 +60,7 @@ def assembled(
 
         pipeline.lifecycle = lifecycle = LifecycleControl(experiment, pipeline, streams)
         roster.followers.append(lifecycle)
-    pipeline.dispatcher = _dispatcher(experiment, pipeline, streams, dict(routes))
+    pipeline.dispatcher = _dispatcher(experiment, pipeline, streams, dict(routes), share)
     admission.onward = pipeline.dispatcher.dispatch
     if experiment.policy.gateway is not None:
         from blis_tui.cluster.gateway_control import GatewayControl
@@ -77,11 +82,21 @@ def assembled(
     return pipeline
 
 
-def _dispatcher(experiment: Experiment, pipeline: Pipeline, streams: Streams, routes: dict[str, Reroute]) -> Dispatcher:
+def _dispatcher(
+    experiment: Experiment,
+    pipeline: Pipeline,
+    streams: Streams,
+    routes: dict[str, Reroute],
+    share: Collection[int] | None,
+) -> Dispatcher:
     roster, split = pipeline.roster, experiment.cluster.disaggregation
     whole = ALL_ROLES if split is None or split.undisaggregated == "all" else DECODING
     router = Router(experiment, experiment.policy.routing, roster.fleet_of(whole), streams, pipeline.observers)
     roster.routers.append(router)
+    if share is not None:
+        from blis_tui.cluster.shares import ShareDispatcher
+
+        return ShareDispatcher(experiment, pipeline, router, routes, share)
     if split is None:
         return Dispatcher(experiment, pipeline, router, routes)
     from blis_tui.cluster.disaggregation import DecodeFirst, PrefillFirst

@@ -13,7 +13,7 @@ from blis_tui.cluster.roster import Count
 from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from blis_tui.cluster.pipeline import Dispatcher, Pipeline
     from blis_tui.cluster.reroute import Reroute
@@ -42,6 +42,7 @@ class Cluster(LoopState):
         ledger: the books of requests that have ended.
         observers: receive the records.
         routes: routing decisions to override, by the request's name.
+        share: indices of the instances to simulate, as other processes simulate the others; None = all of them.
 
     Attributes:
         pipeline: the stages of a request's path, and what they share.
@@ -67,8 +68,9 @@ class Cluster(LoopState):
         ledger: Ledger,
         observers: Observers,
         routes: Mapping[str, Reroute] | None = None,
+        share: Collection[int] | None = None,
     ) -> None:
-        pipeline = self.pipeline = assembled(experiment, source, ledger, observers, routes or {})
+        pipeline = self.pipeline = assembled(experiment, source, ledger, observers, routes or {}, share)
         self.roster = pipeline.roster
         self.instances = pipeline.roster.instances
         self.pools = pipeline.roster.pools
@@ -116,6 +118,16 @@ class Cluster(LoopState):
         # Between two calls the first event is never stale, so that looking at it changes nothing.
         self.queue.drop_stale()
         return pipeline.events - first
+
+    def take_over(self, other: Cluster, share: Collection[int]) -> None:
+        """Take over a share of the instances, with all that is pending there, from where it was simulated."""
+        for index in share:
+            self.instances[index] = other.instances[index]
+            self.warm_up.take_over(other.warm_up, index)
+        pipeline, queue = self.pipeline, self.queue
+        pipeline.now = max(pipeline.now, other.now)
+        self.clock_went_back += other.clock_went_back
+        queue.take_over(other.queue, share)
 
     # ---- queries ----
 
@@ -243,15 +255,17 @@ class WarmUp(Picklable):
     Args:
         pipeline: the pipeline that warms up.
         until_us: when the period ends; 0 = there is none.
+
+    Attributes:
+        counted: gaps (microseconds -> count) of each instance when the period ended; None = it has not ended.
     """
 
-    __slots__ = ("_counted", "_over", "_pipeline", "_roster")
+    __slots__ = ("_pipeline", "_roster", "counted")
 
     def __init__(self, pipeline: Pipeline, until_us: int) -> None:
         self._pipeline = pipeline
         self._roster = pipeline.roster
-        self._over = not until_us
-        self._counted: tuple[dict[int, int], ...] = ()
+        self.counted: list[dict[int, int]] | None = None if until_us else []
         if until_us:
             pipeline.queue.push(until_us, LIFECYCLE, BackgroundEvent("warm-up-over", pipeline, None, self._end))
 
@@ -261,17 +275,27 @@ class WarmUp(Picklable):
         if WarmUpEnded in pipeline.observers.kinds:
             present = pipeline.arrived - pipeline.closed()
             pipeline.observers.emit(WarmUpEnded(pipeline.observers.event, now, present))
-        self._counted = tuple(dict(instance.tallies.itl_us) for instance in self._roster.instances)
-        self._over = True
+        self.count()
         return True
+
+    def count(self) -> list[dict[int, int]]:
+        """Count now unless the period has ended; return what was counted."""
+        if self.counted is None:
+            self.counted = [dict(instance.tallies.itl_us) for instance in self._roster.instances]
+        return self.counted
+
+    def take_over(self, other: WarmUp, index: int) -> None:
+        """Take over an instance; the period did not end where all requests had ended before."""
+        if self.counted or other.counted:
+            self.count()[index] = other.count()[index]
 
     def gaps_since(self, instance: Instance) -> dict[int, int]:
         """Inter-token gaps of an instance (microseconds -> count) since the period's end; before that, none."""
-        if not self._over:
+        if self.counted is None:
             return {}
         gaps = instance.tallies.itl_us
-        if instance.index >= len(self._counted):
+        if instance.index >= len(self.counted):
             return gaps
-        before = self._counted[instance.index]
+        before = self.counted[instance.index]
         left = {gap: count - before.get(gap, 0) for gap, count in gaps.items()}
         return {gap: count for gap, count in left.items() if count}

@@ -41,6 +41,7 @@ class Pipeline(Picklable):
         offered_output_tokens: output tokens that all of them ask for, generated or not.
         rejected: number of arrived requests that were rejected.
         rejections: number of rejections by cause.
+        elsewhere: arrived requests that another process simulates.
         queue: pending events.
         observers: receive the records.
         ledger: the books of requests that have ended.
@@ -60,6 +61,7 @@ class Pipeline(Picklable):
         self.offered_output_tokens = 0
         self.rejected = 0
         self.rejections: dict[str, int] = {}
+        self.elsewhere = 0
         self.queue = queue
         self.observers = observers
         self.ledger = ledger
@@ -78,7 +80,7 @@ class Pipeline(Picklable):
         """Whether all requests have ended or wait for what will never happen, and no more will come."""
         if not self.arrivals.silent:
             return False
-        left = self.arrived - len(self.ledger)
+        left = self.arrived - len(self.ledger) - self.elsewhere
         return self.lifecycle.never_progresses(left) if left else self.arrivals.exhausted
 
     def closed(self) -> int:

@@ -17,7 +17,7 @@ from blis_tui.engine.request import RequestState
 from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from blis_tui.engine.request import Request
 
@@ -243,6 +243,13 @@ class EventQueue(Picklable):
             else:
                 heappop(self.heap)
             head[3].drop()
+
+    def take_over(self, other: EventQueue, instances: Collection[int]) -> None:
+        """Add the events of another queue that concern some instances, of which this queue has none."""
+        self.heap += [entry for entry in other.heap if entry[3].instance_index in instances]
+        self.steps += [entry for entry in other.steps if entry[3].instance_index in instances]
+        heapify(self.heap)
+        heapify(self.steps)
 
     def push_timeout(self, time_us: int, order: int, timeout: Timeout) -> None:
         """Schedule a deadline; drop all stale events once they may make up most of the queue."""

@@ -90,12 +90,12 @@ class Flow:
 
     Attributes:
         states: number of requests by state.
-        first: the first request to end in each state.
+        first: the first request in each state, in order of arrival.
         input_tokens: prompt tokens of all requests.
         answer_tokens: output tokens of the completed requests.
         cached_tokens: prompt tokens found in the prefix cache.
         thrashed: requests preempted ``THRASHING`` times or more.
-        worst: the most preemptions of a request, and its number.
+        worst: the most preemptions of a request, and the number of the first one with as many, in order of arrival.
     """
 
     def __init__(self, *, held: bool = False) -> None:
@@ -131,11 +131,10 @@ class Flow:
         if any(block.preemptions):
             for number, preemptions in zip(block.number, block.preemptions, strict=True):
                 self.thrashed += preemptions >= THRASHING
-                if preemptions > self.worst[0]:
+                if preemptions > self.worst[0] or (preemptions == self.worst[0] and number < self.worst[1]):
                     self.worst = (preemptions, number)
         for state, part in split(block, block.state):
-            if not self.states[state]:
-                self.first[state] = part.number[0]
+            self.first[state] = min(self.first.get(state, part.number[0]), *part.number)
             self.states[state] += len(part.number)
             self._add_times(state, part)
 

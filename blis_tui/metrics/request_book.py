@@ -93,6 +93,22 @@ class RequestBook(Picklable):
         other.extras = self.extras
         return other
 
+    def take_over(self, other: RequestBook) -> list[int]:
+        """Add the facts of another process of the same run; return the number of each of its groups here."""
+        self.names |= other.names
+        self.sessions |= other.sessions
+        self.requested |= other.requested
+        self.budgets |= other.budgets
+        self.retries |= other.retries
+        self.parts |= other.parts
+        self.extras |= other.extras
+        found: list[int] = []
+        for group in other.groups:
+            found.append(self.numbers.setdefault(group, len(self.groups)))
+            if found[-1] == len(self.groups):
+                self.groups.append(group)
+        return found
+
     def write(self, ended: list[tuple[Request, int, int]], packed: bytearray, contradictions: list[str]) -> None:
         """Append the rows of ended requests, with their clients' TTFT and E2E, and note contradictions."""
         for request, ttft_us, e2e_us in ended:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _DETOUR: Final = Struct("<iqqq")
 _NUMBERS: Final = Struct(f"<q{PACKED.size - 8}x")
 """Unpacks only the request number of a row."""
+_STATE_BYTE: Final = PACKED.size - 2
+"""Position of the state within a row."""
 
 
 class Row(NamedTuple):
@@ -264,6 +266,20 @@ class RequestLog:
         other._book = self._book.up_to(mark.groups)
         other._contradictions += self._contradictions[: mark.contradictions]
         return other
+
+    def take_over(self, other: RequestLog) -> None:
+        """Add the requests of another process of the same run, without the rejected ones, which every process has."""
+        other.flush()
+        self.flush()
+        numbers = self._book.take_over(other._book)
+        self._contradictions += other._contradictions
+        states = other._packed[_STATE_BYTE :: PACKED.size]
+        if numbers == [*range(len(numbers))] and RequestState.REJECTED not in states:
+            self._packed += other._packed
+            return
+        for row in other.rows(0):
+            if row.state != RequestState.REJECTED:
+                self._packed += PACKED.pack(*row._replace(group=numbers[row.group]))
 
     def table(self, cluster: Cluster, now_us: int | None = None) -> RequestTable:
         """Return all requests that have arrived; live ones in their current state.

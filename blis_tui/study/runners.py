@@ -5,26 +5,23 @@ A runner accepts tasks while it has room for them, and returns their outcomes in
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
-from multiprocessing import resource_tracker
+from contextlib import nullcontext, redirect_stderr, suppress
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import SimulationError
 from blis_tui.printed import Printed, Stream
+from blis_tui.processes import how_it_ended, start_process
 from blis_tui.standard_output import reserved_for_results
 from blis_tui.study.task import Outcome, execute
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable
     from multiprocessing.connection import Connection
     from multiprocessing.context import SpawnProcess
     from types import TracebackType
@@ -255,12 +252,12 @@ class ProcessRunner(Runner):
                     worker.connection.send(worker.task)
         starting = len([one for one in self._workers if not one.ready])
         for _ in range(min(self.jobs - len(self._workers), len(self._queue) - starting)):
-            self._workers.append(_start(keep=self._prints is not None))
+            self._workers.append(_Worker(*start_process(_work, self._prints is not None)))
 
     def _lost(self, worker: _Worker) -> list[tuple[Task, Outcome]]:
         """Repeat the task of a process that died, unless that has happened too often."""
         self._end([worker])
-        how = _ending(worker.process.exitcode)
+        how = how_it_ended(worker.process.exitcode)
         if not worker.ready:
             self._stillborn += 1
             if self._stillborn == ATTEMPTS:
@@ -291,39 +288,6 @@ class ProcessRunner(Runner):
             one.process.join()
 
 
-def _ending(code: int | None) -> str:
-    """Return how a process ended, in words."""
-    if code is None or code >= 0:
-        return f"exit code {code}"
-    if code == -signal.SIGKILL:
-        return "SIGKILL: was there too little memory?"
-    return signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
-
-
-def _start(*, keep: bool = False) -> _Worker:
-    context = multiprocessing.get_context("spawn")
-    own, theirs = context.Pipe()
-    process = context.Process(target=_work, args=(theirs, keep), daemon=True)
-    with _deferred_ctrl_c():
-        process.start()
-    theirs.close()  # otherwise the end of the process would not close the pipe
-    return _Worker(process, own)
-
-
-@contextmanager
-def _deferred_ctrl_c() -> Iterator[None]:
-    """Block Ctrl-C here, and permanently in processes started within the block; the parent handles it."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    resource_tracker.ensure_running()  # starting it unblocks all signals, including ours
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _work(connection: Connection, keep: bool) -> None:
     """Run tasks in a worker process until the parent ends for any reason.
 
@@ -331,11 +295,6 @@ def _work(connection: Connection, keep: bool) -> None:
         connection: connection to the parent.
         keep: whether output goes to the parent instead of standard error.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # it may be inherited as ignored
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
     with suppress(EOFError, OSError), reserved_for_results():
         printed = Printed()
         connection.send(_READY)
@@ -345,8 +304,3 @@ def _work(connection: Connection, keep: bool) -> None:
                 if said := printed.take():
                     connection.send(_PrintedOutput(said))
                 connection.send(outcome)
-
-
-def _follow(sentinel: int) -> None:
-    wait([sentinel])
-    os._exit(1)

@@ -203,3 +203,31 @@ def test_decisions_are_written_with_what_was_weighed(small: Path, tmp_path: Path
         assert one["instance"] in {candidate["instance"] for candidate in one["top"]}
         assert {"regret_ppm", "true_regret_ppm", "scorers"} <= set(one)
         assert {"age_us", "waiting", "scores_ppm"} <= set(one["top"][0])
+
+
+def test_processes_that_share_a_run_write_the_same_files(small: Path, tmp_path: Path) -> None:
+    rows, trace = tmp_path / "rows.csv", tmp_path / "trace"
+    written, replayed = [], []
+    for jobs in ("1", "2"):
+        shared = ["--set", "cluster.instances=3", "--jobs", jobs]
+        run = blis("run", str(small), *shared, "--requests", str(rows), "--trace-output", str(trace))
+        assert (run.returncode, run.stderr) == (0, FEW)
+        written.append((run.stdout, rows.read_bytes(), trace.with_suffix(".csv").read_bytes()))
+        recorded = json.dumps({"trace": {"file": f"{trace}.csv", "format": "tracev2"}})
+        replayed.append(blis("run", str(small), *shared, "--set", f"workload={recorded}").stdout)
+    assert written[0] == written[1]
+    assert replayed[0] == replayed[1] != ""
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--set", "policy.routing=weighted"], "routing `weighted` looks at all instances"),
+        (["--records", os.devnull], "records are written in the order of events"),
+        (["--openmetrics", os.devnull], "samples are taken during the run"),
+    ],
+)
+def test_a_run_that_cannot_be_shared_says_why(small: Path, options: list[str], why: str) -> None:
+    run = blis("run", str(small), "--set", "cluster.instances=2", "--jobs", "2", *options)
+    assert run.returncode == 0
+    assert f"note: one process simulates this run: {why}\n" in run.stderr

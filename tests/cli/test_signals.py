@@ -78,6 +78,14 @@ def test_a_signal_stops_a_run_between_two_events_and_what_has_happened_is_report
     assert arrived == report["requests"]["total"]
 
 
+def test_a_signal_ends_a_run_that_processes_share_without_a_report(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    code, out, err = Child(*ENDLESS, "--jobs", "2", "--requests", str(rows), ready=b"requests done").end(signal.SIGINT)
+    assert (code, out) == (ExitCode.INTERRUPTED, "")
+    assert err.endswith("interrupted: no report, because several processes share the run\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_check_that_takes_long_is_left_and_the_events_so_far_are_reported(tmp_path: Path) -> None:
     slow = f"""
 {IMPATIENT}

@@ -126,10 +126,10 @@ class OneByOne:
         waiting: list[tuple[int, int]] = []
         present: list[tuple[int, int]] = []
         for row in rows:
-            self.first.setdefault(row.state, row.number)
+            self.first[row.state] = min(row.number, self.first.get(row.state, row.number))
             self.thrashed += row.preemptions >= THRASHING
-            if row.preemptions > self.worst[0]:
-                self.worst = (row.preemptions, row.number)
+            if row.preemptions:
+                self.worst = max(self.worst, (row.preemptions, row.number), key=lambda one: (one[0], -one[1]))
             never = 1 << 62
             done = row.state == RequestState.COMPLETED
             refused_there = row.state == RequestState.DROPPED_UNSERVABLE and row.first_token_us >= 0

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from operator import neg
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +16,9 @@ from blis_tui.study.runners import InProcessRunner, ProcessRunner
 from blis_tui.study.task import Outcome, Task, task_of
 from tests.study.mishaps import ONCE
 from tests.study.studies import study_with
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -92,29 +94,6 @@ def test_processes_that_cannot_start_are_one_error(
     with ProcessRunner(2) as runner, pytest.raises(SimulationError, match="cannot be started"):
         list(runner.run(tasks_of("nothing")))
     assert "TypeError" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("code", [(3, "exit code 3"), (-15, "SIGTERM"), (-99, "signal 99"), (None, "exit code None")])
-def test_how_a_process_ended_in_words(code: tuple[int | None, str]) -> None:
-    assert runners._ending(code[0]) == code[1]
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc")
-def test_ctrl_c_cannot_reach_a_process_even_while_it_starts() -> None:
-    """A terminal sends it to all processes, and in the middle of its imports one would end with a traceback."""
-    script = """
-from pathlib import Path
-from blis_tui.study.runners import _start
-if __name__ == "__main__":
-    worker = _start()
-    print(Path(f"/proc/{worker.process.pid}/status").read_text())
-    print("own", Path("/proc/self/status").read_text())
-    worker.process.kill()
-"""
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    worker, own = (int(part.split("SigBlk:")[1].split()[0], 16) for part in told.split("own"))
-    assert worker & (1 << (signal.SIGINT - 1))
-    assert not own & (1 << (signal.SIGINT - 1))
 
 
 def test_processes_import_what_runs_need_and_nothing_else() -> None:
