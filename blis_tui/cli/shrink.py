@@ -108,7 +108,7 @@ def shrink(
             )
         )
     least = (
-        "without any one of them, the expectation holds"
+        f"without {'it' if len(found.rows) == 1 else 'any one of them'}, the expectation holds"
         if found.minimal
         else f"more might be removed: the limit of {plural(runs, 'run')} was reached"
     )

@@ -111,7 +111,8 @@ def _unserved(document: Mapping[str, object]) -> str:
     for name in ("timed_out", "dropped_unservable", "rejected", "lost"):
         lost += int(_figure(document, f"requests.{name}"))
     total = int(_figure(document, "requests.total"))
-    return f"{lost:,} of {plural(total, 'request')} were not served (measured: all were)" if lost else ""
+    verb = "was" if lost == 1 else "were"
+    return f"{lost:,} of {plural(total, 'request')} {verb} not served (measured: all were)" if lost else ""
 
 
 def _figure(document: Mapping[str, object], path: str) -> float:

@@ -98,7 +98,8 @@ def _as_full(engine: Limits) -> str:
 def _preempted_text(preempted: int, preemptions: int, arrived: int) -> str:
     if not preempted:
         return "none was preempted"
-    return f"{preempted:,} of {plural(arrived, 'request')} were preempted ({plural(preemptions, 'time')} in total)"
+    verb, times = "was" if preempted == 1 else "were", plural(preemptions, "time")
+    return f"{preempted:,} of {plural(arrived, 'request')} {verb} preempted ({times} in total)"
 
 
 def priorities_apart(seen: LintContext) -> Finding | str:

@@ -139,7 +139,8 @@ def unfinished(seen: LintContext) -> Finding | str:
     return Finding(
         id="unfinished",
         message=(
-            f"When the horizon ended the run, {queued:,} of {plural(arrived, 'request')} were still waiting and"
+            f"When the horizon ended the run, {queued:,} of {plural(arrived, 'request')}"
+            f" {'was' if queued == 1 else 'were'} still waiting and"
             f" {running:,} still running ({share} in total)."
         ),
         figures={"still_queued": queued, "still_running": running, "arrived": arrived},
