@@ -44,6 +44,10 @@ _DIRECTIONS: Final = (
 Throughput in the `steady` half follows the arrivals there and includes earlier backlog; preempted requests hit the
 cache with their own blocks, so more hits may mean more repeated work; the number running grows if more requests are
 admitted."""
+_COUNTS: Final = re.compile(r"(.*\.)?(rejected|dropped_unservable|timed_out|completed|kv\..*)|requests\..*")
+"""Of these, counts of requests and preemptions: they follow the number of requests that arrive."""
+_RATES: Final = re.compile(r"throughput\..*")
+"""Of these, rates: they follow the rate of the arrivals."""
 
 _PATTERNS: Final = tuple((re.compile(pattern), direction) for pattern, direction in _DIRECTIONS)
 
@@ -69,6 +73,8 @@ class Row:
     metric: str
     a: float | None
     b: float | None
+    judged: bool = True
+    """Whether a change can be called better or worse: the two runs are alike in what the figure follows."""
 
     @property
     def differs(self) -> bool:
@@ -103,9 +109,9 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """``better`` or ``worse``; empty if the change is zero or noise, or the metric has no obvious direction."""
+        """``better`` or ``worse``; empty if the change is zero or noise, or it has no obvious direction."""
         direction = direction_of(self.metric)
-        if not self.change or self.is_noise or direction is None:
+        if not self.change or self.is_noise or direction is None or not self.judged:
             return ""
         return "better" if (self.change > 0) == (direction == HIGHER) else "worse"
 
@@ -135,8 +141,16 @@ def rows(a: Mapping[str, object], b: Mapping[str, object]) -> list[Row]:
     """Return all figures of two reports, in the order of the first; figures only in the second come last."""
     left, right = dict(_figures(a)), dict(_figures(b))
     names = [*left, *(name for name in right if name not in left)]
+    as_many = left.get("requests.total") == right.get("requests.total")
+    # Another load, or another seed, has another first arrival; how later ones follow may depend on the results.
+    alike = as_many and left.get("offered.first_arrival_us") == right.get("offered.first_arrival_us")
     return [
-        Row(metric=name, a=left.get(name, zero_if_omitted(name)), b=right.get(name, zero_if_omitted(name)))
+        Row(
+            metric=name,
+            a=left.get(name, zero_if_omitted(name)),
+            b=right.get(name, zero_if_omitted(name)),
+            judged=alike if _RATES.fullmatch(name) else as_many or not _COUNTS.fullmatch(name),
+        )
         for name in names
     ]
 

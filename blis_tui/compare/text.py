@@ -6,7 +6,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.columns import aligned, clip
-from blis_tui.compare.comparison import THRESHOLD
+from blis_tui.compare.comparison import THRESHOLD, direction_of
 from blis_tui.compare.wording import MARKS, both_names, value_change
 from blis_tui.printable import printable
 from blis_tui.units import ms_change_text, ms_text, plural
@@ -87,6 +87,8 @@ def metric_lines(comparison: Comparison, *, everything: bool) -> list[str]:
         lines.append(f"  and {plural(hidden, 'more metric')} that differ (--all shows everything)")
     if rows:
         told = f"worse, better: by more than {100 * THRESHOLD:g} % of A"
+        if any(row.change and not row.judged and direction_of(row.metric) is not None for row in rows):
+            told += "; figures that follow the arrivals are not judged, because the arrivals differ"
         told += f"; `blis-tui explain {rows[0].metric}` explains a metric"
         lines += wrap(told, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
     return lines

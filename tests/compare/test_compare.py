@@ -167,6 +167,30 @@ def test_a_row(a: float | None, b: float | None, change: float | None, relative:
     assert row.differs == (a != b)
 
 
+@pytest.mark.parametrize(
+    ("name", "changes", "counts", "rates"),
+    [
+        ("quickstart", {}, True, True),
+        ("quickstart", {"cluster.instances": 1}, True, True),
+        ("quickstart", {"workload.rate_per_s": 4.0}, True, False),
+        ("quickstart", {"seed": 7}, True, False),
+        ("quickstart", {"workload.requests": 50}, False, False),
+        ("conversations", {"cluster.instances": 1}, True, True),  # where later arrivals follow answers
+    ],
+)
+def test_what_follows_the_arrivals_is_judged_only_if_they_are_alike(
+    name: str, changes: dict[str, object], counts: bool, rates: bool
+) -> None:
+    few: dict[str, object] = {"workload.requests": 60, "expect": []}
+    a, b = (run(load(name, set={**few, **more})).to_dict() for more in ({}, changes))
+    judged = {row.metric: row.judged for row in rows(a, b)}
+    assert {one: judged[one] for one in ("requests.completed", "kv.preemptions")} == dict.fromkeys(
+        ("requests.completed", "kv.preemptions"), counts
+    )
+    assert judged["throughput.requests_per_s"] is rates
+    assert judged["latency.ttft_ms.p99"]
+
+
 def test_every_number_of_a_report_is_a_row_in_the_reports_order(small: Path) -> None:
     report = run(load(small)).to_dict()
     found = [row.metric for row in rows(report, report)]
