@@ -101,10 +101,11 @@ def _run(cluster: LoopState, last: int, bound: int, *, exact: bool) -> int:
                 if time != flow.due_us and not exact:  # an outdated entry: the step was due earlier
                     heappop(steps)
                     continue
-                if len(steps) > 1 and steps[1][0] < bar:  # this step is the next event, or the one after it
-                    bar = steps[1][0]
-                if len(steps) > 2 and steps[2][0] < bar:
-                    bar = steps[2][0]
+                if (pending := len(steps)) > 1:  # this step is the next event, or the one after it
+                    if steps[1][0] < bar:
+                        bar = steps[1][0]
+                    if pending > 2 and steps[2][0] < bar:
+                        bar = steps[2][0]
                 if exact:
                     count, latest, upcoming = flow.advance(time, bar, last - events)
                 else:
@@ -120,20 +121,19 @@ def _run(cluster: LoopState, last: int, bound: int, *, exact: bool) -> int:
                 break
             else:
                 time, order, _, event = heappop(heap)
-                if type(event) is RequestCallback:
+                pipeline.events = events
+                if type(event) is Passage:
+                    time = _advance_passage(cluster, event, time, last, bound)
+                elif type(event) is RequestCallback:
                     event.handler(event.request, time)  # only ends the step of its request
-                    events += 1
-                else:
-                    pipeline.events = events
-                    if type(event) is Passage:
-                        time = _advance_passage(cluster, event, time, last, bound)
-                    elif not _process_event(pipeline, event, order, time):
-                        continue
-                    events = pipeline.events
+                    pipeline.events += 1
+                elif not _process_event(pipeline, event, order, time):
+                    continue
+                events = pipeline.events
                 latest = time
             if tells or ended:
                 _tell(pipeline, event, latest)
-            if latest > reached:  # noqa: PLR1730  (max() would cost as much as everything else here)
+            if latest > reached:
                 reached = latest
             if time < now:
                 cluster.clock_went_back += 1

@@ -175,8 +175,8 @@ class Arrivals(Picklable):
         """Let a request arrive."""
         request, pipeline = passage.request, self._pipeline
         pipeline.arrived += 1
-        budget = request.max_output_tokens
-        pipeline.offered_output_tokens += min(request.output_tokens, budget) if budget else request.output_tokens
+        tokens, budget = request.output_tokens, request.max_output_tokens
+        pipeline.offered_output_tokens += budget if 0 < budget < tokens else tokens
         self.pull()
         passage.kind = "admission"
         passage.handler = self._entrance
@@ -308,7 +308,7 @@ class Dispatcher(Picklable):
         """Let a router choose an instance for a request; return its index."""
         observers = self._pipeline.observers
         if self.regrets is None and not self.route_overrides and not observers.kinds:
-            return router.choose(passage.incoming, now)[0]
+            return router.choose(passage.incoming, now, False)[0]
         regrets, told = self.regrets, RoutingDecision in observers.kinds
         incoming, instances = passage.incoming, self._roster.instances
         weighed = (

@@ -453,10 +453,12 @@ class Context(Picklable):
     Attributes:
         now_us: simulated time.
         stream: the policy's own random stream, ``policy/<plug point>``; its position is part of every digest.
+        told: whether anybody reads the reason of the decision; if not, it may be empty.
     """
 
     def __init__(self, stream: Stream, slo_priorities: Mapping[str, int], observers: Observers) -> None:
         self.now_us = 0
+        self.told = True
         self.stream = stream
         self._slo_priorities = slo_priorities
         self._observers = observers

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from blis_tui.classes import mypyc_attr
 from blis_tui.engine.latency.model import Chunk
 from blis_tui.engine.plan import Preemption, Reloaded
-from blis_tui.engine.request import RequestState
+from blis_tui.engine.request import CREATED, RUNNING, WAITING, RequestState
 from blis_tui.engine.speculative.cohort import SpeculativeCohort
 from blis_tui.errors import StalledError
 from blis_tui.pickling import Picklable
@@ -209,7 +209,6 @@ class Batch(Picklable):
         request: Request,
         cached_blocks: int,
         new_tokens: int,
-        *,
         swapped_tokens: int = 0,
         tiered: Sequence[int] = (),
         padding: int = 0,
@@ -257,7 +256,7 @@ class Batch(Picklable):
         self.waiting.remove(request)
         if self.adapters is not None:
             self.adapters.take(request)
-        request.state = RequestState.RUNNING
+        request.state = RUNNING
         slot = self._next_slot
         self._next_slot = slot + 1
         request.batch_slot = slot
@@ -315,7 +314,7 @@ class Batch(Picklable):
         before = tiers.thrashing, tiers.transfer_us
         sources = tiers.load(keys)
         again, took = tiers.thrashing - before[0], tiers.transfer_us - before[1]
-        plan.reloaded.append(Reloaded(request, len(keys), sources, again, took))
+        plan.reloaded += (Reloaded(request, len(keys), sources, again, took),)
 
     def admit_prefilled(self, plan: Plan, request: Request, padding: int = 0) -> None:
         """Move a waiting request whose prompt was computed elsewhere into the batch; it decodes in this step.
@@ -362,7 +361,7 @@ class Batch(Picklable):
 
     def awaits_blocks(self) -> bool:
         """Whether no request runs while KV blocks are being transferred here from another instance."""
-        return not self.running and any(one.state is RequestState.CREATED for one in self.reserved.values())
+        return not self.running and any(one.state is CREATED for one in self.reserved.values())
 
     def awaits_transfers(self) -> bool:
         """Whether content is being transferred between GPU and host concurrently with steps."""
@@ -446,7 +445,7 @@ class Batch(Picklable):
             self.swapping.swap_out(plan, victim)
         self._release_victim(victim, content)
         victim.batch_slot = -1
-        victim.state = RequestState.WAITING
+        victim.state = WAITING
         self.waiting.push_front(victim)
         if self.adapters is not None:
             self.adapters.leave(victim)
@@ -462,7 +461,7 @@ class Batch(Picklable):
         plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
         self._release_victim(victim, 0)
         victim.batch_slot = -1
-        victim.state = RequestState.WAITING
+        victim.state = WAITING
         self.waiting.push(victim)
         if self.adapters is not None:
             self.adapters.leave(victim)
@@ -535,7 +534,7 @@ class Batch(Picklable):
         if self.reserved.pop(request.index, None) is None:
             return
         tokens = request.computed_tokens
-        if request.state is not RequestState.WAITING:
+        if request.state is not WAITING:
             tokens = request.shared_blocks * self.limits.block_size_tokens
         self.pool.release(request, tokens)
 

@@ -80,19 +80,22 @@ class DecodeCohort(Picklable):
         """Add a request whose ``computed_tokens`` and ``generated_tokens`` are exact and that is not finished."""
         clock = self.clock
         context = request.computed_tokens
-        finish = clock + min(request.output_tokens, request.max_output_tokens) - request.generated_tokens
+        wanted = request.output_tokens
+        if wanted > request.max_output_tokens:
+            wanted = request.max_output_tokens
+        finish = clock + wanted - request.generated_tokens
         request.joined_clock = clock
         request.joined_us = last_token_us
         request.finish_clock = finish
         if last_token_us != self.last_advance_us:
             self.uneven = True
-        finishing = self.calendar.get(finish)
-        if finishing is None:
-            self.calendar[finish] = {request.index: request}
-            if finish < self.soonest:  # noqa: PLR1730  (min() would cost as much as everything else here)
-                self.soonest = finish
+        calendar = self.calendar
+        if finish in calendar:
+            calendar[finish][request.index] = request
         else:
-            finishing[request.index] = request
+            calendar[finish] = {request.index: request}
+            if finish < self.soonest:
+                self.soonest = finish
         classes = self.classes
         if not classes:  # created lazily: a block may have thousands of tokens, and a cluster thousands of instances
             classes += [{}] * self.block_size_tokens
@@ -177,7 +180,7 @@ class DecodeCohort(Picklable):
             return dues[first]
         if first + advances <= size:
             return sum(dues[first : first + advances])
-        rounds, rest = divmod(advances, size)
+        rounds, rest = advances // size, advances % size  # (divmod() would cost seven times as much)
         blocks = rounds * self.load.decode_requests + sum(dues[first : first + rest])
         return blocks + sum(dues[: first + rest - size]) if first + rest > size else blocks
 

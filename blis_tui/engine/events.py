@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 
 from blis_tui.classes import mypyc_attr
-from blis_tui.engine.request import RequestState
+from blis_tui.engine.request import RUNNING, WAITING
 from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class Timeout(RequestCallback):
     def stale(self) -> bool:
         """Whether the request has ended or is on another instance; a stale timeout must not move the clock."""
         request = self.request
-        there = request.state is RequestState.WAITING or request.state is RequestState.RUNNING
+        there = request.state is WAITING or request.state is RUNNING
         return not there or request.instance != self.instance_index
 
     def fire(self, now: int) -> bool:

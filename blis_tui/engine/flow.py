@@ -238,7 +238,8 @@ class FastForward(Flow):
                 due = start
             if due >= bar or done >= most:
                 break
-        due = max(due, start)
+        if due < start:
+            due = start
         self.next_us, self.due_us = start, due
         return done, latest, due
 
@@ -287,7 +288,8 @@ class FastForward(Flow):
     def catch_up(self, bar: int) -> None:
         """See ``Flow``."""
         cohort, load, latency = self.batch.cohort, self.batch.load, self.steps.latency
-        bar = min(bar, self.due_us)
+        if bar > self.due_us:
+            bar = self.due_us
         while self.next_us < bar and (left := self._plain_until - cohort.clock) > 0:
             duration = self._each_us or latency.step_time_us(load)
             count, self.late_us, self.next_us = self._decode(self.next_us, bar, left, duration)
@@ -316,16 +318,20 @@ class FastForward(Flow):
     def _decode(self, now: int, bar: int, most: int, duration: int) -> tuple[int, int, int]:
         """Run up to ``most`` plain decodes that start before ``bar``; their blocks are taken, and no request ends."""
         batch, load, cohort, _, _ = self._at_hand
-        steps, clock, decodes = self.steps, cohort.clock, load.decode_requests
-        tallies, itl_us = steps.tallies, steps.tallies.itl_us
-        start = now
+        steps, decodes = self.steps, load.decode_requests
+        tallies = steps.tallies
+        itl_us, start = tallies.itl_us, now
         count = (bar - now - 1) // duration + 1
-        count = min(count, most)
+        if count > most:
+            count = most
         blocks = cohort.due_within(count)
-        timed = steps.timed
-        if count == 1 or steps.flat or timed is None:
-            itl_us[duration] = itl_us.get(duration, 0) + count * decodes
-            load.decode_context_tokens += count * decodes
+        if steps.flat or count == 1 or (timed := steps.timed) is None:
+            tokens = count * decodes
+            if duration in itl_us:
+                itl_us[duration] += tokens
+            else:
+                itl_us[duration] = tokens
+            load.decode_context_tokens += tokens
             now += count * duration
         else:
             taken = 0
@@ -342,7 +348,7 @@ class FastForward(Flow):
                 blocks = cohort.due_within(count)
         if blocks:
             batch.pool.take(blocks)
-        cohort.clock = clock + count
+        cohort.clock += count
         cohort.last_advance_us = steps.free_us = now
         cohort.ahead = self._lead
         tallies.steps += count

@@ -11,7 +11,7 @@ from blis_tui.engine.latency.model import ModelWrapper
 from blis_tui.engine.latency.wrappers import HookedModel
 from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Dropped, Queued, TimedOut
-from blis_tui.engine.request import RequestState
+from blis_tui.engine.request import RUNNING, WAITING, RequestState
 from blis_tui.engine.scheduling.priority import ConstantPriority
 from blis_tui.engine.stopped import KV_BLOCKS, Excess
 from blis_tui.pickling import Picklable, stateful_plugins
@@ -223,7 +223,7 @@ class Instance(Picklable):
 
     def _wait(self, request: Request, now: int) -> None:
         observers = self._observers
-        request.state = RequestState.WAITING
+        request.state = WAITING
         seen = self.seen
         seen.present += 1
         seen.stays_us -= now
@@ -241,7 +241,7 @@ class Instance(Picklable):
 
     def timeout(self, request: Request, now: int) -> None:
         """Expire a waiting or running request whose deadline has come. A pending step stays pending."""
-        was_running = request.state is RequestState.RUNNING
+        was_running = request.state is RUNNING
         if self.flow.outlives_client(request):
             self._expire(self.batch.give_up(request), now, was_running=was_running)
             self.flow.note_given_up(request)
@@ -252,7 +252,7 @@ class Instance(Picklable):
     def withdraw(self, request: Request, now: int) -> None:
         """Take out a waiting or running request."""
         self.seen.note_place_free(now)
-        if request.state is RequestState.RUNNING:
+        if request.state is RUNNING:
             self.flow.abort(request, now)
         else:
             self.batch.leave_queue(request)

@@ -91,7 +91,7 @@ class ObservedInstance(Picklable):
         self.present -= 1
         self.stays_us += now
 
-    def leave(self, request: Request, now: int, *, handed_over: bool = False) -> None:
+    def leave(self, request: Request, now: int, handed_over: bool = False) -> None:
         """Record the end of the step in which a request left the batch."""
         self.present -= 1
         self.stays_us += now

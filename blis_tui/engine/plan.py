@@ -136,10 +136,10 @@ class Plan(Picklable):
         self.admitted: list[Request] = []
         self.instant: list[Request] = []
         self.preempted: list[Preemption] = []
-        self.reloaded: list[Reloaded] = []
+        self.reloaded: tuple[Reloaded, ...] = ()
         self.loaded_us = 0
-        self.restored: list[Restored] = []
-        self.swapped_in: list[SwappedIn] = []
+        self.restored: tuple[Restored, ...] = ()
+        self.swapped_in: tuple[SwappedIn, ...] = ()
         self.transfer_us = 0
         self.outranked: tuple[Outranked, ...] = ()
         self.retraction: Retraction | None = None

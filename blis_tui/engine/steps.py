@@ -19,7 +19,7 @@ from blis_tui.engine.latency.model import StepLoad, Timed, is_pure
 from blis_tui.engine.observed import ObservedInstance
 from blis_tui.engine.plan import NO_PLAN, Done
 from blis_tui.engine.records import Completed, Prefilled
-from blis_tui.engine.request import RequestState, handover_of
+from blis_tui.engine.request import COMPLETED, CREATED, WAITING, RequestState, handover_of
 from blis_tui.engine.step_records import emit_first_tokens, emit_plan, emit_step
 from blis_tui.engine.stopped import PLACES, SchedulingStopped, Stopped, emit_stopped
 from blis_tui.engine.tallies import Tallies, tally_wait
@@ -183,7 +183,7 @@ class Steps(Picklable):
 
     # ---- the plan ----
 
-    def plan(self, now: int, *, ahead: bool = False) -> Plan | None:
+    def plan(self, now: int, ahead: bool = False) -> Plan | None:
         """Schedule the step that starts now (or after the one in flight); None = not before KV blocks arrive."""
         batch = self.batch
         batch.now = now
@@ -191,31 +191,34 @@ class Steps(Picklable):
             batch.speculative.now = now
         if batch.stale or batch.blind:
             batch.forget_late(now)
-        for part in self.parts:
-            part.begin_plan(now)
+        if self.parts:
+            for part in self.parts:
+                part.begin_plan(now)
         plan = plan_step(self.rule, batch, ahead=ahead) if batch.reserved else self.rule.plan(batch)
         if plan is None:
             return None
-        tallies = self.tallies
-        tallies.allocation_failures += len(plan.preempted)
-        if plan.outranked:  # for lack of a place, not of KV blocks
-            tallies.allocation_failures -= len(plan.outranked)
-            tallies.outranked += len(plan.outranked)
+        if plan.preempted:
+            self._note_preemptions(plan, now)
         for request in plan.admitted:
             if request.scheduled_us < 0:
                 request.scheduled_us = now
-        for preemption in plan.preempted:
-            if preemption.victim.state is RequestState.WAITING:  # else its last token is being computed already
-                tallies.preemptions += 1
-                tallies.preempted_requests += preemption.victim.preemptions == 1
-        if tallies.preemptions >= self._look_at:
-            self._require_progress(now)
-        running = len(batch.running)
-        if running > tallies.peak_running:  # noqa: PLR1730  (max() would cost as much as everything else here)
+        tallies, running = self.tallies, len(batch.running)
+        if running > tallies.peak_running:
             tallies.peak_running = running
         if self.observers.kinds:
             emit_plan(self.observers, self.index, now, plan, batch.given_up)
         return plan
+
+    def _note_preemptions(self, plan: Plan, now: int) -> None:
+        tallies = self.tallies
+        tallies.allocation_failures += len(plan.preempted) - len(plan.outranked)
+        tallies.outranked += len(plan.outranked)  # for lack of a place, not of KV blocks
+        for preemption in plan.preempted:
+            if preemption.victim.state is WAITING:  # else its last token is being computed already
+                tallies.preemptions += 1
+                tallies.preempted_requests += preemption.victim.preemptions == 1
+        if tallies.preemptions >= self._look_at:
+            self._require_progress(now)
 
     def _require_progress(self, now: int) -> None:
         """Raise StalledError if since the last look nobody came, left, or got a token that it never had before.
@@ -277,20 +280,23 @@ class Steps(Picklable):
             load = _with_ghosts(load, plan)
         load.chunks = plan.chunks
         decodes, context = load.decode_requests, load.decode_context_tokens
-        empty = self._skips_empty_steps and not decodes and not plan.chunks
-        duration = 0 if empty else self.latency.step_time_us(load)
+        works = decodes or plan.chunks or not self._skips_empty_steps
+        duration = self.latency.step_time_us(load) if works else 0
         for part in self.parts:
             duration = part.lasting_us(plan, now, duration)
         load.chunks = NO_PLAN.chunks
         end = self.free_us = now + duration
         if batch.pool.pending_blocks is not None:
             batch.pool.computed(now, end)
-        finishing = (cohort.advance(now, duration, tallies.itl_us) if members else None) or []
-        for request in finishing:
-            cohort.retire(request)
+        finishing = cohort.advance(now, duration, tallies.itl_us) if members else None
+        if finishing is None:
+            finishing = []
+        else:
+            for request in finishing:
+                cohort.retire(request)
         tokens = decodes + cohort.drafted if members else decodes
-        for ghost in plan.ghosts:
-            tokens += ghost.tokens - 1
+        if plan.ghosts:
+            tokens += _ghosts_drafts(plan)
         prefilled, prefill_tokens, cached_tokens = plan.instant, 0, 0
         for chunk in plan.chunks:
             prefill_tokens += chunk.new
@@ -302,12 +308,9 @@ class Steps(Picklable):
                     prefilled.append(request)
         if len(prefilled) > 1:
             prefilled.sort(key=slot_of)
-        observed = bool(self.observers.kinds)
-        first_tokens = [request for request in prefilled if not request.generated_tokens] if observed else []
-        if members and batch.speculative is not None and batch.speculative.first:
-            first_tokens = sorted([*first_tokens, *batch.speculative.first], key=slot_of)
-        thinking = bool(cohort.answers)
-        held = _held_up(batch, plan) if self._prefills_apart else 0
+        observed = self.observers.kinds
+        first_tokens = self._first_tokens(prefilled, members) if observed else []
+        thinking, held = bool(cohort.answers), _held_up(batch, plan) if self._prefills_apart else 0
         for request in prefilled:
             if request.handover is not None:
                 request.handover.last_step_us = duration
@@ -316,10 +319,10 @@ class Steps(Picklable):
         answering = note_answers(cohort, end, self.latency, prefilled) if thinking else ()
         if finishing:
             self._complete(finishing, end)
-        full_budget = tokens + prefill_tokens >= self._budget
         tallies.steps += 1
         tallies.busy_us += duration
-        tallies.full_budget_us += duration * full_budget
+        if full_budget := tokens + prefill_tokens >= self._budget:
+            tallies.full_budget_us += duration
         if plan.chunks:
             tallies.prefill_tokens += prefill_tokens
             tallies.cached_tokens += cached_tokens
@@ -331,23 +334,34 @@ class Steps(Picklable):
             self.done = Done(now, duration, decodes, context, first_tokens, finishing, answering)
         return end
 
+    def _first_tokens(self, prefilled: list[Request], members: int) -> list[Request]:
+        """Return the requests that get their first token in a step, in running order."""
+        found, drafting = [request for request in prefilled if not request.generated_tokens], self.batch.speculative
+        if members and drafting is not None and drafting.first:
+            found = sorted([*found, *drafting.first], key=slot_of)
+        return found
+
     def _end_prefill(self, request: Request, end: int, finishing: list[Request]) -> None:
         """Finish a prefill: the request gets its first token or (after a preemption) its next one."""
         batch = self.batch
         del batch.prefills[request.batch_slot]
-        wanted = min(request.output_tokens, request.max_output_tokens)
-        if request.generated_tokens and request.index not in batch.given_up:
-            gap = end - request.joined_us
-            itl_us = self.tallies.itl_us
-            itl_us[gap] = itl_us.get(gap, 0) + 1
-        elif not request.generated_tokens:
+        wanted = request.output_tokens
+        if wanted > request.max_output_tokens:
+            wanted = request.max_output_tokens
+        generated = request.generated_tokens
+        if not generated:
             request.first_token_us = end
             if request.handover is not None:
                 request.handover.first_token_overhead_us = self.latency.output_token_overhead_us
+        elif request.index not in batch.given_up:
+            gap = end - request.joined_us
+            itl_us = self.tallies.itl_us
+            itl_us[gap] = itl_us.get(gap, 0) + 1
         if wanted:
-            request.generated_tokens += 1
+            generated += 1
+            request.generated_tokens = generated
         request.joined_us = end
-        if request.generated_tokens >= wanted or (request.handover is not None and not request.handover.prefilled):
+        if generated >= wanted or (request.handover is not None and not request.handover.prefilled):
             finishing.append(request)
         else:
             batch.cohort.join(request, end)
@@ -388,10 +402,11 @@ class Steps(Picklable):
                 continue
             if watched:
                 self.seen.note_slot_freed(request, pool.free - free)
-            request.state = RequestState.COMPLETED
+            request.state = COMPLETED
             request.length_capped = request.generated_tokens < request.output_tokens
             request.completed_us = end
-            self._ledger.close(request, *client_times_us(request, latency))
+            ttft_us, e2e_us = client_times_us(request, latency)
+            self._ledger.close(request, ttft_us, e2e_us)
             if departing is None:
                 self.events.push(end, self._order_left, self._departure(request))
             else:
@@ -409,7 +424,7 @@ class Steps(Picklable):
             batch.vacate(request, end)
         self.seen.note_slot_freed(request, batch.pool.free - free, handed_over=True)
         handover_of(request).prefilled = True
-        request.state = RequestState.CREATED
+        request.state = CREATED
         if watch is not None and early:
             watch.prefilled.append(request)
         self.events.push(end, self._order_left, RequestCallback("prefill-left", request, self.hand_over, self.index))
@@ -429,8 +444,11 @@ class Steps(Picklable):
         departing.clear()
 
     def _depart(self, departing: list[tuple[int, int, Request]]) -> None:
-        for end, _, request in departing:
-            self.leave(request, end)
+        seen, ending = self.seen, self.batch.ending
+        for end, _, request in departing:  # as in `leave`, where nobody observes it
+            if ending:
+                self._release(request)
+            seen.leave(request, end)
             self.departed_us = end
         self.departed += len(departing)
         departing.clear()
@@ -504,6 +522,14 @@ class Steps(Picklable):
 def _held_up(batch: Batch, plan: Plan) -> int:
     """Number of decoding requests that get nothing from a step because it computes prompts alone."""
     return len(batch.stalled) + (0 if plan.decodes else batch.load.decode_requests)
+
+
+def _ghosts_drafts(plan: Plan) -> int:
+    """Number of tokens that a step computes for requests that have left, besides one for each."""
+    tokens = 0
+    for ghost in plan.ghosts:
+        tokens += ghost.tokens - 1
+    return tokens
 
 
 def _with_ghosts(load: StepLoad, plan: Plan) -> StepLoad:

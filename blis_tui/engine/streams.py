@@ -108,7 +108,7 @@ class Stream:
 
     def exponential(self) -> float:
         """Draw from the exponential distribution with mean 1, by inversion."""
-        return -ln(self.uniform_open())
+        return -ln(((self.next_word() >> 12) + 0.5) * _OPEN_UNIT)  # of `uniform_open`, without the call
 
     def normal(self) -> float:
         """Draw a normal deviate with mean 0 and variance 1, by the polar method (Marsaglia and Bray, 1964).

@@ -130,7 +130,7 @@ class RequestBook(Picklable):
             self.requested[index] = request.output_tokens
         if request.declared_tokens != request.output_tokens or request.ignore_eos:
             self.budgets[index] = (request.declared_tokens, request.ignore_eos)
-        if request.request_id != f"request_{index}":
+        if request.named and request.request_id != f"request_{index}":
             self.names[index] = request.request_id
         if request.retries:
             self.retries[index] = request.retries

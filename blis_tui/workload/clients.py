@@ -151,7 +151,7 @@ class ClientSource(Picklable):
             tokens += head
         adapter = "" if self._adapters is None else self._adapters.draw()
         answer = self._outputs.sample(self._output_stream)
-        request = self._request(index, arrival_us, tokens, answer, segments, adapter=adapter)
+        request = self._request(index, arrival_us, tokens, answer, segments, "", 0, adapter)
         if drawn is not NOTHING_DRAWN:
             request.media = drawn.media
             request.media_items = placed(request, drawn.items, self._fresh[0])
@@ -174,9 +174,7 @@ class ClientSource(Picklable):
         tokens = 0
         for _, length in segments:
             tokens += length
-        request = self._request(
-            index, arrival_us, tokens, answer, segments, session.name, number, adapter=session.adapter
-        )
+        request = self._request(index, arrival_us, tokens, answer, segments, session.name, number, session.adapter)
         request.content = under_adapter(session.adapter, session.content(number))
         request.media = session.media(number)
         if request.media is not NO_MEDIA:
@@ -194,12 +192,11 @@ class ClientSource(Picklable):
         segments: Segments,
         session_id: str = "",
         round_index: int = 0,
-        *,
         adapter: str = "",
     ) -> Request:
         request = Request(
             index,
-            f"request_{index}",
+            "",
             arrival_us,
             input_tokens,
             output_tokens,

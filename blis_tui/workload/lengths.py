@@ -109,17 +109,18 @@ class GaussianSettings:
 class GaussianTokens:
     """Normal with ``mean`` and ``std_dev``, clamped to [``min``, ``max``]: values beyond accumulate at the bounds."""
 
-    __slots__ = ("_max", "_mean", "_min", "_std_dev")
+    __slots__ = ("_highest", "_lowest", "_max", "_mean", "_min", "_std_dev")
 
     def __init__(self, settings: GaussianSettings) -> None:
         self._mean, self._std_dev = settings.mean, settings.std_dev
         self._min, self._max = settings.min, settings.max
+        self._lowest, self._highest = float(settings.min), float(settings.max)
 
     def sample(self, stream: Stream) -> int:
         """Return a number of tokens, at least 1."""
         drawn = self._mean + self._std_dev * stream.normal()
-        # (avoids calls of min() and max(), as this runs twice for each request)
-        return self._max if drawn > self._max else self._min if drawn < self._min else int(drawn + 0.5)
+        # (without min() and max(), and floats with floats, as this runs twice for each request)
+        return self._max if drawn > self._highest else self._min if drawn < self._lowest else int(drawn + 0.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

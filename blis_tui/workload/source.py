@@ -146,7 +146,7 @@ class TraceSource(Picklable):
         if plain is None:
             return self._table.request(cursor)
         arrivals, inputs, outputs = plain
-        return Request(cursor, f"request_{cursor}", arrivals[cursor], inputs[cursor], outputs[cursor])
+        return Request(cursor, "", arrivals[cursor], inputs[cursor], outputs[cursor])
 
     def state(self) -> tuple[object, ...]:
         """Return the number of requests so far."""

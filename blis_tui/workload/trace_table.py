@@ -328,7 +328,7 @@ class TraceTable:
             self._output_tokens[row],
         )
         said = {name: column[row] for name, column in self._asked.items()}
-        name, answer = said.pop("request_id", "") or f"request_{index}", said.pop("answer", "")
+        name, answer = said.pop("request_id", ""), said.pop("answer", "")
         tokens, media = said.pop("reasoning_tokens", None), said.pop("media", NO_MEDIA)
         items = said.pop("media_items", ())
         budget, endless = said.pop("max_output_tokens", None), said.pop("ignore_eos", 0)

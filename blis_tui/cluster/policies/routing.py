@@ -148,7 +148,7 @@ class RoundRobin:
         """Return the next place."""
         turn = self._turn
         self._turn = turn + 1
-        return turn % len(fleet.members), f"turn {turn}"
+        return turn % len(fleet.members), f"turn {turn}" if context.told else ""
 
     def state(self) -> tuple[object, ...]:
         """Return the turn's number."""

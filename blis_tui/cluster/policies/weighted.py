@@ -84,7 +84,7 @@ class Weighted:
             place = pick([at for at, total in enumerate(sums) if total == best], context)
         for scorer in self._remembering:
             scorer.routed(request, fleet, place)
-        return place, f"score {best:.6f}"
+        return place, f"score {best:.6f}" if context.told else ""
 
     def sums(self, request: IncomingRequest, fleet: Fleet) -> list[float]:
         """Return the weighted sum of each place; scores are clamped to 0 to 1."""

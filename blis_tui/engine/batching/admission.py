@@ -275,7 +275,7 @@ class Admission(AdmissionLoop):
                 encoder.release(request)
             return self._may_be_overtaken(request)
         padding = tokens - 1 if pads else 0
-        batch.admit(self._plan, request, cached, tokens, swapped_tokens=swapped, tiered=tiered, padding=padding)
+        batch.admit(self._plan, request, cached, tokens, swapped, tiered, padding)
         if encoder is not None:
             if pads:
                 encoder.release(request)

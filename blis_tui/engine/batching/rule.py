@@ -104,12 +104,12 @@ class RunningFirst(Plain):
 
     def plan(self, batch: Batch) -> Plan:
         """Plan one step."""
-        return self._serve(batch, prompts=True)
+        return self._serve(batch, True)
 
-    def _serve(self, batch: Batch, *, prompts: bool) -> Plan:
+    def _serve(self, batch: Batch, prompts: bool) -> Plan:
         """Plan one step; without ``prompts``, running requests get nothing for theirs."""
         plan = Plan(self.threshold(batch))
-        budget = serve_running(batch, plan, batch.limits.max_num_batched_tokens, prompts=prompts)
+        budget = serve_running(batch, plan, batch.limits.max_num_batched_tokens, prompts)
         if batch.waiting.items:
             if budget > 0:
                 self.admit_waiting(batch, plan, budget)
@@ -142,7 +142,7 @@ class RunningFirst(Plain):
         admission.run(plan, budget)
 
 
-def serve_running(batch: Batch, plan: Plan, budget: int, *, prompts: bool = True) -> int:
+def serve_running(batch: Batch, plan: Plan, budget: int, prompts: bool = True) -> int:
     """Give running requests their tokens for this step, in the order of their admission.
 
     A prefill gets ``min(rest of the prompt, threshold, remaining budget)``, a decode one token. If blocks run out,

@@ -635,7 +635,7 @@ class HostPool(RadixPool):
         hicache = self.hicache
         for request, blocks, thrashing in hicache.arriving:
             source = ((hicache.tiers[0].name, blocks),)
-            plan.reloaded.append(Reloaded(request, blocks, source, thrashing, hicache.transfer_time_us(blocks)))
+            plan.reloaded += (Reloaded(request, blocks, source, thrashing, hicache.transfer_time_us(blocks)),)
         plan.loaded_us = hicache.start_loading(now)
 
     def on_step_results(self, now: int) -> None:

@@ -173,7 +173,7 @@ class BlockPool(Picklable):
             slots: tokens for which it needs slots in the next step.
             whole: tokens for which there must be room, except where windows have passed them; 0 = ``slots`` suffice.
         """
-        need = -(-(max(whole, slots)) // self.block_size_tokens) - cached
+        need = -(-(whole if whole > slots else slots) // self.block_size_tokens) - cached
         return need + self.idle_among(request, cached) if cached else need
 
     def pin(self, request: Request, blocks: int) -> None:
@@ -244,7 +244,7 @@ class BlockPool(Picklable):
         """Take ``count`` blocks in free order and forget their findable content. ``count <= free`` must hold."""
         self.misses += count
         self.free -= count
-        if self.free < self.min_free:  # noqa: PLR1730  (max() would double the cost of a step)
+        if self.free < self.min_free:
             self.min_free = self.free
         while count > self.blank:
             count -= self.blank
@@ -316,15 +316,16 @@ class BlockPool(Picklable):
                 self._park_new(keys, end)
         self.free += tail
         held: list[Extent] = []
-        for piece in reversed(request.pieces):
-            for extent in reversed(self._index.held(piece)):
-                extent.references -= 1
-                if not extent.references:
-                    order.park(extent)
-                    self.free += extent.count
-                if timed:
-                    held.append(extent)
-        request.pieces.clear()
+        if request.pieces:
+            for piece in reversed(request.pieces):
+                for extent in reversed(self._index.held(piece)):
+                    extent.references -= 1
+                    if not extent.references:
+                        order.park(extent)
+                        self.free += extent.count
+                    if timed:
+                        held.append(extent)
+            request.pieces.clear()
         request.shared_blocks = request.held_blocks = 0
         if timed:
             self._order_of_step(range(place, order.next_place), held, end, aborted_us)

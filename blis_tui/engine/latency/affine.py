@@ -98,8 +98,7 @@ class LinearModel(Overheads):
         prefill = 0
         for chunk in load.chunks:
             prefill += chunk.new
-        duration = int(self._base_us + self._prefill_us * prefill + self._decode_us * decodes)
-        return max(1, duration)
+        return int(self._base_us + self._prefill_us * prefill + self._decode_us * decodes) or 1
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -161,7 +160,7 @@ class TwoPhaseModel(Overheads):
         chunks = load.chunks
         time_us = count * self._decode_us + context * self._decode_attended_us
         traffic = count * self._decode_kv_us + context * self._decode_kv_attended_us
-        if traffic > time_us:  # noqa: PLR1730  (max() would double the cost of a step)
+        if traffic > time_us:
             time_us = traffic
         if chunks:
             time_us += self._prefill_us(load)

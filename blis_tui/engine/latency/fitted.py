@@ -248,7 +248,7 @@ class FittedModel(Overheads):
         time_us = self._step_us
         read = context * self._kv_us + seen * self._kv_window_us
         multiplied = context * self._decode_us + seen * self._decode_window_us
-        time_us += read if read > multiplied else multiplied  # noqa: FURB136  (max() would double the cost of a step)
+        time_us += read if read > multiplied else multiplied
         if load.chunks:
             attended = windowed = 0.0
             for chunk in load.chunks:
@@ -268,12 +268,12 @@ class FittedModel(Overheads):
         if drafts:
             multiplied += drafts * (self._token_us + self._row_us)
         multiplied += self._exposed_us
-        time_us += self._weights_us if self._weights_us > multiplied else multiplied  # noqa: FURB136  (as above)
+        time_us += self._weights_us if self._weights_us > multiplied else multiplied
         if self._expert_token_us:
             listed = self._experts_us
             read = listed[tokens] if tokens < len(listed) else listed[-1]
             multiplied = (tokens + drafts) * self._expert_token_us + self._experts_exposed * read
-            time_us += read if read > multiplied else multiplied  # noqa: FURB136  (as above)
+            time_us += read if read > multiplied else multiplied
         time_us += tokens * self._moved_us + rows * self._request_us
         return int(time_us) if time_us >= 1.0 else 1
 

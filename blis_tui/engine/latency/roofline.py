@@ -128,7 +128,7 @@ class RooflineModel(Overheads):
         if self._moe_bytes:
             traffic += self._moe_bytes[count] if count < len(self._moe_bytes) else self._moe_weight_bytes(count)
         time_us = traffic / self._bandwidth * 1e6
-        if compute > time_us:  # noqa: PLR1730  (max() would double the cost of a step)
+        if compute > time_us:
             time_us = compute
         return int(time_us) if count and time_us >= 1.0 else 1
 

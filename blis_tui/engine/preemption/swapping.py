@@ -78,7 +78,7 @@ class Swapping(StepPart):
             swaps = False
         if swaps:
             plan.transfer_us += host.store(victim.index, computed, blocks)
-        plan.restored.append(Restored(victim, swaps, blocks, costs))
+        plan.restored += (Restored(victim, swaps, blocks, costs),)
 
     def restore_blocks(self, plan: Plan, request: Request, cached: int, swapped: int) -> int:
         """Swap in a request that holds its cached blocks; return how many tokens it has then."""
@@ -89,6 +89,6 @@ class Swapping(StepPart):
         blocks = pool.missing(request, swapped)
         took = host.load(request.index, blocks)
         plan.transfer_us += took
-        plan.swapped_in.append(SwappedIn(request, swapped, blocks, took))
+        plan.swapped_in += (SwappedIn(request, swapped, blocks, took),)
         pool.extend(request, swapped)
         return swapped

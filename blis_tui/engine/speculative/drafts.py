@@ -115,6 +115,6 @@ class AcceptanceSampler:
         run = 0
         for word in reversed(stream.words(request.output_tokens + most)):
             run = run + 1 if word < below else 0
-            runs.append(run if run < most else most)  # noqa: FURB136  (min() would cost more than everything else here)
+            runs.append(run if run < most else most)
         runs.reverse()
         return bytes(runs)
