@@ -128,20 +128,23 @@ def convert(
 ) -> None:
     """Convert WORKLOAD to a CSV trace that can be replayed.
 
-    Replaying it with `workload: {trace: {file: OUT.csv}}` gives the same requests: arrival times, lengths, shared
-    prefixes, SLO classes, tenants, models, deadlines and sessions.
+    Replaying it with `workload: {trace: {file: OUT.csv}}` gives the same requests, except that they no longer name
+    their clients: arrival times, lengths, shared prefixes, media, SLO classes, tenants, deadlines, sessions and so on.
     """
     from blis_tui.traffic.convert import trace_csv  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.traffic.opening import open_traffic  # noqa: PLC0415
 
     traffic = open_traffic(source, chosen.choice())
-    if traffic.cut is not None:
-        name = printable(traffic.name)
-        tell(f"note: `{name}` is endless: these are its first {plural(traffic.cut, 'request')} (see --requests)")
+    lines: Iterable[str] = trace_csv(traffic.requests)
+    if traffic.cut is not None:  # few enough to be counted: a rate that falls to 0 may have ended them before
+        lines = list(lines)
+        if len(lines) > traffic.cut:
+            name = printable(traffic.name)
+            tell(f"note: `{name}` is endless: these are its first {plural(traffic.cut, 'request')} (see --requests)")
     _tell_left_out(traffic)
     if any(client.network for client in traffic.workload.clients):
         tell("note: the file does not include the clients' network: latencies will be those at the cluster")
-    _write(output, trace_csv(one.request for one in traffic.requests), traffic.files)
+    _write(output, lines, traffic.files)
 
 
 @workload.command("compose")

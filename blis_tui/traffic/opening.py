@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import __version__
 from blis_tui.classes import dataclass
+from blis_tui.cluster.records import SentByClient
 from blis_tui.engine.request import Media, Reasoning, Request
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.inputs import MAX_TRACE_BYTES, open_input
@@ -23,12 +24,13 @@ from blis_tui.spec.loader import parse, read_document
 from blis_tui.spec.source import Source, as_map
 from blis_tui.spec.workloads import open_workload
 from blis_tui.unpack import DamagedError, beginning
+from blis_tui.workload.arrivals import CLOSED_LOOP
 from blis_tui.workload.source import TraceSource, create_source
 from blis_tui.workload.trace_segments import read_items, read_segments
 from blis_tui.workload.traces import TRACES, read_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from blis_tui.registry import Registry
     from blis_tui.spec.model import Experiment, Workload
@@ -195,11 +197,11 @@ def _of_workload(path: Path, document: Document, choice: Choice, *, recorded: bo
     if workload.trace is not None:  # its recorded requests are described even if a replay waits for answers
         workload = replace(workload, trace=replace(workload.trace, pacing="clock"))
     plugins = choice.plugins or builtin()
-    if choice.generating and _waits(workload, plugins):
+    if choice.generating and _waits(workload):
         message = f"the clients of `{workload.name}` wait for their answers: when they send depends on the cluster"
         raise PolicyError(message, help="name an experiment with this workload: it is simulated to see when they send")
     limit = choice.requests
-    unending = workload.trace is None and not workload.stages and workload.requests is None
+    unending = workload.trace is None and not _ends(workload)
     if limit is None and unending:
         limit = MOST_REQUESTS
     seed = None if workload.trace is not None else choice.seed or 0
@@ -223,7 +225,7 @@ def _of_experiment(path: Path, choice: Choice) -> Traffic:
     workload = experiment.workload
     horizon_us = experiment.horizon_us
     plugins = experiment.plugins
-    waits = choice.generating and _waits(workload, plugins)
+    waits = choice.generating and _waits(workload)
     requests, left_out = _simulated(experiment) if waits else _requests(workload, experiment.seed, plugins)
     if horizon_us is not None:
         requests = takewhile(lambda one: one.request.arrival_us <= horizon_us, requests)
@@ -239,11 +241,20 @@ def _of_experiment(path: Path, choice: Choice) -> Traffic:
     )
 
 
-def _waits(workload: Workload, plugins: Registry) -> bool:
+def _ends(workload: Workload) -> bool:
+    """Whether a generated workload has a last request, whatever the horizon."""
+    limited = workload.sessions is not None and all(client.session is not None for client in workload.clients)
+    return bool(workload.stages) or workload.requests is not None or limited
+
+
+def _waits(workload: Workload) -> bool:
     """Whether arrivals depend on a cluster, because some clients wait for answers."""
     if workload.trace is not None:
         return workload.trace.pacing == "answers"
-    return hasattr(create_source(workload, 0, plugins), "on_ended")
+    return any(
+        client.arrivals.kind == CLOSED_LOOP or (client.session is not None and client.session.pacing == "answers")
+        for client in workload.clients
+    )
 
 
 def _requests(workload: Workload, seed: int, plugins: Registry) -> tuple[Iterator[RequestTiming], tuple[LeftOut, ...]]:
@@ -261,28 +272,23 @@ def _recorded(source: TraceSource) -> Iterator[RequestTiming]:
 
 
 def generate(workload: Workload, seed: int, plugins: Registry) -> Iterator[RequestTiming]:
-    """Generate the requests of an open-loop workload, each with its client.
-
-    Requests do not know their client. Nothing depends on tenants here, so they temporarily carry the client's number.
-    """
-    clients = workload.clients
-    marked = [replace(client, tenant=str(number)) for number, client in enumerate(clients)]
-    source = create_source(replace(workload, clients=tuple(marked)), seed, plugins)
+    """Generate the requests of a workload whose clients wait for no answers, each with its client."""
+    source = create_source(workload, seed, plugins)
     while (request := source.next_request()) is not None:
-        client = clients[int(request.tenant)]
-        request.tenant = client.tenant
-        yield RequestTiming(request=request, client=client.id)
+        yield RequestTiming(request=request, client=request.client)
 
 
 def _simulated(experiment: Experiment) -> tuple[Iterator[RequestTiming], tuple[LeftOut, ...]]:
     """Return the requests of a run, in order of arrival, and what is left out of its trace."""
     simulation = Simulation(experiment)
+    clients: dict[str, str] = {}
+    simulation.subscribe(SentByClient, lambda record: clients.update({record.request_id: record.client}))
     simulation.run()
-    return _asked(simulation), simulation.left_out
+    return _asked(simulation, clients), simulation.left_out
 
 
-def _asked(simulation: Simulation) -> Iterator[RequestTiming]:
-    """Iterate over the requests of a finished run."""
+def _asked(simulation: Simulation, clients: Mapping[str, str]) -> Iterator[RequestTiming]:
+    """Iterate over the requests of a finished run; ``clients`` sent them."""
     rows = sorted(simulation.report().rows, key=lambda row: row.arrival_us)
     for number, row in enumerate(rows):
         head = ((row.prefix_group, row.prefix_tokens),) if row.prefix_tokens else ()
@@ -306,7 +312,8 @@ def _asked(simulation: Simulation) -> Iterator[RequestTiming]:
         request.media_items = read_items(row.media_items, row.input_tokens, request.media.tokens)
         request.declare(row.max_output_tokens or None)
         request.ignore_eos = bool(row.ignore_eos)
-        yield RequestTiming(request=request, client="", e2e_us=-1 if row.e2e_us is None else row.e2e_us)
+        e2e_us = -1 if row.e2e_us is None else row.e2e_us
+        yield RequestTiming(request=request, client=clients.get(row.request_id, ""), e2e_us=e2e_us)
 
 
 def provenance(traffic: Traffic, requests: int) -> tuple[str, ...]:
