@@ -194,12 +194,14 @@ def _as_document(path: Path, choice: Choice) -> Document:
 def _of_workload(path: Path, document: Document, choice: Choice, *, recorded: bool) -> Traffic:
     opened = open_workload(document, overrides=choice.overrides, plugins=choice.plugins)
     workload = opened.workload
+    name = path.name if recorded else workload.name
+    timed = workload.trace is not None and workload.trace.rate_per_s is None
+    if choice.generating and not timed and _waits(workload):
+        message = f"the clients of `{name}` wait for their answers: when they send depends on the cluster"
+        raise PolicyError(message, help="name an experiment with this workload: it is simulated to see when they send")
     if workload.trace is not None:  # its recorded requests are described even if a replay waits for answers
         workload = replace(workload, trace=replace(workload.trace, pacing="clock"))
     plugins = choice.plugins or builtin()
-    if choice.generating and _waits(workload):
-        message = f"the clients of `{workload.name}` wait for their answers: when they send depends on the cluster"
-        raise PolicyError(message, help="name an experiment with this workload: it is simulated to see when they send")
     limit = choice.requests
     unending = workload.trace is None and not _ends(workload)
     if limit is None and unending:
@@ -207,7 +209,7 @@ def _of_workload(path: Path, document: Document, choice: Choice, *, recorded: bo
     seed = None if workload.trace is not None else choice.seed or 0
     requests, left_out = _requests(workload, seed or 0, plugins)
     return Traffic(
-        name=path.name if recorded else workload.name,
+        name=name,
         source="trace" if recorded else "workload",
         requests=islice(requests, limit),
         files=(path, *opened.files),

@@ -128,6 +128,18 @@ def test_a_converted_recording_says_when_its_answers_came(folder: Path) -> None:
         assert list(csv.DictReader(file)) == rows
 
 
+def test_conversations_without_times_that_wait_for_answers_need_a_cluster(folder: Path) -> None:
+    said = [{"from": name, "value": "text"} for name in ("human", "gpt", "human", "gpt")]
+    (folder / "said.json").write_text(json.dumps([{"conversations": said}]))
+    given = ("said.json", "--set", "trace.rate_per_s=2")
+    assert workload("convert", *given).stderr == (
+        "note: said.json: left out 2 messages after the first answer (see `pacing`)\n"
+    )
+    result = workload("convert", *given, "--set", "trace.pacing=answers")
+    assert result.exit_code == ExitCode.USAGE
+    assert "the clients of `said.json` wait for their answers" in result.stderr
+
+
 def test_what_is_left_out_is_told(folder: Path) -> None:
     (folder / "w.yaml").write_text(
         "apiVersion: blis/v1\nkind: Workload\nmetadata: {name: far}\nrate_per_s: 500\n"
