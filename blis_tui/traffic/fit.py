@@ -51,6 +51,7 @@ _FEW: Final = 100
 _LEAST_GENERATED: Final = 5000
 _MOST_GENERATED: Final = 100_000
 _LEAST_RATE: Final = 1e-6
+_MOST_STAGES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,8 +143,7 @@ def fit(
         if not known.found:
             load = {"sessions": len(begins), "rate_per_s": load["rate_per_s"]}
     if clock is not None:
-        stages: list[Json] = [{"rate_per_s": rate, "duration_s": clock.length_s} for rate in clock.rates]
-        load = {"requests": len(ledger), "stages": stages}
+        load = {"requests": len(ledger), "stages": clock.data()}
     data: dict[str, Json] = {
         "apiVersion": "blis/v1",
         "kind": "Workload",
@@ -161,7 +161,7 @@ def fit(
     again = Ledger(_generated(opened.workload, ledger, talks, drawn, plugins or builtin()), ledger.block_size_tokens)
     agreement = _agreement(ledger, again)
     warnings = tuple(_warnings(fitted, agreement, staged=clock is not None, together=_together(ledger)))
-    notes = (*known.notes, *_assumed(agreement))
+    notes = (*known.notes, *_assumed(agreement), *_unfitted(ledger))
     remarks = [*origin, *_remarks(fitted, agreement, len(again)), *(f"Warning: {text}." for text in warnings)]
     remarks += [f"Note: {text}." for text in notes]
     return Fitted(text=yaml_text(data, remarks), clients=fitted, agreement=agreement, warnings=warnings, notes=notes)
@@ -177,24 +177,58 @@ def _assumed(agreement: dict[str, Agreement]) -> list[str]:
     return [f"{why} ({share} of prompt tokens)"]
 
 
+def _unfitted(ledger: Ledger) -> list[str]:
+    """Return a note on what the trace's requests have that the fitted clients lack."""
+    told = {"adapters": "LoRA adapters", "timeout_us": "deadlines", "max_output_tokens": "budgets of answers"}
+    return [
+        f"{what} are not fitted: add `{key}` to the clients of {plural(ledger.unfitted[key], 'request')} of the trace"
+        for key, what in told.items()
+        if ledger.unfitted[key]
+    ]
+
+
 class _Stages:
-    """The rate over time in equal stages, and arrival times normalized to one request a second."""
+    """The rate over time in equal stages, the last of which ends with the trace, and normalized arrival times.
+
+    Raises:
+        PolicyError: there would be more than a document can have.
+    """
 
     def __init__(self, arrivals_us: Sequence[int], length_s: float) -> None:
-        self.length_s = length_s
         self._length_us = length_s * 1e6
-        counts = [0] * (int(arrivals_us[-1] / self._length_us) + 1)
+        self._last = max(0, int(arrivals_us[-1] / self._length_us + 0.5) - 1)
+        if self._last >= _MOST_STAGES:
+            message = f"the trace has {self._last + 1:,} stages of {length_s:g} s, a document at most {_MOST_STAGES:,}"
+            raise PolicyError(message, help="use longer stages")
+        counts = [0] * (self._last + 1)
         for arrival in arrivals_us:
-            counts[int(arrival / self._length_us)] += 1
-        self.rates = [max(rounded(count / length_s), _LEAST_RATE) for count in counts]
+            counts[self._stage(arrival)] += 1
+        rest = arrivals_us[-1] - self._last * self._length_us
+        if counts[-1] > 1:  # there is a gap after the last request, too
+            rest *= counts[-1] / (counts[-1] - 1)
+        self._lengths_us = [self._length_us] * self._last + [rest]
+        self._rates = [
+            max(rounded(count * SECOND / length), _LEAST_RATE)
+            for count, length in zip(counts, self._lengths_us, strict=True)
+        ]
         self._before = [0.0]
-        for rate in self.rates:
-            self._before.append(self._before[-1] + rate * self._length_us)
+        for rate, length in zip(self._rates, self._lengths_us, strict=True):
+            self._before.append(self._before[-1] + rate * length)
+
+    def _stage(self, arrival_us: int) -> int:
+        return min(self._last, int(arrival_us / self._length_us))
+
+    def data(self) -> list[Json]:
+        """Return the stages of a document."""
+        return [
+            {"rate_per_s": rate, "duration_s": rounded(length / 1e6)}
+            for rate, length in zip(self._rates, self._lengths_us, strict=True)
+        ]
 
     def even(self, arrival_us: int) -> float:
-        """Return the normalized arrival time in microseconds."""
-        stage = int(arrival_us / self._length_us)
-        return self._before[stage] + (arrival_us - stage * self._length_us) * self.rates[stage]
+        """Return the arrival time, in microseconds, of the same requests at one a second."""
+        stage = self._stage(arrival_us)
+        return self._before[stage] + (arrival_us - stage * self._length_us) * self._rates[stage]
 
 
 def _client(ledger: Ledger, kind: Kind, clock: _Stages | None) -> FittedClient:
@@ -419,7 +453,7 @@ def _shown(name: str, value: float | None) -> str:
 
 _LEAST_CV: Final = 0.01
 _MOST_CV: Final = 10.0
-"""Burstier gamma arrivals would be drawn as Poisson."""
+"""The largest of gamma arrivals."""
 _SIMPLER: Final = 0.005
 """Poisson arrivals, which have no parameter, are preferred unless others are closer by at least this."""
 

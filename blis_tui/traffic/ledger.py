@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -60,6 +61,7 @@ class Ledger:
         heads: the prompt's shareable head.
         reasoning: row -> reasoning tokens of its answer, if any.
         media: row -> media tokens of its prompt, if any.
+        unfitted: key of a client that no fit sets -> requests that would need it.
 
     Raises:
         InputError: there are no requests.
@@ -75,6 +77,7 @@ class Ledger:
         self.heads = InternedColumn[Segments]()
         self.reasoning: dict[int, int] = {}
         self.media: dict[int, Media] = {}
+        self.unfitted = Counter[str]()
         cache = InfiniteCache(block_size_tokens)
         names, sessions, heads = self.names, self.sessions, self.heads
         for row, one in enumerate(asked):
@@ -83,6 +86,7 @@ class Ledger:
                 self.reasoning[row] = request.reasoning.tokens
             if any(request.media):
                 self.media[row] = request.media
+            self._note_unfitted(request)
             self.arrival_us.append(request.arrival_us)
             self.input_tokens.append(request.input_tokens)
             self.output_tokens.append(request.output_tokens)
@@ -96,6 +100,14 @@ class Ledger:
             heads.append(request.segments)
         if not self.arrival_us:
             raise InputError("there are no requests", help="a longer horizon, or more of the trace, has some")
+
+    def _note_unfitted(self, request: Request) -> None:
+        needed = {
+            "adapters": bool(request.adapter),
+            "timeout_us": request.deadline_us > 0,
+            "max_output_tokens": request.declared_tokens != request.output_tokens,
+        }
+        self.unfitted.update(key for key, is_needed in needed.items() if is_needed)
 
     def __len__(self) -> int:
         return len(self.arrival_us)

@@ -141,6 +141,18 @@ def test_a_rate_that_changes_is_told_and_can_be_followed(tmp_path: Path) -> None
     assert (staged.clients[0].arrivals.kind, staged.warnings) == ("constant", ())
 
 
+def test_the_last_stage_ends_with_the_trace(tmp_path: Path) -> None:
+    path = tmp_path / "steady.csv"
+    path.write_text("arrival_time_us,input_tokens,output_tokens\n" + "".join(f"{n}00000,9,9\n" for n in range(1000)))
+    staged = fitted(path, stage_s=60.0)
+    assert yaml.safe_load(staged.text)["stages"] == [
+        {"rate_per_s": 10.0, "duration_s": length} for length in (60.0, 40.0)
+    ]
+    assert yaml.safe_load(fitted(path, stage_s=1e9).text)["stages"] == [{"rate_per_s": 10.0, "duration_s": 100.0}]
+    with pytest.raises(PolicyError, match=r"the trace has 99,900 stages of 0.001 s, a document at most 10,000"):
+        fitted(path, stage_s=0.001)
+
+
 def test_too_many_tenants_are_not_told_apart(tmp_path: Path) -> None:
     rows = "".join(f"{n * 1000},9,9,t{n % 50}\n" for n in range(200))
     path = tmp_path / "tenants.csv"
@@ -237,3 +249,14 @@ def test_requests_that_arrive_together_are_like_no_process(tmp_path: Path) -> No
     assert warnings[0].startswith("67 % of the requests arrive at the same time as the one before, which no arrival")
     assert not any("try --stage 60, or" in one for one in warnings)
     assert any(one.endswith("); replay the trace itself") for one in warnings)
+
+
+def test_what_no_fit_sets_is_noted(tmp_path: Path) -> None:
+    columns = "arrival_time_us,input_tokens,output_tokens,adapter,deadline_us,max_output_tokens\n"
+    rows = "".join(f"{at * 90_000},{at + 20},{at + 5},sql,{at * 90_000 + 7},{at + 9}\n" for at in range(120))
+    (tmp_path / "told.csv").write_text(columns + rows)
+    assert fitted(tmp_path / "told.csv").notes == (
+        "LoRA adapters are not fitted: add `adapters` to the clients of 120 requests of the trace",
+        "deadlines are not fitted: add `timeout_us` to the clients of 120 requests of the trace",
+        "budgets of answers are not fitted: add `max_output_tokens` to the clients of 120 requests of the trace",
+    )
