@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from blis_tui.engine.request import Segments
+from blis_tui.engine.request import Segments, declared_segments
 from blis_tui.errors import InputError
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Ledger:
             names["model"].append(request.model)
             sessions.append(request.session_id)
             self.e2e_us.append(one.e2e_us)
-            heads.append(request.segments)
+            heads.append(declared_segments(request))
         if not self.arrival_us:
             raise InputError("there are no requests", help="a longer horizon, or more of the trace, has some")
 

@@ -13,6 +13,7 @@ from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
 from blis_tui.metrics.report import Report
 from blis_tui.records.tables import requests_csv
+from blis_tui.records.trace_v2 import rows_csv
 from blis_tui.shipped import builtin
 from blis_tui.spec.model import PluginConfig
 from blis_tui.spec.validate import validate
@@ -260,3 +261,27 @@ def test_what_no_fit_sets_is_noted(tmp_path: Path) -> None:
         "deadlines are not fitted: add `timeout_us` to the clients of 120 requests of the trace",
         "budgets of answers are not fitted: add `max_output_tokens` to the clients of 120 requests of the trace",
     )
+
+
+def test_conversations_with_adapters_have_no_prefix_of_them(tmp_path: Path) -> None:
+    columns = "arrival_time_us,input_tokens,output_tokens,session_id,round_index,adapter,e2e_us\n"
+    rows = "".join(
+        f"{at * 900_000 + turn * 300_000},{40 + 60 * turn},20,s{at},{turn},sql-{at % 2},100000\n"
+        for at in range(50)
+        for turn in range(2)
+    )
+    (tmp_path / "tuned.csv").write_text(columns + rows)
+    (client,) = yaml.safe_load(fitted(tmp_path / "tuned.csv").text)["clients"]
+    assert "prefix" not in client
+    assert client["session"]["think_time_ms"] == {"kind": "constant", "value": 200}
+
+
+def test_answers_of_a_tracev2_have_times(tmp_path: Path) -> None:
+    session = {"turns": 3, "think_time_ms": 700}
+    client = {"id": "c", "input_tokens": 50, "output_tokens": 9, "session": session}
+    chats = {"rate_per_s": 2, "sessions": 20, "clients": [client]}
+    experiment = load_experiment("quickstart", set={"workload": chats, "expect": []})
+    (tmp_path / "v2.csv").write_text("".join(rows_csv(run(experiment).rows)))
+    (found,) = yaml.safe_load(fitted(tmp_path / "v2.csv").text)["clients"]
+    assert "pacing" not in found["session"]
+    assert found["session"]["think_time_ms"] == {"kind": "constant", "value": 700}
