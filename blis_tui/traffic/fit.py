@@ -21,7 +21,7 @@ from blis_tui.traffic.curves import distance, distance_of_samples, gamma_cdf, ro
 from blis_tui.traffic.figures import MINUTE, SECOND, dispersion, gap_cv, spread
 from blis_tui.traffic.kinds import Kind, kinds_of
 from blis_tui.traffic.ledger import Ledger
-from blis_tui.traffic.lengths import Chosen, by_chance, choose
+from blis_tui.traffic.lengths import LARGEST, Chosen, by_chance, choose
 from blis_tui.traffic.opening import generate
 from blis_tui.traffic.reasoning_media import ReasoningAndMedia, reasoning_and_media_of
 from blis_tui.traffic.session_groups import SessionGroup, group_sessions
@@ -51,6 +51,7 @@ _FEW: Final = 100
 _LEAST_GENERATED: Final = 5000
 _MOST_GENERATED: Final = 100_000
 _LEAST_RATE: Final = 1e-6
+_MOST_RATE: Final = 1_000_000
 _MOST_STAGES: Final = 10_000
 
 
@@ -126,6 +127,9 @@ def fit(
         raise PolicyError("one request has no rate, and no distribution", help="use more of the trace")
     if not span_us:
         raise PolicyError("the requests have no rate: all arrive at once", help="use a trace with arrival times")
+    if (len(ledger) - 1) * SECOND > _MOST_RATE * span_us:
+        message = f"the trace has more than {_MOST_RATE:,} requests a second, which a document cannot have"
+        raise PolicyError(message, help="is the unit of its times right?")
     talks = group_sessions(ledger)
     if talks and stage_s:
         raise PolicyError("sessions are fitted at one rate", help="remove --stage")
@@ -161,7 +165,7 @@ def fit(
     again = Ledger(_generated(opened.workload, ledger, talks, drawn, plugins or builtin()), ledger.block_size_tokens)
     agreement = _agreement(ledger, again)
     warnings = tuple(_warnings(fitted, agreement, staged=clock is not None, together=_together(ledger)))
-    notes = (*known.notes, *_assumed(agreement), *_unfitted(ledger))
+    notes = (*known.notes, *_assumed(agreement), *_unfitted(ledger), *_cut(ledger, talks))
     remarks = [*origin, *_remarks(fitted, agreement, len(again)), *(f"Warning: {text}." for text in warnings)]
     remarks += [f"Note: {text}." for text in notes]
     return Fitted(text=yaml_text(data, remarks), clients=fitted, agreement=agreement, warnings=warnings, notes=notes)
@@ -184,6 +188,17 @@ def _unfitted(ledger: Ledger) -> list[str]:
         f"{what} are not fitted: add `{key}` to the clients of {plural(ledger.unfitted[key], 'request')} of the trace"
         for key, what in told.items()
         if ledger.unfitted[key]
+    ]
+
+
+def _cut(ledger: Ledger, talks: Sequence[SessionGroup]) -> list[str]:
+    """Return a note if values are larger than those of documents."""
+    gaps = [gap for one in talks for gap in one.gaps_ms(ledger, answered=False)]
+    told = {"tokens": (*ledger.input_tokens, *ledger.output_tokens), "milliseconds between turns": gaps}
+    return [
+        f"more than {LARGEST:,} {what} are fitted as that many: a document cannot have more"
+        for what, values in told.items()
+        if max(values, default=0) > LARGEST
     ]
 
 
@@ -344,10 +359,13 @@ def _agreement(trace: Ledger, fitted: Ledger) -> dict[str, Agreement]:
         beside["reasoning tokens"] = of(lambda one: whole_sum(_reasoned(one)) / len(one), _reasoned)
     if trace.media:
         beside["media tokens"] = of(lambda one: whole_sum(_media(one)) / len(one), _media)
+    gaps = of(lambda one: gap_cv(one.arrival_us), _gaps)
+    if max(gaps.trace or 0.0, gaps.fitted or 0.0) < _LEAST_CV:
+        gaps = replace(gaps, ks=None)  # equal gaps differ as soon as the rate is rounded
     return {
         **turns,
         "requests/s": of(_rate),
-        "CV of gaps": of(lambda one: gap_cv(one.arrival_us), _gaps),
+        "CV of gaps": gaps,
         "dispersion by second": of(lambda one: dispersion(one.arrival_us, SECOND)),
         "dispersion by minute": of(lambda one: dispersion(one.arrival_us, MINUTE)),
         "prompt tokens": of(lambda one: whole_sum(one.input_tokens) / len(one), lambda one: one.input_tokens),

@@ -285,3 +285,29 @@ def test_answers_of_a_tracev2_have_times(tmp_path: Path) -> None:
     (found,) = yaml.safe_load(fitted(tmp_path / "v2.csv").text)["clients"]
     assert "pacing" not in found["session"]
     assert found["session"]["think_time_ms"] == {"kind": "constant", "value": 700}
+
+
+def test_equal_gaps_are_not_far_from_equal_gaps(tmp_path: Path) -> None:
+    path = tmp_path / "slow.csv"
+    for gap_us in (7_000_000, 9_000_000_000_000):
+        rows = "".join(f"{at * gap_us},9,9\n" for at in range(200))
+        path.write_text("arrival_time_us,input_tokens,output_tokens\n" + rows)
+        found = fitted(path)
+        assert (found.clients[0].arrivals.kind, found.warnings) == ("constant", ())
+        assert found.agreement["CV of gaps"].ks is None
+
+
+def test_what_no_document_can_have_is_noted_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    columns = "timestamp_s,input_tokens,output_tokens,session_id\n"
+    rows = "".join(f"{at * 999 + turn * 2e6 + turn * at},9,9,s{at}\n" for at in range(30) for turn in range(2))
+    path.write_text(columns + rows)
+    found = fitted(path)
+    assert found.notes[-1] == (
+        "more than 999,999,999 milliseconds between turns are fitted as that many: a document cannot have more"
+    )
+    think_time_ms = yaml.safe_load(found.text)["clients"][0]["session"]["think_time_ms"]
+    assert think_time_ms == {"kind": "constant", "value": 999_999_999}
+    path.write_text("arrival_time_us,input_tokens,output_tokens\n" + "".join(f"{at // 4},9,9\n" for at in range(99)))
+    with pytest.raises(PolicyError, match="more than 1,000,000 requests a second"):
+        fitted(path)
