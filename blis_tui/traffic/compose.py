@@ -112,7 +112,9 @@ def composed(parts: Sequence[Traffic], name: str, plugins: Registry | None = Non
         if other is not None:
             raise PolicyError(
                 f"`{part.name}` has `{other}`, which would count for the clients of the others, too",
-                help="give it a `rate_per_s` instead, or compose what `blis-tui workload convert` makes of it",
+                help="give it a `rate_per_s` instead, or compose what `blis-tui workload convert` makes of it"
+                if other == "stages"
+                else f"remove `{other}`",
             )
     notes: list[str] = []
     clients: list[Json] = []
