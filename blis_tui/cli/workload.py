@@ -135,16 +135,13 @@ def convert(
     from blis_tui.traffic.opening import open_traffic  # noqa: PLC0415
 
     traffic = open_traffic(source, chosen.choice())
-    lines: Iterable[str] = trace_csv(traffic.requests)
-    if traffic.cut is not None:  # few enough to be counted: a rate that falls to 0 may have ended them before
-        lines = list(lines)
-        if len(lines) > traffic.cut:
-            name = printable(traffic.name)
-            tell(f"note: `{name}` is endless: these are its first {plural(traffic.cut, 'request')} (see --requests)")
+    if traffic.cut is not None:
+        name = printable(traffic.name)
+        tell(f"note: `{name}` is endless: these are its first {plural(traffic.cut, 'request')} (see --requests)")
     _tell_left_out(traffic)
     if any(client.network for client in traffic.workload.clients):
         tell("note: the file does not include the clients' network: latencies will be those at the cluster")
-    _write(output, lines, traffic.files)
+    _write(output, trace_csv(traffic.requests), traffic.files)
 
 
 @workload.command("compose")

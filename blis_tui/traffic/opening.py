@@ -244,9 +244,13 @@ def _of_experiment(path: Path, choice: Choice) -> Traffic:
 
 
 def _ends(workload: Workload) -> bool:
-    """Whether a generated workload has a last request, whatever the horizon."""
-    limited = workload.sessions is not None and all(client.session is not None for client in workload.clients)
-    return bool(workload.stages) or workload.requests is not None or limited
+    """Whether a generated workload whose clients wait for no answers has a last request, whatever the horizon."""
+    return workload.requests is not None or all(
+        bool(workload.stages)
+        or (workload.sessions is not None and client.session is not None)
+        or (client.rate_curve is not None and not (client.rate_curve.points[-1].factor or client.rate_curve.repeat))
+        for client in workload.clients
+    )
 
 
 def _waits(workload: Workload) -> bool:

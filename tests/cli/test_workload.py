@@ -128,6 +128,17 @@ def test_a_converted_recording_says_when_its_answers_came(folder: Path) -> None:
         assert list(csv.DictReader(file)) == rows
 
 
+def test_a_rate_that_falls_to_nothing_ends_a_workload(folder: Path) -> None:
+    client = {"id": "a", "arrivals": "constant", "input_tokens": 5, "output_tokens": 5}
+    curve = {"points": [{"at_s": 0, "factor": 1}, {"at_s": 10, "factor": 0}]}
+    document = {"apiVersion": "blis/v1", "kind": "Workload", "metadata": {"name": "short"}, "rate_per_s": 4.0}
+    (folder / "w.yaml").write_text(yaml.safe_dump({**document, "clients": [{**client, "rate_curve": curve}]}))
+    result = workload("convert", "w.yaml")
+    assert (result.stderr, len(result.stdout.splitlines())) == ("", 21)
+    ran = CliRunner().invoke(cli, ["run", "quickstart", "--set", "workload=./w.yaml", "--set", "expect=[]"])
+    assert json.loads(ran.stdout)["requests"]["completed"] == 20
+
+
 def test_conversations_without_times_that_wait_for_answers_need_a_cluster(folder: Path) -> None:
     said = [{"from": name, "value": "text"} for name in ("human", "gpt", "human", "gpt")]
     (folder / "said.json").write_text(json.dumps([{"conversations": said}]))
