@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from blis_tui.registry import Registry
-    from blis_tui.spec.model import Experiment, Workload
+    from blis_tui.spec.model import Client, Experiment, Workload
     from blis_tui.spec.source import Document, Json
     from blis_tui.workload.trace_table import LeftOut
 
@@ -203,7 +203,7 @@ def _of_workload(path: Path, document: Document, choice: Choice, *, recorded: bo
         workload = replace(workload, trace=replace(workload.trace, pacing="clock"))
     plugins = choice.plugins or builtin()
     limit = choice.requests
-    unending = workload.trace is None and not _ends(workload)
+    unending = workload.trace is None and not ends(workload)
     if limit is None and unending:
         limit = MOST_REQUESTS
     seed = None if workload.trace is not None else choice.seed or 0
@@ -243,14 +243,18 @@ def _of_experiment(path: Path, choice: Choice) -> Traffic:
     )
 
 
-def _ends(workload: Workload) -> bool:
-    """Whether a generated workload whose clients wait for no answers has a last request, whatever the horizon."""
-    return workload.requests is not None or all(
-        bool(workload.stages)
-        or (workload.sessions is not None and client.session is not None)
-        or (client.rate_curve is not None and not (client.rate_curve.points[-1].factor or client.rate_curve.repeat))
-        for client in workload.clients
-    )
+def ends(workload: Workload) -> bool:
+    """Whether a generated workload has a last request, whatever the horizon."""
+    return workload.requests is not None or all(_ends(client, workload) for client in workload.clients)
+
+
+def _ends(client: Client, workload: Workload) -> bool:
+    if client.session is not None and workload.sessions is not None:
+        return True
+    if client.arrivals.kind == CLOSED_LOOP:
+        return False
+    curve = client.rate_curve
+    return bool(workload.stages) or (curve is not None and not (curve.points[-1].factor or curve.repeat))
 
 
 def _waits(workload: Workload) -> bool:
