@@ -72,6 +72,12 @@ _choosing: Final = grouped(
 )
 
 
+_SIMULATED: Final = (
+    "clients wait for answers: the file has the times at which they sent in this simulation"
+    " (with `pacing: answers`, requests of sessions wait again)"
+)
+
+
 @click.group("workload")
 def workload() -> None:
     """Describe, convert, combine and fit workloads and traces.
@@ -139,6 +145,8 @@ def convert(
         name = printable(traffic.name)
         tell(f"note: `{name}` is endless: these are its first {plural(traffic.cut, 'request')} (see --requests)")
     _tell_left_out(traffic)
+    if traffic.simulated:
+        tell(f"note: {_SIMULATED}")
     if any(client.network for client in traffic.workload.clients):
         tell("note: the file does not include the clients' network: latencies will be those at the cluster")
     _write(output, trace_csv(traffic.requests), traffic.files)

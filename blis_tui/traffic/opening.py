@@ -75,6 +75,8 @@ class Traffic:
     """Number of requests at which an endless workload was cut; None = it ends by itself."""
     left_out: tuple[LeftOut, ...] = ()
     """Parts of a trace that are not requests by its format."""
+    simulated: bool = False
+    """Whether clients waited for answers, so that arrivals are those of a simulation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,7 @@ def _of_experiment(path: Path, choice: Choice) -> Traffic:
         given=as_map(resolved.document.get("workload")),
         seed=None if workload.trace is not None else experiment.seed,
         left_out=left_out,
+        simulated=waits,
     )
 
 

@@ -118,6 +118,7 @@ def test_conversations_that_go_by_the_clock_need_no_cluster(folder: Path) -> Non
 def test_a_converted_recording_says_when_its_answers_came(folder: Path) -> None:
     (folder / "chats.blis.yaml").write_text(CHATS.format(pacing="answers"))
     rows = of_run(folder, "chats.blis.yaml")
+    assert "the times at which they sent in this simulation" in workload("convert", "chats.blis.yaml").stderr
     (folder / "table.csv").rename(folder / "recorded.csv")
     assert workload("convert", "recorded.csv", "-o", "out.csv").exit_code == ExitCode.OK
     again = "{apiVersion: blis/v1, kind: Experiment, metadata: {name: again}, extends: chats.blis.yaml}"
