@@ -102,12 +102,12 @@ class Ledger:
             raise InputError("there are no requests", help="a longer horizon, or more of the trace, has some")
 
     def _note_unfitted(self, request: Request) -> None:
-        needed = {
-            "adapters": bool(request.adapter),
-            "timeout_us": request.deadline_us > 0,
-            "max_output_tokens": request.declared_tokens != request.output_tokens,
-        }
-        self.unfitted.update(key for key, is_needed in needed.items() if is_needed)
+        if request.adapter:
+            self.unfitted["adapters"] += 1
+        if request.deadline_us:
+            self.unfitted["timeout_us"] += 1
+        if request.declared_tokens != request.output_tokens:
+            self.unfitted["max_output_tokens"] += 1
 
     def __len__(self) -> int:
         return len(self.arrival_us)
@@ -169,6 +169,8 @@ class InfiniteCache:
     def ask(self, request: Request) -> int:
         """Return the hit tokens of a request's prompt, and add the prompt and its answer to the cache."""
         model, session, segments = request.model, request.session_id, request.segments
+        if not segments and not request.content:
+            return 0
         root = self._models.setdefault(model, {})  # models share nothing
         found, place = _found(root, segments)
         while session and 0 < place < len(segments):
