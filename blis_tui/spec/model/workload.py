@@ -483,7 +483,7 @@ class Workload:
 
     name: str
     requests: int | None = key(
-        "Total number of requests of all clients; null = until the horizon (or the whole trace).",
+        "Total number of requests of all clients; null = no limit: the horizon, the last stage or the trace ends them.",
         default=None,
         minimum=1,
         maximum=10**8,
