@@ -18,7 +18,7 @@ from blis_tui.spec.nearness import words_of
 from blis_tui.spec.scalars import flow
 from blis_tui.spec.schema import KINDS
 from blis_tui.spec.synonyms import KEYS
-from blis_tui.units import in_words
+from blis_tui.units import in_words, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -253,7 +253,9 @@ class Value:
 
     def to_text(self) -> str:
         """Return the explanation as text."""
-        title = f"{self.word}: a value of {in_words([f'`{path}`' for path in self.paths[:_NEAR]])}"
+        places = [f"`{path}`" for path in self.paths[:_NEAR]]
+        places += [plural(len(self.paths) - _NEAR, "more key")] if len(self.paths) > _NEAR else []
+        title = f"{self.word}: a value of {in_words(places)}"
         head = textwrap.wrap(title, _WIDTH, break_on_hyphens=False)
         beside = ["", "  its keys", *described(self.keys)] if self.keys else []
         return "\n".join([*head, "", *textwrap.wrap(self.meaning, _WIDTH), *beside]) + "\n"

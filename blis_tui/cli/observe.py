@@ -363,10 +363,11 @@ def _headers(given: tuple[str, ...], key: str | None) -> dict[str, str]:
 
 def _total(load: Load, source: object, requests: int | None, duration_s: float | None) -> int | None:
     """Return the number of requests to send; None = unknown. Raises UsageError if nothing ends them."""
+    from blis_tui.traffic.opening import ends  # noqa: PLC0415  (as above)
+
     workload = load.workload
     known = len(source) if hasattr(source, "__len__") else workload.requests
-    ends = known is not None or workload.stages or workload.sessions is not None
-    if not ends and requests is None and duration_s is None and load.horizon_us is None:
+    if known is None and not ends(workload) and requests is None and duration_s is None and load.horizon_us is None:
         raise click.UsageError(_NO_LIMIT.format(name=load.name))
     if requests is not None:
         return requests if known is None else min(known, requests)

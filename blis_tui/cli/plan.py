@@ -182,8 +182,8 @@ def plan(
     """Find the cheapest cluster that meets all bounds, or the highest rate at which a cluster meets them.
 
     SPEC is the name or path of an experiment; its workload defines what requests look like. Runs are as long as the
-    bounds require (a p99 takes 2,000 requests), and stop as soon as a bound can no longer hold. All seeds agree on the
-    answer, and complete runs one size below and above it verify it.
+    bounds require (a p99 takes 2,000 requests). All seeds agree on the answer, and runs one size below and above it
+    verify it.
     """
     from blis_tui.study.planning.plan import Question  # noqa: PLC0415
 

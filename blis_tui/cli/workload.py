@@ -72,6 +72,12 @@ _choosing: Final = grouped(
 )
 
 
+_SIMULATED: Final = (
+    "clients wait for answers: the file has the times at which they sent in this simulation"
+    " (with `pacing: answers`, requests of sessions wait again)"
+)
+
+
 @click.group("workload")
 def workload() -> None:
     """Describe, convert, combine and fit workloads and traces.
@@ -128,8 +134,8 @@ def convert(
 ) -> None:
     """Convert WORKLOAD to a CSV trace that can be replayed.
 
-    Replaying it with `workload: {trace: {file: OUT.csv}}` gives the same requests: arrival times, lengths, shared
-    prefixes, SLO classes, tenants, models, deadlines and sessions.
+    Replaying it with `workload: {trace: {file: OUT.csv}}` gives the same requests, except that they no longer name
+    their clients: arrival times, lengths, shared prefixes, media, SLO classes, tenants, deadlines, sessions and so on.
     """
     from blis_tui.traffic.convert import trace_csv  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.traffic.opening import open_traffic  # noqa: PLC0415
@@ -139,9 +145,11 @@ def convert(
         name = printable(traffic.name)
         tell(f"note: `{name}` is endless: these are its first {plural(traffic.cut, 'request')} (see --requests)")
     _tell_left_out(traffic)
+    if traffic.simulated:
+        tell(f"note: {_SIMULATED}")
     if any(client.network for client in traffic.workload.clients):
         tell("note: the file does not include the clients' network: latencies will be those at the cluster")
-    _write(output, trace_csv(one.request for one in traffic.requests), traffic.files)
+    _write(output, trace_csv(traffic.requests), traffic.files)
 
 
 @workload.command("compose")

@@ -47,12 +47,22 @@ def check_workload(document: Document) -> Iterator[Diagnostic]:
     if "sessions" in workload and not any("session" in client for client in clients):
         message = "`sessions` limits clients with `session`, but there are none"
         yield about(document, ("workload", "sessions"), "BLIS2026", message, key=True, hint="remove it")
-    limited = "sessions" in workload and all("session" in client for client in clients)
-    unending = ("stages" not in workload or CLOSED_LOOP in kinds) and not limited
+    unending = not all(_ends(client, workload) for client in clients)
     if unending and workload.get("requests") is None and document.get("horizon_us") == "none":
         message = "neither `requests` nor `horizon_us` ends the run"
         yield _about_workload(document, "BLIS2016", message, "set one of them")
     yield from _check_clients(document, workload.get("clients"))
+
+
+def _ends(client: Mapping[str, Json], workload: Mapping[str, Json]) -> bool:
+    """Whether a client sends a last request, whatever the horizon."""
+    if "session" in client and "sessions" in workload:
+        return True
+    if _kind(client.get("arrivals")) == CLOSED_LOOP:
+        return False
+    curve = as_map(client.get("rate_curve"))
+    points = [as_map(point) for point in as_list(curve.get("points"))]
+    return "stages" in workload or (bool(points) and not points[-1].get("factor") and not curve.get("repeat"))
 
 
 def _check_rate(document: Document, workload: Mapping[str, Json], kinds: set[str]) -> Iterator[Diagnostic]:

@@ -19,10 +19,9 @@ from blis_tui.workload.arrivals import CLOSED_LOOP
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from blis_tui.engine.request import Request
     from blis_tui.registry import Registry
     from blis_tui.spec.source import Json
-    from blis_tui.traffic.opening import Traffic
+    from blis_tui.traffic.opening import RequestTiming, Traffic
 
 _HANDLED: Final = ("apiVersion", "kind", "metadata", "requests", "rate_per_s", "clients")
 
@@ -72,25 +71,29 @@ def are_traces(parts: Sequence[Traffic]) -> bool:
     return all(recorded)
 
 
-def merged(parts: Sequence[Traffic]) -> Iterator[Request]:
+def merged(parts: Sequence[Traffic]) -> Iterator[RequestTiming]:
     """Merge the requests of all traces by time; at the same microsecond, in the order of the traces.
 
-    Ids, sessions and prefixes of different traces are unrelated, so they get the trace's name.
+    Ids, sessions, prefixes and media of different traces are unrelated, so they get the trace's name.
     """
     labels = [part.name.partition(".")[0] for part in parts]
     labels = [f"{label}-{at}" if labels.count(label) > 1 else label for at, label in enumerate(labels, 1)]
     streams = (_labelled(part, label) for part, label in zip(parts, labels, strict=True))
-    return merge(*streams, key=lambda request: request.arrival_us)
+    return merge(*streams, key=lambda one: one.request.arrival_us)
 
 
-def _labelled(part: Traffic, label: str) -> Iterator[Request]:
+def _labelled(part: Traffic, label: str) -> Iterator[RequestTiming]:
     for one in part.requests:
         request = one.request
         request.request_id = f"{label}/{request.request_id}"
-        request.segments = tuple((f"{label}/{name}", tokens) for name, tokens in request.segments)
+        request.segments, request.content = (
+            tuple((f"{label}/{name}", tokens) for name, tokens in segments)
+            for segments in (request.segments, request.content)
+        )
+        request.media_items = tuple(item._replace(content=f"{label}/{item.content}") for item in request.media_items)
         if request.session_id:
             request.session_id = f"{label}/{request.session_id}"
-        yield request
+        yield one
 
 
 def composed(parts: Sequence[Traffic], name: str, plugins: Registry | None = None) -> Composed:
@@ -109,7 +112,9 @@ def composed(parts: Sequence[Traffic], name: str, plugins: Registry | None = Non
         if other is not None:
             raise PolicyError(
                 f"`{part.name}` has `{other}`, which would count for the clients of the others, too",
-                help="give it a `rate_per_s` instead, or compose what `blis-tui workload convert` makes of it",
+                help="give it a `rate_per_s` instead, or compose what `blis-tui workload convert` makes of it"
+                if other == "stages"
+                else f"remove `{other}`",
             )
     notes: list[str] = []
     clients: list[Json] = []

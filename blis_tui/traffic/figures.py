@@ -253,13 +253,10 @@ def dispersion(arrivals_us: Sequence[int], window_us: int) -> float | None:
     windows = (arrivals_us[-1] - first) // window_us
     if windows < 2:
         return None
-    counts = [0] * windows
-    for arrival in arrivals_us:
-        window = (arrival - first) // window_us
-        if window < windows:
-            counts[window] += 1
-    total = whole_sum(counts)
-    _, scaled_variance = spread(counts)
+    counts = Counter((arrival - first) // window_us for arrival in arrivals_us)
+    counts.pop(windows, None)  # not whole
+    total = whole_sum(counts.values())
+    scaled_variance = windows * whole_sum([count * count for count in counts.values()]) - total * total
     return scaled_variance / (windows * total) if total else None
 
 

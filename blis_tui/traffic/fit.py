@@ -21,7 +21,7 @@ from blis_tui.traffic.curves import distance, distance_of_samples, gamma_cdf, ro
 from blis_tui.traffic.figures import MINUTE, SECOND, dispersion, gap_cv, spread
 from blis_tui.traffic.kinds import Kind, kinds_of
 from blis_tui.traffic.ledger import Ledger
-from blis_tui.traffic.lengths import Chosen, by_chance, choose
+from blis_tui.traffic.lengths import LARGEST, Chosen, by_chance, choose
 from blis_tui.traffic.opening import generate
 from blis_tui.traffic.reasoning_media import ReasoningAndMedia, reasoning_and_media_of
 from blis_tui.traffic.session_groups import SessionGroup, group_sessions
@@ -51,6 +51,8 @@ _FEW: Final = 100
 _LEAST_GENERATED: Final = 5000
 _MOST_GENERATED: Final = 100_000
 _LEAST_RATE: Final = 1e-6
+_MOST_RATE: Final = 1_000_000
+_MOST_STAGES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,9 @@ def fit(
         raise PolicyError("one request has no rate, and no distribution", help="use more of the trace")
     if not span_us:
         raise PolicyError("the requests have no rate: all arrive at once", help="use a trace with arrival times")
+    if (len(ledger) - 1) * SECOND > _MOST_RATE * span_us:
+        message = f"the trace has more than {_MOST_RATE:,} requests a second, which a document cannot have"
+        raise PolicyError(message, help="is the unit of its times right?")
     talks = group_sessions(ledger)
     if talks and stage_s:
         raise PolicyError("sessions are fitted at one rate", help="remove --stage")
@@ -142,8 +147,7 @@ def fit(
         if not known.found:
             load = {"sessions": len(begins), "rate_per_s": load["rate_per_s"]}
     if clock is not None:
-        stages: list[Json] = [{"rate_per_s": rate, "duration_s": clock.length_s} for rate in clock.rates]
-        load = {"requests": len(ledger), "stages": stages}
+        load = {"requests": len(ledger), "stages": clock.data()}
     data: dict[str, Json] = {
         "apiVersion": "blis/v1",
         "kind": "Workload",
@@ -161,7 +165,7 @@ def fit(
     again = Ledger(_generated(opened.workload, ledger, talks, drawn, plugins or builtin()), ledger.block_size_tokens)
     agreement = _agreement(ledger, again)
     warnings = tuple(_warnings(fitted, agreement, staged=clock is not None, together=_together(ledger)))
-    notes = (*known.notes, *_assumed(agreement))
+    notes = (*known.notes, *_assumed(agreement), *_unfitted(ledger), *_cut(ledger, talks))
     remarks = [*origin, *_remarks(fitted, agreement, len(again)), *(f"Warning: {text}." for text in warnings)]
     remarks += [f"Note: {text}." for text in notes]
     return Fitted(text=yaml_text(data, remarks), clients=fitted, agreement=agreement, warnings=warnings, notes=notes)
@@ -177,24 +181,69 @@ def _assumed(agreement: dict[str, Agreement]) -> list[str]:
     return [f"{why} ({share} of prompt tokens)"]
 
 
+def _unfitted(ledger: Ledger) -> list[str]:
+    """Return a note on what the trace's requests have that the fitted clients lack."""
+    told = {"adapters": "LoRA adapters", "timeout_us": "deadlines", "max_output_tokens": "budgets of answers"}
+    return [
+        f"{what} are not fitted: add `{key}` to the clients of {plural(ledger.unfitted[key], 'request')} of the trace"
+        for key, what in told.items()
+        if ledger.unfitted[key]
+    ]
+
+
+def _cut(ledger: Ledger, talks: Sequence[SessionGroup]) -> list[str]:
+    """Return a note if values are larger than those of documents."""
+    gaps = [gap for one in talks for gap in one.gaps_ms(ledger, answered=False)]
+    told = {"tokens": (*ledger.input_tokens, *ledger.output_tokens), "milliseconds between turns": gaps}
+    return [
+        f"more than {LARGEST:,} {what} are fitted as that many: a document cannot have more"
+        for what, values in told.items()
+        if max(values, default=0) > LARGEST
+    ]
+
+
 class _Stages:
-    """The rate over time in equal stages, and arrival times normalized to one request a second."""
+    """The rate over time in equal stages, the last of which ends with the trace, and normalized arrival times.
+
+    Raises:
+        PolicyError: there would be more than a document can have.
+    """
 
     def __init__(self, arrivals_us: Sequence[int], length_s: float) -> None:
-        self.length_s = length_s
         self._length_us = length_s * 1e6
-        counts = [0] * (int(arrivals_us[-1] / self._length_us) + 1)
+        self._last = max(0, int(arrivals_us[-1] / self._length_us + 0.5) - 1)
+        if self._last >= _MOST_STAGES:
+            message = f"the trace has {self._last + 1:,} stages of {length_s:g} s, a document at most {_MOST_STAGES:,}"
+            raise PolicyError(message, help="use longer stages")
+        counts = [0] * (self._last + 1)
         for arrival in arrivals_us:
-            counts[int(arrival / self._length_us)] += 1
-        self.rates = [max(rounded(count / length_s), _LEAST_RATE) for count in counts]
+            counts[self._stage(arrival)] += 1
+        rest = arrivals_us[-1] - self._last * self._length_us
+        if counts[-1] > 1:  # there is a gap after the last request, too
+            rest *= counts[-1] / (counts[-1] - 1)
+        self._lengths_us = [self._length_us] * self._last + [rest]
+        self._rates = [
+            max(rounded(count * SECOND / length), _LEAST_RATE)
+            for count, length in zip(counts, self._lengths_us, strict=True)
+        ]
         self._before = [0.0]
-        for rate in self.rates:
-            self._before.append(self._before[-1] + rate * self._length_us)
+        for rate, length in zip(self._rates, self._lengths_us, strict=True):
+            self._before.append(self._before[-1] + rate * length)
+
+    def _stage(self, arrival_us: int) -> int:
+        return min(self._last, int(arrival_us / self._length_us))
+
+    def data(self) -> list[Json]:
+        """Return the stages of a document."""
+        return [
+            {"rate_per_s": rate, "duration_s": rounded(length / 1e6)}
+            for rate, length in zip(self._rates, self._lengths_us, strict=True)
+        ]
 
     def even(self, arrival_us: int) -> float:
-        """Return the normalized arrival time in microseconds."""
-        stage = int(arrival_us / self._length_us)
-        return self._before[stage] + (arrival_us - stage * self._length_us) * self.rates[stage]
+        """Return the arrival time, in microseconds, of the same requests at one a second."""
+        stage = self._stage(arrival_us)
+        return self._before[stage] + (arrival_us - stage * self._length_us) * self._rates[stage]
 
 
 def _client(ledger: Ledger, kind: Kind, clock: _Stages | None) -> FittedClient:
@@ -310,10 +359,13 @@ def _agreement(trace: Ledger, fitted: Ledger) -> dict[str, Agreement]:
         beside["reasoning tokens"] = of(lambda one: whole_sum(_reasoned(one)) / len(one), _reasoned)
     if trace.media:
         beside["media tokens"] = of(lambda one: whole_sum(_media(one)) / len(one), _media)
+    gaps = of(lambda one: gap_cv(one.arrival_us), _gaps)
+    if max(gaps.trace or 0.0, gaps.fitted or 0.0) < _LEAST_CV:
+        gaps = replace(gaps, ks=None)  # equal gaps differ as soon as the rate is rounded
     return {
         **turns,
         "requests/s": of(_rate),
-        "CV of gaps": of(lambda one: gap_cv(one.arrival_us), _gaps),
+        "CV of gaps": gaps,
         "dispersion by second": of(lambda one: dispersion(one.arrival_us, SECOND)),
         "dispersion by minute": of(lambda one: dispersion(one.arrival_us, MINUTE)),
         "prompt tokens": of(lambda one: whole_sum(one.input_tokens) / len(one), lambda one: one.input_tokens),
@@ -419,7 +471,7 @@ def _shown(name: str, value: float | None) -> str:
 
 _LEAST_CV: Final = 0.01
 _MOST_CV: Final = 10.0
-"""Burstier gamma arrivals would be drawn as Poisson."""
+"""The largest of gamma arrivals."""
 _SIMPLER: Final = 0.005
 """Poisson arrivals, which have no parameter, are preferred unless others are closer by at least this."""
 

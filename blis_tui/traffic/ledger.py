@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from blis_tui.engine.request import Segments
+from blis_tui.engine.request import Segments, declared_segments
 from blis_tui.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from blis_tui.engine.request import Media
+    from blis_tui.engine.request import Media, Request
     from blis_tui.traffic.opening import RequestTiming
 
 
@@ -60,6 +61,7 @@ class Ledger:
         heads: the prompt's shareable head.
         reasoning: row -> reasoning tokens of its answer, if any.
         media: row -> media tokens of its prompt, if any.
+        unfitted: key of a client that no fit sets -> requests that would need it.
 
     Raises:
         InputError: there are no requests.
@@ -75,6 +77,7 @@ class Ledger:
         self.heads = InternedColumn[Segments]()
         self.reasoning: dict[int, int] = {}
         self.media: dict[int, Media] = {}
+        self.unfitted = Counter[str]()
         cache = InfiniteCache(block_size_tokens)
         names, sessions, heads = self.names, self.sessions, self.heads
         for row, one in enumerate(asked):
@@ -83,20 +86,28 @@ class Ledger:
                 self.reasoning[row] = request.reasoning.tokens
             if any(request.media):
                 self.media[row] = request.media
+            self._note_unfitted(request)
             self.arrival_us.append(request.arrival_us)
             self.input_tokens.append(request.input_tokens)
             self.output_tokens.append(request.output_tokens)
-            content: Segments = getattr(request, "content", ())
-            self.found_tokens.append(cache.ask(request.segments, request.model, content))
+            self.found_tokens.append(cache.ask(request))
             names["client"].append(one.client)
             names["tenant"].append(request.tenant)
             names["slo_class"].append(request.slo_class)
             names["model"].append(request.model)
             sessions.append(request.session_id)
             self.e2e_us.append(one.e2e_us)
-            heads.append(request.segments)
+            heads.append(declared_segments(request))
         if not self.arrival_us:
             raise InputError("there are no requests", help="a longer horizon, or more of the trace, has some")
+
+    def _note_unfitted(self, request: Request) -> None:
+        if request.adapter:
+            self.unfitted["adapters"] += 1
+        if request.deadline_us:
+            self.unfitted["timeout_us"] += 1
+        if request.declared_tokens != request.output_tokens:
+            self.unfitted["max_output_tokens"] += 1
 
     def __len__(self) -> int:
         return len(self.arrival_us)
@@ -138,48 +149,61 @@ class _Branch:
 
 
 class InfiniteCache:
-    """All prompts so far.
+    """All prompts and answers so far.
+
+    Requests that do not name their answers (`Request.content`) have them found in their own session: where a later
+    prompt continues a whole earlier one with a segment as long as its answer, that segment is the answer.
 
     Args:
         block_size_tokens: tokens of a block.
     """
 
-    __slots__ = ("_block", "_models")
+    __slots__ = ("_answers", "_block", "_models")
 
     def __init__(self, block_size_tokens: int) -> None:
         self._block = block_size_tokens
         self._models: dict[str, dict[str, _Branch]] = {}
+        self._answers: dict[tuple[str, str, Segments], int] = {}
+        """Model, session and whole prompt -> tokens of the answer."""
 
-    def ask(self, segments: Segments, model: str = "", content: Segments = ()) -> int:
-        """Return the hit tokens of a prompt that begins with ``segments``, and add the prompt to the cache.
-
-        Args:
-            segments: the shareable head of the prompt.
-            model: the model that computes it: models share nothing.
-            content: the resulting cache content, if more than the prompt, such as its answer.
-        """
-        root = self._models.setdefault(model, {})
-        found = _found(root, segments)
-        branches = root
-        for name, tokens in content or segments:
-            branch = branches.get(name)
-            if branch is None:
-                branch = branches[name] = _Branch()
-            branch.longest = max(branch.longest, tokens)
-            branches = branch.next.setdefault(tokens, {})
+    def ask(self, request: Request) -> int:
+        """Return the hit tokens of a request's prompt, and add the prompt and its answer to the cache."""
+        model, session, segments = request.model, request.session_id, request.segments
+        if not segments and not request.content:
+            return 0
+        root = self._models.setdefault(model, {})  # models share nothing
+        found, place = _found(root, segments)
+        while session and 0 < place < len(segments):
+            if self._answers.get((model, session, segments[:place])) != segments[place][1]:
+                break
+            _add(root, segments[: place + 1])
+            found, place = _found(root, segments)
+        _add(root, request.content)
+        if session and request.content == segments and sum(tokens for _, tokens in segments) == request.input_tokens:
+            self._answers[model, session, segments] = request.output_tokens
         return found // self._block * self._block
 
 
-def _found(branches: dict[str, _Branch], segments: Segments) -> int:
-    """Number of tokens of a prompt's head that an earlier prompt had."""
-    found = 0
+def _add(branches: dict[str, _Branch], segments: Segments) -> None:
+    """Add content to the cache."""
     for name, tokens in segments:
         branch = branches.get(name)
         if branch is None:
-            break
+            branch = branches[name] = _Branch()
+        branch.longest = max(branch.longest, tokens)
+        branches = branch.next.setdefault(tokens, {})
+
+
+def _found(branches: dict[str, _Branch], segments: Segments) -> tuple[int, int]:
+    """Return the number of tokens of a prompt's head that are in the cache, and that of its segments before them."""
+    found = 0
+    for place, (name, tokens) in enumerate(segments):
+        branch = branches.get(name)
+        if branch is None:
+            return found, place
         found += min(tokens, branch.longest)
         following = branch.next.get(tokens)
         if following is None:
-            break
+            return found, place
         branches = following
-    return found
+    return found, len(segments)

@@ -27,6 +27,8 @@ _BY_CHANCE: Final = 1.36
 distribution."""
 _TABLE: Final = 100
 """Maximum number of entries of such a table."""
+LARGEST: Final = 999_999_999
+"""The largest value that every distribution of a document can have; larger ones count as it."""
 _TAILS: Final = (0.2, 0.1, 0.05, 0.02, 0.01)
 """Shares of the longest values that are tried as a power-law tail."""
 _LEAST_TAIL: Final = 20
@@ -53,7 +55,7 @@ def choose(values: Sequence[int]) -> Chosen:
     Args:
         values: at least one, each at least 1.
     """
-    ordered = sorted(values)
+    ordered = sorted(min(value, LARGEST) for value in values)
     if ordered[0] == ordered[-1]:
         return Chosen(data={"kind": "constant", "value": ordered[0]}, ks=0.0)
     best = min(_formulas(ordered), key=lambda one: one.ks)
@@ -122,7 +124,8 @@ def _formulas(ordered: Sequence[int]) -> Iterator[Chosen]:
     yield judged({"kind": "uniform"}, lambda x: (x + 0.5 - low) / (high - low + 1))
     yield judged({"kind": "gaussian", "mean": mean, "std_dev": deviation}, lambda x: normal_cdf((x - mean) / deviation))
     yield judged({"kind": "exponential", "mean": mean}, lambda x: 1.0 - exp(-x / mean))
-    yield judged({"kind": "lognormal", "mu": mu, "sigma": sigma}, lambda x: normal_cdf((ln(x) - mu) / sigma))
+    if sigma:
+        yield judged({"kind": "lognormal", "mu": mu, "sigma": sigma}, lambda x: normal_cdf((ln(x) - mu) / sigma))
     for share in _TAILS:
         tail = int(n * share)
         xm = ordered[n - tail] if tail else 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import __version__
 from blis_tui.classes import dataclass
+from blis_tui.cluster.records import SentByClient
 from blis_tui.engine.request import Media, Reasoning, Request
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.inputs import MAX_TRACE_BYTES, open_input
@@ -23,15 +24,16 @@ from blis_tui.spec.loader import parse, read_document
 from blis_tui.spec.source import Source, as_map
 from blis_tui.spec.workloads import open_workload
 from blis_tui.unpack import DamagedError, beginning
+from blis_tui.workload.arrivals import CLOSED_LOOP
 from blis_tui.workload.source import TraceSource, create_source
 from blis_tui.workload.trace_segments import read_items, read_segments
 from blis_tui.workload.traces import TRACES, read_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from blis_tui.registry import Registry
-    from blis_tui.spec.model import Experiment, Workload
+    from blis_tui.spec.model import Client, Experiment, Workload
     from blis_tui.spec.source import Document, Json
     from blis_tui.workload.trace_table import LeftOut
 
@@ -73,6 +75,8 @@ class Traffic:
     """Number of requests at which an endless workload was cut; None = it ends by itself."""
     left_out: tuple[LeftOut, ...] = ()
     """Parts of a trace that are not requests by its format."""
+    simulated: bool = False
+    """Whether clients waited for answers, so that arrivals are those of a simulation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,20 +196,22 @@ def _as_document(path: Path, choice: Choice) -> Document:
 def _of_workload(path: Path, document: Document, choice: Choice, *, recorded: bool) -> Traffic:
     opened = open_workload(document, overrides=choice.overrides, plugins=choice.plugins)
     workload = opened.workload
+    name = path.name if recorded else workload.name
+    timed = workload.trace is not None and workload.trace.rate_per_s is None
+    if choice.generating and not timed and _waits(workload):
+        message = f"the clients of `{name}` wait for their answers: when they send depends on the cluster"
+        raise PolicyError(message, help="name an experiment with this workload: it is simulated to see when they send")
     if workload.trace is not None:  # its recorded requests are described even if a replay waits for answers
         workload = replace(workload, trace=replace(workload.trace, pacing="clock"))
     plugins = choice.plugins or builtin()
-    if choice.generating and _waits(workload, plugins):
-        message = f"the clients of `{workload.name}` wait for their answers: when they send depends on the cluster"
-        raise PolicyError(message, help="name an experiment with this workload: it is simulated to see when they send")
     limit = choice.requests
-    unending = workload.trace is None and not workload.stages and workload.requests is None
+    unending = workload.trace is None and not ends(workload)
     if limit is None and unending:
         limit = MOST_REQUESTS
     seed = None if workload.trace is not None else choice.seed or 0
     requests, left_out = _requests(workload, seed or 0, plugins)
     return Traffic(
-        name=path.name if recorded else workload.name,
+        name=name,
         source="trace" if recorded else "workload",
         requests=islice(requests, limit),
         files=(path, *opened.files),
@@ -223,7 +229,7 @@ def _of_experiment(path: Path, choice: Choice) -> Traffic:
     workload = experiment.workload
     horizon_us = experiment.horizon_us
     plugins = experiment.plugins
-    waits = choice.generating and _waits(workload, plugins)
+    waits = choice.generating and _waits(workload)
     requests, left_out = _simulated(experiment) if waits else _requests(workload, experiment.seed, plugins)
     if horizon_us is not None:
         requests = takewhile(lambda one: one.request.arrival_us <= horizon_us, requests)
@@ -236,14 +242,32 @@ def _of_experiment(path: Path, choice: Choice) -> Traffic:
         given=as_map(resolved.document.get("workload")),
         seed=None if workload.trace is not None else experiment.seed,
         left_out=left_out,
+        simulated=waits,
     )
 
 
-def _waits(workload: Workload, plugins: Registry) -> bool:
+def ends(workload: Workload) -> bool:
+    """Whether a generated workload has a last request, whatever the horizon."""
+    return workload.requests is not None or all(_ends(client, workload) for client in workload.clients)
+
+
+def _ends(client: Client, workload: Workload) -> bool:
+    if client.session is not None and workload.sessions is not None:
+        return True
+    if client.arrivals.kind == CLOSED_LOOP:
+        return False
+    curve = client.rate_curve
+    return bool(workload.stages) or (curve is not None and not (curve.points[-1].factor or curve.repeat))
+
+
+def _waits(workload: Workload) -> bool:
     """Whether arrivals depend on a cluster, because some clients wait for answers."""
     if workload.trace is not None:
         return workload.trace.pacing == "answers"
-    return hasattr(create_source(workload, 0, plugins), "on_ended")
+    return any(
+        client.arrivals.kind == CLOSED_LOOP or (client.session is not None and client.session.pacing == "answers")
+        for client in workload.clients
+    )
 
 
 def _requests(workload: Workload, seed: int, plugins: Registry) -> tuple[Iterator[RequestTiming], tuple[LeftOut, ...]]:
@@ -261,28 +285,23 @@ def _recorded(source: TraceSource) -> Iterator[RequestTiming]:
 
 
 def generate(workload: Workload, seed: int, plugins: Registry) -> Iterator[RequestTiming]:
-    """Generate the requests of an open-loop workload, each with its client.
-
-    Requests do not know their client. Nothing depends on tenants here, so they temporarily carry the client's number.
-    """
-    clients = workload.clients
-    marked = [replace(client, tenant=str(number)) for number, client in enumerate(clients)]
-    source = create_source(replace(workload, clients=tuple(marked)), seed, plugins)
+    """Generate the requests of a workload whose clients wait for no answers, each with its client."""
+    source = create_source(workload, seed, plugins)
     while (request := source.next_request()) is not None:
-        client = clients[int(request.tenant)]
-        request.tenant = client.tenant
-        yield RequestTiming(request=request, client=client.id)
+        yield RequestTiming(request=request, client=request.client)
 
 
 def _simulated(experiment: Experiment) -> tuple[Iterator[RequestTiming], tuple[LeftOut, ...]]:
     """Return the requests of a run, in order of arrival, and what is left out of its trace."""
     simulation = Simulation(experiment)
+    clients: dict[str, str] = {}
+    simulation.subscribe(SentByClient, lambda record: clients.update({record.request_id: record.client}))
     simulation.run()
-    return _asked(simulation), simulation.left_out
+    return _asked(simulation, clients), simulation.left_out
 
 
-def _asked(simulation: Simulation) -> Iterator[RequestTiming]:
-    """Iterate over the requests of a finished run."""
+def _asked(simulation: Simulation, clients: Mapping[str, str]) -> Iterator[RequestTiming]:
+    """Iterate over the requests of a finished run; ``clients`` sent them."""
     rows = sorted(simulation.report().rows, key=lambda row: row.arrival_us)
     for number, row in enumerate(rows):
         head = ((row.prefix_group, row.prefix_tokens),) if row.prefix_tokens else ()
@@ -306,7 +325,8 @@ def _asked(simulation: Simulation) -> Iterator[RequestTiming]:
         request.media_items = read_items(row.media_items, row.input_tokens, request.media.tokens)
         request.declare(row.max_output_tokens or None)
         request.ignore_eos = bool(row.ignore_eos)
-        yield RequestTiming(request=request, client="", e2e_us=-1 if row.e2e_us is None else row.e2e_us)
+        e2e_us = -1 if row.e2e_us is None else row.e2e_us
+        yield RequestTiming(request=request, client=clients.get(row.request_id, ""), e2e_us=e2e_us)
 
 
 def provenance(traffic: Traffic, requests: int) -> tuple[str, ...]:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError, InputError
 from blis_tui.inputs import real_path
+from blis_tui.metrics.stats import whole_sum
 from blis_tui.printable import printable
 from blis_tui.spec.library import entries, find, suffix
 from blis_tui.tui.presenters.problems import diagnostics_of
 from blis_tui.units import plural
+from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -236,8 +238,17 @@ def _requests(experiment: Experiment) -> str:
     if workload.trace is not None:
         amount = "" if workload.requests is None else f"{workload.requests:,} requests of "
         return f"{amount}recorded {Path(workload.trace.path).name}"
-    amount = "requests until the horizon" if workload.requests is None else plural(workload.requests, "request")
-    return f"{amount}, {workload.rate_per_s:g}/s"
+    counts = {"request": workload.requests, "session": workload.sessions, "stage": len(workload.stages) or None}
+    limits = [plural(count, what) for what, count in counts.items() if count is not None]
+    if not limits:
+        limits = [f"requests until {'the rate is 0' if experiment.horizon_us is None else 'the horizon'}"]
+    rates = [stage.rate_per_s for stage in workload.stages] or [workload.rate_per_s]
+    least, most = min(rates), max(rates)
+    load = [f"{most:g}/s" if least == most else f"{least:g} to {most:g}/s"] if most else []
+    loops = [client.arrivals.settings for client in workload.clients if client.arrivals.kind == CLOSED_LOOP]
+    users = whole_sum([int(str(settings.get("users", 1))) for settings in loops])
+    load += [plural(users, "user")] if users else []
+    return ", ".join([*limits, *load])
 
 
 # ---- goldens ----

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 CLOSED_LOOP: Final = "closed-loop"
 """The arrival process without a rate: its users wait for their answers."""
 
-_SMALLEST_GAMMA_SHAPE: Final = 0.01
 _WEIBULL_SHAPES: Final = (0.1, 100.0)
 _BISECTIONS: Final = 60
 
@@ -72,35 +71,25 @@ class ConstantGaps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GammaSettings:
-    """Settings of gamma arrivals."""
+    """Settings of gamma arrivals: beyond a cv of 10, most gaps would be rounded to nothing."""
 
-    cv: float = setting(_CV, default=1.0, minimum=1e-6, maximum=100)
+    cv: float = setting(_CV, default=1.0, minimum=1e-6, maximum=10)
 
 
+@ARRIVALS.plugin("gamma", "Gamma-distributed gaps.", GammaSettings)
 class GammaGaps:
-    """Gamma-distributed gaps: burstier than Poisson for a coefficient of variation above 1, calmer below.
-
-    Args:
-        mean_us: mean gap.
-        cv: standard deviation over mean; positive.
-    """
+    """Gamma-distributed gaps: burstier than Poisson for a coefficient of variation above 1, calmer below."""
 
     __slots__ = ("_scale_us", "_shape")
 
-    def __init__(self, mean_us: float, cv: float) -> None:
+    def __init__(self, settings: GammaSettings, mean_us: float) -> None:
+        cv = _positive("gamma", "cv", settings.cv)
         self._shape = 1.0 / (cv * cv)
         self._scale_us = mean_us * cv * cv
 
     def sample(self, stream: Stream) -> int:
         """Return the next gap in microseconds, at least 1."""
         return int(self._scale_us * stream.gamma(self._shape)) or 1
-
-
-@ARRIVALS.plugin("gamma", "Gamma-distributed gaps.", GammaSettings)
-def gamma_gaps(settings: GammaSettings, mean_us: float) -> Gaps:
-    """Create gamma arrivals, or, as BLIS does, Poisson ones for cv > 10, where gamma samples underflow."""
-    cv = _positive("gamma", "cv", settings.cv)
-    return GammaGaps(mean_us, cv) if cv * cv * _SMALLEST_GAMMA_SHAPE <= 1.0 else PoissonGaps(None, mean_us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ def _tokens(value: float) -> int:
 class ConstantSettings:
     """Settings of constant lengths."""
 
-    value: int = setting("Tokens.", minimum=1, maximum=_MOST, examples=(256,))
+    value: int = setting("How many.", minimum=1, maximum=_MOST, examples=(256,))
 
 
 @LENGTHS.plugin("constant", "Always the same.", ConstantSettings)
@@ -72,8 +72,8 @@ class ConstantTokens:
 class UniformSettings:
     """Settings of uniform lengths."""
 
-    min: int = setting("Smallest value in tokens.", minimum=1, maximum=_MOST)
-    max: int = setting("Largest value in tokens.", minimum=1, maximum=_MOST)
+    min: int = setting("Smallest value.", minimum=1, maximum=_MOST)
+    max: int = setting("Largest value.", minimum=1, maximum=_MOST)
 
 
 @LENGTHS.plugin("uniform", "Every length from min to max is as likely as the others.", UniformSettings)
@@ -99,10 +99,10 @@ class UniformTokens:
 class GaussianSettings:
     """Settings of Gaussian lengths."""
 
-    mean: float = setting("Mean in tokens.", exclusiveMinimum=0, maximum=_MOST)
-    std_dev: float = setting("Standard deviation in tokens.", minimum=0, maximum=_MOST)
-    min: int = setting("Smallest value in tokens.", minimum=1, maximum=_MOST)
-    max: int = setting("Largest value in tokens.", minimum=1, maximum=_MOST)
+    mean: float = setting("Mean.", exclusiveMinimum=0, maximum=_MOST)
+    std_dev: float = setting("Standard deviation.", minimum=0, maximum=_MOST)
+    min: int = setting("Smallest value.", minimum=1, maximum=_MOST)
+    max: int = setting("Largest value.", minimum=1, maximum=_MOST)
 
 
 @LENGTHS.plugin("gaussian", "Normal distribution, clamped to [min, max] and rounded.", GaussianSettings)
@@ -127,8 +127,8 @@ class GaussianTokens:
 class _Bounds:
     """Optional bounds."""
 
-    min: int | None = setting("Smallest value in tokens; absent = 1.", default=None, minimum=1, maximum=_MOST)
-    max: int | None = setting("Largest value in tokens; absent = unlimited.", default=None, minimum=1, maximum=_MOST)
+    min: int | None = setting("Smallest value; absent = 1.", default=None, minimum=1, maximum=_MOST)
+    max: int | None = setting("Largest value; absent = unlimited.", default=None, minimum=1, maximum=_MOST)
 
     def pair(self) -> tuple[float, float]:
         """Return both bounds as numbers."""
@@ -139,11 +139,11 @@ class _Bounds:
 class LognormalSettings(_Bounds):
     """Settings of lognormal lengths."""
 
-    mu: float = setting("Mean of the logarithm of the tokens.", minimum=-20, maximum=20)
+    mu: float = setting("Mean of the logarithm.", minimum=-20, maximum=20)
     sigma: float = setting("Standard deviation of the logarithm.", minimum=0, maximum=10)
 
 
-@LENGTHS.plugin("lognormal", "exp(mu + sigma * Z), rounded.", LognormalSettings)
+@LENGTHS.plugin("lognormal", "exp(mu + sigma * Z), clamped to [min, max] and rounded.", LognormalSettings)
 class LognormalTokens:
     """``exp`` of a normal (``mu``, ``sigma``); optionally clamped to [``min``, ``max``]."""
 
@@ -164,10 +164,14 @@ class LognormalTokens:
 class ExponentialSettings(_Bounds):
     """Settings of exponential lengths."""
 
-    mean: float = setting("Mean in tokens.", exclusiveMinimum=0, maximum=_MOST)
+    mean: float = setting("Mean.", exclusiveMinimum=0, maximum=_MOST)
 
 
-@LENGTHS.plugin("exponential", "Exponential distribution, rounded, at least 1.", ExponentialSettings)
+@LENGTHS.plugin(
+    "exponential",
+    "Exponential distribution, clamped to [min, max] and rounded, at least 1.",
+    ExponentialSettings,
+)
 class ExponentialTokens:
     """Exponential with ``mean``; optionally clamped to [``min``, ``max``]."""
 
@@ -239,7 +243,7 @@ class ParetoLognormalSettings:
     """Settings of a mixture."""
 
     alpha: float = setting("Shape of the Pareto part.", exclusiveMinimum=0, maximum=1000)
-    xm: float = setting("Smallest value of the Pareto part, in tokens.", exclusiveMinimum=0, maximum=_MOST)
+    xm: float = setting("Smallest value of the Pareto part.", exclusiveMinimum=0, maximum=_MOST)
     mu: float = setting("Mean of the logarithm of the lognormal part.", minimum=-20, maximum=20)
     sigma: float = setting("Standard deviation of the logarithm of the lognormal part.", minimum=0, maximum=10)
     mix_weight: float = setting("Probability of the Pareto part, 0 to 1.", minimum=0, maximum=1)
@@ -281,7 +285,7 @@ class EmpiricalSettings:
     """Settings of a table."""
 
     weights: Mapping[str, float] = setting(
-        "Weight of each token count; the keys are quoted whole numbers. Need not add up to 1.",
+        "Weight of each value; the keys are quoted whole numbers. Need not add up to 1.",
         minProperties=1,
         propertyNames={"pattern": "^[1-9][0-9]{0,8}$", "description": "A positive whole number."},
         additionalProperties={"description": "Weight.", "type": "number", "minimum": 0},

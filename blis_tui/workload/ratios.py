@@ -117,7 +117,10 @@ class BetaRatio:
     def sample(self, stream: Stream) -> float:
         """Return a share, from 0 to 1."""
         x, y = stream.gamma(self._alpha), stream.gamma(self._beta)
-        return x / (x + y) if x + y > 0.0 else self._alpha / (self._alpha + self._beta)
+        if x + y > 0.0:
+            return x / (x + y)
+        # Both underflow only for shapes so small that the share is 0 or 1.
+        return 1.0 if stream.uniform() * (self._alpha + self._beta) < self._alpha else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

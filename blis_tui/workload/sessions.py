@@ -165,9 +165,7 @@ class SessionRun:
         segments = self._head
         self._media[number] = call.drawn.media
         if call.history >= 0:
-            segments = self._heard(call.history)
-            for one in call.after:
-                segments += () if one == call.history else self._said(one)
+            segments = self._heard(call.history) + self._joining(call)
             self._media[number] = call.drawn.media.beside(self._media[call.history])
         for _, tokens in segments:
             self._places[number] += tokens
@@ -233,6 +231,13 @@ class SessionRun:
         """Return the beginning of a prompt that continues a call: the call's prompt and its answer as retained."""
         content = self._contents[number]
         return content[:-1] + self._said(number) if self._dropped(number) else content
+
+    def _joining(self, call: Call) -> Segments:
+        """Return the answers that a prompt has besides its history: those of the other calls that it waited for."""
+        segments: Segments = ()
+        for one in call.after:
+            segments += () if one == call.history else self._said(one)
+        return segments
 
     def _said(self, number: int) -> Segments:
         """Return what later prompts have of an answer.

@@ -6,6 +6,7 @@ ambiguous is one problem, whose advice is the line to write.
 
 from __future__ import annotations
 
+import itertools
 import re
 from functools import cache
 from types import MappingProxyType
@@ -192,14 +193,14 @@ def resolve_columns(
     if doubled:
         problems.add(1, doubled[0], "two columns have this name", "give each column a name of its own")
         problems.check()
-    if "prefix_length" in names and "prefix_tokens" in names:
+    if either := _choose_prefix(names, given):
         complaints.append("both `prefix_length` and `prefix_tokens` are given, but a file can have only one of them")
     if complaints:
         for what in REQUIRED:
             others = [name for name in unknown if familiar and name not in names.values()]
             names.setdefault(what, _guess(what, others))
         mapping = ", ".join(f"{what}: {flow(names[what])}" for what in FIELDS if what in names)
-        lines = f"`columns: {{{mapping}}}`"
+        lines = f"`columns: {{{mapping}}}`{either}"
         if names["arrival"] in header and not (time_unit or _unit(names["arrival"])):
             guess = likely_unit(first[header.index(names["arrival"])])
             lines += f" and `time_unit: {guess}`" if guess else ""
@@ -213,6 +214,16 @@ def resolve_columns(
     problems.check()
     by_layout = layout.unit if layout is not None and _key(layout.columns["arrival"]) == _key(arrival) else ""
     return Columns(names, time_unit or by_name or by_layout, native)
+
+
+def _choose_prefix(names: dict[str, str], given: Mapping[str, str]) -> str:
+    """Remove one of two columns about the shared prefix; return advice if the user's mapping does not choose."""
+    for what, other in itertools.permutations(("prefix_length", "prefix_tokens")):
+        if what in given and other not in given:
+            names.pop(other, None)
+    if not ("prefix_length" in names and "prefix_tokens" in names):
+        return ""
+    return f" (or `prefix_tokens: {flow(names.pop('prefix_tokens'))}`, if they are among `input_tokens`)"
 
 
 def _check_shape(header: Sequence[str], given: Mapping[str, str], problems: Problems) -> None:

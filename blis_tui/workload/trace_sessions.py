@@ -154,6 +154,10 @@ class TracedRun(SessionRun):
         segments, answer = super().send(number)
         return (self._prompts[number] if self.recorded.declared else segments), answer
 
+    def _joining(self, call: Call) -> Segments:  # noqa: ARG002  (as of other sessions)
+        """Return nothing: a prompt has its recorded length, and other answers are in its new text."""
+        return ()
+
     def content(self, number: int) -> Segments:
         """Return the eventual content of a call's KV blocks, naming the answer as the prompts that begin with it do."""
         if not self.recorded.declared:

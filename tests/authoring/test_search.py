@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from blis_tui.authoring.explain import as_list, search
+from blis_tui.authoring.explain import Value, as_list, search
 
 
 def paths(text: str) -> list[str]:
@@ -46,3 +48,9 @@ def test_the_list_is_short() -> None:
     assert len(lines) == 2 + 12 + 1
     assert max(map(len, lines)) <= 100
     assert lines[-1].startswith("  ... and ")
+
+
+def test_a_value_of_many_keys_says_how_many_more() -> None:
+    value = Value("gamma", "Gaps.", tuple(f"a.{number}" for number in range(7)), ())
+    assert value.to_text().startswith("gamma: a value of `a.0`, `a.1`, `a.2`, `a.3`, `a.4` and 2 more keys\n")
+    assert replace(value, paths=("a", "b")).to_text().startswith("gamma: a value of `a` and `b`\n")

@@ -1,5 +1,6 @@
 """``blis-tui workload`` as a user meets it."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -59,6 +60,96 @@ def test_what_is_converted_is_described_alike(folder: Path) -> None:
     assert different == {"name", "source", "seed", "clients"}
     assert len((folder / "out.csv").read_text().splitlines()) == 81
     assert workload("convert", "prefix-heavy", "--seed", 5, "--requests", 80).stdout == (folder / "out.csv").read_text()
+
+
+CHATS = """\
+apiVersion: blis/v1
+kind: Experiment
+metadata: {{name: chats}}
+model: llama-3.1-8b-instruct
+hardware: h100
+latency: trained-physics
+workload:
+  rate_per_s: 2.0
+  sessions: 20
+  clients:
+    - id: chat
+      input_tokens: {{kind: uniform, min: 30, max: 70}}
+      output_tokens: {{kind: uniform, min: 200, max: 400}}
+      session: {{turns: 5, think_time_ms: {{kind: uniform, min: 500, max: 3000}}, pacing: {pacing}}}
+"""
+
+
+def of_run(folder: Path, spec: str) -> list[dict[str, str]]:
+    """The requests of a run, as its table has them."""
+    table = folder / "table.csv"
+    assert CliRunner().invoke(cli, ["run", spec, "--requests", str(table), "-o", "report.json"]).exit_code == 0
+    with table.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("pacing", ["answers", "clock"])
+def test_conversations_reuse_their_answers(folder: Path, pacing: str) -> None:
+    (folder / "chats.blis.yaml").write_text(CHATS.format(pacing=pacing))
+    rows = of_run(folder, "chats.blis.yaml")
+    cached = sum(int(row["cached_tokens"]) for row in rows)
+    shown = [
+        json.loads(workload("describe", name, "--format", "json").stdout) for name in ("chats.blis.yaml", "table.csv")
+    ]
+    found = [one["prefix_reuse"]["found_tokens"] for one in shown]
+    assert found[0] == found[1] >= cached
+    if pacing == "answers":
+        # An engine finds all but the last token of an answer: a block less where a block ends with it.
+        assert found[0] <= 1.02 * cached
+    assert list(shown[0]["clients"]) == ["chat"]
+
+
+def test_conversations_that_go_by_the_clock_need_no_cluster(folder: Path) -> None:
+    document = yaml.safe_load(CHATS.format(pacing="clock"))
+    (folder / "chats.blis.yaml").write_text(yaml.safe_dump(document))
+    alone = {"apiVersion": "blis/v1", "kind": "Workload", "metadata": {"name": "chats"}, **document["workload"]}
+    (folder / "chats.yaml").write_text(yaml.safe_dump(alone))
+    result = workload("convert", "chats.yaml", "--seed", 3)
+    assert (result.exit_code, result.stderr) == (ExitCode.OK, "")
+    assert result.stdout == workload("convert", "chats.blis.yaml", "--seed", 3).stdout
+    assert len(result.stdout.splitlines()) == 101
+
+
+def test_a_converted_recording_says_when_its_answers_came(folder: Path) -> None:
+    (folder / "chats.blis.yaml").write_text(CHATS.format(pacing="answers"))
+    rows = of_run(folder, "chats.blis.yaml")
+    assert "the times at which they sent in this simulation" in workload("convert", "chats.blis.yaml").stderr
+    (folder / "table.csv").rename(folder / "recorded.csv")
+    assert workload("convert", "recorded.csv", "-o", "out.csv").exit_code == ExitCode.OK
+    again = "{apiVersion: blis/v1, kind: Experiment, metadata: {name: again}, extends: chats.blis.yaml}"
+    (folder / "again.blis.yaml").write_text(again)
+    trace = "workload={trace: {file: out.csv, pacing: answers}}"
+    assert CliRunner().invoke(cli, ["run", "again.blis.yaml", "--set", trace, "--requests", "a.csv"]).exit_code == 0
+    with (folder / "a.csv").open(newline="") as file:
+        assert list(csv.DictReader(file)) == rows
+
+
+def test_a_rate_that_falls_to_nothing_ends_a_workload(folder: Path) -> None:
+    client = {"id": "a", "arrivals": "constant", "input_tokens": 5, "output_tokens": 5}
+    curve = {"points": [{"at_s": 0, "factor": 1}, {"at_s": 10, "factor": 0}]}
+    document = {"apiVersion": "blis/v1", "kind": "Workload", "metadata": {"name": "short"}, "rate_per_s": 4.0}
+    (folder / "w.yaml").write_text(yaml.safe_dump({**document, "clients": [{**client, "rate_curve": curve}]}))
+    result = workload("convert", "w.yaml")
+    assert (result.stderr, len(result.stdout.splitlines())) == ("", 21)
+    ran = CliRunner().invoke(cli, ["run", "quickstart", "--set", "workload=./w.yaml", "--set", "expect=[]"])
+    assert json.loads(ran.stdout)["requests"]["completed"] == 20
+
+
+def test_conversations_without_times_that_wait_for_answers_need_a_cluster(folder: Path) -> None:
+    said = [{"from": name, "value": "text"} for name in ("human", "gpt", "human", "gpt")]
+    (folder / "said.json").write_text(json.dumps([{"conversations": said}]))
+    given = ("said.json", "--set", "trace.rate_per_s=2")
+    assert workload("convert", *given).stderr == (
+        "note: said.json: left out 2 messages after the first answer (see `pacing`)\n"
+    )
+    result = workload("convert", *given, "--set", "trace.pacing=answers")
+    assert result.exit_code == ExitCode.USAGE
+    assert "the clients of `said.json` wait for their answers" in result.stderr
 
 
 def test_what_is_left_out_is_told(folder: Path) -> None:

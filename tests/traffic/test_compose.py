@@ -88,13 +88,18 @@ def test_stages_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(PolicyError, match="`ramp` has `stages`, which would count for the clients of the others, too"):
         composed(parts("chatbot", path), "w")
+    said = "rate_per_s: 2\nsessions: 9\nclients: [{id: u, session: {turns: 2}, input_tokens: 9, output_tokens: 9}]\n"
+    path.write_text(f"apiVersion: blis/v1\nkind: Workload\nmetadata: {{name: chats}}\n{said}")
+    with pytest.raises(PolicyError, match="`chats` has `sessions`") as caught:
+        composed(parts("chatbot", path), "w")
+    assert caught.value.help == "remove `sessions`"
 
 
 def test_traces_are_merged_by_time(tmp_path: Path) -> None:
     head = "request_id,arrival_time_us,input_tokens,output_tokens,prefix_group,prefix_length,session_id\n"
     (tmp_path / "a.csv").write_text(head + "r,5,9,1,g,4,s\nq,7,9,2,,0,\n")
     (tmp_path / "b.csv").write_text(head + "r,5,9,3,g,4,s\nq,6,9,4,,0,\n")
-    found = list(merged(parts(tmp_path / "a.csv", tmp_path / "b.csv")))
+    found = [one.request for one in merged(parts(tmp_path / "a.csv", tmp_path / "b.csv"))]
     assert [(one.arrival_us, one.request_id, one.output_tokens) for one in found] == [
         (5, "a/r", 1),
         (5, "b/r", 3),
@@ -110,3 +115,14 @@ def test_traces_are_merged_by_time(tmp_path: Path) -> None:
 def test_what_is_recorded_and_what_is_generated_do_not_mix() -> None:
     with pytest.raises(PolicyError, match="`trace-replay` is recorded and `chatbot` is generated"):
         are_traces(parts("chatbot", "trace-replay"))
+
+
+def test_media_and_answers_of_two_traces_are_not_the_same(tmp_path: Path) -> None:
+    head = "arrival_time_us,input_tokens,output_tokens,prefix_segments,answer_segment,image_tokens,media_items,e2e_us\n"
+    row = '5,9,4,"[[""s"",9]]",said,3,"[[0,3,""cat""]]",70\n'
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text(head + row)
+    found = list(merged(parts(tmp_path / "a.csv", tmp_path / "b.csv")))
+    assert [one.request.media_items[0].content for one in found] == ["a/cat", "b/cat"]
+    assert [one.request.content for one in found] == [(("a/s", 9), ("a/said", 4)), (("b/s", 9), ("b/said", 4))]
+    assert [one.e2e_us for one in found] == [70, 70]

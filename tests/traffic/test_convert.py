@@ -10,7 +10,7 @@ from blis_tui.engine.request import Request
 from blis_tui.shipped import builtin
 from blis_tui.spec.model import Trace
 from blis_tui.traffic.convert import trace_csv
-from blis_tui.traffic.opening import Choice, open_traffic
+from blis_tui.traffic.opening import Choice, RequestTiming, open_traffic
 from blis_tui.workload.traces import read_trace
 
 FIELDS = (
@@ -32,7 +32,7 @@ def replayed(path: Path) -> list[dict[str, object]]:
 def test_what_ships_replays_alike(tmp_path: Path, name: str) -> None:
     requests = [one.request for one in open_traffic(name, Choice(requests=300, seed=3)).requests]
     path = tmp_path / "requests.csv"
-    path.write_text("".join(trace_csv(requests)))
+    path.write_text("".join(trace_csv(RequestTiming(request=request, client="") for request in requests)))
     assert replayed(path) == [seen(request) for request in requests]
 
 
@@ -67,7 +67,8 @@ def test_any_requests_replay_alike(tmp_path_factory: pytest.TempPathFactory, req
         request.request_id = f' {number}, so "to" say'
         request.deadline_us = request.arrival_us + 5 if number % 2 else 0
     path = tmp_path_factory.mktemp("csv") / "requests.csv"
-    path.write_text("".join(trace_csv(requests)), encoding="utf-8")
+    asked = [RequestTiming(request=request, client="") for request in requests]
+    path.write_text("".join(trace_csv(asked)), encoding="utf-8")
     assert replayed(path) == [seen(request) for request in requests]
 
 
@@ -95,7 +96,7 @@ def lines_of(tmp_path: Path, clients: list[tuple[str, int, str]], rate: float, r
     text = DOCUMENT.format(rate=rate, requests=requests) + "".join(CLIENT.format(*client) for client in clients)
     path.write_text(text)
     traffic = open_traffic(str(path), Choice(seed=8))
-    lines = list(trace_csv(one.request for one in traffic.requests))[1:]
+    lines = list(trace_csv(traffic.requests))[1:]
     bare = [line.partition(",")[2] for line in lines]
     return {name: [line for line in bare if f",{name}," in line] for name, _, _ in clients}
 

@@ -13,6 +13,7 @@ from blis_tui.engine.streams import Streams
 from blis_tui.errors import PolicyError
 from blis_tui.metrics.report import Report
 from blis_tui.records.tables import requests_csv
+from blis_tui.records.trace_v2 import rows_csv
 from blis_tui.shipped import builtin
 from blis_tui.spec.model import PluginConfig
 from blis_tui.spec.validate import validate
@@ -141,6 +142,18 @@ def test_a_rate_that_changes_is_told_and_can_be_followed(tmp_path: Path) -> None
     assert (staged.clients[0].arrivals.kind, staged.warnings) == ("constant", ())
 
 
+def test_the_last_stage_ends_with_the_trace(tmp_path: Path) -> None:
+    path = tmp_path / "steady.csv"
+    path.write_text("arrival_time_us,input_tokens,output_tokens\n" + "".join(f"{n}00000,9,9\n" for n in range(1000)))
+    staged = fitted(path, stage_s=60.0)
+    assert yaml.safe_load(staged.text)["stages"] == [
+        {"rate_per_s": 10.0, "duration_s": length} for length in (60.0, 40.0)
+    ]
+    assert yaml.safe_load(fitted(path, stage_s=1e9).text)["stages"] == [{"rate_per_s": 10.0, "duration_s": 100.0}]
+    with pytest.raises(PolicyError, match=r"the trace has 99,900 stages of 0.001 s, a document at most 10,000"):
+        fitted(path, stage_s=0.001)
+
+
 def test_too_many_tenants_are_not_told_apart(tmp_path: Path) -> None:
     rows = "".join(f"{n * 1000},9,9,t{n % 50}\n" for n in range(200))
     path = tmp_path / "tenants.csv"
@@ -237,3 +250,64 @@ def test_requests_that_arrive_together_are_like_no_process(tmp_path: Path) -> No
     assert warnings[0].startswith("67 % of the requests arrive at the same time as the one before, which no arrival")
     assert not any("try --stage 60, or" in one for one in warnings)
     assert any(one.endswith("); replay the trace itself") for one in warnings)
+
+
+def test_what_no_fit_sets_is_noted(tmp_path: Path) -> None:
+    columns = "arrival_time_us,input_tokens,output_tokens,adapter,deadline_us,max_output_tokens\n"
+    rows = "".join(f"{at * 90_000},{at + 20},{at + 5},sql,{at * 90_000 + 7},{at + 9}\n" for at in range(120))
+    (tmp_path / "told.csv").write_text(columns + rows)
+    assert fitted(tmp_path / "told.csv").notes == (
+        "LoRA adapters are not fitted: add `adapters` to the clients of 120 requests of the trace",
+        "deadlines are not fitted: add `timeout_us` to the clients of 120 requests of the trace",
+        "budgets of answers are not fitted: add `max_output_tokens` to the clients of 120 requests of the trace",
+    )
+
+
+def test_conversations_with_adapters_have_no_prefix_of_them(tmp_path: Path) -> None:
+    columns = "arrival_time_us,input_tokens,output_tokens,session_id,round_index,adapter,e2e_us\n"
+    rows = "".join(
+        f"{at * 900_000 + turn * 300_000},{40 + 60 * turn},20,s{at},{turn},sql-{at % 2},100000\n"
+        for at in range(50)
+        for turn in range(2)
+    )
+    (tmp_path / "tuned.csv").write_text(columns + rows)
+    (client,) = yaml.safe_load(fitted(tmp_path / "tuned.csv").text)["clients"]
+    assert "prefix" not in client
+    assert client["session"]["think_time_ms"] == {"kind": "constant", "value": 200}
+
+
+def test_answers_of_a_tracev2_have_times(tmp_path: Path) -> None:
+    session = {"turns": 3, "think_time_ms": 700}
+    client = {"id": "c", "input_tokens": 50, "output_tokens": 9, "session": session}
+    chats = {"rate_per_s": 2, "sessions": 20, "clients": [client]}
+    experiment = load_experiment("quickstart", set={"workload": chats, "expect": []})
+    (tmp_path / "v2.csv").write_text("".join(rows_csv(run(experiment).rows)))
+    (found,) = yaml.safe_load(fitted(tmp_path / "v2.csv").text)["clients"]
+    assert "pacing" not in found["session"]
+    assert found["session"]["think_time_ms"] == {"kind": "constant", "value": 700}
+
+
+def test_equal_gaps_are_not_far_from_equal_gaps(tmp_path: Path) -> None:
+    path = tmp_path / "slow.csv"
+    for gap_us in (7_000_000, 9_000_000_000_000):
+        rows = "".join(f"{at * gap_us},9,9\n" for at in range(200))
+        path.write_text("arrival_time_us,input_tokens,output_tokens\n" + rows)
+        found = fitted(path)
+        assert (found.clients[0].arrivals.kind, found.warnings) == ("constant", ())
+        assert found.agreement["CV of gaps"].ks is None
+
+
+def test_what_no_document_can_have_is_noted_or_refused(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    columns = "timestamp_s,input_tokens,output_tokens,session_id\n"
+    rows = "".join(f"{at * 999 + turn * 2e6 + turn * at},9,9,s{at}\n" for at in range(30) for turn in range(2))
+    path.write_text(columns + rows)
+    found = fitted(path)
+    assert found.notes[-1] == (
+        "more than 999,999,999 milliseconds between turns are fitted as that many: a document cannot have more"
+    )
+    think_time_ms = yaml.safe_load(found.text)["clients"][0]["session"]["think_time_ms"]
+    assert think_time_ms == {"kind": "constant", "value": 999_999_999}
+    path.write_text("arrival_time_us,input_tokens,output_tokens\n" + "".join(f"{at // 4},9,9\n" for at in range(99)))
+    with pytest.raises(PolicyError, match="more than 1,000,000 requests a second"):
+        fitted(path)

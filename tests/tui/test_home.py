@@ -106,6 +106,26 @@ def test_facts_of_recorded_and_endless_workloads() -> None:
     assert two["cluster"] == "1 instance, 2 GPUs each"
 
 
+LONE: dict[str, object] = {"id": "c", "input_tokens": 9, "output_tokens": 9}
+USERS = {"arrivals": {"kind": "closed-loop", "users": 4}}
+ENDING = {"rate_curve": {"points": [{"at_s": 0, "factor": 1}, {"at_s": 9, "factor": 0}]}}
+
+
+@pytest.mark.parametrize(
+    ("workload", "told"),
+    [
+        ({"sessions": 9, "rate_per_s": 2, "clients": [{**LONE, "session": {"turns": 2}}]}, "9 sessions, 2/s"),
+        ({"stages": [{"rate_per_s": at, "duration_s": 9} for at in (5, 2)], "clients": [LONE]}, "2 stages, 2 to 5/s"),
+        ({"requests": 7, "clients": [{**LONE, **USERS}]}, "7 requests, 4 users"),
+        ({"requests": 7, "rate_per_s": 1, "clients": [LONE, {**LONE, "id": "u", **USERS}]}, "7 requests, 1/s, 4 users"),
+        ({"rate_per_s": 3, "clients": [{**LONE, **ENDING}]}, "requests until the rate is 0, 3/s"),
+    ],
+)
+def test_facts_say_what_ends_a_workload(workload: dict[str, object], told: str) -> None:
+    experiment = load("quickstart", overrides={"workload": workload, "expect": []})
+    assert dict(facts_of(experiment).lines)["workload"] == f"inline: {told}"
+
+
 def test_goldens_are_counted_by_experiment(lab: Path) -> None:
     spec = lab / "mine.blis.yaml"
     case = cases_of(spec)[0]

@@ -1,13 +1,15 @@
 """Gaps between arrivals: moments against theory, units, and what is refused."""
 
 import math
+import statistics
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blis_tui.api import load
 from blis_tui.engine.streams import Streams
-from blis_tui.errors import PolicyError
+from blis_tui.errors import PolicyError, SpecError
 from blis_tui.shipped import builtin
 from blis_tui.spec.model import PluginConfig
 from blis_tui.workload.arrivals import ARRIVALS, CLOSED_LOOP, create_gaps
@@ -59,8 +61,13 @@ def test_gaps_are_whole_and_at_least_a_microsecond(kind: str, rate: float, cv: f
     assert all(type(gap) is int and gap >= 1 for gap in sample(kind, rate, cv, count=20))
 
 
-def test_extremely_bursty_gamma_arrivals_become_poisson() -> None:
-    assert sum(sample("gamma", 50.0, 11.0)) / DRAWS == pytest.approx(20_000, rel=0.03)
+def test_gamma_arrivals_are_as_bursty_as_they_say() -> None:
+    """They do not become Poisson beyond some CV, as in BLIS: a document cannot have a larger one."""
+    gaps = sample("gamma", 0.01, 10)
+    assert statistics.pstdev(gaps) / statistics.fmean(gaps) == pytest.approx(10, rel=0.3)
+    client = {"id": "c", "arrivals": {"kind": "gamma", "cv": 10.1}, "input_tokens": 9, "output_tokens": 9}
+    with pytest.raises(SpecError, match="`cv` must be at most 10"):
+        load("quickstart", set={"workload": {"requests": 5, "rate_per_s": 1, "clients": [client]}})
 
 
 def test_unknown_processes_name_the_known_ones() -> None:

@@ -145,3 +145,11 @@ def test_shares_are_drawn_as_they_are_described() -> None:
     found = [table.sample(stream) for _ in range(4_000)]
     assert set(found) == {0.0, 0.5}
     assert found.count(0.5) == pytest.approx(3_000, abs=110)
+
+
+def test_tiny_shapes_of_a_beta_give_all_or_nothing() -> None:
+    """Both of its gamma variates may be too small for a number."""
+    stream = Streams(1).stream("s")
+    drawn = [BetaRatio(BetaRatioSettings(alpha=0.001, beta=0.002)).sample(stream) for _ in range(5_000)]
+    assert sum(0.01 < share < 0.99 for share in drawn) < 50
+    assert sum(drawn) / len(drawn) == pytest.approx(1 / 3, abs=0.03)

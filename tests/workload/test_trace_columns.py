@@ -229,6 +229,15 @@ def test_headers_that_are_none(tmp_path: Path, text: str, message: str) -> None:
     assert told(text, tmp_path)[0] == message
 
 
+@pytest.mark.parametrize(("what", "input_tokens"), [("prefix_length", 14), ("prefix_tokens", 10)])
+def test_of_two_columns_about_the_prefix_the_named_one_counts(tmp_path: Path, what: str, input_tokens: int) -> None:
+    text = "arrival_us,input_tokens,output_tokens,prefix_group,prefix_length,prefix_tokens\n0,10,1,g,4,4\n"
+    assert "prefix_length: prefix_length}` (or `prefix_tokens: prefix_tokens`, if" in str(told(text, tmp_path)[1])
+    (tmp_path / "both.csv").write_text(text)
+    trace = Trace(path=str(tmp_path / "both.csv"), format="requests", sha256="", columns={what: what})
+    assert read_trace(trace, builtin()).request(0).input_tokens == input_tokens
+
+
 def test_a_column_that_is_not_there(tmp_path: Path) -> None:
     message, advice = told(f"{NAMES}\n1,1,1\n", tmp_path, {"arrival": "times"})
     assert message == "there is no column 'times' for `arrival`"

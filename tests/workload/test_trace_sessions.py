@@ -176,6 +176,15 @@ def test_spans_tell_when_calls_ended(tmp_path: Path) -> None:
     assert second.cached_tokens == 112  # seven blocks of the 100 tokens that were asked, and the 20 of their answer
 
 
+def test_prompts_that_join_answers_are_as_long_as_recorded(tmp_path: Path) -> None:
+    """What was said in parallel is in the prompt that waited for all of it, wherever that is."""
+    columns = "arrival_time_us,input_tokens,output_tokens,session_id,e2e_us\n"
+    rows = "0,100,10,a,500000\n1500000,200,20,a,900000\n1600000,300,30,a,400000\n2500000,350,10,a,100000\n"
+    (tmp_path / "agent.csv").write_text(columns + rows)
+    report = replay(tmp_path / "agent.csv")
+    assert [row.input_tokens for row in report.rows] == [100, 200, 300, 350]
+
+
 def test_without_sessions_nobody_waits(tmp_path: Path) -> None:
     file = tmp_path / "requests.csv"
     file.write_text("arrival_time_us,input_tokens,output_tokens\n0,10,5\n")

@@ -71,8 +71,8 @@ class Trace:
         examples=[{"from_s": 3600, "to_s": 4200}],
     )
     scale_rate: float = key(
-        "Times of arrival are divided by it: 2.0 is twice the load in half the time. Without it, the trace is replayed"
-        " as it was recorded.",
+        "Times of arrival are divided by it: 2.0 is twice the load in half the time. With `pacing: answers` sessions"
+        " begin at other times, but the pauses in them stay. Without it, the trace is replayed as it was recorded.",
         absent=1.0,
         exclusiveMinimum=0,
         maximum=10**6,

@@ -483,7 +483,7 @@ class Workload:
 
     name: str
     requests: int | None = key(
-        "Total number of requests of all clients; null = until the horizon (or the whole trace).",
+        "Total number of requests of all clients; null = no limit: the horizon, the last stage or the trace ends them.",
         default=None,
         minimum=1,
         maximum=10**8,
@@ -508,8 +508,8 @@ class Workload:
         examples=[[{"rate_per_s": 8.0, "duration_s": 600.0}, {"rate_per_s": 20.0, "duration_s": 600.0}]],
     )
     exact_stage_counts: bool = key(
-        "Whether each stage gets exactly rate x duration requests (as in inference-perf) instead of a random number; "
-        "for Poisson arrivals. Absent = drawn.",
+        "Whether each stage has exactly rate x duration requests (as in inference-perf) instead of a random number; "
+        "of several clients, each has its share of them, rounded. For Poisson arrivals. Absent = drawn.",
         absent=False,
         examples=[True],
     )

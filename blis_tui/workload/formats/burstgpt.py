@@ -1,7 +1,8 @@
 """BurstGPT: requests to ChatGPT and GPT-4 at a university, over months.
 
 Source: https://github.com/HPMLL/BurstGPT (README.md). Times are seconds since the first day of the whole collection;
-later releases have the columns ``Session ID`` and ``Elapsed time``, too. A request that failed has 0 response tokens.
+later releases have the columns ``Session ID``, which is read, and ``Elapsed time``, which is not. A request that failed
+has 0 response tokens.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def tracev2(settings: NoSettings, text: TraceText, trace: Trace, problems: Probl
         problems.fail(1, "", "the file is the header of a TraceV2, not its rows", "name the CSV file beside it")
     found = header.rstrip().split(",")
     named = {**_COLUMNS, _ADAPTER: _ADAPTER} if _ADAPTER in found else {**_COLUMNS}
-    if trace.pacing == "answers" and _LAST in found:
+    if _LAST in found:
         named["e2e"] = _LAST
     return read(text, {**named, **trace.columns}, trace.time_unit, limit=trace.limit, adjust=_as_replayed)
 
