@@ -88,7 +88,7 @@ def _run(cluster: LoopState, last: int, bound: int, *, exact: bool) -> int:
     """See ``run_unobserved``: process events before ``bound``; return the time before which all have happened."""
     pipeline = cluster.pipeline
     heap, steps, tells = pipeline.queue.heap, pipeline.queue.steps, pipeline.roster.watched
-    ended = pipeline.arrivals.ended
+    touched, watch, ended = pipeline.roster.board.touched, pipeline.roster.watch, pipeline.arrivals.ended
     now = reached = pipeline.now
     events = pipeline.events
     event: Event
@@ -131,8 +131,13 @@ def _run(cluster: LoopState, last: int, bound: int, *, exact: bool) -> int:
                     continue
                 events = pipeline.events
                 latest = time
-            if tells or ended:
-                _tell(pipeline, event, latest)
+            if tells:  # (what `_tell` does: a call would cost more)
+                if event.instance_index is not None:
+                    touched[event.instance_index] = None
+                if watch.departed or watch.prefilled:
+                    pipeline.roster.note_departures(latest)
+            if ended:
+                pipeline.arrivals.answer(latest)
             if latest > reached:
                 reached = latest
             if time < now:

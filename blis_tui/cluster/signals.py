@@ -175,6 +175,7 @@ class SignalBoard(Picklable):
         """Blocks in use at the last refresh."""
         self._interval_us = settings.refresh_interval_us
         self._cache_delay_us = settings.cache_signal_delay_us
+        self._early = settings.results == "step-start"
         self.ages = bool(self._interval_us or self._cache_delay_us)
         self._caches_us = 0
         self._views: list[CacheView] = []
@@ -245,8 +246,8 @@ class SignalBoard(Picklable):
             instance = instances[index]
             seen = instance.seen
             in_flight[index] = seen.in_flight
-            waiting[index] = len(instance.waiting.items)
-            running[index] = seen.running
+            waiting[index] = queued = len(instance.waiting.items)
+            running[index] = seen.running if self._early else seen.present - queued  # (without the property's call)
             if not self.deferring:
                 self._kv_used[index] = seen.kv_used
 

@@ -485,7 +485,9 @@ class Ahead(FastForward):
         batch.planned = following = self._plan_next(now, ahead=True) if goes_on else None
         if batch.waiting.items:
             self._tally_wait((following and following.plan) or NO_PLAN, end - now)
-        return end if self.has_work else IDLE
+        if batch.running or batch.waiting.items or batch.cohort.unsure:  # (as in `has_work`)
+            return end
+        return end if following is not None and not following.computes_nothing else IDLE
 
     def ready(self, now: int) -> Planned | None:
         """Return the step that starts now; None = it would have nothing to do."""
@@ -512,8 +514,9 @@ class Ahead(FastForward):
         return planned is not None and planned.plan is None
 
     def _note_fast_forward(self, duration_us: int) -> None:
-        batch = self.batch
-        batch.planned = Planned(None, batch.pool.epoch)
+        batch, epoch = self.batch, self.batch.pool.epoch
+        if batch.planned is None or batch.planned.epoch != epoch:  # (it is a plain decode: see `_has_planned_decode`)
+            batch.planned = Planned(None, epoch)
         if batch.waiting.items:
             self._tally_wait(NO_PLAN, duration_us)
 

@@ -63,7 +63,8 @@ class ObservedInstance(Picklable):
         if self._leaving:
             for blocks in self._leaving.values():
                 used += blocks
-            used = min(used, total)
+            if used > total:
+                used = total
         return used
 
     def present_us(self, now: int) -> int:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     Grades = Callable[[Sequence[float]], Sequence[float]]
     """See ``FigureScorer.grades``."""
+    Sparse = Callable[[IncomingRequest, Fleet], tuple[float, Mapping[int, float]]]
+    """See ``SparseScorer.sparse``."""
 
 _SORT_FIGURE: Final = "kv_utilization"
 """The figure by which a group is sorted."""
@@ -48,13 +50,13 @@ class Ranking:
     """
 
     def __init__(self, scorers: Sequence[Scorer], shares: Sequence[float], fleet: Fleet) -> None:
-        self._parts: list[tuple[float, int, Grades | None, SparseScorer | None]] = []
-        """Per scorer: its share; the position of the group figure that it grades, and how; or the scorer itself."""
+        self._parts: list[tuple[float, int, Grades | None, Sparse | None]] = []
+        """Per scorer: its share; the position of the group figure that it grades, and how; or its sparse scores."""
         self._figures: list[Callable[[SignalBoard, int], float]] = []
         self._has_fine = False
         for scorer, share in zip(scorers, shares, strict=True):
             if isinstance(scorer, SparseScorer):
-                self._parts.append((share, 0, None, scorer))
+                self._parts.append((share, 0, None, _checked_sparse(scorer)))
             elif isinstance(scorer, FigureScorer) and scorer.figure == _SORT_FIGURE:
                 self._parts.append((share, 0, None, None))
                 self._has_fine = True
@@ -89,7 +91,7 @@ class Ranking:
             elif sparse is None:
                 terms.append((share, None, 0.0))
             else:
-                usual, others = _clamped_sparse(sparse, request, fleet)
+                usual, others = sparse(request, fleet)
                 terms.append((share, _NO_COLUMN, usual))
                 for place in others:
                     odd[members[place]] = place
@@ -235,8 +237,9 @@ def _require_all_scores(values: Sequence[float], scores: list[float]) -> list[fl
     return scores
 
 
-def _clamped_sparse(scorer: SparseScorer, request: IncomingRequest, fleet: Fleet) -> tuple[float, Mapping[int, float]]:
-    usual, others = scorer.sparse(request, fleet)
-    if is_internal_class(type(scorer)):
-        return usual, others
+def _checked_sparse(scorer: SparseScorer) -> Sparse:
+    return scorer.sparse if is_internal_class(type(scorer)) else lambda *args: _clamped(*scorer.sparse(*args))
+
+
+def _clamped(usual: float, others: Mapping[int, float]) -> tuple[float, Mapping[int, float]]:
     return clamp_score(usual), {place: clamp_score(score) for place, score in others.items()}

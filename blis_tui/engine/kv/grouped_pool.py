@@ -446,7 +446,9 @@ class GroupedPool(BlockPool):
             count += head
             if head < len(keys):
                 break
-        return self.pending_blocks.visible_count(parts, count, now) if self.pending_blocks and count else count
+        return (
+            self.pending_blocks.visible_count(parts, count, now) if count and self.pending_blocks is not None else count
+        )
 
     def visible_keys(self, now: int) -> frozenset[int]:
         """Return the keys of all blocks that others see in the cache."""

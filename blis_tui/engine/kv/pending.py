@@ -26,9 +26,6 @@ class PendingBlocks(Picklable):
         self._fresh: list[range] = []
         """Keys whose step has no known end yet."""
 
-    def __bool__(self) -> bool:
-        return bool(self._until or self._fresh)
-
     def note(self, keys: range, end: int | None) -> None:
         """Record keys that became findable; ``end``: end of the step computing them, None = ``computed`` will tell."""
         if end is None:
@@ -64,9 +61,10 @@ class PendingBlocks(Picklable):
                 for chain, hidden in self._until.items()
             }
             self._until = {chain: hidden for chain, hidden in kept.items() if hidden}
-        for keys in self._fresh:
-            self._hide(keys, end)
-        self._fresh.clear()
+        if self._fresh:
+            for keys in self._fresh:
+                self._hide(keys, end)
+            self._fresh.clear()
 
     def publish_transferred(self, stretches: Iterable[range]) -> None:
         """Show keys transferred from elsewhere at once, even if a step here computes the same."""

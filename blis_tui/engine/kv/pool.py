@@ -130,7 +130,9 @@ class BlockPool(Picklable):
         """Number of leading blocks of these segments that others see cached, which they do after the computing step."""
         parts = self.prompts.key_ranges(segments).parts
         found = self._index.head(parts)
-        return self.pending_blocks.visible_count(parts, found, now) if self.pending_blocks and found else found
+        return (
+            self.pending_blocks.visible_count(parts, found, now) if found and self.pending_blocks is not None else found
+        )
 
     def visible_keys(self, now: int) -> frozenset[int]:
         """Return the keys of all blocks that others see in the cache."""
@@ -145,17 +147,17 @@ class BlockPool(Picklable):
 
     def computed(self, now: int, end: int) -> None:
         """Record that content findable since the last call is computed at ``end``; others see it after that."""
-        if self.pending_blocks:
+        if self.pending_blocks is not None:
             self.pending_blocks.computed(now, end)
 
     def planned(self) -> None:
         """Hide what became findable since the last call of ``computed`` until it is computed."""
-        if self.pending_blocks:
+        if self.pending_blocks is not None:
             self.pending_blocks.planned()
 
     def publish_transferred(self, request: Request) -> None:
         """Show the prompt's content, transferred from elsewhere, at once, even if a step here computes the same."""
-        if self.pending_blocks:
+        if self.pending_blocks is not None:
             self.pending_blocks.publish_transferred(
                 self._prefix(request, request.input_tokens // self.block_size_tokens)
             )
@@ -306,7 +308,7 @@ class BlockPool(Picklable):
         tail = request.held_blocks - shared
         anonymous = request.held_blocks - named
         if self._as_vllm:
-            partial = request.held_blocks - max(computed, shared)
+            partial = request.held_blocks - (computed if computed > shared else shared)
             self.blank += partial
             anonymous -= partial
         order = self._order
@@ -379,7 +381,7 @@ class BlockPool(Picklable):
         self.epoch += 1
         self._order.clear()
         self._index.clear()
-        if self.pending_blocks:
+        if self.pending_blocks is not None:
             self.pending_blocks.clear()
 
     def keys_after(self, request: Request, cached: int, limit: int) -> list[int]:
