@@ -337,7 +337,10 @@ class FastForward(Flow):
             taken = 0
             for one in timed.decode_times_us(load, count):
                 duration = one
-                itl_us[one] = itl_us.get(one, 0) + decodes
+                if one in itl_us:
+                    itl_us[one] += decodes
+                else:
+                    itl_us[one] = decodes
                 now += one
                 taken += 1
                 if now >= bar:
@@ -516,7 +519,7 @@ class Ahead(FastForward):
     def _note_fast_forward(self, duration_us: int) -> None:
         batch, epoch = self.batch, self.batch.pool.epoch
         if batch.planned is None or batch.planned.epoch != epoch:  # (it is a plain decode: see `_has_planned_decode`)
-            batch.planned = Planned(None, epoch)
+            batch.planned = tuple.__new__(Planned, (None, epoch))  # half the cost of the constructor
         if batch.waiting.items:
             self._tally_wait(NO_PLAN, duration_us)
 
@@ -567,7 +570,7 @@ class Ahead(FastForward):
         if batch.waiting.items:
             steps.report_stopped(plan, now, later=1)
         batch.cohort.ahead = int(batch.load.decode_requests > 0 and (plan is None or plan.decodes))
-        return Planned(plan, batch.pool.epoch)
+        return tuple.__new__(Planned, (plan, batch.pool.epoch))  # (as above)
 
     @property
     def has_work(self) -> bool:

@@ -61,7 +61,9 @@ class _Line(Picklable):
         sizes = self._sizes
         if size <= sizes[0] or not self._last:
             return self._times_us[0]
-        at = min(bisect_right(sizes, size), self._last) - 1
+        at = bisect_right(sizes, size) - 1
+        if at == self._last:
+            at -= 1
         return self._times_us[at] + (size - sizes[at]) * self._slopes[at]
 
 
@@ -91,16 +93,21 @@ class _PromptAttention(Picklable):
         for chunk in chunks:
             before, new = chunk.computed, chunk.new
             pairs = new * (before + (new + 1) / 2.0)
-            own = max(self._layers * self._alone.at(pairs), self._one_decode.at(before + new))
+            own, read = self._layers * self._alone.at(pairs), self._one_decode.at(before + new)
+            if own < read:
+                own = read
             part = self._layers * self._shared.at(pairs) if several else 0.0
             if self._window_layers:
                 pairs = min(pairs, float(new * self._window))
                 own += self._window_layers * self._alone.at(pairs)
                 part += self._window_layers * self._shared.at(pairs) if several else 0.0
-            longest = max(longest, own)
+            if longest < own:
+                longest = own
             shared += part
-        time_us = max(longest, shared)
-        return max(0.0, time_us - self._start_us) if beside_decodes else time_us
+        time_us = longest if longest > shared else shared
+        if not beside_decodes:
+            return time_us
+        return time_us - self._start_us if time_us > self._start_us else 0.0
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -166,7 +173,7 @@ class OperatorModel(Overheads):
         count = load.decode_requests
         if not count:
             return 1
-        line = self._decodes.get(count) or self._decoding(count)
+        line = self._decodes[count] if count in self._decodes else self._decoding(count)
         context = load.decode_context_tokens
         at = bisect_right(line.contexts, context)
         return int(line.base_us[at] + context * line.slope_us[at])
@@ -174,13 +181,13 @@ class OperatorModel(Overheads):
     def least_us(self, load: StepLoad, steps: int) -> int:
         """Lower bound, as contexts only grow; at the end of each line, rounding may cost a microsecond."""
         count = load.decode_requests
-        line = self._decodes.get(count) or self._decoding(count)
+        line = self._decodes[count] if count in self._decodes else self._decoding(count)
         return max(0, steps * self.step_time_us(load) - len(line.contexts)) if line.grow else 0
 
     def decode_times_us(self, load: StepLoad, steps: int) -> list[int]:
         """Compute durations line by line: the same result as one by one, in a third of the time."""
         count, context, times = load.decode_requests, load.decode_context_tokens, []
-        line = self._decodes.get(count) or self._decoding(count)
+        line = self._decodes[count] if count in self._decodes else self._decoding(count)
         end = context + steps * count
         while context < end:
             at = bisect_right(line.contexts, context)
@@ -201,7 +208,7 @@ class OperatorModel(Overheads):
         time_us = self._prompts.time_us(chunks, beside_decodes=count > 0)
         time_us += self._of_tokens(tokens) + self._head.at(heads) + rows * self._request_us
         if count:
-            line = self._decodes.get(count) or self._decoding(count)
+            line = self._decodes[count] if count in self._decodes else self._decoding(count)
             context = load.decode_context_tokens
             at = bisect_right(line.contexts, context)
             time_us += line.base_us[at] - line.other_us + context * line.slope_us[at]
