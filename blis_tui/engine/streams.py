@@ -120,8 +120,13 @@ class Stream:
             self._spare = None
             return spare
         while True:
-            x = (self.next_word() >> 11) * _OPEN_UNIT - 1.0
-            y = (self.next_word() >> 11) * _OPEN_UNIT - 1.0
+            if 0 < (slot := self._counter & 7) < 7:  # both words are there: see `next_word`
+                first, second = self._buffer[slot], self._buffer[slot + 1]
+                self._counter += 2
+            else:
+                first, second = self.next_word(), self.next_word()
+            x = (first >> 11) * _OPEN_UNIT - 1.0
+            y = (second >> 11) * _OPEN_UNIT - 1.0
             square = x * x + y * y
             if 0.0 < square < 1.0:
                 scale = sqrt(-2.0 * ln(square) / square)

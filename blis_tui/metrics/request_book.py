@@ -112,7 +112,8 @@ class RequestBook(Picklable):
     def write(self, ended: list[tuple[Request, int, int]], packed: bytearray, contradictions: list[str]) -> None:
         """Append the rows of ended requests, with their clients' TTFT and E2E, and note contradictions."""
         for request, ttft_us, e2e_us in ended:
-            if contradicts(request):
+            ordered = request.queued_us <= request.scheduled_us <= request.first_token_us <= request.completed_us
+            if not (ordered and request.arrival_us <= request.queued_us) and contradicts(request):
                 contradictions.append(f"the times of request {request.request_id} contradict each other")
             packed += self.pack(request, ttft_us, e2e_us, request.generated_tokens)
 
