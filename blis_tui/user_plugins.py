@@ -75,6 +75,8 @@ def load_plugins(names: Iterable[str | Path]) -> Registry:
     imported: list[ModuleType] = []
     for name in dict.fromkeys(str(name) for name in names):
         origin, modules = _script(Path(name)) if name.endswith(".py") else _package(name)
+        if origin.asked in [one.asked for one in origins]:  # another path of the same script
+            continue
         offered = plugins_in(modules)
         if not offered and not panes_in(modules):
             raise PolicyError(f"{name} offers no plug-ins", help="mark a class with @ROUTING.plugin(...) or the like")

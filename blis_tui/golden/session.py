@@ -17,7 +17,7 @@ from blis_tui.golden.case import DEFAULT
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
 from blis_tui.golden.produce import is_up_to_date, produce_checked
-from blis_tui.golden.project import accept_command, relative_to_cwd
+from blis_tui.golden.project import accept_command, plugins_option, relative_to_cwd
 from blis_tui.golden.store import HEADER, REPORT, Baseline
 from blis_tui.golden.time_limit import TimeLimit
 from blis_tui.metrics.expectations import Verdict
@@ -282,7 +282,8 @@ def debugger_command(case: Case, event: int) -> str:
     if find_spec("blis_tui.tui") is None:
         return ""
     chosen = "" if case.name == DEFAULT else f" --case {quote(case.name)}"
-    return printable(f"blis-tui tui {quote(relative_to_cwd(case.spec))}{chosen} --at {event}")
+    loaded = "" if case.plugins is None else plugins_option(origin.asked for origin in case.plugins.origins)
+    return printable(f"blis-tui tui {quote(relative_to_cwd(case.spec))}{chosen}{loaded} --at {event}")
 
 
 def engine_lines(golden: str, here: str, *, alone: bool = False) -> list[str]:

@@ -405,13 +405,30 @@ def test_a_golden_names_them_with_their_version(script: str, tmp_path: Path) -> 
     assert named["version"].startswith("sha256:")
     (folder / "pytest.ini").write_text("[pytest]\nblis_plugins = my_policies.py\n", encoding="utf-8")
     assert pytest_in(folder).returncode == 0
-    assert blis_in(folder, "golden", "record", "--full", "--plugins", "my_policies.py").stdout == "stored demo\n"
+    for more in ((), ("--plugins", "my_policies.py")):  # pytest's configuration names it already
+        assert blis_in(folder, "golden", "record", *more).stdout == "stored demo\n"
     with (folder / "my_policies.py").open("a", encoding="utf-8") as out:
         out.write("CacheThenLeast.choose = lambda self, *_: (len(_[1]) - 1, 'the last')\n")
     changed = pytest_in(folder)
     assert "the plug-in `cache-then-least` has changed: my_policies.py sha256:" in changed.stdout
     assert "first divergence: event 3" in changed.stdout
-    assert blis_in(folder, "golden", "diff", "--plugins", "my_policies.py").stdout.count("first divergence") == 1
+    assert "blis-tui tui demo.blis.yaml --plugins my_policies.py --at 3\n" in changed.stdout
+    assert blis_in(folder, "golden", "diff").stdout.count("first divergence") == 1
+    assert blis_in(folder, "golden", "status").stdout.startswith("changed  demo  ")
+
+
+def test_each_project_has_the_plug_ins_that_its_configuration_names(script: str, tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    inner = project(tmp_path / "inner", SPEC.replace("policy: blis", "policy: {routing: cache-then-least}"))
+    (inner / "my policies.py").write_text(Path(script).read_text(encoding="utf-8"), encoding="utf-8")
+    named = "[tool.pytest.ini_options]\nblis_checks = 'observers'\nblis_plugins = ['my policies.py']\n"
+    (inner / "pytest.ini").unlink()
+    (inner / "pyproject.toml").write_text(named, encoding="utf-8")
+    outer = project(tmp_path)
+    assert pytest_in(outer, "--blis-update=unseen").returncode == 0
+    assert files(outer) == files(inner) == ["demo.golden.json", "demo.report.json"]
+    assert pytest_in(inner).returncode == 0
+    assert blis_in(outer, "golden", "status", "--root", "inner").returncode == 0
 
 
 def test_the_page_shows_the_tested_examples() -> None:

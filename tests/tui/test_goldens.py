@@ -345,7 +345,7 @@ async def test_escape_stops_a_check(folder: Path, monkeypatch: pytest.MonkeyPatc
     store(folder, "alpha")
     asked: list[bool] = []
 
-    def endless(_entry: Entry, _root: Path, goes_on: object) -> None:
+    def endless(_entry: Entry, _root: Path, goes_on: object, _plugins: object) -> None:
         assert callable(goes_on)
         while goes_on("7 %"):
             asked.append(True)
