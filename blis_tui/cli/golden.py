@@ -101,6 +101,8 @@ def status(names: tuple[str, ...], where: _Where, style: str, plugins: tuple[str
     On CI, `pytest --blis-update=new` produces the results that comments report on.
     """
     project = where.project()
+    if names:
+        _found(project.golden_dir, names)
     known, folder, root = project.registry(plugins), project.golden_dir, project.root
     if style in _COMMENTS:
         from blis_tui.golden.comment import STYLES, comment  # noqa: PLC0415  (heavy imports only when it runs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import nullcontext
+from dataclasses import replace
 from importlib.util import find_spec
 from shlex import quote
 from typing import TYPE_CHECKING, Final
@@ -337,7 +338,7 @@ def _refusal(golden: Golden) -> str:
 
 
 def _with_expectations(outcome: Outcome, case: Case) -> Outcome:
-    """Return a failure if the result breaks an invariant, or other expectations than the known ones."""
+    """Return a failure that says so if the result breaks an invariant, or other expectations than the known ones."""
     report = json.loads(outcome.report)
     verdicts = [Verdict(**found) for found in report["expectations"]]
     broken = [
@@ -352,6 +353,7 @@ def _with_expectations(outcome: Outcome, case: Case) -> Outcome:
             if one.event is not None and (command := debugger_command(case, one.event)):
                 broken.append(f"    open it in the debugger: {command}")
     broken += [f"invariant {name}: {text}" for name, text in report["invariants"].items() if text != "ok"]
-    if not broken or not outcome.ok:
+    if not broken:
         return outcome
-    return Outcome(status="unexpected", text="\n".join(map(printable, broken)), report=outcome.report)
+    text = "\n".join(filter(None, (outcome.text, *map(printable, broken))))
+    return replace(outcome, status="unexpected" if outcome.ok else outcome.status, text=text)

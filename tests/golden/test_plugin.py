@@ -248,10 +248,14 @@ def test_other_documents_are_no_tests(tmp_path: Path) -> None:
 
 def test_failed_expectations_fail_although_the_bytes_are_golden(tmp_path: Path) -> None:
     folder = project(tmp_path, SPEC + "expect: [{metric: requests.completed, min: 99}]\n")
+    told = "expectation failed: requests.completed is 25, expected"
+    first = pytest_in(folder, "--blis-update=new")
+    assert "there is no golden yet" in first.stdout
+    assert told in first.stdout
     pytest_in(folder, "--blis-update=always")
     run = pytest_in(folder)
     assert run.returncode == 1
-    assert "expectation failed: requests.completed is 25, expected" in run.stdout
+    assert told in run.stdout
 
 
 @pytest.mark.parametrize(("action", "code"), [("ignore", 0), ("warn", 0), ("fail", 1), ("delete", 0)])
@@ -405,6 +409,8 @@ def test_review_without_a_terminal_lists_the_commands(tmp_path: Path) -> None:
     ]
     missing = blis_in(folder, "golden", "accept", "nothing")
     assert (missing.returncode, missing.stderr.splitlines()[0]) == (3, "error: nothing matches nothing")
+    for style in ("table", "json", "diff", "github"):
+        assert blis_in(folder, "golden", "status", "nothing", "--format", style).returncode == 3
 
 
 def test_a_conflict_that_a_merge_has_left_is_told_as_one(accepted: Path) -> None:
