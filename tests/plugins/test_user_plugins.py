@@ -253,6 +253,28 @@ class Fixed(Overheads):
     assert blis_tui.run(experiment).latency.itl_ms.p50 == 7.0
 
 
+def test_coefficients_have_the_names_that_a_step_time_model_gives_them(tmp_path: Path) -> None:
+    text = f"""{HEAD}
+from blis_tui.plugins import Overheads, coefficients
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    slopes: tuple[float, ...] = coefficients("Microseconds per prompt token and per decode.", 2)
+@LATENCY.plugin("line", "A step takes its time per token.", Settings)
+class Line(Overheads):
+    def __init__(self, settings, pool):
+        super().__init__(queue_us=0, queue_per_token_us=0, output_token_us=0, post_decode_us=0)
+        self._prefill, self._decode = settings.slopes
+    def step_time_us(self, load):
+        return 1 + int(self._prefill * sum(one.new for one in load.chunks) + self._decode * load.decode_requests)
+"""
+    plugins = [written(tmp_path, text)]
+    with pytest.raises(blis_tui.SpecError, match="no coefficients are shipped for `line`") as caught:
+        blis_tui.load("quickstart", set={**SMALL, "latency": "line"}, plugins=plugins)
+    assert "give `slopes`" in str(caught.value)
+    given = {**SMALL, "workload.requests": 1, "latency": {"kind": "line", "slopes": [0.0, 9]}}
+    assert blis_tui.run("quickstart", set=given, plugins=plugins).latency.itl_ms.p50 == 0.01
+
+
 def test_what_a_step_time_model_remembers_goes_back_with_the_simulation(tmp_path: Path) -> None:
     """Its step times depend on the load alone, but not how long requests wait before they stand in the queue."""
     text = f"""{HEAD}
