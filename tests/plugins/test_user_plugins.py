@@ -355,6 +355,26 @@ def with_field(field: str, name: str = "own") -> str:
             "one of 'c', 'd', as the setting says",
         ),
         (
+            with_field("a: int = setting('A.', default=0, minimal=1)"),
+            "`minimal` of its setting `a` is no keyword of JSON Schema",
+            "there are minimum, ",
+        ),
+        (
+            with_field("a: int = setting('A.', default=0, minimum='1')"),
+            "`minimum` of its setting `a` cannot be '1'",
+            None,
+        ),
+        (
+            with_field("a: str = setting('A.', default='b', pattern='(')"),
+            "`pattern` of its setting `a` cannot be '('",
+            None,
+        ),
+        (
+            with_field("kind: int = setting('A.', default=0)"),
+            "its setting cannot be called `kind`",
+            "choose another name",
+        ),
+        (
             with_field("a: Unknown = setting('A.')"),
             "types of its settings cannot be read",
             None,
