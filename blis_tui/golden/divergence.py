@@ -55,10 +55,14 @@ class GoldenDivergence:
     def text(self) -> str:
         """Return the event, the records around it, and the state before, as text."""
         if self.exact is None:
-            lines = [f"first divergence: between event {self.after} (still equal) and event {self.until}"]
-            lines += [printable(f"  + {record_text(fields)}") for fields in self.records]
-            lines.append("    (`blis-tui golden record` stores the records: then the exact event can be found)")
-            return "\n".join(lines)
+            single = self.until == self.after + 1
+            where = (
+                f"event {self.until}" if single else f"between event {self.after} (still equal) and event {self.until}"
+            )
+            more = "what the golden had there can be shown" if single else "the exact event can be found"
+            shown = [printable(f"  + {record_text(fields)}") for fields in self.records]
+            told = f"    (`blis-tui golden record` stores the records: then {more})"
+            return "\n".join([f"first divergence: {where}", *shown, told])
         lines = divergence_lines(self.exact, ("-", "+"))
         if self.state:
             lines += ["state before it:", *(f"    {line}" for line in self.state.split("\n"))]

@@ -201,6 +201,8 @@ def test_a_mutated_engine_is_caught_at_the_right_event(
         assert found.exact is None
         assert found.event == found.until
         assert found.until - found.after == golden.chain.every
+        where = f"event {expected}\n" if golden.chain.every == 1 else f"between event {found.after} (still equal) and "
+        assert found.text().startswith(f"first divergence: {where}")
 
 
 CHANGES: Final = {
