@@ -191,6 +191,12 @@ def test_what_is_no_subscription_is_refused_before_it_does_harm(experiment: blis
     assert simulation.run()
 
 
+@pytest.mark.parametrize("given", ["0", 0.5, None])
+def test_a_route_that_is_none_is_refused_before_it_does_harm(experiment: blis_tui.Experiment, given: object) -> None:
+    with pytest.raises(TypeError, match="the route of request_3 is the index of an instance or a Reroute"):
+        Simulation(experiment, routes={"request_3": given})  # type: ignore[dict-item]
+
+
 def test_numbers_of_other_libraries_are_numbers() -> None:
     """Wherever values are given: those to set, and documents."""
     numpy = pytest.importorskip("numpy")
