@@ -32,6 +32,8 @@ SCRIPT: Final = ".py"
 _INI_FILES: Final = {"pytest.ini": "pytest", ".pytest.ini": "pytest", "tox.ini": "pytest", "setup.cfg": "tool:pytest"}
 """Files that may contain a pytest configuration besides ``pyproject.toml``, and the section of each."""
 
+_TOML: Final = "pyproject.toml"
+
 
 @dataclass(frozen=True, slots=True)
 class Project:
@@ -115,10 +117,13 @@ def project_of_experiment(spec: Path) -> Project:
 def project_of_folder(folder: Path) -> Project:
     """Return the project of a folder: of the nearest configured folder from it upwards, else of itself.
 
+    If none is configured, the nearest with a ``pyproject.toml`` is the root of the tests, as for pytest.
+
     Raises:
         InputError: a configuration on the way cannot be read.
     """
-    return _nearest((folder, *folder.parents)) or Project.at(folder, {})
+    folders = (folder, *folder.parents)
+    return _nearest(folders) or Project.at(next((one for one in folders if (one / _TOML).is_file()), folder), {})
 
 
 def present() -> Project:
@@ -169,7 +174,7 @@ def configuration(folder: Path) -> Mapping[str, object] | None:
             return _ours(ini[section])
         if read and name.endswith("pytest.ini"):  # counts even without a section
             return {}
-    toml = folder / "pyproject.toml"
+    toml = folder / _TOML
     try:
         table = tomllib.loads(toml.read_text(encoding="utf-8")).get("tool", {}).get("pytest")
     except FileNotFoundError:

@@ -363,6 +363,19 @@ def test_a_folder_of_a_project_has_its_goldens(accepted: Path) -> None:
     assert blis_in(part, "golden", "status").returncode == 0
 
 
+def test_where_nothing_is_configured_the_root_is_that_of_pytest(tmp_path: Path) -> None:
+    """The nearest folder with a ``pyproject.toml``, whatever is in it."""
+    (tmp_path / "part").mkdir()
+    part = project(tmp_path / "part")
+    (part / "pytest.ini").unlink()
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n", encoding="utf-8")
+    ran = pytest_in(part, "-o", "blis_checks=observers")
+    assert "    blis-tui golden review --accept part/demo\n" in ran.stdout
+    assert "review them with: blis-tui golden review\n" in ran.stdout
+    assert blis_in(part, "golden", "review", "--accept", "part/demo").stdout == "accepted part/demo\n"
+    assert files(tmp_path) == ["part"]
+
+
 def test_redacted_and_tolerated_values_do_not_count(accepted: Path) -> None:
     changed = SPEC.replace("beta: [5000, 20, 30]", "beta: [5001, 20, 30]")
     (accepted / "demo.blis.yaml").write_text(changed, encoding="utf-8")
