@@ -127,9 +127,10 @@ def run_case(
         from blis_tui.golden.studies import produce_study  # noqa: PLC0415  (few projects have studies)
 
         study = case.load_study()
-        result, trouble = produce_study(
-            study, spec=spec, case=case.name, checks=settings.checks, other=other, is_known=is_known
-        )
+        with TimeLimit() if case.plugins is not None else nullcontext():
+            result, trouble = produce_study(
+                study, spec=spec, case=case.name, checks=settings.checks, other=other, is_known=is_known
+            )
     else:
         with TimeLimit() if experiment.plugins_used() else nullcontext():
             result, trouble = produce_checked(

@@ -459,6 +459,27 @@ def test_a_golden_names_them_with_their_version(script: str, tmp_path: Path) -> 
     assert blis_in(folder, "golden", "status").stdout.startswith("changed  demo  ")
 
 
+def test_so_does_that_of_a_study(script: str, tmp_path: Path) -> None:
+    folder = project(tmp_path, SPEC.replace("policy: blis", "policy: {routing: cache-then-least}"))
+    (folder / "demo.blis.yaml").rename(folder / "demo.yaml")
+    own = folder / "my_policies.py"
+    own.write_text(Path(script).read_text(encoding="utf-8"), encoding="utf-8")
+    study = "{apiVersion: blis/v1, kind: Study, metadata: {name: s}, experiment: ./demo.yaml, seeds: [1, 2]}\n"
+    (folder / "s.study.yaml").write_text(study, encoding="utf-8")
+    asked = ("--blis-plugins=my_policies.py",)
+    first = pytest_in(folder, "--blis-update=unseen", *asked)
+    assert first.returncode == 0, first.stdout
+    (named,) = json.loads((folder / "golden/s.study.golden.json").read_text(encoding="utf-8"))["plugins"]
+    assert (named["plug_point"], named["name"]) == ("policy.routing", "cache-then-least")
+    with own.open("a", encoding="utf-8") as out:
+        out.write("# a comment\n")
+    assert pytest_in(folder, *asked).returncode == 0
+    with own.open("a", encoding="utf-8") as out:
+        out.write("CacheThenLeast._score = lambda self, *_: 1 / 0\n")
+    changed = pytest_in(folder, *asked)
+    assert "the plug-in `cache-then-least` has changed: my_policies.py sha256:" in changed.stdout
+
+
 def test_each_project_has_the_plug_ins_that_its_configuration_names(script: str, tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     inner = project(tmp_path / "inner", SPEC.replace("policy: blis", "policy: {routing: cache-then-least}"))
