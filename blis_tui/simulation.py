@@ -356,10 +356,10 @@ class Simulation:
             )
 
     def _require_idle(self) -> None:
-        """Refuse what changes or saves the state while an event is being processed, which would give other results."""
+        """Refuse what changes, saves or checks the state while an event is processed: it is between two states."""
         if self._advancing:
             raise SimulationError(
-                "a simulation cannot be advanced, saved or restored by a subscriber or another thread while it runs",
+                "while a simulation runs, no subscriber or other thread can advance, save, restore or check it",
                 help="let the subscriber call `stop()`, and do it when `run()` has returned",
             )
 
@@ -433,6 +433,7 @@ class Simulation:
     @_attributing_failures
     def verify(self) -> None:
         """Check every invariant now. Raises InvariantError at the first violation."""
+        self._require_idle()
         for invariant in (*INVARIANTS, *CLUSTER_INVARIANTS):
             wrong = invariant.check(self._cluster)
             if wrong:
@@ -449,10 +450,13 @@ class Simulation:
                 preemption takes them back, if the simulation is not done.
 
         Raises:
-            SimulationError: an exception interrupted the simulation in the middle of an event.
+            SimulationError: an exception interrupted the simulation in the middle of an event, or with ``verify`` a
+                subscriber asks there.
         """
         self._require_consistent()
         verify = verify and self._check != "off"
+        if verify:
+            self._require_idle()
         report = build_report(
             self.experiment,
             self._cluster,
