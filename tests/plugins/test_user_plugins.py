@@ -234,6 +234,22 @@ class Idle(RunningFirst):
         run_with(written(tmp_path, text), {"policy.batching": "idle"})
 
 
+def test_a_victim_rule_under_which_nobody_gets_on_is_told_what_helps(tmp_path: Path) -> None:
+    text = f"""{HEAD}
+from blis_tui.plugins import VICTIM
+@VICTIM.plugin("oldest", "For tests.")
+class Oldest:
+    rule = "the oldest"
+    serves_on = False
+    def __init__(self, settings): pass
+    def choose(self, seats): return next(iter((*seats.running.values(), *seats.ending.values())))
+"""
+    plugins, few = [written(tmp_path, text)], {"workload.requests": 12, "engine.kv_blocks": 100}
+    with pytest.raises(StalledError, match="requests are preempted again and again") as caught:
+        blis_tui.run("kv-pressure", set={**few, "policy.preemption.victim": "oldest"}, plugins=plugins)
+    assert caught.value.help == "raise `engine.kv_blocks`, or preempt others (`policy.preemption.victim`)"
+
+
 def test_a_step_time_model_needs_no_coefficients(tmp_path: Path) -> None:
     text = f"""{HEAD}
 from blis_tui.plugins import Overheads
