@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from blis_tui.simulation import Simulation
 from blis_tui.spec.load import load as load_experiment
 from blis_tui.spec.model import Experiment
+from blis_tui.spec.overrides import as_json
 from blis_tui.user_plugins import load_plugins
 
 if TYPE_CHECKING:
@@ -40,11 +40,12 @@ def load(
         PolicyError: plug-ins cannot be used.
         InputError: the file cannot be read.
     """
+    if isinstance(set, str):
+        raise TypeError(f"set is a mapping of paths to values, not {set!r}")
     overrides = {} if set is None else set
     known = load_plugins(plugins) if plugins else None
     if isinstance(source, Mapping):
-        text = json.dumps(source, default=str)  # JSON is YAML
-        return load_experiment("-", overrides=overrides, seed=seed, stdin_text=text, plugins=known)
+        return load_experiment("-", overrides=overrides, seed=seed, stdin_text=as_json(source), plugins=known)
     if not isinstance(source, str | Path):
         raise TypeError(f"an experiment is a name, a path or a mapping, not {type(source).__name__}")
     return load_experiment(source, overrides=overrides, seed=seed, plugins=known)

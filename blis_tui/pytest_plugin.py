@@ -10,7 +10,7 @@ import json
 import os
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -112,13 +112,17 @@ class SpecFile(pytest.File):
         from blis_tui.golden.project import project_of  # noqa: PLC0415
 
         try:
-            cases = cases_of(self.path, _plugins(self.config))
             project = project_of(self.path, _own_project(self.config))
+            tests = [
+                _Test(case, project.files(self.path, case.name), project)
+                for case in cases_of(self.path, _plugins(self.config, project))
+            ]
         except BlisError as error:
-            yield SpecItem.from_parent(self, name="valid", case=None, project=None, problem=error)
+            yield SpecItem.from_parent(self, name="valid", test=None, problem=error)
             return
-        for case in cases:
-            item = SpecItem.from_parent(self, name=case.name, case=case, project=project, problem=None)
+        for test in tests:
+            case = test.case
+            item = SpecItem.from_parent(self, name=case.name, test=test, problem=None)
             for tag in case.tags:
                 self.config.addinivalue_line("markers", f"{tag}: a tag of experiments")
                 item.add_marker(tag)
@@ -127,6 +131,14 @@ class SpecFile(pytest.File):
             if case.xfail:
                 item.add_marker(pytest.mark.xfail(reason=printable(case.xfail)))
             yield item
+
+
+class _Test(NamedTuple):
+    """A case with the place of its golden, and its project."""
+
+    case: Case
+    files: GoldenFiles
+    project: Project
 
 
 class GoldenFailure(Exception):  # noqa: N818  (users never see this name)
@@ -140,28 +152,28 @@ class GoldenFailure(Exception):  # noqa: N818  (users never see this name)
 class SpecItem(pytest.Item):
     """One golden test."""
 
-    def __init__(self, *, case: Case | None, project: Project | None, problem: Exception | None, **kwargs: Any) -> None:
+    def __init__(self, *, test: _Test | None, problem: Exception | None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.case = case
-        self.project = project
+        self.test = test
         self.problem = problem
 
     def runtest(self) -> None:
         """Run the experiment or study and compare it with its golden."""
         if self.problem is not None:
             raise self.problem
-        if self.case is None or self.project is None:
-            raise TypeError("an item has a case and a project, or a problem")
+        if self.test is None:
+            raise TypeError("an item has a test or a problem")
+        from blis_tui.golden.project import plugins_option  # noqa: PLC0415
         from blis_tui.golden.session import run_case  # noqa: PLC0415
 
-        files = self.project.files(self.path, self.case.name)
+        case, files, project = self.test
         result: dict[str, object] = {"golden": str(files.file(".golden.json"))}
         self.user_properties.append((_PROPERTY, ""))
         try:
-            spec, settings = _below(self.project.root, self.path), _settings(self.config)
-            outcome = run_case(self.case, files, spec, settings, other=_other_process(self.config))
+            spec, settings = _below(project.root, self.path), _settings(self.config)
+            outcome = run_case(case, files, spec, settings, other=_other_process(self.config))
             result |= {"status": outcome.status, "pending": outcome.pending, "text": outcome.text}
-            result["review"] = self.project.review_command()
+            result["review"] = project.review_command() + plugins_option(self.config.getoption("--blis-plugins"))
             if outcome.status == "missing":
                 result["new_report"] = sha256(outcome.report.encode()).hexdigest()
                 result["spec_sha256"] = _spec_digest(outcome.report)
@@ -171,8 +183,8 @@ class SpecItem(pytest.Item):
             result |= {
                 "nodeid": self.nodeid,
                 "spec": _below(self.config.rootpath, self.path),
-                "case": self.case.name,
-                "line": self.case.line,
+                "case": case.name,
+                "line": case.line,
             }
             self.user_properties[-1] = (_PROPERTY, json.dumps(result))
         if not outcome.ok:
@@ -191,7 +203,7 @@ class SpecItem(pytest.Item):
         """Return the location of the case."""
         return (
             self.path,
-            (self.case.line if self.case else 1) - 1,
+            (self.test.case.line if self.test else 1) - 1,
             f"{_below(self.config.rootpath, self.path)}::{self.name}",
         )
 
@@ -230,29 +242,26 @@ def _other_process(config: pytest.Config) -> OtherProcess:
     return config.stash[_OTHER]
 
 
-_PLUGINS = pytest.StashKey["Registry | None"]()
+_PLUGINS = pytest.StashKey["dict[tuple[str, ...], Registry | None]"]()
 
 
-def _plugins(config: pytest.Config) -> Registry | None:
-    """Return the plug-ins that experiments may name. Scripts of the ini file are relative to it."""
-    if _PLUGINS not in config.stash:
-        folder = config.rootpath if config.inipath is None else config.inipath.parent
-        names = [str(folder / name) if name.endswith(".py") else name for name in config.getini("blis_plugins")]
-        names += config.getoption("--blis-plugins")
-        if names:
-            from blis_tui.user_plugins import load_plugins  # noqa: PLC0415  (only needed with plug-ins)
-
-        config.stash[_PLUGINS] = load_plugins(names) if names else None
-    return config.stash[_PLUGINS]
+def _plugins(config: pytest.Config, project: Project) -> Registry | None:
+    """Return the plug-ins that the experiments of a project may name."""
+    loaded = config.stash.setdefault(_PLUGINS, {})
+    if project.plugins not in loaded:
+        loaded[project.plugins] = project.registry(config.getoption("--blis-plugins"))
+    return loaded[project.plugins]
 
 
 def _own_project(config: pytest.Config) -> Project:
-    """Return the project of this run."""
-    from blis_tui.golden.project import Project  # noqa: PLC0415
+    """Return the project of this run. Scripts of the ini file are relative to it."""
+    from blis_tui.golden.project import SCRIPT, Project  # noqa: PLC0415
 
-    return Project.at(
-        config.rootpath, {name: str(config.getini(name)) for name in ("blis_spec_root", "blis_golden_dir")}
-    )
+    folder = config.rootpath if config.inipath is None else config.inipath.parent
+    settings: dict[str, object] = {name: config.getini(name) for name in ("blis_spec_root", "blis_golden_dir")}
+    named = config.getini("blis_plugins")
+    settings["blis_plugins"] = [str(folder / one) if one.endswith(SCRIPT) else one for one in named]
+    return Project.at(config.rootpath, settings)
 
 
 class _Session:
@@ -261,12 +270,17 @@ class _Session:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._results: dict[str, dict[str, Any]] = {}
-        self._deselected = False
+        self._is_collected = False
+        self._is_partial = False
         self._unwritten = ""
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         """Note that tests were deselected: then goldens without tests cannot be determined."""
-        self._deselected = self._deselected or any(isinstance(item, SpecItem) for item in items)
+        self._is_partial = self._is_partial or any(isinstance(item, SpecItem) for item in items)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note that a part of the project cannot be collected: its goldens may belong to tests there."""
+        self._is_partial = self._is_partial or report.failed
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Remember the result of each golden test."""
@@ -279,17 +293,30 @@ class _Session:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Register the goldens of all collected tests, because those of skipped tests are not obsolete."""
+        self._is_collected = True
         for item in session.items:
-            if isinstance(item, SpecItem) and item.case is not None and item.project is not None:
-                files = item.project.files(item.path, item.case.name)
-                result = {"golden": str(files.file(".golden.json")), "nodeid": item.nodeid, "status": "skipped"}
-                self._results.setdefault(item.nodeid, result)
+            if isinstance(item, SpecItem) and item.test is not None:
+                golden = str(item.test.files.file(".golden.json"))
+                self._results.setdefault(item.nodeid, {"golden": golden, "nodeid": item.nodeid})
             elif isinstance(item, SpecItem):
-                self._deselected = True  # a broken file: its cases are unknown
+                self._is_partial = True  # a broken file: its cases are unknown
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take over what one of xdist's workers has collected; each collects everything, this process nothing."""
+        told = getattr(node, "workeroutput", {}).get(_PROPERTY)  # that of a worker that crashed has nothing
+        if told is not None:
+            self._is_collected = True
+            self._is_partial = self._is_partial or told["is_partial"]
+            for result in told["collected"]:
+                self._results.setdefault(result["nodeid"], result)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Find goldens without a test, and write the report."""
         if hasattr(self._config, "workerinput"):
+            collected = [{name: result[name] for name in ("golden", "nodeid")} for result in self._results.values()]
+            worker: Any = self._config
+            worker.workeroutput[_PROPERTY] = {"is_partial": self._is_partial, "collected": collected}
             return
         target = self._config.getoption("--blis-report")
         ran = [result for result in self._results.values() if "spec" in result]
@@ -334,7 +361,8 @@ class _Session:
         config = self._config
         option = config.option
         narrowed = (
-            self._deselected
+            not self._is_collected
+            or self._is_partial
             or option.keyword
             or option.markexpr
             or option.collectonly

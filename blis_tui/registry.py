@@ -4,7 +4,7 @@ An implementation describes itself where it is defined::
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Settings:
-        capacity_tokens: float = setting("Tokens the bucket holds at most; it starts full.", default=1e4, above=0)
+        capacity_tokens: float = setting("Tokens the bucket holds at most.", default=1e4, exclusiveMinimum=0)
 
     @ADMISSION.plugin("token-bucket", "A request is admitted when the bucket holds its input tokens.", Settings)
     class TokenBucket: ...

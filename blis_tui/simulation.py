@@ -169,6 +169,7 @@ class Simulation:
         self._archive = _Archive(self.log)
         self._routes = normalized_overrides(routes)
         self._broken = False
+        self._advancing = False
         # If a plug-in fails, the error gives the number of the event.
         self._one_by_one = bool(experiment.plugins_used())
         self._look: Callable[[], None] | None = None
@@ -273,8 +274,9 @@ class Simulation:
         Returns:
             False if ``go_on`` or :meth:`stop` stopped it.
         """
-        if isinstance(until_us, float):  # the engine would fail in the middle of an event
-            raise TypeError(f"until_us is a whole number of microseconds, not {until_us}")
+        for name, given in (("until_us", until_us), ("max_events", max_events)):
+            if given is not None and not hasattr(given, "__index__"):  # the engine would fail in the middle of an event
+                raise TypeError(f"{name} is a whole number, not {given!r}")
         exact = self._check == "all" or max_events is not None
         stride = 1 if self._check == "all" else SLICE_EVENTS
         left = max_events
@@ -306,9 +308,11 @@ class Simulation:
     @_attributing_failures
     def _advance(self, events: int, until_us: int | None, *, exact: bool = True) -> int:
         self._require_consistent()
+        self._require_idle()
         if self._look is not None:
             self._pause_in_steps(self._pause)
         self._cluster.one_by_one = self._one_by_one or self._look is not None
+        self._advancing = True
         try:
             processed = self._cluster.run(events, until_us, exact=exact)
             self.log.flush()
@@ -319,6 +323,7 @@ class Simulation:
                 raise failed from error
             raise
         finally:
+            self._advancing = False
             # Checkpoints must not contain observers.
             if self._look is not None:
                 self._pause_in_steps(None)
@@ -348,6 +353,14 @@ class Simulation:
             raise SimulationError(
                 "an exception interrupted this simulation in the middle of an event",
                 help="restore a checkpoint, or start again",
+            )
+
+    def _require_idle(self) -> None:
+        """Refuse what changes, saves or checks the state while an event is processed: it is between two states."""
+        if self._advancing:
+            raise SimulationError(
+                "while a simulation runs, no subscriber or other thread can advance, save, restore or check it",
+                help="let the subscriber call `stop()`, and do it when `run()` has returned",
             )
 
     # ---- inspection ----
@@ -420,6 +433,7 @@ class Simulation:
     @_attributing_failures
     def verify(self) -> None:
         """Check every invariant now. Raises InvariantError at the first violation."""
+        self._require_idle()
         for invariant in (*INVARIANTS, *CLUSTER_INVARIANTS):
             wrong = invariant.check(self._cluster)
             if wrong:
@@ -436,10 +450,13 @@ class Simulation:
                 preemption takes them back, if the simulation is not done.
 
         Raises:
-            SimulationError: an exception interrupted the simulation in the middle of an event.
+            SimulationError: an exception interrupted the simulation in the middle of an event, or with ``verify`` a
+                subscriber asks there.
         """
         self._require_consistent()
         verify = verify and self._check != "off"
+        if verify:
+            self._require_idle()
         report = build_report(
             self.experiment,
             self._cluster,
@@ -483,11 +500,15 @@ class Simulation:
 
         ``all`` is the record stream; on-demand kinds such as ``routing-decision`` must be named.
 
-        Returns a function that ends the subscription. Subscriptions do not affect a simulation's results.
+        Returns a function that ends the subscription. Subscriptions do not affect a simulation's results: a callback
+        may look at the state, which is that in the middle of the event, and call :meth:`stop`.
 
         Raises:
             ValueError: there is no such kind of record.
+            TypeError: ``kind`` is neither a class of records nor a name, or ``callback`` cannot be called.
         """
+        if not callable(callback):
+            raise TypeError(f"a subscriber is called with each record, so it cannot be {callback!r}")
         kinds = record_classes(kind)
         for one in kinds:
             self._observers.add(one, callback)  # type: ignore[arg-type]
@@ -514,8 +535,13 @@ class Simulation:
 
     @_attributing_failures
     def checkpoint(self) -> bytes:
-        """Return the whole state as bytes, for :meth:`restore` on a simulation of the same experiment and engine."""
+        """Return the whole state as bytes, for :meth:`restore` on a simulation of the same experiment and engine.
+
+        Raises:
+            SimulationError: it is running, or a plug-in remembers what cannot be saved.
+        """
         self._require_consistent()
+        self._require_idle()
         content = packed((self._cluster, self.log), parts=self._parts)
         return self._seal(content) + content
 
@@ -523,6 +549,7 @@ class Simulation:
     def mark(self) -> Mark:
         """Create a light checkpoint for :meth:`return_to`, on this simulation or a twin of it."""
         self._require_consistent()
+        self._require_idle()
         if len(self.log) > len(self._archive.log):
             self._archive.log = self.log
         return Mark(self.events, self.now_us, packed(self._cluster, SHARED_PARTS_AND_LOG, self._parts), self.log.mark())
@@ -548,6 +575,7 @@ class Simulation:
         other._one_by_one = self._one_by_one
         other._look = None
         other._in_step = False
+        other._advancing = False
         other._repeatable = self._repeatable
         other._observers = Observers()
         other.log = RequestLog()
@@ -599,6 +627,7 @@ class Simulation:
         self._take(cluster, log)
 
     def _take(self, cluster: Cluster, log: RequestLog) -> None:
+        self._require_idle()
         self._cluster = cluster
         self.log = log
         self._broken = False

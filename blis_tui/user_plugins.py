@@ -15,7 +15,7 @@ from hashlib import sha256
 from importlib import import_module
 from operator import ge, gt, le, lt
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, UnionType
 from typing import TYPE_CHECKING, Final, get_type_hints
 
 from blis_tui.engine.records import RECORD_KINDS
@@ -45,6 +45,13 @@ _LIMITS: Final = {
     "maximum": (le, "at most"),
     "exclusiveMaximum": (lt, "less than"),
 }
+_KEYWORDS: Final[Mapping[str, type | UnionType]] = {
+    **dict.fromkeys((*_LIMITS, "multipleOf"), int | float),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), int),
+    **dict.fromkeys(("pattern", "$ref"), str),
+    **dict.fromkeys(("enum", "examples"), list | tuple),
+}
+"""Keyword of JSON Schema -> what it can be, as far as settings need them."""
 _VALUES: Final = {"boolean": bool, "integer": int, "number": int | float, "string": str}
 
 
@@ -75,6 +82,8 @@ def load_plugins(names: Iterable[str | Path]) -> Registry:
     imported: list[ModuleType] = []
     for name in dict.fromkeys(str(name) for name in names):
         origin, modules = _script(Path(name)) if name.endswith(".py") else _package(name)
+        if origin.asked in [one.asked for one in origins]:  # another path of the same script
+            continue
         offered = plugins_in(modules)
         if not offered and not panes_in(modules):
             raise PolicyError(f"{name} offers no plug-ins", help="mark a class with @ROUTING.plugin(...) or the like")
@@ -201,6 +210,9 @@ def _check(plugin: Plugin) -> None:
         if "key" not in one.metadata:
             advice = f'write {one.name}: ... = setting("What it means.", default=...)'
             raise _unusable(plugin, f"its setting `{one.name}` says nothing about itself", advice)
+        if one.name == "kind":
+            raise _unusable(plugin, "its setting cannot be called `kind`: that key names the plug-in", _RENAME)
+        _check_limits(plugin, one.name, one.metadata["key"].limits)
         try:
             kind = "" if "$ref" in one.metadata["key"].limits else json_type(hints[one.name])
         except (KeyError, TypeError, ValueError):
@@ -212,6 +224,25 @@ def _check(plugin: Plugin) -> None:
             raise _unusable(plugin, f"the default of its setting `{one.name}` is {given!r}", f"it must be {kind}")
         if kept := _broken_limit(given, one.metadata["key"].limits):
             raise _unusable(plugin, f"the default of its setting `{one.name}` is {given!r}", f"it must be {kept}")
+
+
+def _check_limits(plugin: Plugin, setting: str, limits: Mapping[str, object]) -> None:
+    """Check whether the limits of a setting are keywords of JSON Schema, because others would limit nothing."""
+    for word, value in limits.items():
+        kind = _KEYWORDS.get(word)
+        if kind is None:
+            message = f"`{word}` of its setting `{setting}` is no keyword of JSON Schema"
+            raise _unusable(plugin, message, f"there are {', '.join(_KEYWORDS)}")
+        if not isinstance(value, kind) or isinstance(value, bool) or (word == "pattern" and not _compiles(value)):
+            raise _unusable(plugin, f"`{word}` of its setting `{setting}` cannot be {value!r}", None)
+
+
+def _compiles(pattern: object) -> bool:
+    try:
+        re.compile(str(pattern))
+    except re.error:
+        return False
+    return True
 
 
 def _broken_limit(given: object, limits: Mapping[str, object]) -> str:

@@ -151,9 +151,62 @@ def test_run_stops_where_it_is_told(experiment: blis_tui.Experiment) -> None:
 
 def test_a_time_that_is_no_whole_number_is_refused_before_it_does_harm(experiment: blis_tui.Experiment) -> None:
     simulation = blis_tui.Simulation(experiment)
-    with pytest.raises(TypeError, match=r"until_us is a whole number of microseconds, not 1000000\.0"):
+    with pytest.raises(TypeError, match=r"until_us is a whole number, not 1000000\.0"):
         simulation.run(until_us=1e6)  # type: ignore[arg-type]
     assert simulation.run()
+
+
+@pytest.mark.parametrize("attempt", ["step", "run", "checkpoint", "mark", "restore", "return_to", "verify", "report"])
+def test_a_subscriber_can_neither_advance_nor_save_nor_check_the_simulation(
+    experiment: blis_tui.Experiment, attempt: str
+) -> None:
+    """In the middle of an event its state is none to go on from, and invariants need not hold."""
+    simulation = Simulation(experiment)
+    saved = {"restore": (simulation.checkpoint(),), "return_to": (simulation.mark(),)}
+    simulation.subscribe("routed", lambda _: getattr(simulation, attempt)(*saved.get(attempt, ())))
+    with pytest.raises(blis_tui.SimulationError, match="no subscriber or other thread can advance"):
+        simulation.run()
+
+
+def test_a_subscriber_stops_a_run_to_save_it(experiment: blis_tui.Experiment) -> None:
+    simulation = Simulation(experiment)
+    end = simulation.subscribe("preempted", lambda _: simulation.stop())
+    assert not simulation.run()
+    end()
+    saved = simulation.checkpoint()
+    assert simulation.run()
+    again = Simulation(experiment)
+    again.restore(saved)
+    assert again.run()
+    assert again.report().to_json() == simulation.report().to_json() == blis_tui.run(experiment).to_json()
+
+
+def test_what_is_no_subscription_is_refused_before_it_does_harm(experiment: blis_tui.Experiment) -> None:
+    simulation = Simulation(experiment)
+    for kind, callback in (("preempted", None), (int, print), (["preempted"], print)):
+        with pytest.raises(TypeError, match=r"a subscriber is called|a kind of record is"):
+            simulation.subscribe(kind, callback)  # type: ignore[type-var, arg-type]
+    with pytest.raises(TypeError, match="max_events is a whole number, not '3'"):
+        simulation.run(max_events="3")  # type: ignore[arg-type]
+    assert simulation.run()
+
+
+@pytest.mark.parametrize("given", ["0", 0.5, None])
+def test_a_route_that_is_none_is_refused_before_it_does_harm(experiment: blis_tui.Experiment, given: object) -> None:
+    with pytest.raises(TypeError, match="the route of request_3 is the index of an instance or a Reroute"):
+        Simulation(experiment, routes={"request_3": given})  # type: ignore[dict-item]
+
+
+def test_numbers_of_other_libraries_are_numbers() -> None:
+    """Wherever values are given: those to set, and documents."""
+    numpy = pytest.importorskip("numpy")
+    few = {"workload.requests": numpy.int64(20), "workload.rate_per_s": numpy.float32(0.5)}
+    loaded = blis_tui.load("quickstart", set={**few, "engine.enable_prefix_caching": numpy.bool_(False)})
+    assert (loaded.workload.requests, loaded.workload.rate_per_s) == (20, 0.5)
+    document = {**loaded.document, "seed": numpy.int64(7)}
+    assert blis_tui.load(document).seed == 7
+    with pytest.raises(TypeError, match="set is a mapping"):
+        blis_tui.load("quickstart", set="seed=7")  # type: ignore[arg-type]
 
 
 def test_going_back_and_forward_again_ends_in_the_same_state(experiment: blis_tui.Experiment) -> None:

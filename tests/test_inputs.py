@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import blis_tui
 from blis_tui.errors import InputError
+from blis_tui.golden.produce import produce
 from blis_tui.golden.store import HEADER, RECORDS, REPORT, GoldenFiles
 from blis_tui.inputs import MAX_DEPTH, TooLargeError, input_digest, parse_json, read_input, real_path
 from tests.prefork import run_module
@@ -100,14 +102,13 @@ def test_a_damaged_golden_is_an_error_with_its_file(tmp_path: Path, kind: str, t
 
 def test_a_damaged_record_stream_is_an_error_with_its_file(tmp_path: Path) -> None:
     files = GoldenFiles(tmp_path, "demo")
+    golden = produce(blis_tui.load("quickstart", set={"workload.requests": 3}), spec="demo.blis.yaml", case="default")
     files.write_records(iter(["{}\n"] * 100))
     whole = files.file(RECORDS).read_bytes()
     for damaged in (b"plain text", whole[:-9], whole[:12] + b"\xff" * 9 + whole[21:]):
         files.file(RECORDS).write_bytes(damaged)
-        lines = files.read_records()
-        assert lines is not None
         with pytest.raises(InputError, match=r"demo\.records\.jsonl\.gz"):
-            list(lines)
+            files.read_records(golden)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from blis_tui.cli.cases import cases_by_name
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, read_standard_input_text, tell, yaml_files
 from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
-from blis_tui.errors import SimulationError
+from blis_tui.errors import BlisError, InputError, PolicyError, SimulationError, SpecError
 from blis_tui.printable import printable
 
 if TYPE_CHECKING:
@@ -89,8 +89,9 @@ def check(
     After every event (of the first 20,000) the simulator's invariants must hold. The first event that differs, or after
     which one does not hold, is named. --set and --seed apply to that experiment.
 
-    Exit codes: 2 if a document is invalid, 3 if one cannot be read or a folder has none; 1 if the runs of a policy
-    differ or break an invariant, 4 if a policy raises an exception or one call of it takes half a minute.
+    Exit codes: 2 if a document is invalid or a policy cannot be checked, 3 if a document cannot be read or a folder has
+    none; 1 if the runs of a policy differ or break an invariant, 4 if a policy raises an exception or one call of it
+    takes half a minute.
     """
     code = [path for path in paths if is_code(path)]
     if (source is not None or overrides or seed is not None) and not code:
@@ -242,6 +243,17 @@ DIFFERS: Final = "differs"
 BREAKS: Final = "breaks an invariant"
 FAILS: Final = "fails"
 UNNAMED: Final = "not checked: the experiment does not name it"
+INVALID: Final = "not checked: it needs an --experiment that names it with its settings"
+UNUSABLE: Final = "cannot be used"
+
+
+_CODES: Final = {
+    DIFFERS: ExitCode.CHECK_FAILED,
+    BREAKS: ExitCode.CHECK_FAILED,
+    FAILS: ExitCode.SIMULATION,
+    INVALID: ExitCode.USAGE,
+    UNUSABLE: ExitCode.USAGE,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,9 +270,7 @@ class Checked:
     @property
     def code(self) -> ExitCode:
         """The corresponding exit code."""
-        return {DIFFERS: ExitCode.CHECK_FAILED, BREAKS: ExitCode.CHECK_FAILED, FAILS: ExitCode.SIMULATION}.get(
-            self.verdict, ExitCode.OK
-        )
+        return _CODES.get(self.verdict, ExitCode.OK)
 
 
 def is_code(name: str) -> bool:
@@ -280,11 +290,7 @@ def is_code(name: str) -> bool:
 def check_policies(
     known: Registry, source: str | None, overrides: tuple[str, ...], seed: int | None
 ) -> Iterator[Checked]:
-    """Repeat an experiment with each policy, and check what must hold after every event.
-
-    Raises:
-        UsageError: no experiment uses the policy.
-    """
+    """Repeat an experiment with each policy, and check what must hold after every event."""
     from blis_tui.golden.determinism import (  # noqa: PLC0415  (heavy imports only when it runs)
         find_broken_invariant,
         find_nondeterminism,
@@ -294,6 +300,8 @@ def check_policies(
         found, verdict = "", OK
         if experiment is None:
             verdict = UNNAMED
+        elif isinstance(experiment, BlisError):
+            found, verdict = str(experiment), INVALID
         else:
             try:
                 found, verdict = find_nondeterminism(experiment), DIFFERS
@@ -302,14 +310,16 @@ def check_policies(
                     verdict = BREAKS if found else OK
             except SimulationError as error:
                 found, verdict = str(error), FAILS
+            except PolicyError as error:
+                found, verdict = str(error), UNUSABLE
         for plugin in offered:
             yield Checked(point=plugin.path, name=plugin.name, verdict=verdict, found=found)
 
 
 def _experiments(
     known: Registry, source: str | None, overrides: tuple[str, ...], seed: int | None
-) -> Iterator[tuple[tuple[Plugin, ...], Experiment | None]]:
-    """Yield the given experiment if it names plug-ins, else one for each plug-in."""
+) -> Iterator[tuple[tuple[Plugin, ...], Experiment | BlisError | None]]:
+    """Yield the given experiment if it names plug-ins, else one for each plug-in, or why it cannot be checked."""
     from blis_tui.plug_points import BY_PATH  # noqa: PLC0415  (as above)
     from blis_tui.spec.load import load  # noqa: PLC0415
 
@@ -326,7 +336,10 @@ def _experiments(
                 yield (plugin,), None
         elif not row.changes:
             advice = f"choose an --experiment whose `{plugin.path}` does, or --set it"
-            raise click.UsageError(f"{source or ANY} does not name `{plugin.name}`: {advice}")
+            yield (plugin,), InputError(f"{source or ANY} does not name `{plugin.name}`", help=advice)
         else:
             changed = (*row.naming(plugin.name), *overrides)
-            yield (plugin,), load(source or row.experiment, overrides=changed, seed=seed, plugins=known)
+            try:
+                yield (plugin,), load(source or row.experiment, overrides=changed, seed=seed, plugins=known)
+            except SpecError as error:  # it has settings that must be given, for example
+                yield (plugin,), error

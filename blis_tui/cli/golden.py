@@ -13,12 +13,13 @@ from blis_tui.canonical import to_json
 from blis_tui.classes import dataclass
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, tell
-from blis_tui.cli.options import grouped, known_plugins, plugins_option
+from blis_tui.cli.options import grouped, plugins_option
 from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from blis_tui.golden.project import Project
     from blis_tui.golden.store import GoldenFiles
     from blis_tui.registry import Registry
 
@@ -37,16 +38,15 @@ class _Where:
     folder: Path | None = None
     root: Path | None = None
 
-    def found(self) -> tuple[Path, Path]:
-        """Return the folder of the golden files, and the folder in which the tests run.
+    def project(self) -> Project:
+        """Return the project with the chosen folders.
 
         Raises:
             InputError: a configuration of pytest cannot be read.
         """
         from blis_tui.golden.project import chosen  # noqa: PLC0415
 
-        project = chosen(self.root, self.folder)
-        return project.golden_dir, project.root
+        return chosen(self.root, self.folder)
 
 
 _project = grouped(
@@ -100,8 +100,10 @@ def status(names: tuple[str, ...], where: _Where, style: str, plugins: tuple[str
     The exit code is 1 if a result is waiting, a golden is obsolete or broken, or (as a comment) an expectation fails.
     On CI, `pytest --blis-update=new` produces the results that comments report on.
     """
-    known = known_plugins(plugins)
-    folder, root = where.found()
+    project = where.project()
+    if names:
+        _found(project.golden_dir, names)
+    known, folder, root = project.registry(plugins), project.golden_dir, project.root
     if style in _COMMENTS:
         from blis_tui.golden.comment import STYLES, comment  # noqa: PLC0415  (heavy imports only when it runs)
 
@@ -160,22 +162,22 @@ def review(names: tuple[str, ...], where: _Where, plugins: tuple[str, ...], verd
     Asks about each in turn: a accept, r reject, s skip, d show the diff again, q quit. Without a terminal, it lists the
     results with the commands that decide. With --accept or --reject, nothing is asked.
     """
-    folder, root = where.found()
-    waiting = _found(folder, names, pending=True)
+    project = where.project()
+    waiting = _found(project.golden_dir, names, pending=True)
     if verdict is not None:
         for files in waiting:
             _decide(files, verdict, force=force)
             print_text(f"{verdict}ed {printable(files.name)}")
     elif not sys.stdin.isatty():
-        from blis_tui.golden.project import Project  # noqa: PLC0415
+        from blis_tui.golden.project import plugins_option as load  # noqa: PLC0415
 
-        options = printable(Project(root, root, folder).options())
+        options = printable(project.options() + load(plugins))
         for files in waiting:
             print_text(printable(files.name))
             for command in ("status --format diff", "review --accept", "review --reject"):
                 print_text(f"    blis-tui golden {command} {printable(quote(files.name))}{options}")
     else:
-        _ask_about(waiting, root, known_plugins(plugins), force=force)
+        _ask_about(waiting, project.root, project.registry(plugins), force=force)
 
 
 def _decide(files: GoldenFiles, verdict: str, *, force: bool) -> None:
@@ -212,10 +214,10 @@ def record(names: tuple[str, ...], where: _Where, full: bool, plugins: tuple[str
     """
     from blis_tui.golden.review import record_full  # noqa: PLC0415
 
-    known = known_plugins(plugins)
-    folder, root = where.found()
-    for files in _found(folder, names):
-        print_text(printable(f"{record_full(files, root, known)} {files.name}"))
+    project = where.project()
+    known = project.registry(plugins)
+    for files in _found(project.golden_dir, names):
+        print_text(printable(f"{record_full(files, project.root, known)} {files.name}"))
 
 
 def _found(folder: Path, names: Sequence[str], *, pending: bool = False) -> Sequence[GoldenFiles]:

@@ -67,7 +67,10 @@ class Scorer(Protocol):
     """Its weight relative to the other scorers."""
 
     def scores(self, request: IncomingRequest, fleet: Fleet) -> Sequence[float]:
-        """Return a score between 0 and 1 for every place in ``fleet``, without changing what it remembers."""
+        """Return a score between 0 and 1 for every place in ``fleet``, without changing what it remembers.
+
+        Larger ones count as 1, negative ones as 0.
+        """
 
     def routed(self, request: IncomingRequest, fleet: Fleet, place: int) -> None:
         """Record that ``request`` was routed to that place."""

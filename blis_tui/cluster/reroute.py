@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeAlias
+from operator import index
+from typing import SupportsIndex, TypeAlias
 
 from blis_tui.classes import NamedTuple
 
@@ -25,5 +26,17 @@ RouteOverrides: TypeAlias = Mapping[str, int | Reroute]
 
 
 def normalized_overrides(routes: RouteOverrides | None) -> dict[str, Reroute]:
-    """Normalize all overrides to ``Reroute``."""
-    return {name: Reroute(one) if isinstance(one, int) else one for name, one in (routes or {}).items()}
+    """Normalize all overrides to ``Reroute``.
+
+    Raises:
+        TypeError: one is neither an index nor a ``Reroute``; the engine would fail in the middle of an event.
+    """
+    return {name: _reroute(name, one) for name, one in (routes or {}).items()}
+
+
+def _reroute(name: str, given: object) -> Reroute:
+    if isinstance(given, Reroute):
+        return given
+    if isinstance(given, SupportsIndex):
+        return Reroute(index(given))
+    raise TypeError(f"the route of {name} is the index of an instance or a Reroute, not {given!r}")

@@ -645,11 +645,16 @@ class Batch(Picklable):
 
     def livelock(self, index: int, now: int) -> StalledError:
         """Return the error for an instance whose requests are preempted for ever without any of them getting on."""
+        help_text = "raise `engine.kv_blocks`, or preempt others (`policy.preemption.victim`)"
+        if any(request.media.tokens for request in (*self.running.values(), *self.waiting.ordered())):
+            help_text = (
+                "an item of media must fit long_prefill_token_threshold when it is not split"
+                " (disable_chunked_mm_input); or raise `engine.kv_blocks`"
+            )
         return StalledError(
             f"instance {index} makes no progress at t={now} us: requests are preempted again and again"
             f" ({len(self.running)} running, {len(self.waiting.items)} waiting), and none gets a token it never had",
-            help="an item of media must fit long_prefill_token_threshold when it is not split"
-            " (disable_chunked_mm_input); or raise `engine.kv_blocks`",
+            help=help_text,
         )
 
     def deadlock(self, index: int, now: int) -> StalledError:

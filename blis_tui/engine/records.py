@@ -97,7 +97,10 @@ def record_classes(kind: type[Record] | str) -> tuple[type[Record], ...]:
 
     Raises:
         ValueError: there is no such kind.
+        TypeError: it is neither a class of records nor a name.
     """
+    if not isinstance(kind, str) and not (isinstance(kind, type) and issubclass(kind, Record)):
+        raise TypeError(f"a kind of record is a class or a name, not {kind!r}")
     if kind in ("all", Record):
         return tuple(streamed_kinds().values())
     name = kind if isinstance(kind, str) else kind.kind

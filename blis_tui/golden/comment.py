@@ -212,7 +212,7 @@ def _table(title: str, found: Sequence[Difference], total: int) -> str:
         old, new = (_cell(clip(text, _VALUE)) if text else "" for text in value_texts(one))
         rows.append(f"| {_cell(one.path.lstrip('/').replace('/', '.'))} | {old} | {new} | {relative_text(one)} |")
     left = total - len(found[:_FIGURES])
-    return "\n".join(rows) + "\n" + (f"\n{left:,} more differences.\n" if left else "")
+    return "\n".join(rows) + "\n" + (f"\n{plural(left, 'more difference')}.\n" if left else "")
 
 
 def _expectations(golden: Golden | None, new: Golden, case: Case | None) -> str:

@@ -7,14 +7,13 @@ of digests is left, which gives the window of events that contains it and this s
 
 from __future__ import annotations
 
+import json
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.compare.divergence import NEIGHBOURS, divergence_lines, first_divergence, record_stream, record_text
-from blis_tui.errors import InputError
 from blis_tui.golden.chain import ChainRecorder, divergence_window
-from blis_tui.inputs import parse_json
 from blis_tui.printable import printable
 from blis_tui.records.tables import record_dict, record_line
 from blis_tui.simulation import Simulation
@@ -56,10 +55,14 @@ class GoldenDivergence:
     def text(self) -> str:
         """Return the event, the records around it, and the state before, as text."""
         if self.exact is None:
-            lines = [f"first divergence: between event {self.after} (still equal) and event {self.until}"]
-            lines += [printable(f"  + {record_text(fields)}") for fields in self.records]
-            lines.append("    (`blis-tui golden record` stores the records: then the exact event can be found)")
-            return "\n".join(lines)
+            single = self.until == self.after + 1
+            where = (
+                f"event {self.until}" if single else f"between event {self.after} (still equal) and event {self.until}"
+            )
+            more = "what the golden had there can be shown" if single else "the exact event can be found"
+            shown = [printable(f"  + {record_text(fields)}") for fields in self.records]
+            told = f"    (`blis-tui golden record` stores the records: then {more})"
+            return "\n".join([f"first divergence: {where}", *shown, told])
         lines = divergence_lines(self.exact, ("-", "+"))
         if self.state:
             lines += ["state before it:", *(f"    {line}" for line in self.state.split("\n"))]
@@ -74,7 +77,7 @@ def find_divergence(
     if window is None:
         return None
     after, until = window
-    stored = files.read_records()
+    stored = files.read_records(golden)
     if stored is not None:
         exact = first_divergence(stored, record_lines(experiment), _fields)
     else:
@@ -92,17 +95,8 @@ def find_divergence(
 
 
 def _fields(line: str) -> Fields:
-    """Return the record on a line.
-
-    Raises:
-        InputError: the line, which is from a stored file, is not a record.
-    """
-    try:
-        fields = parse_json(line)
-    except ValueError:
-        fields = None
-    if not isinstance(fields, dict) or not all(isinstance(fields.get(name), int) for name in ("event", "time_us")):
-        raise InputError(f"the stored record stream is damaged: {line.rstrip()[:60]!r} is not a record")
+    """Return the record on a line, whose digest is known."""
+    fields: Fields = json.loads(line)
     return fields
 
 

@@ -82,16 +82,16 @@ def produce(
         baseline=Baseline.here(),
         chain=chain,
         document=experiment.document,
-        plugins=_described(experiment),
+        plugins=described_plugins(experiment),
     )
 
 
 def is_up_to_date(result: Golden, experiment: Experiment) -> bool:
     """Return whether a waiting result was made from the experiment and the plug-ins as they are now."""
-    return (result.spec_sha256, result.plugins) == (experiment.sha256, _described(experiment))
+    return (result.spec_sha256, result.plugins) == (experiment.sha256, described_plugins(experiment))
 
 
-def _described(experiment: Experiment) -> tuple[Mapping[str, str], ...]:
+def described_plugins(experiment: Experiment) -> tuple[Mapping[str, str], ...]:
     """Return the descriptions of an experiment's user plug-ins for headers of goldens."""
     return tuple(map(_plugin, experiment.plugins_used()))
 

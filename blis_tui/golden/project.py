@@ -1,4 +1,7 @@
-"""The location of an experiment's goldens, independent of where pytest starts, and the commands to decide on them."""
+"""The location of an experiment's goldens, independent of where pytest starts, and the commands to decide on them.
+
+A project is a folder that configures pytest. What it sets for goldens holds for ``pytest`` and ``blis-tui golden``.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import os
 import tomllib
 from configparser import ConfigParser
 from configparser import Error as ConfigParserError
+from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from shlex import quote
+from shlex import quote, split
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
@@ -20,9 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from blis_tui.golden.store import GoldenFiles
+    from blis_tui.registry import Registry
+
+SCRIPT: Final = ".py"
+"""Ends the names of plug-ins that are scripts; others are names of packages."""
 
 _INI_FILES: Final = {"pytest.ini": "pytest", ".pytest.ini": "pytest", "tox.ini": "pytest", "setup.cfg": "tool:pytest"}
 """Files that may contain a pytest configuration besides ``pyproject.toml``, and the section of each."""
+
+_TOML: Final = "pyproject.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +42,48 @@ class Project:
     root: Path
     spec_root: Path
     golden_dir: Path
+    plugins: tuple[str, ...] = ()
+    """Users' plug-ins that its experiments may name: paths of scripts, and packages."""
 
     @classmethod
-    def at(cls, root: Path, settings: Mapping[str, str]) -> Project:
+    def at(cls, root: Path, settings: Mapping[str, object]) -> Project:
         """Return the project with the settings of its pytest configuration."""
-        spec_root, golden_dir = settings.get("blis_spec_root", "."), settings.get("blis_golden_dir", "golden")
-        return cls(root, root / spec_root, root / golden_dir)
+        spec_root, golden_dir = (
+            root / str(settings.get(name, default))
+            for name, default in (("blis_spec_root", "."), ("blis_golden_dir", "golden"))
+        )
+        named = settings.get("blis_plugins")
+        names = split(named) if isinstance(named, str) else map(str, named) if isinstance(named, list) else ()
+        plugins = tuple(str(root / one) if one.endswith(SCRIPT) else one for one in names)
+        return cls(root, spec_root, golden_dir, plugins)
+
+    def registry(self, more: Iterable[str] = ()) -> Registry | None:
+        """Return what experiments may name: the project's plug-ins, and ``more``; None = only those of this package.
+
+        Raises:
+            PolicyError: a plug-in does not exist or cannot be used.
+            InputError: a script cannot be read.
+        """
+        names = (*self.plugins, *more)
+        if not names:
+            return None
+        from blis_tui.user_plugins import load_plugins  # noqa: PLC0415  (only needed with plug-ins)
+
+        return load_plugins(names)
 
     def files(self, spec: Path, case: str) -> GoldenFiles:
-        """Return the golden files of a case."""
-        try:
-            return files_of(spec, case, folder=self.golden_dir, root=self.spec_root)
-        except ValueError:  # the spec is not below `spec_root`: use its place below the root
-            return files_of(spec, case, folder=self.golden_dir, root=self.root)
+        """Return the golden files of a case.
+
+        Raises:
+            InputError: the spec is outside the project, so its goldens have no place.
+        """
+        for root in (self.spec_root, self.root):
+            with suppress(ValueError):  # it is not below that folder
+                return files_of(spec, case, folder=self.golden_dir, root=root)
+        raise InputError(
+            f"{relative_to_cwd(spec)} is not below {relative_to_cwd(self.root)}, the root folder of the tests",
+            help="its golden has no place: start pytest in a folder above both, or with --rootdir",
+        )
 
     def review_command(self) -> str:
         """Return the command that shows results and decides on them, for the current folder."""
@@ -78,10 +117,13 @@ def project_of_experiment(spec: Path) -> Project:
 def project_of_folder(folder: Path) -> Project:
     """Return the project of a folder: of the nearest configured folder from it upwards, else of itself.
 
+    If none is configured, the nearest with a ``pyproject.toml`` is the root of the tests, as for pytest.
+
     Raises:
         InputError: a configuration on the way cannot be read.
     """
-    return _nearest((folder, *folder.parents)) or Project.at(folder, {})
+    folders = (folder, *folder.parents)
+    return _nearest(folders) or Project.at(next((one for one in folders if (one / _TOML).is_file()), folder), {})
 
 
 def present() -> Project:
@@ -91,7 +133,10 @@ def present() -> Project:
         InputError: a configuration on the way cannot be read.
     """
     here = project_of_folder(Path.cwd())
-    return Project(*[Path(relative_to_cwd(folder)) for folder in (here.root, here.spec_root, here.golden_dir)])
+    root, spec_root, golden_dir = (
+        Path(relative_to_cwd(folder)) for folder in (here.root, here.spec_root, here.golden_dir)
+    )
+    return Project(root, spec_root, golden_dir, here.plugins)
 
 
 def chosen(root: Path | None = None, golden_dir: Path | None = None) -> Project:
@@ -113,7 +158,7 @@ def _nearest(folders: Iterable[Path]) -> Project | None:
     return None
 
 
-def configuration(folder: Path) -> Mapping[str, str] | None:
+def configuration(folder: Path) -> Mapping[str, object] | None:
     """Return the ``blis_`` settings of a folder's pytest configuration; None if it has none.
 
     Raises:
@@ -129,7 +174,7 @@ def configuration(folder: Path) -> Mapping[str, str] | None:
             return _ours(ini[section])
         if read and name.endswith("pytest.ini"):  # counts even without a section
             return {}
-    toml = folder / "pyproject.toml"
+    toml = folder / _TOML
     try:
         table = tomllib.loads(toml.read_text(encoding="utf-8")).get("tool", {}).get("pytest")
     except FileNotFoundError:
@@ -139,13 +184,19 @@ def configuration(folder: Path) -> Mapping[str, str] | None:
     return None if table is None else _ours(table.get("ini_options", table))  # pytest 9 needs no `ini_options`
 
 
-def _ours(settings: Mapping[str, object]) -> Mapping[str, str]:
-    return {name: str(value) for name, value in settings.items() if name.startswith("blis_")}
+def _ours(settings: Mapping[str, object]) -> Mapping[str, object]:
+    return {name: value for name, value in settings.items() if name.startswith("blis_")}
 
 
 def relative_to_cwd(path: Path) -> str:
     """Return a path relative to the current folder."""
     return Path(os.path.relpath(path)).as_posix()
+
+
+def plugins_option(names: Iterable[str]) -> str:
+    """Return the options that make a command of ``blis-tui`` load plug-ins, from the current folder."""
+    shown = (relative_to_cwd(Path(one)) if one.endswith(SCRIPT) else one for one in names)
+    return "".join(f" --plugins {quote(one)}" for one in shown)
 
 
 def accept_command(files: GoldenFiles) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import nullcontext
+from dataclasses import replace
 from importlib.util import find_spec
 from shlex import quote
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,7 @@ from blis_tui.golden.case import DEFAULT
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
 from blis_tui.golden.produce import is_up_to_date, produce_checked
-from blis_tui.golden.project import accept_command, relative_to_cwd
+from blis_tui.golden.project import accept_command, plugins_option, relative_to_cwd
 from blis_tui.golden.store import HEADER, REPORT, Baseline
 from blis_tui.golden.time_limit import TimeLimit
 from blis_tui.metrics.expectations import Verdict
@@ -126,9 +127,10 @@ def run_case(
         from blis_tui.golden.studies import produce_study  # noqa: PLC0415  (few projects have studies)
 
         study = case.load_study()
-        result, trouble = produce_study(
-            study, spec=spec, case=case.name, checks=settings.checks, other=other, is_known=is_known
-        )
+        with TimeLimit() if case.plugins is not None else nullcontext():
+            result, trouble = produce_study(
+                study, spec=spec, case=case.name, checks=settings.checks, other=other, is_known=is_known
+            )
     else:
         with TimeLimit() if experiment.plugins_used() else nullcontext():
             result, trouble = produce_checked(
@@ -282,7 +284,8 @@ def debugger_command(case: Case, event: int) -> str:
     if find_spec("blis_tui.tui") is None:
         return ""
     chosen = "" if case.name == DEFAULT else f" --case {quote(case.name)}"
-    return printable(f"blis-tui tui {quote(relative_to_cwd(case.spec))}{chosen} --at {event}")
+    loaded = "" if case.plugins is None else plugins_option(origin.asked for origin in case.plugins.origins)
+    return printable(f"blis-tui tui {quote(relative_to_cwd(case.spec))}{chosen}{loaded} --at {event}")
 
 
 def engine_lines(golden: str, here: str, *, alone: bool = False) -> list[str]:
@@ -336,7 +339,7 @@ def _refusal(golden: Golden) -> str:
 
 
 def _with_expectations(outcome: Outcome, case: Case) -> Outcome:
-    """Return a failure if the result breaks an invariant, or other expectations than the known ones."""
+    """Return a failure that says so if the result breaks an invariant, or other expectations than the known ones."""
     report = json.loads(outcome.report)
     verdicts = [Verdict(**found) for found in report["expectations"]]
     broken = [
@@ -351,6 +354,7 @@ def _with_expectations(outcome: Outcome, case: Case) -> Outcome:
             if one.event is not None and (command := debugger_command(case, one.event)):
                 broken.append(f"    open it in the debugger: {command}")
     broken += [f"invariant {name}: {text}" for name, text in report["invariants"].items() if text != "ok"]
-    if not broken or not outcome.ok:
+    if not broken:
         return outcome
-    return Outcome(status="unexpected", text="\n".join(map(printable, broken)), report=outcome.report)
+    text = "\n".join(filter(None, (outcome.text, *map(printable, broken))))
+    return replace(outcome, status="unexpected" if outcome.ok else outcome.status, text=text)

@@ -18,6 +18,8 @@ import sys
 import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.canonical import to_json, to_line
@@ -29,8 +31,6 @@ from blis_tui.records.files import atomic_bytes, write_error_text, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
 
 FORMAT: Final = 1
 REPORT: Final = ".report.json"
@@ -156,6 +156,7 @@ class GoldenFiles:
         write_text(self.file(HEADER, pending=pending), golden.header())
         if not pending:
             self.drop_pending()
+            self._drop_other_records(golden)
 
     def drop_pending(self) -> bool:
         """Delete the waiting result; return whether there was one."""
@@ -167,15 +168,11 @@ class GoldenFiles:
 
     def accept(self) -> None:
         """Make the waiting result the golden; delete a stored record stream that no longer matches."""
-        old = ""
-        with suppress(InputError):  # there is no golden, or it is damaged
-            old = self.read().chain.sha256
-        new = self.read(pending=True).chain.sha256
+        new = self.read(pending=True)
         with _reporting_write_errors(self.file(HEADER)):
             for kind in (REPORT, HEADER):
                 self.file(kind, pending=True).replace(self.file(kind))
-            if old != new:
-                self.file(RECORDS).unlink(missing_ok=True)
+        self._drop_other_records(new)
 
     def remove(self) -> None:
         """Delete all files of this golden."""
@@ -193,10 +190,27 @@ class GoldenFiles:
             for line in lines:
                 out.write(line.encode())
 
-    def read_records(self) -> Iterator[str] | None:
-        """Return the stored record lines, if there are any."""
+    def read_records(self, golden: Golden) -> Iterator[str] | None:
+        """Return the stored record lines of this golden; None if there are none, or those of another result.
+
+        Raises:
+            InputError: they are damaged.
+        """
         path = self.file(RECORDS)
-        return _lines(path) if path.is_file() else None
+        if not path.is_file():
+            return None
+        digest = sha256()
+        for line in _lines(path):
+            digest.update(line.encode())
+        return _lines(path) if digest.hexdigest() == golden.chain.sha256 else None
+
+    def _drop_other_records(self, golden: Golden) -> None:
+        """Delete stored records that are not those of this golden."""
+        with suppress(InputError):  # damaged ones are none of its
+            if self.read_records(golden) is not None:
+                return
+        with _reporting_write_errors(self.file(RECORDS)):
+            self.file(RECORDS).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -293,10 +307,18 @@ def files_of(spec: Path, case: str, *, folder: Path, root: Path) -> GoldenFiles:
     Raises:
         ValueError: the spec is not below ``root``.
     """
-    relative = real_path(spec).relative_to(real_path(root))
+    relative = _place_below(spec, root)
     stem = stem_of(relative)
     name = stem if case == "default" else f"{stem}@{case}"
     return GoldenFiles(folder, (relative.parent / name).as_posix())
+
+
+def _place_below(spec: Path, root: Path) -> Path:
+    """Return a file's path below a folder. Links keep their own names, so that no two files share a golden."""
+    try:
+        return Path(os.path.abspath(spec)).relative_to(os.path.abspath(root))  # noqa: PTH100  (follows no links)
+    except ValueError:  # the folder may have another path, too
+        return real_path(spec).relative_to(real_path(root))
 
 
 # The text of a report in a golden file, and where another text first differs.

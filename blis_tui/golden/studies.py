@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import ENGINE
 from blis_tui.canonical import to_line, to_sorted_json
+from blis_tui.errors import SpecError
 from blis_tui.golden.chain import Chain
-from blis_tui.golden.produce import produce_checked, schemas_digest
+from blis_tui.golden.produce import described_plugins, produce_checked, schemas_digest
 from blis_tui.golden.store import Baseline, Golden, report_text
 from blis_tui.printable import printable
 from blis_tui.spec.study.document import experiment_of
@@ -24,7 +26,7 @@ from blis_tui.study.text import wanted
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from blis_tui.golden.other_process import OtherProcess
     from blis_tui.spec.study.model import Study
@@ -76,6 +78,7 @@ def produce_study(
         baseline=Baseline.here(),
         chain=NO_RECORDS,
         document=study.document,
+        plugins=_plugins(study),
     )
     last = next((row for row in reversed(result.rows) if row.status == "done"), None)
     if last is None or not checks:
@@ -88,6 +91,18 @@ def produce_study(
     if row_of(study, last.point, last.seed, experiment, outcome) != last:
         return golden, "its last run gives different metrics when it is made alone"
     return golden, f"of its last run, {trouble}" if trouble else ""
+
+
+def _plugins(study: Study) -> tuple[Mapping[str, str], ...]:
+    """Return the descriptions of the users' plug-ins that any run names."""
+    if study.plugins is None or not study.plugins.own:
+        return ()
+    found: dict[tuple[str, str], Mapping[str, str]] = {}
+    for point in study.points:
+        with suppress(SpecError):  # a run that is invalid names nothing
+            named = described_plugins(experiment_of(study, point, study.seeds[0]))
+            found |= {(one["plug_point"], one["name"]): one for one in named}
+    return tuple(found[key] for key in sorted(found))
 
 
 def _report(result: StudyResult) -> str:

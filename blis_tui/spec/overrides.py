@@ -79,7 +79,20 @@ def parse_overrides(given: Mapping[str, object] | Sequence[str], seed: int | Non
 
 def as_text(path: str, value: object) -> str:
     """Return the argument that assigns a plain value (JSON is YAML)."""
-    return f"{path}={json.dumps(value, ensure_ascii=False, default=str)}"
+    return f"{path}={as_json(value)}"
+
+
+def as_json(value: object) -> str:
+    """Return plain data as JSON, which is YAML; with lists and numbers of other libraries (ranges, arrays, series)."""
+    return json.dumps(value, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: object) -> object:
+    """Return what JSON does not know as something that it knows."""
+    if isinstance(value, range):
+        return list(value)
+    as_list = getattr(value, "tolist", None)  # of numpy's numbers, too
+    return as_list() if callable(as_list) else str(value)
 
 
 def _parse_one(source: Source) -> Override:

@@ -200,8 +200,6 @@ def _fill_coefficients(document: Document, problems: Problems) -> None:
 
 def _coefficients(document: Document, owner: DataPath, latency: dict[str, Json], problems: Problems) -> dict[str, Json]:
     """Return a step-time model with the coefficients for a pool."""
-    if "alpha" in latency and "beta" in latency:
-        return latency
     plugins = problems.plugins or builtin()
     if latency["kind"] == AUTO:
         stack = stack_of(as_map(document.data), as_map(document.get(*owner)) if owner else None)
@@ -212,12 +210,14 @@ def _coefficients(document: Document, owner: DataPath, latency: dict[str, Json],
     if kind == "operators":
         return _with_tables(document, owner, latency, problems)
     settings = plugins.find("latency", kind).settings
-    if not any("counts" in one.metadata for one in fields(settings)):
+    missing = [one.name for one in fields(settings) if "counts" in one.metadata and one.name not in latency]
+    if not missing:
         return latency
     path = find("Latency", kind, naming_directory(document, at))
     if path is None:
         message = f"no coefficients are shipped for `{kind}`"
-        problems.add(about(document, at, "BLIS2011", message, hint="give `alpha` and `beta`"))
+        hint = f"give {' and '.join(f'`{name}`' for name in missing)}"
+        problems.add(about(document, at, "BLIS2011", message, hint=hint))
         return latency
     try:
         table = problems.read(path, DOCUMENT)
@@ -234,7 +234,7 @@ def _coefficients(document: Document, owner: DataPath, latency: dict[str, Json],
         source = _matching_row(document, owner, source["rows"], problems)
     if not isinstance(source, dict):
         return latency
-    return {**latency, **{name: source.get(name, []) for name in ("alpha", "beta") if name not in latency}}
+    return {**latency, **{name: source.get(name, []) for name in missing}}
 
 
 def _with_tables(document: Document, owner: DataPath, latency: dict[str, Json], problems: Problems) -> dict[str, Json]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.spec.loader import parse
 from blis_tui.spec.model import Experiment
-from blis_tui.spec.overrides import as_text
+from blis_tui.spec.overrides import as_json, as_text
 from blis_tui.spec.source import Source, as_map
 from blis_tui.spec.study.arguments import study_of_arguments
 from blis_tui.spec.study.document import read_study
@@ -104,7 +103,7 @@ def study_from(
     for name, texts in (("slos", slos), ("objectives", objectives)):
         require_several(name, texts)
     if isinstance(source, Mapping):
-        document, base = open_study_or_experiment("-", json.dumps(source, default=str))  # JSON is YAML
+        document, base = open_study_or_experiment("-", as_json(source))
     elif isinstance(source, str | Path):
         document, base = open_study_or_experiment(str(source.absolute()) if isinstance(source, Path) else source)
     else:
@@ -113,12 +112,12 @@ def study_from(
     for path, values in axes.items():
         if not isinstance(data.get("axes"), dict):
             data["axes"] = {}
-        document.graft(("axes", path), parse(Source(f"axes: {path}", _json(values))))
+        document.graft(("axes", path), parse(Source(f"axes: {path}", as_json(values))))
     study_of_arguments(
         document,
         slos=slos,
         objectives=objectives,
-        seeds="" if seeds is None else _json(seeds),
+        seeds="" if seeds is None else as_json(seeds),
         prices=[f"{name}={price}" for name, price in prices.items()],
     )
     known = load_plugins(plugins) if plugins else None
@@ -131,18 +130,6 @@ def _no_source(source: object) -> TypeError:
     kind = f"a study or an experiment is a name, a path or a mapping, not {type(source).__name__}"
     loaded = "; pass what blis_tui.load() was given, with the same `set` and `plugins`"
     return TypeError(kind + (loaded if isinstance(source, Experiment) else ""))
-
-
-def _json(values: object) -> str:
-    """Return other libraries' lists and numbers (ranges, arrays, series) as JSON."""
-    return json.dumps(_plain(values), ensure_ascii=False, default=_plain)
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, range | tuple):
-        return list(value)
-    as_list = getattr(value, "tolist", None)
-    return as_list() if callable(as_list) else value if isinstance(value, list | dict | int | float) else str(value)
 
 
 def runner_from(jobs: int, dask: str | None) -> Runner:

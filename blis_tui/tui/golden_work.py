@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.golden.case import Case
     from blis_tui.golden.review import Entry
     from blis_tui.golden.session import Outcome
+    from blis_tui.registry import Registry
     from blis_tui.simulation import Simulation
     from blis_tui.spec.model import Experiment
 
@@ -38,13 +39,14 @@ class Stopped(Exception):  # noqa: N818  (not an error: the user stops the check
     """Stops a check."""
 
 
-def check(entry: Entry, root: Path, goes_on: Callable[[str], bool]) -> Outcome | None:
+def check(entry: Entry, root: Path, goes_on: Callable[[str], bool], plugins: Registry | None = None) -> Outcome | None:
     """Run and compare a test like pytest: write nothing on CI, otherwise a new result that waits.
 
     Args:
         entry: the test.
         root: the folder in which it runs.
         goes_on: receives the progress, and returns whether to go on.
+        plugins: additional plug-ins that it may name.
 
     Returns:
         The outcome, or None if it was stopped.
@@ -62,18 +64,18 @@ def check(entry: Entry, root: Path, goes_on: Callable[[str], bool]) -> Outcome |
 
     settings = Settings(mode=decide_mode("auto", ci=on_ci()), checks=())
     try:
-        return run_case(_case(entry, root), entry.files, entry.spec, settings, go_on)
+        return run_case(_case(entry, root, plugins), entry.files, entry.spec, settings, go_on)
     except Stopped:
         return None
 
 
-def prepare(entry: Entry, root: Path) -> BothRuns:
+def prepare(entry: Entry, root: Path, plugins: Registry | None = None) -> BothRuns:
     """Prepare both runs of a golden test with a waiting result, and find where they diverge.
 
     Raises:
         BlisError: one of them cannot be run.
     """
-    experiment = _case(entry, root).load()
+    experiment = _case(entry, root, plugins).load()
     golden, result = entry.files.read(), entry.files.read(pending=True)
     if not is_up_to_date(result, experiment):
         raise InputError(OUTDATED)
@@ -93,9 +95,9 @@ def prepare(entry: Entry, root: Path) -> BothRuns:
     return BothRuns(old=old, new=experiment, event=None if divergence is None else divergence.event, note=note)
 
 
-def _case(entry: Entry, root: Path) -> Case:
+def _case(entry: Entry, root: Path, plugins: Registry | None) -> Case:
     """Return the case of a golden test. Raises BlisError if there is none."""
-    case = case_of(entry.files, root)
+    case = case_of(entry.files, root, plugins)
     if case is None:
         raise InputError(f"{entry.spec} no longer has the case `{entry.case}`")
     return case

@@ -26,7 +26,7 @@ _BISECTIONS: Final = 60
 
 
 class Gaps(Protocol):
-    """A distribution of interarrival gaps."""
+    """A distribution of interarrival gaps; it is called with their mean in microseconds."""
 
     def sample(self, stream: Stream) -> int:
         """Return the next gap in microseconds, at least 1."""
@@ -34,7 +34,6 @@ class Gaps(Protocol):
 
 
 ARRIVALS: Final = PlugPoint[[float], Gaps]("workload.clients.arrivals", "arrival process", Gaps)
-"""Plug-ins get the mean gap in microseconds."""
 
 _CV: Final = "Coefficient of variation of the gaps between requests: 1 = as irregular as Poisson, more = burstier."
 

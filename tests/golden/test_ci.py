@@ -198,6 +198,22 @@ def test_the_action_tells_what_changed_in_its_folder(project: Path) -> None:
     assert not (project / "gh.json").exists()
 
 
+def test_the_action_knows_the_plug_ins_of_a_project(project: Path) -> None:
+    """``check`` by its input, ``pytest`` and ``golden`` by the configuration of pytest."""
+    policies = ROOT / "tests" / "plugins"
+    for name in ("my_policies.py", "cache_probes.py"):
+        shutil.copy(policies / name, project)
+    with (project / "pytest.ini").open("a", encoding="utf-8") as out:
+        out.write("blis_plugins = my_policies.py cache_probes.py\n")
+    policy = project / "specs" / "policies" / "house.yaml"
+    text = policy.read_text(encoding="utf-8")
+    policy.write_text(text.replace("scheduling:", "routing: {kind: cache-then-least}\nscheduling:"), encoding="utf-8")
+    (script,) = as_action(project, "push", plugins="my_policies.py  cache_probes.py")
+    assert "pytest --blis-obsolete=fail" in script
+    text = (project / "golden-report.md").read_text(encoding="utf-8")
+    assert text.startswith("### Golden tests: 1 changed, of 1 golden\n")
+
+
 def test_gitlab_tells_what_changed_where_it_may(project: Path) -> None:
     changed(project)
     assert on_gitlab(project, {"BLIS_TOKEN": "secret"}) == (False, 0)

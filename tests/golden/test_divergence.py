@@ -24,7 +24,7 @@ from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
 from blis_tui.golden.options import ComparisonOptions
 from blis_tui.golden.produce import produce
-from blis_tui.golden.store import GoldenFiles
+from blis_tui.golden.store import RECORDS, GoldenFiles
 from blis_tui.records.tables import record_dict
 
 from .projects import SPEC
@@ -201,6 +201,8 @@ def test_a_mutated_engine_is_caught_at_the_right_event(
         assert found.exact is None
         assert found.event == found.until
         assert found.until - found.after == golden.chain.every
+        where = f"event {expected}\n" if golden.chain.every == 1 else f"between event {found.after} (still equal) and "
+        assert found.text().startswith(f"first divergence: {where}")
 
 
 CHANGES: Final = {
@@ -232,15 +234,36 @@ def test_of_a_changed_spec_the_records_are_those_of_whole_streams(
     assert found.exact == expected is not None
 
 
-def test_records_of_an_older_golden_do_not_outlive_it(experiment: blis_tui.Experiment, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_records_of_an_older_golden_do_not_outlive_it(
+    experiment: blis_tui.Experiment, tmp_path: Path, *, rewritten: bool
+) -> None:
     golden = produce(experiment, spec="demo.blis.yaml", case="default")
     files = GoldenFiles(tmp_path, "demo")
     files.write(golden)
     files.write_records(record_lines(experiment))
+    assert files.read_records(golden) is not None
+    smaller = produce(
+        blis_tui.load("quickstart", set={"workload.requests": 3, "expect": []}), spec="demo.blis.yaml", case="default"
+    )
+    if rewritten:  # as `pytest --blis-update=always` does
+        files.write(smaller)
+    else:
+        files.write(smaller, pending=True)
+        files.accept()
+    assert not files.file(RECORDS).exists()
+
+
+def test_records_of_another_result_are_not_believed(experiment: blis_tui.Experiment, tmp_path: Path) -> None:
+    """As a merge can leave them, or a golden whose other files were deleted."""
     smaller = blis_tui.load("quickstart", set={"workload.requests": 3, "expect": []})
-    files.write(produce(smaller, spec="demo.blis.yaml", case="default"), pending=True)
-    files.accept()
-    assert files.read_records() is None
+    old, new = (produce(one, spec="demo.blis.yaml", case="default") for one in (smaller, experiment))
+    files = GoldenFiles(tmp_path, "demo")
+    files.write(old)
+    files.write_records(record_lines(experiment))
+    found = find_divergence(old, new, experiment, files)
+    assert found is not None
+    assert found == find_divergence(old, new, experiment, GoldenFiles(tmp_path, "none"))
 
 
 def test_the_terminal_interface_is_offered_where_it_is_there(

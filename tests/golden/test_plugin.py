@@ -248,10 +248,14 @@ def test_other_documents_are_no_tests(tmp_path: Path) -> None:
 
 def test_failed_expectations_fail_although_the_bytes_are_golden(tmp_path: Path) -> None:
     folder = project(tmp_path, SPEC + "expect: [{metric: requests.completed, min: 99}]\n")
+    told = "expectation failed: requests.completed is 25, expected"
+    first = pytest_in(folder, "--blis-update=new")
+    assert "there is no golden yet" in first.stdout
+    assert told in first.stdout
     pytest_in(folder, "--blis-update=always")
     run = pytest_in(folder)
     assert run.returncode == 1
-    assert "expectation failed: requests.completed is 25, expected" in run.stdout
+    assert told in run.stdout
 
 
 @pytest.mark.parametrize(("action", "code"), [("ignore", 0), ("warn", 0), ("fail", 1), ("delete", 0)])
@@ -297,6 +301,35 @@ def test_half_a_golden_says_what_to_do(accepted: Path) -> None:
             path.write_bytes(text)
 
 
+@pytest.mark.parametrize("what", ["skipped", "crashed", "invalid", "deleted"])
+def test_workers_find_the_same_obsolete_goldens(accepted: Path, what: str) -> None:
+    """Only they collect tests; one that crashes cannot tell which."""
+    (accepted / "other.blis.yaml").write_text(SPEC, encoding="utf-8")
+    if what == "skipped":
+        (accepted / "demo.blis.yaml").write_text(f"{SPEC}skip: because\n", encoding="utf-8")
+    elif what == "crashed":
+        text = "import os\n\ndef pytest_runtest_call(item):\n    os._exit(3)\n"
+        (accepted / "conftest.py").write_text(text, encoding="utf-8")
+    elif what == "invalid":
+        (accepted / "demo.blis.yaml").write_text(SPEC.replace("model:", "modell:"), encoding="utf-8")
+    else:
+        (accepted / "demo.blis.yaml").unlink()
+    workers = ("-p", "xdist", "-n", "1", "--max-worker-restart=0")
+    found = pytest_in(accepted, *workers, "--blis-update=unseen", "--blis-obsolete=delete")
+    assert ("obsolete goldens" in found.stdout) == (what == "deleted")
+    assert files(accepted)[:2] == (["other.golden.json", "other.report.json"] if what == "deleted" else GOLDEN)
+
+
+def test_where_a_part_cannot_be_collected_nothing_is_obsolete(accepted: Path) -> None:
+    (accepted / "part").mkdir()
+    (accepted / "demo.blis.yaml").rename(accepted / "part" / "demo.blis.yaml")
+    (accepted / "part" / "conftest.py").write_text("1 / 0\n", encoding="utf-8")
+    (accepted / "other.blis.yaml").write_text(SPEC, encoding="utf-8")
+    found = pytest_in(accepted, "--blis-update=unseen", "--continue-on-collection-errors", "--blis-obsolete=delete")
+    assert "1 passed, 1 error" in found.stdout
+    assert files(accepted)[:2] == GOLDEN
+
+
 def test_what_a_part_of_the_project_has_no_test_for_is_not_obsolete(accepted: Path) -> None:
     """Neither where pytest starts in a folder of the project, nor where it is told to leave one out."""
     part = accepted / "part"
@@ -328,6 +361,19 @@ def test_a_folder_of_a_project_has_its_goldens(accepted: Path) -> None:
     assert f"    blis-tui golden review --accept part/other --root {accepted.name}\n" in there
     assert blis_in(part, "golden", "review", "--accept", "part/other").stdout == "accepted part/other\n"
     assert blis_in(part, "golden", "status").returncode == 0
+
+
+def test_where_nothing_is_configured_the_root_is_that_of_pytest(tmp_path: Path) -> None:
+    """The nearest folder with a ``pyproject.toml``, whatever is in it."""
+    (tmp_path / "part").mkdir()
+    part = project(tmp_path / "part")
+    (part / "pytest.ini").unlink()
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n", encoding="utf-8")
+    ran = pytest_in(part, "-o", "blis_checks=observers")
+    assert "    blis-tui golden review --accept part/demo\n" in ran.stdout
+    assert "review them with: blis-tui golden review\n" in ran.stdout
+    assert blis_in(part, "golden", "review", "--accept", "part/demo").stdout == "accepted part/demo\n"
+    assert files(tmp_path) == ["part"]
 
 
 def test_redacted_and_tolerated_values_do_not_count(accepted: Path) -> None:
@@ -376,6 +422,8 @@ def test_review_without_a_terminal_lists_the_commands(tmp_path: Path) -> None:
     ]
     missing = blis_in(folder, "golden", "accept", "nothing")
     assert (missing.returncode, missing.stderr.splitlines()[0]) == (3, "error: nothing matches nothing")
+    for style in ("table", "json", "diff", "github"):
+        assert blis_in(folder, "golden", "status", "nothing", "--format", style).returncode == 3
 
 
 def test_a_conflict_that_a_merge_has_left_is_told_as_one(accepted: Path) -> None:
@@ -421,6 +469,30 @@ def test_two_files_never_share_a_golden(tmp_path: Path) -> None:
     assert "= help: rename the file; `NAME@CASE` is what the golden of a case is called" in done.stdout
     (tmp_path / "demo@small.blis.yaml").rename(tmp_path / "other@small.blis.yaml")
     assert pytest_in(tmp_path, "--blis-update=unseen").returncode == 0
+
+
+def test_a_link_to_an_experiment_has_a_golden_of_its_own(tmp_path: Path) -> None:
+    """Wherever the file lies; otherwise both would write the same golden in turn."""
+    (tmp_path / "project").mkdir()
+    folder = project(tmp_path / "project")
+    (tmp_path / "outside.yaml").write_text(SPEC, encoding="utf-8")
+    (folder / "link.blis.yaml").symlink_to("demo.blis.yaml")
+    (folder / "far.blis.yaml").symlink_to(tmp_path / "outside.yaml")
+    assert pytest_in(folder, "--blis-update=unseen").returncode == 0
+    assert files(folder) == [f"{name}.{kind}.json" for name in ("demo", "far", "link") for kind in ("golden", "report")]
+    assert pytest_in(folder).returncode == 0
+    assert "3 goldens, 0 waiting, 0 obsolete, 0 broken" in blis_in(folder, "golden", "status").stdout
+
+
+def test_an_experiment_outside_the_root_folder_is_told(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    (folder / "ci").mkdir()
+    (folder / "pytest.ini").rename(folder / "ci" / "pytest.ini")
+    found = pytest_in(folder, "-c", "ci/pytest.ini", ".")
+    assert "demo.blis.yaml is not below ci, the root folder of the tests" in found.stdout
+    assert "1 failed" in found.stdout
+    assert pytest_in(folder, "-c", "ci/pytest.ini", "--rootdir=.", "--blis-update=unseen").returncode == 0
+    assert files(folder) == GOLDEN
 
 
 def test_a_name_that_is_too_long_for_a_file_is_told(tmp_path: Path) -> None:

@@ -259,6 +259,45 @@ needs_a_timer = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the
 
 
 @needs_a_timer
+def test_the_command_goes_on_after_one_that_it_cannot_check(tmp_path: Path) -> None:
+    text = """
+from dataclasses import dataclass
+from blis_tui.plugins import LENGTHS, SCHEDULING, TRACES, SortedQueue, setting
+
+@TRACES.plugin("mine", "For tests.")
+def mine(settings, text, trace, problems): ...
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    tokens: int = setting("How many.", minimum=1)
+
+@LENGTHS.plugin("as-said", "For tests.", Settings)
+class AsSaid:
+    def __init__(self, settings): self.tokens = settings.tokens
+    def sample(self, stream): return self.tokens
+
+@SCHEDULING.plugin("unsaved", "For tests.")
+def unsaved(settings): return SortedQueue(lambda request: request.input_tokens, "short prompts first")
+
+@SCHEDULING.plugin("sound", "For tests.")
+def sound(settings): return SortedQueue(tokens_of, "short prompts first")
+
+def tokens_of(request): return request.input_tokens
+"""
+    (tmp_path / "own.py").write_text(text, encoding="utf-8")
+    found = CliRunner().invoke(cli, ["check", str(tmp_path / "own.py")])
+    settings = "not checked: it needs an --experiment that names it with its settings"
+    assert found.stdout.splitlines() == [
+        f"workload.trace.format mine: {settings}",
+        f"workload.clients.lengths as-said: {settings}",
+        "policy.scheduling unsaved: cannot be used",
+        "policy.scheduling sound: ok",
+    ]
+    for told in ("quickstart does not name `mine`", "`input_tokens` lacks the key `tokens`", "cannot be saved"):
+        assert told in found.stderr
+    assert found.exit_code == 2
+
+
 def test_a_policy_that_never_returns_is_broken_off_in_its_line(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGALRM)
     endless = loaded(

@@ -234,6 +234,22 @@ class Idle(RunningFirst):
         run_with(written(tmp_path, text), {"policy.batching": "idle"})
 
 
+def test_a_victim_rule_under_which_nobody_gets_on_is_told_what_helps(tmp_path: Path) -> None:
+    text = f"""{HEAD}
+from blis_tui.plugins import VICTIM
+@VICTIM.plugin("oldest", "For tests.")
+class Oldest:
+    rule = "the oldest"
+    serves_on = False
+    def __init__(self, settings): pass
+    def choose(self, seats): return next(iter((*seats.running.values(), *seats.ending.values())))
+"""
+    plugins, few = [written(tmp_path, text)], {"workload.requests": 12, "engine.kv_blocks": 100}
+    with pytest.raises(StalledError, match="requests are preempted again and again") as caught:
+        blis_tui.run("kv-pressure", set={**few, "policy.preemption.victim": "oldest"}, plugins=plugins)
+    assert caught.value.help == "raise `engine.kv_blocks`, or preempt others (`policy.preemption.victim`)"
+
+
 def test_a_step_time_model_needs_no_coefficients(tmp_path: Path) -> None:
     text = f"""{HEAD}
 from blis_tui.plugins import Overheads
@@ -251,6 +267,28 @@ class Fixed(Overheads):
     experiment = blis_tui.load("quickstart", set=changes, plugins=[written(tmp_path, text)])
     assert experiment.document["latency"] == {"kind": "fixed", "step_us": 7000}
     assert blis_tui.run(experiment).latency.itl_ms.p50 == 7.0
+
+
+def test_coefficients_have_the_names_that_a_step_time_model_gives_them(tmp_path: Path) -> None:
+    text = f"""{HEAD}
+from blis_tui.plugins import Overheads, coefficients
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    slopes: tuple[float, ...] = coefficients("Microseconds per prompt token and per decode.", 2)
+@LATENCY.plugin("line", "A step takes its time per token.", Settings)
+class Line(Overheads):
+    def __init__(self, settings, pool):
+        super().__init__(queue_us=0, queue_per_token_us=0, output_token_us=0, post_decode_us=0)
+        self._prefill, self._decode = settings.slopes
+    def step_time_us(self, load):
+        return 1 + int(self._prefill * sum(one.new for one in load.chunks) + self._decode * load.decode_requests)
+"""
+    plugins = [written(tmp_path, text)]
+    with pytest.raises(blis_tui.SpecError, match="no coefficients are shipped for `line`") as caught:
+        blis_tui.load("quickstart", set={**SMALL, "latency": "line"}, plugins=plugins)
+    assert "give `slopes`" in str(caught.value)
+    given = {**SMALL, "workload.requests": 1, "latency": {"kind": "line", "slopes": [0.0, 9]}}
+    assert blis_tui.run("quickstart", set=given, plugins=plugins).latency.itl_ms.p50 == 0.01
 
 
 def test_what_a_step_time_model_remembers_goes_back_with_the_simulation(tmp_path: Path) -> None:
@@ -333,6 +371,26 @@ def with_field(field: str, name: str = "own") -> str:
             "one of 'c', 'd', as the setting says",
         ),
         (
+            with_field("a: int = setting('A.', default=0, minimal=1)"),
+            "`minimal` of its setting `a` is no keyword of JSON Schema",
+            "there are minimum, ",
+        ),
+        (
+            with_field("a: int = setting('A.', default=0, minimum='1')"),
+            "`minimum` of its setting `a` cannot be '1'",
+            None,
+        ),
+        (
+            with_field("a: str = setting('A.', default='b', pattern='(')"),
+            "`pattern` of its setting `a` cannot be '('",
+            None,
+        ),
+        (
+            with_field("kind: int = setting('A.', default=0)"),
+            "its setting cannot be called `kind`",
+            "choose another name",
+        ),
+        (
             with_field("a: Unknown = setting('A.')"),
             "types of its settings cannot be read",
             None,
@@ -405,13 +463,51 @@ def test_a_golden_names_them_with_their_version(script: str, tmp_path: Path) -> 
     assert named["version"].startswith("sha256:")
     (folder / "pytest.ini").write_text("[pytest]\nblis_plugins = my_policies.py\n", encoding="utf-8")
     assert pytest_in(folder).returncode == 0
-    assert blis_in(folder, "golden", "record", "--full", "--plugins", "my_policies.py").stdout == "stored demo\n"
+    for more in ((), ("--plugins", "my_policies.py")):  # pytest's configuration names it already
+        assert blis_in(folder, "golden", "record", *more).stdout == "stored demo\n"
     with (folder / "my_policies.py").open("a", encoding="utf-8") as out:
         out.write("CacheThenLeast.choose = lambda self, *_: (len(_[1]) - 1, 'the last')\n")
     changed = pytest_in(folder)
     assert "the plug-in `cache-then-least` has changed: my_policies.py sha256:" in changed.stdout
     assert "first divergence: event 3" in changed.stdout
-    assert blis_in(folder, "golden", "diff", "--plugins", "my_policies.py").stdout.count("first divergence") == 1
+    assert "blis-tui tui demo.blis.yaml --plugins my_policies.py --at 3\n" in changed.stdout
+    assert blis_in(folder, "golden", "diff").stdout.count("first divergence") == 1
+    assert blis_in(folder, "golden", "status").stdout.startswith("changed  demo  ")
+
+
+def test_so_does_that_of_a_study(script: str, tmp_path: Path) -> None:
+    folder = project(tmp_path, SPEC.replace("policy: blis", "policy: {routing: cache-then-least}"))
+    (folder / "demo.blis.yaml").rename(folder / "demo.yaml")
+    own = folder / "my_policies.py"
+    own.write_text(Path(script).read_text(encoding="utf-8"), encoding="utf-8")
+    study = "{apiVersion: blis/v1, kind: Study, metadata: {name: s}, experiment: ./demo.yaml, seeds: [1, 2]}\n"
+    (folder / "s.study.yaml").write_text(study, encoding="utf-8")
+    asked = ("--blis-plugins=my_policies.py",)
+    first = pytest_in(folder, "--blis-update=unseen", *asked)
+    assert first.returncode == 0, first.stdout
+    (named,) = json.loads((folder / "golden/s.study.golden.json").read_text(encoding="utf-8"))["plugins"]
+    assert (named["plug_point"], named["name"]) == ("policy.routing", "cache-then-least")
+    with own.open("a", encoding="utf-8") as out:
+        out.write("# a comment\n")
+    assert pytest_in(folder, *asked).returncode == 0
+    with own.open("a", encoding="utf-8") as out:
+        out.write("CacheThenLeast._score = lambda self, *_: 1 / 0\n")
+    changed = pytest_in(folder, *asked)
+    assert "the plug-in `cache-then-least` has changed: my_policies.py sha256:" in changed.stdout
+
+
+def test_each_project_has_the_plug_ins_that_its_configuration_names(script: str, tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    inner = project(tmp_path / "inner", SPEC.replace("policy: blis", "policy: {routing: cache-then-least}"))
+    (inner / "my policies.py").write_text(Path(script).read_text(encoding="utf-8"), encoding="utf-8")
+    named = "[tool.pytest.ini_options]\nblis_checks = 'observers'\nblis_plugins = ['my policies.py']\n"
+    (inner / "pytest.ini").unlink()
+    (inner / "pyproject.toml").write_text(named, encoding="utf-8")
+    outer = project(tmp_path)
+    assert pytest_in(outer, "--blis-update=unseen").returncode == 0
+    assert files(outer) == files(inner) == ["demo.golden.json", "demo.report.json"]
+    assert pytest_in(inner).returncode == 0
+    assert blis_in(outer, "golden", "status", "--root", "inner").returncode == 0
 
 
 def test_the_page_shows_the_tested_examples() -> None:

@@ -25,6 +25,7 @@ from blis_tui.tui.presenters.goldens import checked, decision, difference, match
 from blis_tui.tui.screens.goldens import GoldensScreen
 from blis_tui.tui.screens.prompt import ConfirmScreen
 from blis_tui.tui.widgets.lists import GoldenList
+from blis_tui.user_plugins import load_plugins
 from tests.golden.projects import SPEC
 from tests.tui.screens import check_screen, press, screen_text, settle
 
@@ -293,6 +294,27 @@ def test_what_was_accepted_says_how_to_undo_it(project: Path) -> None:
 # ---- checking ----
 
 
+async def test_the_plug_ins_of_the_project_are_known(folder: Path) -> None:
+    """Those that pytest's configuration names; one that cannot be read is told."""
+    (folder / "pytest.ini").write_text("[pytest]\nblis_plugins = own.py\n", encoding="utf-8")
+    text = "from blis_tui.plugins import SCHEDULING, FcfsQueue\n"
+    text += '@SCHEDULING.plugin("mine", "For tests.")\ndef mine(settings): return FcfsQueue()\n'
+    (folder / "own.py").write_text(text, encoding="utf-8")
+    spec = write(folder, "alpha", SPEC.replace("policy: blis", "policy: {scheduling: mine}"))
+    (case,) = cases_of(spec, load_plugins([folder / "own.py"]))
+    files_of(spec, case.name, folder=folder / "golden", root=folder).write(
+        produce(case.load(), spec=spec.name, case=case.name)
+    )
+    app = Alone()
+    async with app.run_test(size=(100, 50), notifications=True) as pilot:
+        await settle(pilot)
+        await press(pilot, "c")
+        assert "matches the golden" in screen_text(app)
+        (folder / "own.py").unlink()
+        await press(pilot, "u")
+        assert "cannot read the plug-ins" in " ".join(screen_text(app).split())
+
+
 async def test_a_check_says_equal_or_leaves_a_new_result(folder: Path) -> None:
     write(folder, "alpha")
     store(folder, "alpha")
@@ -345,7 +367,7 @@ async def test_escape_stops_a_check(folder: Path, monkeypatch: pytest.MonkeyPatc
     store(folder, "alpha")
     asked: list[bool] = []
 
-    def endless(_entry: Entry, _root: Path, goes_on: object) -> None:
+    def endless(_entry: Entry, _root: Path, goes_on: object, _plugins: object) -> None:
         assert callable(goes_on)
         while goes_on("7 %"):
             asked.append(True)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from blis_tui.golden.review import Entry
     from blis_tui.golden.session import Outcome
     from blis_tui.golden.store import Golden
+    from blis_tui.registry import Registry
     from blis_tui.tui.golden_work import BothRuns
 
 _LONG_S: Final = 10.0
@@ -68,8 +69,9 @@ class GoldensScreen(Screen[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        project = present()
-        self._folder, self._root = project.golden_dir, project.root
+        self._project = present()
+        self._folder, self._root = self._project.golden_dir, self._project.root
+        self._plugins: Registry | None = None
         self._entries: tuple[Entry, ...] = ()
         self._explained: dict[str, str | Content] = {}
         self._outcomes: dict[str, Outcome] = {}
@@ -117,7 +119,12 @@ class GoldensScreen(Screen[None]):
 
     @work(thread=True, exclusive=True, group="survey")
     def _survey(self) -> None:
-        self.call_later(self._surveyed, survey(self._folder, self._root))
+        try:
+            self._plugins = self._project.registry()
+        except BlisError as error:
+            title = "The plug-ins of pytest's configuration cannot be used"
+            self.notify(str(error), title=title, severity="error", timeout=_LONG_S, markup=False)
+        self.call_later(self._surveyed, survey(self._folder, self._root, plugins=self._plugins))
 
     def _surveyed(self, entries: tuple[Entry, ...]) -> None:
         self._entries = entries
@@ -128,7 +135,7 @@ class GoldensScreen(Screen[None]):
     def _look_again(self, entry: Entry, *, go_on: bool = False) -> None:
         """Update one test; ``go_on``: move the cursor to the next waiting one."""
         there = entry.files.exists() or entry.files.exists(pending=True)
-        new = look(entry.files, self._root) if there else None
+        new = look(entry.files, self._root, self._plugins) if there else None
         place = next((at for at, one in enumerate(self._entries) if one.name == entry.name), len(self._entries))
         kept = () if new is None else (new,)
         self._entries = (*self._entries[:place], *kept, *self._entries[place + 1 :])
@@ -204,7 +211,7 @@ class GoldensScreen(Screen[None]):
     def _difference(self, entry: Entry) -> None:
         said: str | Content
         try:
-            said = difference_text(entry.files, self._root)
+            said = difference_text(entry.files, self._root, self._plugins)
         except BlisError as error:
             said = failure(str(error))
         self.call_later(self._explained_one, entry.name, said)
@@ -286,7 +293,7 @@ class GoldensScreen(Screen[None]):
 
         outcome, problem = None, ""
         try:
-            outcome = check(entry, self._root, goes_on)
+            outcome = check(entry, self._root, goes_on, self._plugins)
         except (BlisError, OSError) as error:
             problem = str(error)
         self.call_later(self._check_over, entry.name, outcome, problem)
@@ -327,7 +334,7 @@ class GoldensScreen(Screen[None]):
     @work(thread=True, exclusive=True, group="compare")
     def _prepare(self, entry: Entry) -> None:
         try:
-            self.call_later(self._open_both, entry.name, prepare(entry, self._root))
+            self.call_later(self._open_both, entry.name, prepare(entry, self._root, self._plugins))
         except BlisError as error:
             title = "The two runs cannot be shown"
             self.notify(str(error), title=title, severity="error", timeout=_LONG_S, markup=False)
