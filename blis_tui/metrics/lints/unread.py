@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.kv.groups import KvGroups
     from blis_tui.metrics.lints.finding import LintContext
-    from blis_tui.spec.model import Pool
+    from blis_tui.spec.model import Disaggregation, Pool
 
 WITHOUT_PRIORITIES: Final = ("fcfs", "sjf", "lof", "lpm")
 """Scheduling orders that ignore priorities."""
@@ -53,8 +53,9 @@ def unread_keys(seen: LintContext) -> Finding | str:
     windows where no layer has one, ranks of adapters that no request asks for, an encoder without media. In the
     hardware: figures that measured step times do not depend on. In the cluster: the age of signals where no decision
     uses them, how instances start where none does, failures after the end, where unsplit requests go where all are
-    split. Keys at their default are not reported: the normal form of an experiment has them all. Experiments with
-    plug-ins are not checked: these may use any key.
+    split or have a decode instance, pools for unsplit requests alone that get none. Keys at their default are not
+    reported: the normal form of an experiment has them all. Experiments with plug-ins are not checked: these may use
+    any key.
     """
     if seen.experiment.plugins.origins:
         return ""
@@ -98,8 +99,9 @@ def _unread(seen: LintContext) -> Iterator[tuple[str, str]]:
     gateway = policy.gateway
     if gateway is not None and gateway.saturation.kind == "never" and gateway.dispatch == "on-completion":
         yield "policy.gateway", "with `saturation: never`, it dispatches every request immediately"
-    elif gateway is not None and gateway.when_full != "reject" and not (gateway.max_depth or gateway.per_band_capacity):
-        yield "policy.gateway.when_full", "without `max_depth` or `per_band_capacity`, it is never full"
+    elif gateway is not None and gateway.when_full != "reject" and not gateway.max_depth:
+        bands = ": a band of `per_band_capacity` rejects newcomers" if gateway.per_band_capacity else ""
+        yield "policy.gateway.when_full", f"without `max_depth`, the queue is never full{bands}"
 
 
 def _alike(seen: LintContext) -> Iterator[tuple[str, str]]:
@@ -239,12 +241,26 @@ def _unused_of_cluster(seen: LintContext) -> Iterator[tuple[str, str]]:
     life = cluster.lifecycle
     if life is not None and life.drain != "wait" and comes_back and cluster.autoscaler is None:
         yield "cluster.lifecycle.drain", "no instance is removed: there is no autoscaler"
-    split = cluster.disaggregation
-    if split is not None and split.decider.kind == "always" and split.undisaggregated != "decode-pool":
-        yield "cluster.disaggregation.undisaggregated", "with `decider: always`, every request is split"
+    if cluster.disaggregation is not None:
+        yield from _unused_of_split(seen, cluster.disaggregation)
     for number, failure in enumerate(cluster.failures):
         if seen.done and failure.at_us is not None and failure.at_us > seen.duration_us:
             yield f"cluster.failures.{number}", f"the run ended before it, at {span_text(seen.duration_us)}"
+
+
+def _unused_of_split(seen: LintContext, split: Disaggregation) -> Iterator[tuple[str, str]]:
+    """Yield where unsplit requests go if that is settled otherwise, and pools for them that get none."""
+    key, first = "cluster.disaggregation.undisaggregated", split.order == "decode-first"
+    if split.undisaggregated != "decode-pool":
+        if first:
+            yield key, "with `order: decode-first`, requests that are not split run on their decode instance"
+        elif split.decider.kind == "always":
+            yield key, "with `decider: always`, every request is split"
+    if split.undisaggregated == "decode-pool" or first:
+        for number, pool in enumerate(seen.experiment.pools):
+            if pool.role == "whole":
+                why = "`order: decode-first`" if first else "`undisaggregated: decode-pool`"
+                yield f"cluster.pools.{number}", f"with {why}, no request goes to instances of role `whole`"
 
 
 def _unused_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
