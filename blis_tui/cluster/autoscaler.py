@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from blis_tui.engine.streams import Streams
     from blis_tui.spec.model import Autoscaler, Pool
 
+ENOUGH: Final = "enough and not too much"
+"""Reason to change nothing: no supply is missing, and not too much of it is spare."""
 _NEVER: Final = -1
 _MAX_FUTILE_DECISIONS: Final = 10
 """Number of decisions it may take while all requests wait for an instance that only it could add."""
@@ -207,11 +209,11 @@ class AutoscalerControl(NoAutoscaler):
             )
         self._up_since_us[group] = _NEVER
         choice = self._spare_instances(balance, counts)
-        if choice is None:
-            self._down_since_us[group] = _NEVER
-            return "hold", None, 0, f"enough and not too much ({figures})"
-        pool, count = choice
         reason = f"{int(balance.spare):,} tokens to spare ({figures})"
+        if isinstance(choice, str):
+            self._down_since_us[group] = _NEVER
+            return "hold", None, 0, f"{reason}, but {choice}" if choice else f"{ENOUGH} ({figures})"
+        pool, count = choice
         if self._down_since_us[group] == _NEVER:
             self._down_since_us[group] = now
         if now - self._down_since_us[group] < self._settings.scale_down_window_us:
@@ -237,10 +239,11 @@ class AutoscalerControl(NoAutoscaler):
         self._up_since_us[group] = _NEVER
         return "scale-up", pool, count, reason
 
-    def _spare_instances(self, balance: _Balance, counts: Mapping[int, int]) -> tuple[int, int] | None:
-        """Return the most expensive pool with spare instances, and how many of them can go."""
-        if min(self._ordered[pool] for pool in counts) < 0:
-            return None
+    def _spare_instances(self, balance: _Balance, counts: Mapping[int, int]) -> tuple[int, int] | str:
+        """Return the most expensive pool with spare instances, and how many of them can go.
+
+        If none can go, return what speaks against it; empty = the supply is not too large.
+        """
         total = 0
         for count in counts.values():
             total += count
@@ -248,13 +251,15 @@ class AutoscalerControl(NoAutoscaler):
         largest = max((self._capacity(pool) for pool, count in counts.items() if count), default=0.0)
         # Scale to zero: the last instance goes only when there is no work at all.
         keep = 0 if idle and not balance.demand else 1
-        if total <= keep or not (balance.spare > largest or (total == 1 and not keep)):
-            return None
+        if not (balance.spare > largest or (total == 1 and not keep)):
+            return ""
+        if min(self._ordered[pool] for pool in counts) < 0:
+            return "a removal is pending"
         for pool in reversed(self._by_cost(counts)):
             spare = min(counts[pool] - self._bounds(pool)[0], total - keep)
             if spare > 0:
                 return pool, min(spare, max(1, int(balance.spare / self._capacity(pool))))
-        return None
+        return "every pool is at its minimum" if total > keep else "the last instance stays while there is work"
 
     def _by_cost(self, numbers: Iterable[int]) -> list[int]:
         """Sort pools by cost, the cheapest first; if any cost is unknown, by accelerators per instance."""
@@ -287,7 +292,7 @@ class AutoscalerControl(NoAutoscaler):
         self.scaled.append((now, name, change, reason))
         observers = self._pipeline.observers
         if Scaled in observers.kinds:
-            observers.emit(Scaled(observers.event, now, name, change))
+            observers.emit(Scaled(observers.event, now, name, change, reason))
         if change < 0:
             for index in there[: change - 1 : -1]:
                 lifecycle.drain(index, now, "scaled down")
