@@ -6,7 +6,8 @@
     spare    = supply - demand / scale_down_boundary
 
 All figures are tokens. It adds instances to the cheapest pool, and removes the latest ones of the most expensive pool.
-Under disaggregation, each role is scaled separately; only pools of the same role can replace each other.
+Each model is scaled separately, and under disaggregation each role: only pools of the same model and role can replace
+each other.
 """
 
 from __future__ import annotations
@@ -68,11 +69,13 @@ class AutoscalerControl(NoAutoscaler):
         self._stream = streams.stream("autoscaler/scrape-delay")
         self._ordered = [0] * len(pools)
         """Instances by pool that a decision adds (or, negative, removes) but that has not taken effect yet."""
-        roles = dict.fromkeys(pool.role for pool in pools)
-        self._groups = [[at for at, pool in enumerate(pools) if pool.role == role] for role in roles]
-        """The pools of each role."""
-        self._up_since_us = [_NEVER] * len(roles)
-        self._down_since_us = [_NEVER] * len(roles)
+        self._groups: dict[tuple[str, str], list[int]] = {}
+        """The pools of each role and model."""
+        for at, pool in enumerate(pools):
+            self._groups.setdefault((pool.role, pool.model.name), []).append(at)
+        self._models = dict.fromkeys(model for _, model in self._groups)
+        self._up_since_us = [_NEVER] * len(self._groups)
+        self._down_since_us = [_NEVER] * len(self._groups)
         delay = settings.scrape_delay
         self._patience_us = _MAX_FUTILE_DECISIONS * (
             settings.interval_us
@@ -117,8 +120,8 @@ class AutoscalerControl(NoAutoscaler):
         )
 
     def _evaluate(self, event: BackgroundEvent, now: int) -> bool:  # noqa: ARG002
-        for group in range(len(self._groups)):
-            self._decide(group, now)
+        for group, (role, model) in enumerate(self._groups):
+            self._decide(group, role, model, now)
         self._note_progress(now)
         # If nothing else will ever happen, the evaluation does not change, unless a window is still running.
         waiting = any(since != _NEVER for since in (*self._up_since_us, *self._down_since_us))
@@ -140,11 +143,12 @@ class AutoscalerControl(NoAutoscaler):
             routed += instance.routed
         return self._pipeline.arrived, self._pipeline.closed(), routed
 
-    def _decide(self, group: int, now: int) -> None:
-        balance = self._measure_balance(self._groups[group])
-        verdict, pool, count, reason = self._judge(group, balance, now)
+    def _decide(self, group: int, role: str, model: str, now: int) -> None:
+        pools = self._groups[role, model]
+        balance = self._measure_balance(pools, model)
+        verdict, pool, count, reason = self._judge(group, pools, balance, now)
         if len(self._groups) > 1:
-            reason = f"{self._pools[self._groups[group][0]].role}: {reason}"
+            reason = f"{self._label(role, model)}: {reason}"
         observers = self._pipeline.observers
         if ScalingDecided in observers.kinds:
             observers.emit(
@@ -168,11 +172,11 @@ class AutoscalerControl(NoAutoscaler):
             delay = draw(self._settings.scrape_delay, self._stream)
             self._pipeline.queue.push(now + delay, LIFECYCLE, _Order(self._pipeline, self, pool, change, reason))
 
-    def _measure_balance(self, pools: Sequence[int]) -> _Balance:
+    def _measure_balance(self, pools: Sequence[int], model: str) -> _Balance:
         settings, pipeline, lives = self._settings, self._pipeline, self._lifecycle.lives
         demand = 0
         supply = pending = 0.0
-        waiting = len(self._lifecycle.parked) + pipeline.gateway.waiting
+        waiting = self._waiting(model)
         for life, instance in zip(lives, pipeline.roster.instances, strict=True):
             if life.pool not in pools:
                 continue
@@ -188,15 +192,32 @@ class AutoscalerControl(NoAutoscaler):
         required = demand / settings.scale_up_threshold - (supply + pending)
         return _Balance(demand, supply, pending, required, supply - demand / settings.scale_down_boundary)
 
+    def _label(self, role: str, model: str) -> str:
+        """Return what tells a role and model from the others."""
+        if len(self._models) == 1:
+            return role
+        roles = dict.fromkeys(role for role, _ in self._groups)
+        return model if len(roles) == 1 else f"{role} of {model}"
+
+    def _waiting(self, model: str) -> int:
+        """Number of requests outside all instances that could run on those of a model."""
+        parked, gateway = self._lifecycle.parked, self._pipeline.gateway
+        if len(self._models) == 1:
+            return len(parked) + gateway.waiting
+        waiting = 0
+        for passage in (*parked.values(), *gateway.held()):
+            waiting += passage.incoming.model in ("", model)
+        return waiting
+
     def _capacity(self, pool: int) -> float:
         engine = self._pools[pool].engine
         return engine.kv_blocks * engine.block_size_tokens * self._settings.kv_utilization_threshold
 
     # ---- decisions ----
 
-    def _judge(self, group: int, balance: _Balance, now: int) -> tuple[str, int | None, int, str]:
+    def _judge(self, group: int, pools: Sequence[int], balance: _Balance, now: int) -> tuple[str, int | None, int, str]:
         """Return verdict, pool, number of instances, and reason."""
-        counts = {pool: self._count(pool) for pool in self._groups[group]}
+        counts = {pool: self._count(pool) for pool in pools}
         for pool, count in counts.items():
             least = self._bounds(pool)[0]
             if count < least:

@@ -47,7 +47,7 @@ _DRAINS: Final = {
 
 
 def scaling_decided_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
-    """Return the explanation of an autoscaler evaluation: under disaggregation, one for each role of instances."""
+    """Return the explanation of an autoscaler evaluation: one for each role and model of instances."""
     found = _decisions(debugger, row.event)
     settings = debugger.experiment.cluster.autoscaler
     if not found or settings is None:
@@ -57,7 +57,7 @@ def scaling_decided_event(debugger: Debugger, row: EventRow) -> tuple[str, list[
 
 
 def _decisions(debugger: Debugger, event: int) -> list[ScalingDecided]:
-    """Return the evaluations of an event, one for each role of instances, always in the same order."""
+    """Return the evaluations of an event, one for each role and model of instances, always in the same order."""
     return [one for one in debugger.records_of(event) if isinstance(one, ScalingDecided)]
 
 

@@ -31,7 +31,7 @@ _BAR: Final = 8
 
 
 def autoscaler_lines(view: View, width: int) -> list[Line]:
-    """Return the latest decision for each role with its figures, and their effects; empty without an autoscaler."""
+    """Return the latest decisions, one for each role and model, and their effects; empty without an autoscaler."""
     settings = view.experiment.cluster.autoscaler
     if settings is None:
         return []
