@@ -322,6 +322,7 @@ class Splitter(Dispatcher):
             self._away_us += now - request.first_token_us
         decode = handover.decode_instance
         if handover.transfer_start_us >= 0 and decode >= 0:
+            self._roster.board.touched[decode] = None
             self._roster.instances[decode].give_back(request, now)
         for index in (handover.prefill_instance, decode):
             if index >= 0:

@@ -437,6 +437,7 @@ class LifecycleControl(NoLifecycle):
 
     def _give_up(self, instance: Instance, request: Request, now: int) -> None:
         self.forfeited_us += now - request.queued_us
+        self._roster.board.touched[instance.index] = None
         instance.withdraw(request, now)
         instance.seen.depart(request)
 
