@@ -326,3 +326,30 @@ def test_what_a_full_queue_does_is_not_what_a_full_band_does() -> None:
     assert [*runs[0].rows.plain()] == [*runs[1].rows.plain()]
     found = [{key for one in run.warnings if one.id == "unread-keys" for key in one.keys} for run in runs]
     assert found == [set(), {"policy.gateway.when_full"}]
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        {
+            "instances": 2,
+            "disaggregation": {
+                "prefill_instances": 1,
+                "decode_instances": 1,
+                "decider": {"kind": "direct-to-decode", "threshold_tokens": 200},
+                "transfer": {"bandwidth_gb_per_s": 1},
+            },
+        },
+        {"instances": 2, "failures": [{"instance": 0, "at_us": 500_000, "repair_us": 1000}]},
+    ],
+)
+def test_an_order_by_arrival_is_not_that_of_the_queue_where_requests_come_from_elsewhere(
+    cluster: dict[str, object],
+) -> None:
+    made: dict[str, object] = {"cluster": cluster, "engine.max_num_seqs": 1, "workload.requests": 60}
+    runs = [
+        blis_tui.run(blis_tui.load("quickstart", set={**made, "policy.scheduling": order, "workload.rate_per_s": 40}))
+        for order in ("fcfs", "priority-fcfs")
+    ]
+    assert [*runs[0].rows.plain()] != [*runs[1].rows.plain()]
+    assert "policy.scheduling" not in {key for one in runs[1].warnings for key in one.keys}

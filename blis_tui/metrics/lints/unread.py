@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.adapters.costs import reserved_bytes
@@ -111,10 +112,22 @@ def _alike(seen: LintContext) -> Iterator[tuple[str, str]]:
     if policy.priority.kind != "constant":
         return
     # With other victims, the order decides where a preempted request goes.
-    if order in BY_PRIORITY and victim in {"tail", "priority"}:
+    if order in BY_PRIORITY and victim in {"tail", "priority"} and _queue_by_arrival(seen):
         yield "policy.scheduling", f"`priority: constant` makes all priorities equal, and `{order}` uses nothing else"
     if victim == "priority":
         yield "policy.preemption.victim", "`priority: constant` makes all priorities equal; the youngest is preempted"
+
+
+def _queue_by_arrival(seen: LintContext) -> bool:
+    """Whether requests enter each queue one by one, in the order of their arrivals, by which equals are sorted.
+
+    A gateway, deferral, or a longer time in front of the engine can change that; retries and transfers do.
+    """
+    cluster = seen.experiment.cluster
+    if cluster.varies or cluster.disaggregation is not None:
+        return False
+    ways = sorted((row.instance, row.arrival_us, row.queued_us) for row in seen.table.plain() if row.queued_us >= 0)
+    return all(one[0] != other[0] or (one[1] < other[1] and one[2] < other[2]) for one, other in pairwise(ways))
 
 
 def _unknown_tenants(seen: LintContext) -> Iterator[tuple[str, str]]:
