@@ -153,7 +153,7 @@ def test_each_choice_has_the_rule_of_its_own_router() -> None:
     made = {"cluster.instances": 4, "cluster.disaggregation": split, "workload.requests": 5}
     debugger = Debugger(blis_tui.load("quickstart", set=made))
     run_to_stop(debugger.run())
-    rules = {"least-loaded": "Least-loaded takes", "power-of-two": "Draws 1 instances and takes"}
+    rules = {"least-loaded": "Least-loaded takes", "power-of-two": "Draws one instance."}
     for event in events_of(debugger, "routed"):
         routed = record_of(debugger, event, Routed)
         assert routed is not None
