@@ -131,3 +131,13 @@ def test_checkpoints_know_the_turns_of_every_model(tmp_path: Path) -> None:
     assert simulation.digest() == digest
     simulation.run()
     assert simulation.digest() == end
+
+
+def test_who_takes_any_model_is_not_prefilled_where_nobody_decodes(tmp_path: Path) -> None:
+    """It would start again for ever: another model has instances that decode, but not of these KV blocks."""
+    split = {"cluster.disaggregation": {"transfer": {"bytes_per_token": 1000}}}
+    dead = {"cluster.failures": [{"pool": "b", "at_us": 5000}]}
+    report = run(
+        tmp_path, [""] * 12, SPLIT, **split, **dead, **{"policy.routing": "always-busiest", "horizon_us": 9_000_000}
+    )
+    assert report.requests.completed == 12
