@@ -6,7 +6,8 @@
     spare    = supply - demand / scale_down_boundary
 
 All figures are tokens. It adds instances to the cheapest pool, and removes the latest ones of the most expensive pool.
-Under disaggregation, each role is scaled separately; only pools of the same role can replace each other.
+Each model is scaled separately, and under disaggregation each role: only pools of the same model and role can replace
+each other.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from blis_tui.engine.streams import Streams
     from blis_tui.spec.model import Autoscaler, Pool
 
+ENOUGH: Final = "enough and not too much"
+"""Reason to change nothing: no supply is missing, and not too much of it is spare."""
 _NEVER: Final = -1
 _MAX_FUTILE_DECISIONS: Final = 10
 """Number of decisions it may take while all requests wait for an instance that only it could add."""
@@ -66,11 +69,13 @@ class AutoscalerControl(NoAutoscaler):
         self._stream = streams.stream("autoscaler/scrape-delay")
         self._ordered = [0] * len(pools)
         """Instances by pool that a decision adds (or, negative, removes) but that has not taken effect yet."""
-        roles = dict.fromkeys(pool.role for pool in pools)
-        self._groups = [[at for at, pool in enumerate(pools) if pool.role == role] for role in roles]
-        """The pools of each role."""
-        self._up_since_us = [_NEVER] * len(roles)
-        self._down_since_us = [_NEVER] * len(roles)
+        self._groups: dict[tuple[str, str], list[int]] = {}
+        """The pools of each role and model."""
+        for at, pool in enumerate(pools):
+            self._groups.setdefault((pool.role, pool.model.name), []).append(at)
+        self._models = dict.fromkeys(model for _, model in self._groups)
+        self._up_since_us = [_NEVER] * len(self._groups)
+        self._down_since_us = [_NEVER] * len(self._groups)
         delay = settings.scrape_delay
         self._patience_us = _MAX_FUTILE_DECISIONS * (
             settings.interval_us
@@ -115,8 +120,8 @@ class AutoscalerControl(NoAutoscaler):
         )
 
     def _evaluate(self, event: BackgroundEvent, now: int) -> bool:  # noqa: ARG002
-        for group in range(len(self._groups)):
-            self._decide(group, now)
+        for group, (role, model) in enumerate(self._groups):
+            self._decide(group, role, model, now)
         self._note_progress(now)
         # If nothing else will ever happen, the evaluation does not change, unless a window is still running.
         waiting = any(since != _NEVER for since in (*self._up_since_us, *self._down_since_us))
@@ -138,11 +143,12 @@ class AutoscalerControl(NoAutoscaler):
             routed += instance.routed
         return self._pipeline.arrived, self._pipeline.closed(), routed
 
-    def _decide(self, group: int, now: int) -> None:
-        balance = self._measure_balance(self._groups[group])
-        verdict, pool, count, reason = self._judge(group, balance, now)
+    def _decide(self, group: int, role: str, model: str, now: int) -> None:
+        pools = self._groups[role, model]
+        balance = self._measure_balance(pools, model)
+        verdict, pool, count, reason = self._judge(group, pools, balance, now)
         if len(self._groups) > 1:
-            reason = f"{self._pools[self._groups[group][0]].role}: {reason}"
+            reason = f"{self._label(role, model)}: {reason}"
         observers = self._pipeline.observers
         if ScalingDecided in observers.kinds:
             observers.emit(
@@ -166,11 +172,11 @@ class AutoscalerControl(NoAutoscaler):
             delay = draw(self._settings.scrape_delay, self._stream)
             self._pipeline.queue.push(now + delay, LIFECYCLE, _Order(self._pipeline, self, pool, change, reason))
 
-    def _measure_balance(self, pools: Sequence[int]) -> _Balance:
+    def _measure_balance(self, pools: Sequence[int], model: str) -> _Balance:
         settings, pipeline, lives = self._settings, self._pipeline, self._lifecycle.lives
         demand = 0
         supply = pending = 0.0
-        waiting = len(self._lifecycle.parked) + pipeline.gateway.waiting
+        waiting = self._waiting(model)
         for life, instance in zip(lives, pipeline.roster.instances, strict=True):
             if life.pool not in pools:
                 continue
@@ -186,15 +192,32 @@ class AutoscalerControl(NoAutoscaler):
         required = demand / settings.scale_up_threshold - (supply + pending)
         return _Balance(demand, supply, pending, required, supply - demand / settings.scale_down_boundary)
 
+    def _label(self, role: str, model: str) -> str:
+        """Return what tells a role and model from the others."""
+        if len(self._models) == 1:
+            return role
+        roles = dict.fromkeys(role for role, _ in self._groups)
+        return model if len(roles) == 1 else f"{role} of {model}"
+
+    def _waiting(self, model: str) -> int:
+        """Number of requests outside all instances that could run on those of a model."""
+        parked, gateway = self._lifecycle.parked, self._pipeline.gateway
+        if len(self._models) == 1:
+            return len(parked) + gateway.waiting
+        waiting = 0
+        for passage in (*parked.values(), *gateway.held()):
+            waiting += passage.incoming.model in ("", model)
+        return waiting
+
     def _capacity(self, pool: int) -> float:
         engine = self._pools[pool].engine
         return engine.kv_blocks * engine.block_size_tokens * self._settings.kv_utilization_threshold
 
     # ---- decisions ----
 
-    def _judge(self, group: int, balance: _Balance, now: int) -> tuple[str, int | None, int, str]:
+    def _judge(self, group: int, pools: Sequence[int], balance: _Balance, now: int) -> tuple[str, int | None, int, str]:
         """Return verdict, pool, number of instances, and reason."""
-        counts = {pool: self._count(pool) for pool in self._groups[group]}
+        counts = {pool: self._count(pool) for pool in pools}
         for pool, count in counts.items():
             least = self._bounds(pool)[0]
             if count < least:
@@ -207,11 +230,11 @@ class AutoscalerControl(NoAutoscaler):
             )
         self._up_since_us[group] = _NEVER
         choice = self._spare_instances(balance, counts)
-        if choice is None:
-            self._down_since_us[group] = _NEVER
-            return "hold", None, 0, f"enough and not too much ({figures})"
-        pool, count = choice
         reason = f"{int(balance.spare):,} tokens to spare ({figures})"
+        if isinstance(choice, str):
+            self._down_since_us[group] = _NEVER
+            return "hold", None, 0, f"{reason}, but {choice}" if choice else f"{ENOUGH} ({figures})"
+        pool, count = choice
         if self._down_since_us[group] == _NEVER:
             self._down_since_us[group] = now
         if now - self._down_since_us[group] < self._settings.scale_down_window_us:
@@ -237,10 +260,11 @@ class AutoscalerControl(NoAutoscaler):
         self._up_since_us[group] = _NEVER
         return "scale-up", pool, count, reason
 
-    def _spare_instances(self, balance: _Balance, counts: Mapping[int, int]) -> tuple[int, int] | None:
-        """Return the most expensive pool with spare instances, and how many of them can go."""
-        if min(self._ordered[pool] for pool in counts) < 0:
-            return None
+    def _spare_instances(self, balance: _Balance, counts: Mapping[int, int]) -> tuple[int, int] | str:
+        """Return the most expensive pool with spare instances, and how many of them can go.
+
+        If none can go, return what speaks against it; empty = the supply is not too large.
+        """
         total = 0
         for count in counts.values():
             total += count
@@ -248,13 +272,15 @@ class AutoscalerControl(NoAutoscaler):
         largest = max((self._capacity(pool) for pool, count in counts.items() if count), default=0.0)
         # Scale to zero: the last instance goes only when there is no work at all.
         keep = 0 if idle and not balance.demand else 1
-        if total <= keep or not (balance.spare > largest or (total == 1 and not keep)):
-            return None
+        if not (balance.spare > largest or (total == 1 and not keep)):
+            return ""
+        if min(self._ordered[pool] for pool in counts) < 0:
+            return "a removal is pending"
         for pool in reversed(self._by_cost(counts)):
             spare = min(counts[pool] - self._bounds(pool)[0], total - keep)
             if spare > 0:
                 return pool, min(spare, max(1, int(balance.spare / self._capacity(pool))))
-        return None
+        return "every pool is at its minimum" if total > keep else "the last instance stays while there is work"
 
     def _by_cost(self, numbers: Iterable[int]) -> list[int]:
         """Sort pools by cost, the cheapest first; if any cost is unknown, by accelerators per instance."""
@@ -287,7 +313,7 @@ class AutoscalerControl(NoAutoscaler):
         self.scaled.append((now, name, change, reason))
         observers = self._pipeline.observers
         if Scaled in observers.kinds:
-            observers.emit(Scaled(observers.event, now, name, change))
+            observers.emit(Scaled(observers.event, now, name, change, reason))
         if change < 0:
             for index in there[: change - 1 : -1]:
                 lifecycle.drain(index, now, "scaled down")

@@ -193,9 +193,16 @@ class Cluster(LoopState):
         routers = self.roster.routers
         return (self.pipeline.admission.control.policy, *(one for router in routers for one in router.policies()))
 
-    def rules(self) -> tuple[str, str]:
-        """Rules of admission and routing, one sentence each; empty if the policy's name suffices."""
-        return self.pipeline.admission.control.policy.rule, self.dispatcher.router.policy.rule
+    def rules(self) -> tuple[str, dict[str, str]]:
+        """Rules of admission, and of routing policies by name, one sentence each.
+
+        A rule is empty if the policy's name suffices, or if routers with that policy have different settings.
+        """
+        routing: dict[str, str] = {}
+        for router in self.roster.routers:
+            rule = router.policy.rule
+            routing[router.name] = rule if routing.get(router.name, rule) == rule else ""
+        return self.pipeline.admission.control.policy.rule, routing
 
     def in_transit(self) -> list[Request]:
         """Return arrived requests that are neither on an instance nor rejected, in order of their next event.

@@ -322,6 +322,7 @@ class Splitter(Dispatcher):
             self._away_us += now - request.first_token_us
         decode = handover.decode_instance
         if handover.transfer_start_us >= 0 and decode >= 0:
+            self._roster.board.touched[decode] = None
             self._roster.instances[decode].give_back(request, now)
         for index in (handover.prefill_instance, decode):
             if index >= 0:
@@ -402,10 +403,20 @@ class PrefillFirst(Splitter):
         return self.deliver(passage, self.choose(passage, self.router, now), now)
 
     def _park_prefill_if_stranded(self, passage: Passage, now: int) -> bool:
-        # The prefilled request will need a decode instance.
+        # The prefilled request will need a decode instance, of the same model.
+        self._avoid_models_without_decode(passage)
         return super()._park_prefill_if_stranded(passage, now) or self._pipeline.lifecycle.park_if_stranded(
             passage, self.decode, now
         )
+
+    def _avoid_models_without_decode(self, passage: Passage) -> None:
+        """Fix the model of a request that takes any, if some that could prefill it now could not decode it."""
+        if passage.incoming.model or not self.decode.by_model:
+            return
+        models = dict.fromkeys(self._roster.board.model(index) for index in self.prefill.fleet.members)
+        able = [model for model in models if self.decode.by_model[model].fleet.members]
+        if len(able) < len(models):
+            passage.incoming = passage.incoming._replace(model=[*able, *models][0])
 
 
 class DecodeFirst(Splitter):

@@ -127,7 +127,8 @@ class GatewayControl(NoGateway):
             reason = f"displaced by {passage.request.request_id} after {now - victim.since_us} us in the queue"
             pipeline.reject(victim.passage.request, GATEWAY, reason, now, DISPLACED)
         if held is None:
-            pipeline.reject(passage.request, GATEWAY, "the queue is full", now, FULL)
+            full = f"the band of priority {priority}" if self.queue.band_is_full(priority) else "the queue"
+            pipeline.reject(passage.request, GATEWAY, f"{full} is full", now, FULL)
             return NO_NEXT_STAGE
         self.peak_depth = max(self.peak_depth, len(self.queue))
         passage.kind = "held"

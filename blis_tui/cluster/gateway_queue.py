@@ -81,7 +81,7 @@ class GatewayQueue:
         """Add a request; return its entry (None = rejected), and the request evicted for it."""
         settings = self._settings
         band = self._band(priority)
-        if settings.bands and 0 < settings.per_band_capacity <= len(band):
+        if self.band_is_full(priority):
             return None, None  # all requests in the band are equally urgent
         victim = None
         if 0 < settings.max_depth <= self._count:
@@ -94,6 +94,11 @@ class GatewayQueue:
         insort(band.flows.setdefault(passage.incoming.tenant_id, []), held)
         self._count += 1
         return held, victim
+
+    def band_is_full(self, priority: int) -> bool:
+        """Whether no request of this priority would be added, however many others there are."""
+        settings = self._settings
+        return settings.bands and 0 < settings.per_band_capacity <= len(self._band(priority))
 
     def next(self, saturation: float) -> Held | None:
         """Remove and return the request to dispatch; None = none waits, or the instances are too busy for the next."""

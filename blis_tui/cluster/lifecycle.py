@@ -216,7 +216,7 @@ class LifecycleControl(NoLifecycle):
         """Fail an instance."""
         life = self.lives[index]
         if life.state not in CAN_FAIL:
-            self._tell(index, life.state, now, f"{reason}, but it is {life.state}")
+            self._tell(index, life.state, now, f"cannot fail {reason}: it is {life.state}")
             return
         life.returns = failure.repair_us is not None and life.state != DRAINING
         life.failure = failure
@@ -431,12 +431,13 @@ class LifecycleControl(NoLifecycle):
         else:
             hits = self._hits[request.index] = self._hits.get(request.index, 0) + 1
             if hits > failure.max_retries:
-                self._lose(request, index, now, f"{hits} instances died under it")
+                self._lose(request, index, now, f"{hits} instance{'s' * (hits > 1)} died under it")
             else:
                 self._retry(request, index, now)
 
     def _give_up(self, instance: Instance, request: Request, now: int) -> None:
         self.forfeited_us += now - request.queued_us
+        self._roster.board.touched[instance.index] = None
         instance.withdraw(request, now)
         instance.seen.depart(request)
 

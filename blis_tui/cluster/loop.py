@@ -46,6 +46,7 @@ def run_observed(cluster: LoopState, last: int, limit: int) -> None:
                 heappop(steps)
                 event.drop()
                 if upcoming == NO_STEP:
+                    _touch(pipeline, event)
                     continue
         elif type(event) is Passage:
             heappop(heap)
@@ -115,6 +116,7 @@ def _run(cluster: LoopState, last: int, bound: int, *, exact: bool) -> int:
                 else:
                     _end_busy_period(pipeline, latest)
                 if not count:
+                    _touch(pipeline, step)
                     continue
                 events += count
             elif bar >= bound:
@@ -171,6 +173,13 @@ def _catch_up(pipeline: Pipeline, bar: int) -> None:
         pipeline.now = max(pipeline.now, flow.late_us, own.departed_us)
         flow.late = own.departed = 0
         own.departing = None
+
+
+def _touch(pipeline: Pipeline, step: Step) -> None:
+    """Note that an instance had nothing to compute: requests whose clients had given up may have left it."""
+    roster = pipeline.roster
+    if roster.watched:
+        roster.board.touched[step.instance_index] = None
 
 
 def _end_busy_period(pipeline: Pipeline, latest: int) -> None:

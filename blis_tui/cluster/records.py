@@ -430,7 +430,7 @@ class ScalingDecided(Record):
     )
 
     verdict: str
-    """``scale-up``, ``scale-down``, ``wait`` (for the stabilization window or a pending order) or ``hold``."""
+    """``scale-up``, ``scale-down``, ``wait`` (for the stabilization window) or ``hold``."""
     pool: str
     """The pool to change; empty = none."""
     instances: int
@@ -457,7 +457,7 @@ class Scaled(Record):
         "scaled",
         sign="↕",
         meaning="a decision of the autoscaler took effect",
-        sentence="pool {pool}: {change:+d} instances",
+        sentence="pool {pool}: {change:+d} instances, {reason}",
         line="{change:+d} instances",
         figures=("change",),
     )
@@ -466,6 +466,8 @@ class Scaled(Record):
     """The name of the pool."""
     change: int
     """Instances added or (negative) removed."""
+    reason: str
+    """Why that was decided, in words."""
 
 
 @dataclass(frozen=True, slots=True)

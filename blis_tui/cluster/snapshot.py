@@ -13,7 +13,7 @@ from blis_tui.engine.records import ChunkDone
 from blis_tui.engine.request import handover_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.cluster.pipeline import Dispatcher
@@ -284,7 +284,8 @@ class Snapshot:
     instances: tuple[InstanceSnapshot, ...]
     admission_rule: str
     """How admission control decides, in a sentence; empty if its name suffices."""
-    routing_rule: str
+    routing_rules: Mapping[str, str]
+    """How each routing policy chooses, by its name; empty if its name suffices, or routers with it differ."""
     deferred: int
     """Number of requests in transit that are deferred until the cluster is idle."""
     gateway: GatewaySnapshot | None
@@ -310,7 +311,7 @@ def peek(cluster: Cluster) -> PendingEvent | None:
 
 def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
     """Take a snapshot; ``window`` limits each queue and batch to its first requests."""
-    admission_rule, routing_rule = cluster.rules()
+    admission_rule, routing_rules = cluster.rules()
     transfers = tuple(_transfers(cluster.dispatcher))
     busy = Counter(place for one in transfers for place in (one.instance, one.decode_instance))
     return Snapshot(
@@ -322,7 +323,7 @@ def take_snapshot(cluster: Cluster, window: int | None = None) -> Snapshot:
         in_transit=tuple(_request(request, None, "in-transit") for request in cluster.in_transit()[:window]),
         instances=tuple(_instance(one, cluster, window, busy[one.index]) for one in cluster.instances),
         admission_rule=admission_rule,
-        routing_rule=routing_rule,
+        routing_rules=routing_rules,
         deferred=len(cluster.pipeline.deferral.waiting),
         gateway=_gateway(cluster.gateway) if cluster.gateway.holds else None,
         transfers=transfers,

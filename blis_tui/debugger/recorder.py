@@ -107,7 +107,8 @@ class Recorder:
             elif figures:
                 tape.record_figures(record.event, figures)
             if has_reason:
-                tape.record_reason(record.event, record.reason)  # type: ignore[attr-defined]
+                reason: str = record.reason  # type: ignore[attr-defined]
+                tape.record_reason(record.event, code, -1 if number is None else number, reason)
             if shown.ends:
                 self._end(shown, record, name, instance)
             if learn is not None and number is not None:

@@ -123,6 +123,8 @@ _COUNTED: Final = (Scheduled, Preempted, FirstToken)
 _COUNTED_AHEAD: Final = (FirstToken,)
 """The same where steps are planned ahead: the others are made by a plan, before the event of the step that has them."""
 
+_NUMBER_BITS, _REASON_BITS = 32, 40
+"""Where a key of a reason begins to say the kind of the record, and the event."""
 _WORK_BITS: Final = 8
 """The cumulative work is stored at every 256th event."""
 
@@ -166,6 +168,7 @@ class Tape:
         self._numbers: dict[str, int] = {}
         self._lives: list[array[int]] = []
         self._reasons: dict[int, str] = {}
+        """By event, kind and request: see :meth:`_reason_key`."""
         self._figures: dict[int, tuple[int, ...]] = {}
         self._beside: dict[str, array[int]] = {}
         self._unnamed = False
@@ -297,9 +300,19 @@ class Tape:
         """Return the last event at or before a time; 0 if there is none."""
         return bisect_right(self._times, time_us)
 
-    def reason(self, event: int) -> str:
-        """Return the reason given in an event's record; empty if there was none."""
-        return with_spans(self._reasons.get(event, ""))
+    def reason(self, event: int, kind: str = "", request: int = -1) -> str:
+        """Return the reason given in the record that names an event, or in another one; empty if there was none.
+
+        Args:
+            event: the event.
+            kind: of another record of it.
+            request: the number of that record's request; -1 = it has none.
+        """
+        if not kind:
+            row = self.row(event)
+            kind, request = row.kind, row.request
+        code = self._codes.get(kind)
+        return "" if code is None else with_spans(self._reasons.get(_reason_key(event, code, request), ""))
 
     def has(self, event: int, kind: str) -> bool:
         """Return whether an event has a record of a kind; those that are :meth:`counted` in steps are ignored."""
@@ -329,26 +342,29 @@ class Tape:
         request = self.row(event).request
         found = self.latest(request, kind, event) if request >= 0 else None
         if found is not None and found.event == event:
-            return self.values_of(found)
-        return self._values(event, kind, self._figures.get(event, ()))
+            return self._values_of(request, found)
+        return self._values(event, kind, request, self._figures.get(event, ()))
 
     def values(self, row: EventRow) -> dict[str, object]:
         """Return the values that an event's line can name (see ``Description``)."""
         found = self.latest(row.request, row.kind, row.event) if row.request >= 0 else None
         if found is not None:
-            return self.values_of(found)
-        return self._values(row.event, row.kind, self._figures.get(row.event, ()))
+            return self._values_of(row.request, found)
+        return self._values(row.event, row.kind, row.request, self._figures.get(row.event, ()))
 
-    def values_of(self, one: RequestEvent) -> dict[str, object]:
-        """Return the values that the line about a request event can name."""
-        return self._values(one.event, one.what, (one.first, one.second))
+    def values_of(self, name: str, one: RequestEvent) -> dict[str, object]:
+        """Return the values that the line about an event of a request's life can name."""
+        return self._values_of(self._numbers[name], one)
 
-    def _values(self, event: int, kind: str, figures: Sequence[int]) -> dict[str, object]:
+    def _values_of(self, request: int, one: RequestEvent) -> dict[str, object]:
+        return self._values(one.event, one.what, request, (one.first, one.second))
+
+    def _values(self, event: int, kind: str, request: int, figures: Sequence[int]) -> dict[str, object]:
         named: dict[str, object] = dict(zip(described(kind).figures, figures, strict=False))
         for name in named.keys() & text_fields(kind):
             named[name] = self._names[figures[described(kind).figures.index(name)]]
         instance = self._instances[event - 1]
-        return {"instance": instance, "reason": self.reason(event) or "no reason given", **named}
+        return {"instance": instance, "reason": self.reason(event, kind, request) or "no reason given", **named}
 
     def find(self, matches: Callable[[EventRow], bool], start: int, *, back: bool = False) -> Iterator[int | None]:
         """Search from ``start`` (exclusive); yield None now and then, and finally the event, or 0 if none matches.
@@ -475,6 +491,8 @@ class Tape:
         del self._stops[stops * _STOP_WIDTH :]
         for beside in self._beside.values():
             del beside[bisect_right(beside, event) :]
+        while self._reasons and (last := next(reversed(self._reasons))) >> _REASON_BITS > event:
+            del self._reasons[last]
         self._unnamed = False
         for one in (self.latencies, self.sessions, self.arrivals):
             one.cut(event)
@@ -555,9 +573,9 @@ class Tape:
         """Record the reasoning tokens of a request."""
         self._reasoned[number] = tokens
 
-    def record_reason(self, event: int, reason: str) -> None:
-        """Record why an event turned out as it did."""
-        self._reasons[event] = reason
+    def record_reason(self, event: int, code: int, number: int, reason: str) -> None:
+        """Record the reason in a record of an event; of several alike, the first one counts, which names the event."""
+        self._reasons.setdefault(_reason_key(event, code, number), reason)
 
     def record_figures(self, event: int, figures: Iterable[int]) -> None:
         """Record the figures of an event that is not about a request."""
@@ -567,6 +585,11 @@ class Tape:
         events = self._beside.setdefault(record.kind, array("q"))
         if not events or events[-1] != record.event:
             events.append(record.event)
+
+
+def _reason_key(event: int, code: int, number: int) -> int:
+    """Return where the reason in a record is kept; ``number``: its request's, or -1. One integer takes little room."""
+    return event << _REASON_BITS | code << _NUMBER_BITS | number + 1
 
 
 def text_fields(kind: str) -> frozenset[str]:

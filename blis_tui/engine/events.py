@@ -143,7 +143,7 @@ class RequestCallback:
     __slots__ = ("handler", "instance_index", "kind", "request")
 
     def __init__(
-        self, kind: str, request: Request, handler: Callable[[Request, int], None], instance_index: int | None = None
+        self, kind: str, request: Request, handler: Callable[[Request, int], object], instance_index: int | None = None
     ) -> None:
         self.kind = kind
         self.request = request
@@ -170,7 +170,10 @@ class RequestCallback:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Timeout(RequestCallback):
-    """The deadline of a request that waits or runs."""
+    """The deadline of a request that waits or runs; its handler answers whether it meant anything.
+
+    A request that comes back to an instance has another one there.
+    """
 
     __slots__ = ()
 
@@ -182,11 +185,8 @@ class Timeout(RequestCallback):
         return not there or request.instance != self.instance_index
 
     def fire(self, now: int) -> bool:
-        """Call the handler unless the event is stale."""
-        if self.stale:
-            return False
-        self.handler(self.request, now)
-        return True
+        """Call the handler unless the event is stale; return whether it happened."""
+        return not self.stale and bool(self.handler(self.request, now))
 
 
 def instance_order(priority: int, instance: int) -> int:

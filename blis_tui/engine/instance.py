@@ -239,15 +239,21 @@ class Instance(Picklable):
             position = self.waiting.position(request)
             observers.emit(Queued(observers.event, now, request.request_id, self.index, position))
 
-    def timeout(self, request: Request, now: int) -> None:
-        """Expire a waiting or running request whose deadline has come. A pending step stays pending."""
+    def timeout(self, request: Request, now: int) -> bool:
+        """Expire a waiting or running request whose deadline has come, unless its client has given up already.
+
+        A pending step stays pending.
+        """
+        if request.index in self.batch.given_up:
+            return False
         was_running = request.state is RUNNING
         if self.flow.outlives_client(request):
             self._expire(self.batch.give_up(request), now, was_running=was_running)
             self.flow.note_given_up(request)
-            return
+            return True
         self.withdraw(request, now)
         self._expire(request, now, was_running=was_running)
+        return True
 
     def withdraw(self, request: Request, now: int) -> None:
         """Take out a waiting or running request."""

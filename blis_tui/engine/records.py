@@ -186,7 +186,7 @@ class Admitted(Record):
         "admitted",
         sign="»",
         meaning="admission control admitted a request",
-        explanation="Admission control admitted the request. The router chooses an instance for it next.",
+        explanation="Admission control admitted the request. The gateway is next, if there is one, then the router.",
         sentence="{request_id} was admitted",
         state="in transit",
     )
@@ -217,7 +217,7 @@ class Rejected(Record):
     request_id: str
     """The request's name."""
     policy: str
-    """What rejected it: the admission policy's name, ``tenant-budget``, ``gateway-full``, ..."""
+    """What rejected it: the admission policy's name, ``tenant-budget``, ``gateway``, ``router`` or ``lifecycle``."""
     reason: str
     """Why, in words."""
 

@@ -75,8 +75,8 @@ class RequestCounts:
     injected: int
     """Requests that arrived and were not rejected: ``total - rejected``."""
     rejected: int
-    """Requests rejected by admission control, by a tenant's budget or by the gateway, and those that request a model
-    that no instance serves; ``rejections`` has them by cause."""
+    """Requests rejected by admission control, by a tenant's budget or by the gateway, those that request a model that
+    no instance serves, and those whose deadline passed before an instance came up; ``rejections`` has them by cause."""
     completed: int
     """Requests that completed, including those cut short (``length_capped``)."""
     still_queued: int

@@ -30,7 +30,7 @@ class PoolReport:
     """The instances of one pool together."""
 
     role: str
-    """``prefill``, ``decode``, or ``any`` (both)."""
+    """``prefill``, ``decode``, ``any`` (both), or ``whole`` (only requests that are not split)."""
     model: str
     """The name of the model that its instances serve."""
     hardware: str

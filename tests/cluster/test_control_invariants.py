@@ -107,3 +107,67 @@ def test_nothing_is_wrong_with_a_cluster_at_work(name: str) -> None:
 
 def test_reports_list_them_only_where_one_does_not_hold() -> None:
     assert not {"INV-7", "INV-11"} & set(busy().report().invariants)
+
+
+UNSEEN: dict[str, dict[str, object]] = {
+    "the place of a request whose client gave up": {
+        "seed": 12,
+        "policy.batching": "sglang",
+        "policy.gateway": {},
+        "cluster.instances": 3,
+        "engine": {"kv_blocks": 200, "max_num_seqs": 4, "lora": {}},
+        "latency": {"kind": "blackbox", "alpha": [0, 0, 0], "beta": [5000, 20, 30]},
+        "workload": {
+            "requests": 40,
+            "rate_per_s": 29,
+            "clients": [
+                {
+                    "id": "c0",
+                    "input_tokens": {"kind": "uniform", "min": 1, "max": 20},
+                    "output_tokens": {"kind": "uniform", "min": 1, "max": 58},
+                    "timeout_us": 5000,
+                    "adapters": {"count": 2},
+                }
+            ],
+        },
+    },
+    "blocks reserved for a prompt that does not arrive": {
+        "policy.routing": "least-loaded",
+        "cluster": {
+            "instances": 3,
+            "disaggregation": {
+                "prefill_instances": 1,
+                "decode_instances": 2,
+                "order": "decode-first",
+                "transfer": {"bandwidth_gb_per_s": 1},
+            },
+            "failures": [{"instance": 0, "at_us": at, "repair_us": 1000} for at in range(100_000, 900_000, 50_000)],
+        },
+        "workload.requests": 20,
+    },
+    "the queue of an instance that has to go": {
+        "seed": 1,
+        "policy.routing": "least-loaded",
+        "policy.gateway": {},
+        "cluster": {
+            "instances": 3,
+            "autoscaler": {
+                "interval_us": 100_000,
+                "max_instances": 4,
+                "avg_input_tokens": 1,
+                "scale_down_stabilization_window_us": 0,
+            },
+            "lifecycle": {"drain": "redirect"},
+        },
+        "engine.max_num_seqs": 1,
+        "workload.rate_per_s": 200,
+        "workload.requests": 60,
+    },
+}
+
+
+@pytest.mark.parametrize("what", UNSEEN)
+def test_what_becomes_free_without_an_event_on_its_instance_is_seen(what: str) -> None:
+    simulation = Simulation(blis_tui.load("quickstart", set=UNSEEN[what]), check="all")
+    simulation.run()
+    assert set(simulation.report().invariants.values()) == {"ok"}

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import blis_tui
 from blis_tui.cluster.gateway_queue import GatewayQueue
 from blis_tui.cluster.passage import NO_NEXT_STAGE, Passage
 from blis_tui.engine.request import Request
+from blis_tui.errors import SpecError
 from blis_tui.spec.model import SLO_PRIORITIES, Gateway, PluginConfig
 
 if TYPE_CHECKING:
@@ -158,3 +160,10 @@ def test_its_state_says_who_waits_and_whose_turn_it_was() -> None:
         != before
         == filled(settings(fairness="round-robin"), [("standard", "b"), ("standard", "a")]).state()
     )
+
+
+def test_a_share_that_would_need_turns_without_end_is_refused() -> None:
+    """A tenant alone in the queue gets its quantum again and again until the prompt is paid for."""
+    gateway = {"fairness": "weighted", "weights": {"a": 1e-18}}
+    with pytest.raises(SpecError, match=r"`a` must be at least 0\.001"):
+        blis_tui.load("quickstart", set={"policy.gateway": gateway})

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import blis_tui
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.digest import digest
 from blis_tui.cluster.lifecycle import LifecycleControl
@@ -372,3 +373,25 @@ def test_tenants_budgets_are_fractions_of_the_slots_of_the_instances_that_are_up
     assert dying.roster.slots == 12
     dying.run(1_000)
     assert dying.roster.slots == 8
+
+
+@pytest.mark.parametrize("batching", ["sglang", "vllm-v1", "blis"])
+def test_who_came_back_to_an_instance_times_out_there_once(batching: str) -> None:
+    """Its deadline is pending from before, and with SGLang it runs on until its next token."""
+    made = {
+        "policy.batching": batching,
+        "latency": {"kind": "blackbox", "alpha": [0, 0, 0], "beta": [20_000, 0, 0]},
+        "cluster": {"instances": 1, "failures": [{"at_us": 50_000, "repair_us": 0}]},
+        "workload": {
+            "requests": 1,
+            "rate_per_s": 1000,
+            "clients": [{"id": "a", "input_tokens": 10, "output_tokens": 100, "timeout_us": 205_000}],
+        },
+    }
+    simulation = blis_tui.Simulation(blis_tui.load("quickstart", set=made), check="all")
+    seen: list[Record] = []
+    simulation.subscribe("timed-out", seen.append)
+    simulation.subscribe("retried", seen.append)
+    simulation.run()
+    assert [one.kind for one in seen] == ["retried", "timed-out"]
+    assert simulation.report().requests.timed_out == 1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
+from blis_tui.cluster.records import ScalingDecided
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,6 +83,43 @@ def test_both_halves_of_a_split_request_run_the_same_model(order: str, model: st
     assert all(len(way) == 2 and len(set(way)) == 1 for way in ways.values())
 
 
+SCALED: dict[str, object] = {
+    "engine.kv_blocks": 100,
+    "cluster.autoscaler": {"interval_us": 20_000, "max_instances": 4, "scale_down_stabilization_window_us": 0},
+}
+
+
+@pytest.mark.parametrize("saturation", ["never", {"kind": "concurrency", "max_concurrency": 2}])
+def test_instances_are_added_for_the_model_that_needs_them(saturation: object, tmp_path: Path) -> None:
+    report = run(tmp_path, [QWEN] * 60 + [LLAMA], TWO, **SCALED, **{"policy.gateway.saturation": saturation})
+    assert report.lifecycle is not None
+    added = [one for one in report.lifecycle.scaling if one.change > 0]
+    assert {one.pool for one in added} == {"qwens"}
+    assert all(one.reason.startswith("qwen3-14b: ") for one in added)
+
+
+def test_a_request_brings_the_first_instance_of_its_model(tmp_path: Path) -> None:
+    """However little the instances of other models have to do."""
+    pools = f"[{{name: llamas, instances: 1, model: {LLAMA}}}, {{name: qwens, instances: 1, min_instances: 0}}]"
+    report = run(tmp_path, [LLAMA] * 4 + [QWEN], pools, **SCALED, **{"workload.trace.scale_rate": 0.01})
+    assert report.requests.completed == 5
+    assert report.lifecycle is not None
+    assert [(one.pool, one.change) for one in report.lifecycle.scaling] == [("qwens", -1), ("qwens", 1)]
+
+
+def test_who_asks_for_no_model_is_waited_for_by_all(tmp_path: Path) -> None:
+    """None of them can tell which will serve it."""
+    pools = f"[{{name: llamas, instances: 1, model: {LLAMA}}}, {{name: qwens, instances: 1}}]"
+    dead = {"cluster.failures": [{"at_us": 1000, "repair_us": 900_000}]}
+    run(tmp_path, [LLAMA, LLAMA, QWEN, "", ""], pools, **SCALED, **dead)
+    simulation = blis_tui.Simulation(blis_tui.load(tmp_path / "mine.blis.yaml", set={**SCALED, **dead}))
+    looks: list[ScalingDecided] = []
+    simulation.subscribe(ScalingDecided, looks.append)
+    simulation.run()
+    first = {one.reason.partition(":")[0]: one.demand_tokens for one in looks if one.time_us == 20_000}
+    assert first == {LLAMA: 4 * 512, QWEN: 3 * 512}
+
+
 def test_checkpoints_know_the_turns_of_every_model(tmp_path: Path) -> None:
     run(tmp_path, [LLAMA, QWEN] * 6, TWO)
     simulation = blis_tui.Simulation(blis_tui.load(tmp_path / "mine.blis.yaml"))
@@ -93,3 +131,13 @@ def test_checkpoints_know_the_turns_of_every_model(tmp_path: Path) -> None:
     assert simulation.digest() == digest
     simulation.run()
     assert simulation.digest() == end
+
+
+def test_who_takes_any_model_is_not_prefilled_where_nobody_decodes(tmp_path: Path) -> None:
+    """It would start again for ever: another model has instances that decode, but not of these KV blocks."""
+    split = {"cluster.disaggregation": {"transfer": {"bytes_per_token": 1000}}}
+    dead = {"cluster.failures": [{"pool": "b", "at_us": 5000}]}
+    report = run(
+        tmp_path, [""] * 12, SPLIT, **split, **dead, **{"policy.routing": "always-busiest", "horizon_us": 9_000_000}
+    )
+    assert report.requests.completed == 12

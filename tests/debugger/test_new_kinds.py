@@ -121,7 +121,7 @@ def test_the_tape_and_the_life_of_its_request_have_it(debugger: Debugger) -> Non
     assert debugger.tape.kind(event) == "routed"
     [found] = [one for one in debugger.tape.life("request_0") if one.what == "cache-probed"]
     assert (found.event, found.first) == (event, 7)
-    assert debugger.tape.values_of(found)["hit_tokens"] == 7
+    assert debugger.tape.values_of("request_0", found)["hit_tokens"] == 7
     life = read_life(debugger.tape, "request_0", debugger.frontier)
     plain = Debugger(blis_tui.load("quickstart", set={"workload.requests": 20}))
     assert life is not None

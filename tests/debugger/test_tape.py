@@ -5,13 +5,15 @@ from __future__ import annotations
 from functools import cache
 
 import blis_tui
+from blis_tui.cluster.records import Split
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.recorder import Recorder
 from blis_tui.debugger.tape import Tape
 from blis_tui.engine.adapters.records import AdapterHeld
-from blis_tui.engine.records import Completed, Preempted, Record, Scheduled, StepFinished, TimedOut
+from blis_tui.engine.records import Completed, Preempted, Record, Routed, Scheduled, StepFinished, TimedOut
 from tests.builders import profiles
+from tests.cluster.fleets import fleet
 
 ALL = 10**9
 
@@ -51,6 +53,22 @@ def test_what_is_cut_off_was_never_there() -> None:
     for event in (len(whole), first_tokens[-1] - 1, first_tokens[20], first_tokens[20] - 1, first_tokens[0] - 1, 1, 0):
         whole.cut(event)
         assert told(whole) == told(recorded(event)[0])
+
+
+def test_each_record_of_an_event_keeps_its_own_reason() -> None:
+    """The choice of the decode instance comes before the decision to split, in one event."""
+    tape, records = recorded(experiment=fleet("EARLY", 20))
+    told = {(one.event, one.kind, one.request_id): one.reason for one in records if isinstance(one, Routed | Split)}
+    assert len({event for event, *_ in told}) < len(told)
+    for (event, kind, name), reason in told.items():
+        number = tape.number(name)
+        assert number is not None
+        assert tape.reason(event, kind, number) == reason
+        found = next(one for one in tape.life(name) if (one.event, one.what) == (event, kind))
+        assert tape.values_of(name, found)["reason"] == reason
+    assert {tape.reason(event) for event, kind, _ in told if kind == "routed"} == {
+        reason for (_, kind, _), reason in told.items() if kind == "routed"
+    }
 
 
 def test_the_slowest_at_an_event_are_those_that_have_completed_by_then() -> None:

@@ -845,6 +845,31 @@ def test_requests_that_lost_their_instance_are_left_without_one() -> None:
     assert (promise("stranded"), "the horizon ended the run") in check_all(seen(simulation)).skipped
 
 
+def test_requests_that_a_gateway_never_looks_at_again_are_not_said_to_lack_an_instance() -> None:
+    """The last request ends before signals are read again, and with it what would have had the gateway look."""
+    stale = {
+        "cluster.instances": 1,
+        "cluster.signals.refresh_interval_us": 1_000_000,
+        "engine.max_num_seqs": 1,
+        "workload.rate_per_s": 20,
+        "workload.clients": [{"id": "all", "input_tokens": 100, "output_tokens": 20}],
+        "latency": {"kind": "blackbox", "alpha": [0, 0, 0], "beta": [10_000, 0, 0]},
+        "policy.gateway.saturation": {"kind": "utilization", "queue_depth_threshold": 1},
+    }
+    made = blis_tui.run(blis_tui.load("quickstart", set={**stale, "workload.requests": 40}))
+    assert made.gateway is not None
+    left = made.gateway.depth
+    assert left
+    assert left == made.requests.still_queued
+    found = finding(made, "stranded")
+    assert found.message.startswith(f"{left} requests of 40 (")
+    assert "stayed in the gateway's queue" in found.message
+    assert "without an instance" not in found.message
+    ticks = {"policy.gateway.dispatch": {"kind": "tick", "interval_us": 100_000}}
+    ended = blis_tui.run(blis_tui.load("quickstart", set={**stale, **ticks, "workload.requests": 40}))
+    assert ended.requests.completed == 40
+
+
 def test_what_is_swapped_is_not_computed_again() -> None:
     changes: dict[str, object] = {
         "cluster.instances": 1,

@@ -289,3 +289,67 @@ def test_media_repairs_and_routers_that_are_used_are_not_told() -> None:
     }.items():
         found = blis_tui.run(blis_tui.load(name, set={"workload.requests": 40, "expect": [], **changes}))
         assert "unread-keys" not in {one.id for one in found.warnings}, name
+
+
+@pytest.mark.parametrize("order", ["prefill-first", "decode-first"])
+@pytest.mark.parametrize("undisaggregated", ["decode-pool", "all"])
+def test_pools_for_unsplit_requests_alone_are_told_where_they_get_none(order: str, undisaggregated: str) -> None:
+    roles = ("prefill", "decode", "whole")
+    cluster: dict[str, object] = {
+        "pools": [{"name": role, "role": role, "instances": 1} for role in roles],
+        "disaggregation": {
+            "order": order,
+            "undisaggregated": undisaggregated,
+            "decider": {"kind": "direct-to-decode", "threshold_tokens": 200},
+        },
+    }
+    report = blis_tui.run(blis_tui.load("quickstart", set={"cluster": cluster, "workload.requests": 40}))
+    keys = {key for one in report.warnings if one.id == "unread-keys" for key in one.keys}
+    assert ("cluster.pools.2" in keys) == (not report.instances[2].routed)
+    assert ("cluster.disaggregation.undisaggregated" in keys) == (order == "decode-first" and undisaggregated == "all")
+
+
+def test_what_a_full_queue_does_is_not_what_a_full_band_does() -> None:
+    gateway: dict[str, object] = {
+        "bands": True,
+        "per_band_capacity": 1,
+        "saturation": {"kind": "concurrency", "max_concurrency": 1},
+    }
+    runs = [
+        blis_tui.run(
+            blis_tui.load(
+                "quickstart", set={"workload.requests": 40, "policy.gateway": {**gateway, "when_full": when_full}}
+            )
+        )
+        for when_full in ("reject", "shed-least-urgent")
+    ]
+    assert [*runs[0].rows.plain()] == [*runs[1].rows.plain()]
+    found = [{key for one in run.warnings if one.id == "unread-keys" for key in one.keys} for run in runs]
+    assert found == [set(), {"policy.gateway.when_full"}]
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        {
+            "instances": 2,
+            "disaggregation": {
+                "prefill_instances": 1,
+                "decode_instances": 1,
+                "decider": {"kind": "direct-to-decode", "threshold_tokens": 200},
+                "transfer": {"bandwidth_gb_per_s": 1},
+            },
+        },
+        {"instances": 2, "failures": [{"instance": 0, "at_us": 500_000, "repair_us": 1000}]},
+    ],
+)
+def test_an_order_by_arrival_is_not_that_of_the_queue_where_requests_come_from_elsewhere(
+    cluster: dict[str, object],
+) -> None:
+    made: dict[str, object] = {"cluster": cluster, "engine.max_num_seqs": 1, "workload.requests": 60}
+    runs = [
+        blis_tui.run(blis_tui.load("quickstart", set={**made, "policy.scheduling": order, "workload.rate_per_s": 40}))
+        for order in ("fcfs", "priority-fcfs")
+    ]
+    assert [*runs[0].rows.plain()] != [*runs[1].rows.plain()]
+    assert "policy.scheduling" not in {key for one in runs[1].warnings for key in one.keys}

@@ -69,6 +69,14 @@ class GatewayQueue:
         self.tickets.append(ticket)
         return ticket, victim
 
+    def full(self, job: Job) -> str:
+        """Why a newcomer was turned away."""
+        priority = urgency(self._policy, job)
+        beside = [one for one in self.tickets if one.priority == priority]
+        if self.settings.bands and 0 < self.settings.per_band_capacity <= len(beside):
+            return f"the band of priority {priority} is full"
+        return "the queue is full"
+
     def remove(self, ticket: Ticket) -> None:
         self.tickets.remove(ticket)
         band = self._band(ticket)

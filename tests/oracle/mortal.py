@@ -212,7 +212,7 @@ class MortalOracle(Oracle):
 
     def _die(self, number: int, failure: Failure, why: str, now: int) -> None:
         if self.states[number] not in _MORTAL:
-            self._tell(number, self.states[number], f"{why}, but it is {self.states[number]}", now)
+            self._tell(number, self.states[number], f"cannot fail {why}: it is {self.states[number]}", now)
             return
         leaves = self.states[number] == "draining"
         self.deaths[number] = replace(failure, repair_us=None) if leaves else failure
@@ -341,7 +341,11 @@ class MortalOracle(Oracle):
         if failure.requests == "retry":
             hits = self.hits[job] = hits + 1
         if failure.requests == "lose" or hits > failure.max_retries:
-            reason = "its instance died" if failure.requests == "lose" else f"{hits} instances died under it"
+            reason = (
+                "its instance died"
+                if failure.requests == "lose"
+                else f"{hits} instance{'s' * (hits > 1)} died under it"
+            )
             self._lose(job, number, reason, now)
             return
         self._send_again(job, number, now)

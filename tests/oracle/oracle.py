@@ -377,7 +377,7 @@ class Oracle:
             reason = f"displaced by {job.name} after {now - victim.since_us} us in the queue"
             self._reject(victim.job, "gateway", reason, now)
         if ticket is None:
-            self._reject(job, "gateway", "the queue is full", now)
+            self._reject(job, "gateway", self.gateway.full(job), now)
             return
         self.records.append(Held(self.events, now, job.name, ticket.priority, len(self.gateway.tickets)))
         if settings.request_ttl_us:

@@ -29,8 +29,8 @@ class Scaler:
         self.settings = settings
         self.specs = oracle.experiment.pools
         self.stream = Stream(stream_key(oracle.experiment.seed, "autoscaler/scrape-delay"))
-        self.orders: list[tuple[int, int]] = []
-        """Pool and change of each decision that has not taken effect."""
+        self.orders: list[tuple[int, int, str]] = []
+        """Pool, change and reason of each decision that has not taken effect."""
         self.missing_since: int | None = None
         self.spare_since: int | None = None
         self.seen = self.progress()
@@ -38,7 +38,7 @@ class Scaler:
         self.impatient = False
 
     def ordered(self, pool: int) -> int:
-        return sum(change for of, change in self.orders if of == pool)
+        return sum(change for of, change, _ in self.orders if of == pool)
 
     def count(self, pool: int) -> int:
         """Instances that are up, on their way, ordered, or under repair."""
@@ -58,10 +58,10 @@ class Scaler:
         return engine.kv_blocks * engine.block_size_tokens * self.settings.kv_utilization_threshold
 
     def look(self, now: int) -> bool:
-        verdict, pool, count = self._decide(now)
+        verdict, pool, count, reason = self._decide(now)
         if verdict.startswith("scale"):
             change = count if verdict == "scale-up" else -count
-            order = (pool, change)
+            order = (pool, change, reason)
             self.orders.append(order)
             delay = delay_us(self.settings.scrape_delay, self.stream)
             self.oracle.later(now + delay, lambda now: self._act(order, now))
@@ -95,7 +95,7 @@ class Scaler:
             for pool in pools
         )
 
-    def _decide(self, now: int) -> tuple[str, int, int]:
+    def _decide(self, now: int) -> tuple[str, int, int, str]:
         oracle, settings = self.oracle, self.settings
         demand = 0
         supply = coming = 0.0
@@ -118,7 +118,7 @@ class Scaler:
         figures = (demand, int(supply), int(coming), ceil(max(missing, 0.0)), int(max(spare, 0.0)))
         name = "" if pool < 0 else self.specs[pool].name
         self.oracle.records.append(ScalingDecided(oracle.events, now, verdict, name, count, *figures, reason))
-        return verdict, pool, count
+        return verdict, pool, count, reason
 
     def _judge(self, now: int, demand: int, missing: float, spare: float, figures: str) -> tuple[str, int, int, str]:
         for pool, spec in enumerate(self.specs):
@@ -141,11 +141,11 @@ class Scaler:
             self.missing_since = None
             return "scale-up", pool, count, reason
         self.missing_since = None
-        pool, count = self._too_many(demand, spare)
+        pool, count, but = self._too_many(demand, spare)
+        reason = f"{int(spare):,} tokens to spare ({figures})"
         if not count:
             self.spare_since = None
-            return "hold", -1, 0, f"enough and not too much ({figures})"
-        reason = f"{int(spare):,} tokens to spare ({figures})"
+            return "hold", -1, 0, f"{reason}, but {but}" if but else f"enough and not too much ({figures})"
         if self.spare_since is None:
             self.spare_since = now
         if now - self.spare_since < self.settings.scale_down_window_us:
@@ -153,23 +153,25 @@ class Scaler:
         self.spare_since = None
         return "scale-down", pool, count, reason
 
-    def _too_many(self, demand: int, spare: float) -> tuple[int, int]:
-        """The most expensive pool that can do with fewer instances, and how many can go; one order at a time."""
+    def _too_many(self, demand: int, spare: float) -> tuple[int, int, str]:
+        """The most expensive pool that can do with fewer instances, and how many can go; else what keeps them."""
         pools = range(len(self.specs))
-        if any(self.ordered(pool) < 0 for pool in pools):
-            return -1, 0
         everybody = sum(self.count(pool) for pool in pools)
         nothing_to_do = not demand and all(job.state not in _UNENDED for job in self.oracle.arrived)
         last = everybody == 1 and nothing_to_do
         largest = max((self.one_supplies(pool) for pool in pools if self.count(pool)), default=0.0)
-        if not everybody or (spare <= largest and not last):
-            return -1, 0
+        if spare <= largest and not last:
+            return -1, 0, ""
+        if any(self.ordered(pool) < 0 for pool in pools):  # one order at a time
+            return -1, 0, "a removal is pending"
         stay = 0 if nothing_to_do else 1
+        if everybody <= stay:
+            return -1, 0, "the last instance stays while there is work"
         for pool in reversed(self._cheapest_first()):
             can_go = min(self.count(pool) - self.bounds(pool)[0], everybody - stay)
             if can_go > 0:
-                return pool, min(can_go, max(1, int(spare / self.one_supplies(pool))))
-        return -1, 0
+                return pool, min(can_go, max(1, int(spare / self.one_supplies(pool)))), ""
+        return -1, 0, "every pool is at its minimum"
 
     def _cheapest_first(self) -> list[int]:
         nodes = self.oracle.nodes
@@ -178,9 +180,9 @@ class Scaler:
             costs = [float(gpus_of(spec)) for spec in self.specs]
         return sorted(range(len(self.specs)), key=lambda pool: (costs[pool] or 0.0, pool))
 
-    def _act(self, order: tuple[int, int], now: int) -> bool:
+    def _act(self, order: tuple[int, int, str], now: int) -> bool:
         self.orders.remove(order)
-        pool, change = order
+        pool, change, reason = order
         oracle = self.oracle
         there = [
             number
@@ -189,7 +191,7 @@ class Scaler:
         ]
         if change < 0:
             change = -max(0, min(-change, self.count(pool) - self.bounds(pool)[0], len(there)))
-        oracle.records.append(Scaled(oracle.events, now, self.specs[pool].name, change))
+        oracle.records.append(Scaled(oracle.events, now, self.specs[pool].name, change, reason))
         for number in reversed(there[len(there) + change :] if change < 0 else []):
             oracle.drain(number, now)
         for _ in range(change):

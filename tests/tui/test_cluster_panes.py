@@ -319,6 +319,22 @@ def test_the_autoscaler_tells_its_latest_look_and_what_took_effect(growing: Debu
     assert (found.group(1).split("  ") if found else []) == effects[::-1][:5]
 
 
+def test_the_autoscaler_tells_its_latest_look_at_each_role() -> None:
+    pools = [{"name": role, "role": role, "instances": 1} for role in ("prefill", "decode")]
+    cluster = {"disaggregation": {}, "pools": pools, "autoscaler": {"interval_us": 100_000, "max_instances": 3}}
+    made = {"cluster": cluster, "engine.kv_blocks": 200, "workload.requests": 40}
+    debugger = Debugger(blis_tui.load("quickstart", set=made))
+    run_to_stop(debugger.seek(300))
+    looks = [one for one in records_until(debugger, 300) if isinstance(one, ScalingDecided)][-2:]
+    assert looks[0].event == looks[1].event
+    text = text_of(fleet_text(view_at(debugger, 300), 150, 40).lines)
+    for one in looks:
+        count = f" {one.instances} in {one.pool}" if one.instances else ""
+        assert f"{time_text(one.time_us)} {VERDICTS[one.verdict]}{count}: {one.reason}" in text
+        supply = one.supply_tokens + one.pending_tokens
+        assert f"{percent_text(one.demand_tokens, supply)} of supply" in text
+
+
 def test_an_autoscaler_that_has_not_looked_yet_says_so(growing: Debugger) -> None:
     assert "It has not evaluated yet." in text_of(fleet_text(view_at(growing, 10), 130, 40).lines)
 

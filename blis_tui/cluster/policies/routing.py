@@ -115,7 +115,8 @@ class PowerOfTwo:
 
     def __init__(self, settings: PowerOfTwoSettings) -> None:
         self._choices = settings.choices
-        self.rule = f"Draws {settings.choices} instances and takes the one with the fewest requests."
+        drawn = f"{settings.choices} instances and takes the one with the fewest requests"
+        self.rule = f"Draws {'one instance' if settings.choices == 1 else drawn}."
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:  # noqa: ARG002
         """Return the least loaded of the drawn places."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from blis_tui.cluster.admission_control import BUDGET
 from blis_tui.cluster.decisions import LOAD, PPM
+from blis_tui.cluster.life import CANDIDATES
 from blis_tui.cluster.lifecycle import NAME as LIFECYCLE
 from blis_tui.cluster.records import (
     Deferred,
@@ -22,13 +23,14 @@ from blis_tui.cluster.records import (
 )
 from blis_tui.cluster.router import NAME as ROUTER
 from blis_tui.cluster.stages import GATEWAY
-from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, instance_ref, request_ref, say
+from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, instance_ref, listing, request_ref, say
 from blis_tui.engine.records import Record, Rejected
 from blis_tui.units import bytes_text, count_text, ordinal, percent_text, plural, span_text, with_spans
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.tape import EventRow
+    from blis_tui.debugger.tape import EventRow, RequestEvent
+    from blis_tui.spec.model import Gateway
 
 _R = TypeVar("_R", bound=Record)
 
@@ -63,17 +65,9 @@ def rejection(debugger: Debugger, record: Rejected) -> list[Sentence]:
     life = tape.life(record.request_id, record.event)
     name = request_ref(record.request_id)
     facts: list[Sentence] = [say(f"{rejected_by(record)} rejected ", name, f": {with_spans(record.reason)}.")]
-    if record.policy == GATEWAY:
+    if record.policy == GATEWAY and experiment.policy.gateway is not None:
         held = next((one for one in reversed(life) if one.what == "held"), None)
-        settings = experiment.policy.gateway
-        if held is not None:
-            waited = span_text(record.time_us - held.time_us)
-            facts.append(say(f"It had waited there for {waited}, since ", event_ref(held.event), "."))
-        if settings is not None:
-            most = plural(settings.max_depth, "request") if settings.max_depth else "any number of requests"
-            facts.append(say(f"The gateway holds {most}; when it is full: {settings.when_full}."))
-            if settings.request_ttl_us:
-                facts.append(say(f"A request may wait for {span_text(settings.request_ttl_us)}."))
+        facts += _gateway_limits(record, held, experiment.policy.gateway)
     elif record.policy == BUDGET:
         facts += _budget(debugger, record)
     else:
@@ -83,20 +77,42 @@ def rejection(debugger: Debugger, record: Rejected) -> list[Sentence]:
     return facts
 
 
+def _gateway_limits(record: Rejected, held: RequestEvent | None, settings: Gateway) -> list[Sentence]:
+    """Return the limit of the gateway that a request came up against; ``held``: when it was put into the queue."""
+    facts: list[Sentence] = []
+    if held is not None:
+        waited_us = record.time_us - held.time_us
+        facts.append(say(f"It had waited there for {span_text(waited_us)}, since ", event_ref(held.event), "."))
+        if 0 < settings.request_ttl_us <= waited_us:
+            return [*facts, say(f"A request may wait for {span_text(settings.request_ttl_us)}.")]
+    elif settings.per_band_capacity:
+        most = plural(settings.per_band_capacity, "request")
+        facts.append(say(f"Each band holds {most}; when it is full, it takes no others."))
+    if settings.max_depth:
+        most = plural(settings.max_depth, "request")
+        facts.append(say(f"The gateway holds {most}; when it is full: {settings.when_full}."))
+    return facts
+
+
 def _budget(debugger: Debugger, record: Rejected) -> list[Sentence]:
-    """Return how many requests the tenant may have in flight: a share of the places in all batches."""
+    """Return how many requests the tenant may have in flight: a share of the places in the batches of instances."""
     experiment = debugger.experiment
     budgets = experiment.policy.tenant_budgets
     arrival = debugger.records_of(debugger.tape.first_event_of(record.request_id))
     tenant = next((str(getattr(one, "tenant_id", "")) for one in arrival if hasattr(one, "tenant_id")), "")
     if budgets is None or tenant not in budgets.fractions:
         return []
+    seats = {pool.name: pool.engine.max_num_seqs for pool in experiment.pools}
+    up = [one for one in debugger.state_before(record.event).instances if one.life in CANDIDATES]
     places = 0
-    for pool in experiment.pools:
-        places += pool.instances * pool.engine.max_num_seqs
+    for one in up:
+        places += seats[one.pool]
     share = percent_text(round(budgets.fractions[tenant] * PPM), PPM)
     return [
-        say(f"{tenant} may have {share} of the {count_text(places)} places in the batches of all instances."),
+        say(
+            f"{tenant} may have {share} of the {count_text(places)} places in the batches of instances that receive"
+            " requests."
+        ),
         say(f"Over its budget, requests of classes below priority {budgets.shed_below_priority} are rejected."),
     ]
 
@@ -129,7 +145,7 @@ def deferred_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         f" is of a class that may only use an idle cluster, and {plural(record.in_flight, 'request')}"
         f" {'was' if record.in_flight == 1 else 'were'} in flight.",
     )
-    more = say("It comes back to admission control when the last of them has left its instance.")
+    more = say("It comes back to admission control when no request is in flight any more.")
     return "It is deferred until the cluster is idle.", [Part("The decision", (facts, more))]
 
 
@@ -146,12 +162,18 @@ def gateway_parts(debugger: Debugger, event: int) -> list[Part]:
             name = request_ref(one.request_id)
             waited = f"after {span_text(one.waited_us)}" if one.waited_us else "at once"
             facts.append(say("It dispatched ", name, f" {waited}: saturation was {level}."))
-        elif isinstance(one, Resumed):
-            facts.append(say(request_ref(one.request_id), " came back: the cluster was idle."))
     gateway = debugger.moment().state.gateway
     if facts and gateway is not None:
         facts.append(say(gateway.rule))
     return [Part("The gateway", tuple(facts))] if facts else []
+
+
+def resumed_parts(debugger: Debugger, event: int) -> list[Part]:
+    """Return which deferred requests came back in an event."""
+    refs = [request_ref(one.request_id) for one in debugger.records_of(event) if isinstance(one, Resumed)]
+    if not refs:
+        return []
+    return [Part("Deferred requests", (say("The cluster was idle, so these came back: ", *listing(refs, 8), "."),))]
 
 
 # ---- routing ----

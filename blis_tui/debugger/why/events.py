@@ -15,9 +15,9 @@ from blis_tui.debugger.why.control import (
     decision_parts,
     deferred_event,
     gateway_parts,
-    record_of,
     rejected_event,
     rejection_parts,
+    resumed_parts,
     split_parts,
     transfer_finished_event,
     transfer_started_event,
@@ -81,6 +81,7 @@ def event_explanation(debugger: Debugger, event: int) -> Explanation:
     beside = [
         *(rejection_parts(debugger, event) if row.kind != "rejected" else ()),
         *gateway_parts(debugger, event),
+        *resumed_parts(debugger, event),
         *split_parts(debugger, event),
         *decision_parts(debugger, event),
         *lifecycle_parts(debugger, event),
@@ -91,11 +92,16 @@ def event_explanation(debugger: Debugger, event: int) -> Explanation:
 
 def _other(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     """Return what the records say, for events without an explanation of their own."""
-    name = "" if row.request < 0 else debugger.tape.name(row.request)
-    said = [sentence(record) for record in debugger.records_of(row.event)]
-    sentences = [text if name and text.startswith(name) else text[:1].upper() + text[1:] for text in said]
+    sentences = [capitalized(record) for record in debugger.records_of(row.event)]
     subject = () if row.request < 0 else (say("The request is ", _subject(debugger.tape, row), "."),)
     return f"{sentences[0]}.", [Part("Its records", (*subject, *(say(f"{text}.") for text in sentences)))]
+
+
+def capitalized(record: Record) -> str:
+    """Return what a record says with a capital letter at its beginning, unless that is a request's name."""
+    text = sentence(record)
+    name = getattr(record, "request_id", "")
+    return text if name and text.startswith(name) else text[:1].upper() + text[1:]
 
 
 # ---- events about a request ----
@@ -109,7 +115,7 @@ def _arrived(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
         facts.append(say(f"It asks for at most {plural(declared, 'output token')}."))
     media = debugger.tape.media(debugger.tape.name(row.request))
     if media is not None:
-        facts.append(say(f"Of its prompt, {media_text(media)} are not text."))
+        facts.append(say(f"Of its prompt, {media_text(media)} {'is' if sum(media) == 1 else 'are'} not text."))
     return f"A request with a prompt of {plural(prompt, 'token')} arrived.", [Part("The request", tuple(facts))]
 
 
@@ -133,13 +139,12 @@ def _rule(sentence: str) -> list[Sentence]:
 
 def _routed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     tape = debugger.tape
-    record = record_of(debugger, row.event, Routed)
-    kind = debugger.experiment.policy.routing.kind if record is None else record.policy
+    kind = next(one.policy for one in debugger.records_of(row.event) if isinstance(one, Routed))
     reason = tape.reason(row.event)
     rows = _instances_before(debugger, row)
     facts = say(f"The policy {kind} sent ", _subject(tape, row), " to ", instance_ref(row.instance), f" ({reason}).")
     head = f"The router ({kind}) chose instance {row.instance}: {reason}."
-    sentences = [facts, *_rule(debugger.moment().state.routing_rule)]
+    sentences = [facts, *_rule(debugger.moment().state.routing_rules.get(kind, ""))]
     parts = [Part("The choice", tuple(sentences)), Part("The instances just before", (), tuple(rows))]
     return head, parts if rows else parts[:1]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.records import SessionBegun, SessionContinued
-from blis_tui.conditions.probes import sentence
 from blis_tui.debugger.why.breakdown import (
     KINDS,
     PREEMPTION,
@@ -20,7 +19,7 @@ from blis_tui.debugger.why.breakdown import (
 )
 from blis_tui.debugger.why.content import content_parts
 from blis_tui.debugger.why.control import record_of, rejection
-from blis_tui.debugger.why.events import event_explanation
+from blis_tui.debugger.why.events import capitalized, event_explanation
 from blis_tui.debugger.why.explanation import (
     Explanation,
     Part,
@@ -110,7 +109,7 @@ def explain_request(debugger: Debugger, name: str) -> Explanation:
     comparison = None if whole is None else compare(life, whole, tape)
     parts += _latency_parts(life, tape, whole)
     if comparison is not None:
-        parts.append(comparison_part(comparison))
+        parts.append(comparison_part(comparison, name))
     parts += preemption_parts(debugger, life)
     parts += restart_parts(debugger, life)
     headline = _headline(debugger, life, tape, whole, comparison, live.phase if live is not None else "")
@@ -151,7 +150,7 @@ def _end_part(debugger: Debugger, life: Life) -> Part:
     elif end.what == "dropped":
         there = record_of(debugger, end.event, Dropped, life.name)
         who = life.instance if there is None else there.instance
-        facts = [say("It could not be served by ", instance_ref(who), f": {tape.reason(end.event)}.")]
+        facts = [say("It could not be served by ", instance_ref(who), f": {_reason(tape, life)}.")]
     elif end.what == "timed-out":
         where = "ran" if end.second else "waited"
         facts = [
@@ -161,9 +160,14 @@ def _end_part(debugger: Debugger, life: Life) -> Part:
     else:
         records = debugger.records_of(end.event)
         mine = [record for record in records if getattr(record, "request_id", life.name) == life.name]
-        texts = [sentence(record) for record in mine]
-        facts = [say(f"{text if text.startswith(life.name) else text[:1].upper() + text[1:]}.") for text in texts]
+        facts = [say(f"{capitalized(record)}.") for record in mine]
     return Part("How it ended", (*facts, say("That was ", event_ref(end.event), ".")))
+
+
+def _reason(tape: Tape, life: Life) -> str:
+    """Return the reason in the record of a request's end; empty if there was none."""
+    number = tape.number(life.name)
+    return "" if life.end is None or number is None else tape.reason(life.end.event, life.end.what, number)
 
 
 # ---- latencies ----
@@ -253,7 +257,7 @@ def _headline(
     if whole is not None:
         return _verdict(life, whole, comparison)
     if life.end is not None and life.end.what != "completed":
-        reason = debugger.tape.reason(life.end.event)
+        reason = _reason(tape, life)
         after = span_text(life.end.time_us - life.arrival_us)
         ending = f"It ended ({described(life.end.what).label})"
         return f"{_ENDINGS.get(life.end.what, ending)} {after} after it arrived{': ' + reason if reason else ''}."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.cluster.autoscaler import ENOUGH
 from blis_tui.cluster.life import ACTIVE, DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
 from blis_tui.cluster.records import (
     InstanceChanged,
@@ -46,11 +47,21 @@ _DRAINS: Final = {
 
 
 def scaling_decided_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
-    """Return the explanation of an autoscaler evaluation."""
-    one = record_of(debugger, row.event, ScalingDecided)
+    """Return the explanation of an autoscaler evaluation: one for each role and model of instances."""
+    found = _decisions(debugger, row.event)
     settings = debugger.experiment.cluster.autoscaler
-    if one is None or settings is None:
+    if not found or settings is None:
         return "The autoscaler evaluated demand and supply.", []
+    parts = [part for place, one in enumerate(found) for part in _evaluation(debugger, one, place, settings)]
+    return " ".join(f"{_head(one)}: {one.reason}." for one in found), parts
+
+
+def _decisions(debugger: Debugger, event: int) -> list[ScalingDecided]:
+    """Return the evaluations of an event, one for each role and model of instances, always in the same order."""
+    return [one for one in debugger.records_of(event) if isinstance(one, ScalingDecided)]
+
+
+def _evaluation(debugger: Debugger, one: ScalingDecided, place: int, settings: Autoscaler) -> list[Part]:
     supply = one.supply_tokens + one.pending_tokens
     rows = (
         Row("demand", count_text(one.demand_tokens), percent_text(one.demand_tokens, supply), _demand(settings)),
@@ -59,8 +70,8 @@ def scaling_decided_event(debugger: Debugger, row: EventRow) -> tuple[str, list[
         Row("missing", count_text(one.required_tokens), "", _above(settings)),
         Row("spare", count_text(one.spare_tokens), "", _below(settings)),
     )
-    parts = [Part("The decision", tuple(_decision(debugger, one, settings))), Part("In tokens of KV cache", (), rows)]
-    return f"{_head(one)}: {one.reason}.", parts
+    facts = tuple(_decision(debugger, one, place, settings))
+    return [Part("The decision", facts), Part("In tokens of KV cache", (), rows)]
 
 
 def _head(one: ScalingDecided) -> str:
@@ -88,42 +99,44 @@ def _below(settings: Autoscaler) -> Sentence:
     return say(f"until demand is {100 * settings.scale_down_boundary:g} % of the supply")
 
 
-def _decision(debugger: Debugger, one: ScalingDecided, settings: Autoscaler) -> list[Sentence]:
+def _decision(debugger: Debugger, one: ScalingDecided, place: int, settings: Autoscaler) -> list[Sentence]:
     up = one.required_tokens > 0
     window = settings.scale_up_window_us if up else settings.scale_down_window_us
     facts = [say(f"It evaluates every {span_text(settings.interval_us)}, this time at {time_text(one.time_us)}.")]
     if one.verdict == "wait":
-        since = _window_start(debugger, one)
+        since, whole = _window_start(debugger, one, place)
         what = "that more are needed" if up else "that fewer would be enough"
         facts.append(say(f"It acts once it has seen for {span_text(window)} (stabilization window) {what}."))
         held = span_text(one.time_us - debugger.tape.time_us(since))
-        first = say("It sees this for the first time.")
-        facts.append(
-            first if since == one.event else say(f"It has seen this for {held} now, since ", event_ref(since), ".")
-        )
+        if since == one.event:
+            facts.append(say("It sees this for the first time."))
+        elif whole:
+            facts.append(say(f"It has seen this for {held} now, since ", event_ref(since), "."))
+        else:
+            facts.append(say(f"It has seen this for more than {held}, since before ", event_ref(since), "."))
     elif one.verdict.startswith("scale"):
         least, most = settings.bounds[one.pool]
         facts.append(say(f"Pool {one.pool} has at least {least} and at most {plural(most, 'instance')}."))
         delay = settings.scrape_delay
         if delay.mean_us or delay.std_dev_us:
             facts.append(say(f"It takes effect after about {span_text(delay.mean_us)} (scrape delay)."))
-    elif one.spare_tokens:
+    elif one.spare_tokens and ENOUGH in one.reason:
         facts.append(
             say("Instances are removed only if the spare supply is larger than what the largest of them supplies.")
         )
     return facts
 
 
-def _window_start(debugger: Debugger, one: ScalingDecided) -> int:
-    """Return the evaluation at which the stabilization window began."""
+def _window_start(debugger: Debugger, one: ScalingDecided, place: int) -> tuple[int, bool]:
+    """Return the evaluation at which the stabilization window began; if it was too long ago, a later one and False."""
     begun = event = one.event
     for _ in range(_LOOKS):
         event = debugger.tape.latest_of(one.kind, event - 1)
-        before = record_of(debugger, event, ScalingDecided) if event else None
+        before = _decisions(debugger, event)[place] if event else None
         if before is None or before.verdict != "wait" or (before.required_tokens > 0) != (one.required_tokens > 0):
-            break
+            return begun, True
         begun = event
-    return begun
+    return begun, False
 
 
 def scaled_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
@@ -131,16 +144,13 @@ def scaled_event(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     one = record_of(debugger, row.event, Scaled)
     if one is None:
         return "A decision took effect.", []
-    facts: list[Sentence] = []
     event = row.event
     while event := debugger.tape.latest_of("scaling-decided", event - 1):
-        decided = record_of(debugger, event, ScalingDecided)
-        if decided is not None and decided.verdict.startswith("scale") and decided.pool == one.pool:
-            facts.append(say("That was decided at ", event_ref(event), f": {decided.reason}."))
+        if any((each.pool, each.reason) == (one.pool, one.reason) for each in _decisions(debugger, event)):
             break
     verb = "added to" if one.change > 0 else "removed from"
     head = f"{plural(abs(one.change), 'instance')} {verb} pool {one.pool}."
-    return head, [Part("The reason", tuple(facts))]
+    return head, [Part("The reason", (say("That was decided at ", event_ref(event), f": {one.reason}."),))]
 
 
 # ---- one instance ----
@@ -165,6 +175,8 @@ def lifecycle_parts(debugger: Debugger, event: int) -> list[Part]:
 
 
 def _meaning(debugger: Debugger, one: InstanceChanged) -> str:
+    if one.before == one.state:  # a failure of an instance that cannot fail
+        return ""
     settings = debugger.experiment.cluster.lifecycle or Lifecycle()
     served, slow = plural(settings.warm_up_requests, "request"), f"{settings.warm_up_factor:g} times as long"
     return {
@@ -302,6 +314,6 @@ def _causing_failure(debugger: Debugger, retried: Retried) -> InstanceChanged | 
     for _ in range(_LOOKS):
         event = debugger.tape.latest_of("instance-changed", event - 1)
         for one in debugger.records_of(event):
-            if isinstance(one, InstanceChanged) and one.instance == retried.instance:
+            if isinstance(one, InstanceChanged) and one.instance == retried.instance and one.before != one.state:
                 return one if one.state == FAILED else None
     return None

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from blis_tui.classes import dataclass
+from blis_tui.cluster.life import CANDIDATES
 from blis_tui.debugger.why.control import record_of
 from blis_tui.debugger.why.explanation import Part, Ref, Sentence, event_ref, instance_ref, listing, request_ref, say
 from blis_tui.debugger.why.lifespans import last_step
@@ -138,7 +139,7 @@ def _stage(debugger: Debugger, live: RequestSnapshot) -> tuple[Sentence, ...] | 
     if last.what == "stranded":
         return (say("No instance that it could be sent to is receiving requests, ", *since, "."),)
     if last.what == "held" and state.gateway is not None:
-        return _in_gateway(state.gateway, live, since)
+        return _in_gateway(state, state.gateway, live, since)
     if last.what == "retried":
         return (say("Its instance could not complete it, so it is being routed again, ", *since, "."),)
     if last.what in ("scheduled", "first-token"):
@@ -180,14 +181,19 @@ def _in_transfer(state: Snapshot, live: RequestSnapshot, what: str, since: Sente
     )
 
 
-def _in_gateway(gateway: GatewaySnapshot, live: RequestSnapshot, since: Sentence) -> tuple[Sentence, ...]:
+def _in_gateway(
+    state: Snapshot, gateway: GatewaySnapshot, live: RequestSnapshot, since: Sentence
+) -> tuple[Sentence, ...]:
     facts = [say(f"It is in the gateway's queue, one of {gateway.waiting:,}, ", *since, ".")]
     if gateway.upcoming == live.request_id:
         facts.append(say("It is next."))
     elif gateway.upcoming:
         facts.append(say("Next is ", request_ref(gateway.upcoming), "."))
+    ceiling = gateway.bands[0].ceiling if gateway.bands else 1.0
+    if gateway.saturation >= ceiling and not any(one.life in CANDIDATES for one in state.instances):
+        facts.append(say("No instance is receiving requests, so none is dispatched."))
+        return tuple(facts)
     if gateway.bands:
-        ceiling = gateway.bands[0].ceiling
         held = "no request is dispatched until it falls below the limit"
         then = "the next dispatch takes one" if gateway.saturation < ceiling else held
         facts.append(

@@ -225,8 +225,8 @@ def _generated(life: Life) -> int:
     return 0 if life.end is None else life.end.first
 
 
-def comparison_part(comparison: Comparison) -> Part:
-    """Return the comparison in words."""
+def comparison_part(comparison: Comparison, name: str) -> Part:
+    """Return the comparison of the request of this name in words."""
     sizes = dict(comparison.sizes)
     rows = tuple(
         Row(name, f"{'+' if us > 0 else ''}{span_text(us)}", "", say(sizes[name]) if name in sizes else ())
@@ -239,9 +239,11 @@ def comparison_part(comparison: Comparison) -> Part:
         (
             say(
                 f"Of the {count_text(comparison.others)} others that have completed,"
-                f" {count_text(comparison.faster)} were faster."
+                f" {count_text(comparison.faster)} {'was' if comparison.faster == 1 else 'were'} faster."
             ),
-            say(
+            say("It is the median one.")
+            if comparison.median.name == name
+            else say(
                 "The median one, ",
                 request_ref(comparison.median.name),
                 f", took {span_text(comparison.median.value)}; this one {span_text(abs(comparison.excess_us))} {sign}:",

@@ -174,9 +174,8 @@ def _places(stop: StopRow, profile: Profile, row: StepRow) -> str:
     if there < limit:
         amounts = f"{stop.need:,} needed, {stop.had:,} left"
         return f"The batching rule says that it had no room for another request ({amounts})."
-    return (
-        f"{limit:,} requests {'were served' if each else 'were running'}, which is the limit (max_num_seqs {limit:,})."
-    )
+    were = f"{'was' if limit == 1 else 'were'} {'served' if each else 'running'}"
+    return f"{plural(limit, 'request')} {were}, which is the limit (max_num_seqs {limit:,})."
 
 
 def wait_lines(tape: Tape, life: Life) -> Mapping[int, str]:

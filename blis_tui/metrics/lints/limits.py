@@ -347,7 +347,8 @@ def _max_num_seqs(pool: Group) -> Finding | str:
         id="max-num-seqs",
         message=(
             f"During {percent_text(waited_us, busy_us)} of the step time{pool.of}, requests waited because"
-            f" {engine.max_num_seqs:,} were already running (max_num_seqs), although token budget was left."
+            f" {engine.max_num_seqs:,} {'was' if engine.max_num_seqs == 1 else 'were'} already running (max_num_seqs),"
+            " although token budget was left."
         ),
         figures={"seqs_wait_us": waited_us, "busy_us": busy_us, "max_num_seqs": engine.max_num_seqs},
         advice="Raise engine.max_num_seqs if the KV cache has room, or add instances.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
+from blis_tui.cluster.life import CANDIDATES
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.lints.finding import Finding, load_keys
 from blis_tui.units import in_words, percent_text, plural
@@ -150,7 +151,11 @@ def unfinished(seen: LintContext) -> Finding | str:
 
 
 def stranded(seen: LintContext) -> Finding | str:
-    """The run ended with requests that waited for an instance to come up, some of them after theirs had failed."""
+    """The run ended with requests that nothing would have moved any more.
+
+    They waited for an instance to come up, some of them after theirs had failed; or in the gateway, which takes the
+    instances for saturated until it reads their signals again, and had no reason to.
+    """
     cluster = seen.cluster
     if not seen.done:
         return "the run has not ended yet"
@@ -161,6 +166,17 @@ def stranded(seen: LintContext) -> Finding | str:
         return "the horizon ended the run"
     first = cluster.in_transit()[0].request_id
     who = f"{plural(left, 'request')} of {arrived:,} ({percent_text(left, arrived)})"
+    up = any(cluster.lifecycle.state_of(one.index) in CANDIDATES for one in cluster.instances)
+    if up and cluster.gateway.waiting == left:
+        stayed = f"{who} stayed in the gateway's queue, the first of them {first}"
+        return Finding(
+            id="stranded",
+            message=f"{stayed}: by the signals read last the instances are saturated, and no request is there to end.",
+            figures={"stranded": left, "arrived": arrived},
+            advice="Lower cluster.signals.refresh_interval_us, or let the gateway look at every tick.",
+            keys=("cluster.signals.refresh_interval_us", "policy.gateway.dispatch"),
+            request=first,
+        )
     return Finding(
         id="stranded",
         message=f"{who} {'was' if left == 1 else 'were'} left without an instance; one of them is {first}.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.adapters.costs import reserved_bytes
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.kv.groups import KvGroups
     from blis_tui.metrics.lints.finding import LintContext
-    from blis_tui.spec.model import Pool
+    from blis_tui.spec.model import Disaggregation, Pool
 
 WITHOUT_PRIORITIES: Final = ("fcfs", "sjf", "lof", "lpm")
 """Scheduling orders that ignore priorities."""
@@ -53,8 +54,9 @@ def unread_keys(seen: LintContext) -> Finding | str:
     windows where no layer has one, ranks of adapters that no request asks for, an encoder without media. In the
     hardware: figures that measured step times do not depend on. In the cluster: the age of signals where no decision
     uses them, how instances start where none does, failures after the end, where unsplit requests go where all are
-    split. Keys at their default are not reported: the normal form of an experiment has them all. Experiments with
-    plug-ins are not checked: these may use any key.
+    split or have a decode instance, pools for unsplit requests alone that get none. Keys at their default are not
+    reported: the normal form of an experiment has them all. Experiments with plug-ins are not checked: these may use
+    any key.
     """
     if seen.experiment.plugins.origins:
         return ""
@@ -98,8 +100,9 @@ def _unread(seen: LintContext) -> Iterator[tuple[str, str]]:
     gateway = policy.gateway
     if gateway is not None and gateway.saturation.kind == "never" and gateway.dispatch == "on-completion":
         yield "policy.gateway", "with `saturation: never`, it dispatches every request immediately"
-    elif gateway is not None and gateway.when_full != "reject" and not (gateway.max_depth or gateway.per_band_capacity):
-        yield "policy.gateway.when_full", "without `max_depth` or `per_band_capacity`, it is never full"
+    elif gateway is not None and gateway.when_full != "reject" and not gateway.max_depth:
+        bands = ": a band of `per_band_capacity` rejects newcomers" if gateway.per_band_capacity else ""
+        yield "policy.gateway.when_full", f"without `max_depth`, the queue is never full{bands}"
 
 
 def _alike(seen: LintContext) -> Iterator[tuple[str, str]]:
@@ -109,10 +112,22 @@ def _alike(seen: LintContext) -> Iterator[tuple[str, str]]:
     if policy.priority.kind != "constant":
         return
     # With other victims, the order decides where a preempted request goes.
-    if order in BY_PRIORITY and victim in {"tail", "priority"}:
+    if order in BY_PRIORITY and victim in {"tail", "priority"} and _queue_by_arrival(seen):
         yield "policy.scheduling", f"`priority: constant` makes all priorities equal, and `{order}` uses nothing else"
     if victim == "priority":
         yield "policy.preemption.victim", "`priority: constant` makes all priorities equal; the youngest is preempted"
+
+
+def _queue_by_arrival(seen: LintContext) -> bool:
+    """Whether requests enter each queue one by one, in the order of their arrivals, by which equals are sorted.
+
+    A gateway, deferral, or a longer time in front of the engine can change that; retries and transfers do.
+    """
+    cluster = seen.experiment.cluster
+    if cluster.varies or cluster.disaggregation is not None:
+        return False
+    ways = sorted((row.instance, row.arrival_us, row.queued_us) for row in seen.table.plain() if row.queued_us >= 0)
+    return all(one[0] != other[0] or (one[1] < other[1] and one[2] < other[2]) for one, other in pairwise(ways))
 
 
 def _unknown_tenants(seen: LintContext) -> Iterator[tuple[str, str]]:
@@ -239,12 +254,26 @@ def _unused_of_cluster(seen: LintContext) -> Iterator[tuple[str, str]]:
     life = cluster.lifecycle
     if life is not None and life.drain != "wait" and comes_back and cluster.autoscaler is None:
         yield "cluster.lifecycle.drain", "no instance is removed: there is no autoscaler"
-    split = cluster.disaggregation
-    if split is not None and split.decider.kind == "always" and split.undisaggregated != "decode-pool":
-        yield "cluster.disaggregation.undisaggregated", "with `decider: always`, every request is split"
+    if cluster.disaggregation is not None:
+        yield from _unused_of_split(seen, cluster.disaggregation)
     for number, failure in enumerate(cluster.failures):
         if seen.done and failure.at_us is not None and failure.at_us > seen.duration_us:
             yield f"cluster.failures.{number}", f"the run ended before it, at {span_text(seen.duration_us)}"
+
+
+def _unused_of_split(seen: LintContext, split: Disaggregation) -> Iterator[tuple[str, str]]:
+    """Yield where unsplit requests go if that is settled otherwise, and pools for them that get none."""
+    key, first = "cluster.disaggregation.undisaggregated", split.order == "decode-first"
+    if split.undisaggregated != "decode-pool":
+        if first:
+            yield key, "with `order: decode-first`, requests that are not split run on their decode instance"
+        elif split.decider.kind == "always":
+            yield key, "with `decider: always`, every request is split"
+    if split.undisaggregated == "decode-pool" or first:
+        for number, pool in enumerate(seen.experiment.pools):
+            if pool.role == "whole":
+                why = "`order: decode-first`" if first else "`undisaggregated: decode-pool`"
+                yield f"cluster.pools.{number}", f"with {why}, no request goes to instances of role `whole`"
 
 
 def _unused_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:

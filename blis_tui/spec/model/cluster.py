@@ -123,7 +123,7 @@ class Disaggregation:
         default="prefill-first",
     )
     undisaggregated: str = choice(
-        "Where requests that are not split go.",
+        "Where requests that are not split go; with `order: decode-first` always to a decode instance.",
         {"decode-pool": "To a decode instance.", "all": "To any instance."},
         default="decode-pool",
     )

@@ -119,7 +119,7 @@ class Gateway:
         additionalProperties={
             "description": "Its share.",
             "type": "number",
-            "exclusiveMinimum": 0,
+            "minimum": 0.001,
             "maximum": 10**6,
         },
     )

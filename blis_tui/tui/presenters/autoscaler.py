@@ -31,7 +31,7 @@ _BAR: Final = 8
 
 
 def autoscaler_lines(view: View, width: int) -> list[Line]:
-    """Return the latest decision with its figures, and its effects; empty without an autoscaler."""
+    """Return the latest decisions, one for each role and model, and their effects; empty without an autoscaler."""
     settings = view.experiment.cluster.autoscaler
     if settings is None:
         return []
@@ -39,16 +39,14 @@ def autoscaler_lines(view: View, width: int) -> list[Line]:
     event = view.tape.latest_of("scaling-decided", view.moment.event)
     if not event:
         return [*lines, line(("It has not evaluated yet.", "$text-muted"))]
-    reason = view.tape.reason(event)
-    one = _decision(view, event)
-    head = time_text(view.tape.time_us(event))
-    if one is not None:
+    key, head = f"{EVENT_KEY}{event}", time_text(view.tape.time_us(event))
+    decisions = _decisions(view, event)
+    if not decisions:
+        lines += [line(row, key=key) for row in words(f"{head}: {view.tape.reason(event)}", width)]
+    for one in decisions:
         verdict = VERDICTS.get(one.verdict, one.verdict)
         count = f" {count_text(one.instances)} in {one.pool}" if one.instances else ""
-        head += f" {verdict}{count}"
-    key = f"{EVENT_KEY}{event}"
-    lines += [line(row, key=key) for row in words(f"{head}: {reason}", width)]
-    if one is not None:
+        lines += [line(row, key=key) for row in words(f"{head} {verdict}{count}: {one.reason}", width)]
         lines += [line(row) for row in flow(_balance(one, settings), width)]
     effects = list(_effects(view))
     if effects:
@@ -56,12 +54,12 @@ def autoscaler_lines(view: View, width: int) -> list[Line]:
     return lines
 
 
-def _decision(view: View, event: int) -> ScalingDecided | None:
-    """Return the decision's record; None during a run, because a past event would have to be replayed."""
+def _decisions(view: View, event: int) -> list[ScalingDecided]:
+    """Return the decisions' records; none during a run, because a past event would have to be replayed."""
     if view.playing:
-        return None
+        return []
     records = view.moment.records if event == view.moment.event else view.records_of(event)
-    return next((one for one in records if isinstance(one, ScalingDecided)), None)
+    return [one for one in records if isinstance(one, ScalingDecided)]
 
 
 def _balance(one: ScalingDecided, settings: Autoscaler) -> list[Content]:

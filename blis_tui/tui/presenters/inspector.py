@@ -124,7 +124,7 @@ def _facts(view: View, known: Life, now: Life | None) -> list[Content]:
     facts.append(fact("prompt", plural(now.input_tokens, "token")))
     for entry in now.entries[:_FIRST]:
         if entry.what in _SESSION:
-            text = filled(described(entry.what).line, view.tape.values_of(entry))
+            text = filled(described(entry.what).line, view.tape.values_of(now.name, entry))
             facts.append(Content(text))
     media = view.tape.media(now.name)
     if media is not None:

@@ -108,7 +108,7 @@ def life_intervals(life: Life, tape: Tape) -> tuple[LifeInterval, ...]:
                 event=span.first,
                 open=span.open,
                 note=_note(life, span),
-                ending="" if end is None else ending_text(end, tape, lost=_lost(life, span)),
+                ending="" if end is None else ending_text(life.name, end, tape, lost=_lost(life, span)),
                 lost=_lost(life, span),
             )
         )
@@ -133,8 +133,11 @@ def _ending_entry(life: Life, span: Span, following: Span | None) -> RequestEven
     return next((one for kind in kinds for one in here if one.what == kind), None)
 
 
-def ending_text(end: RequestEvent, tape: Tape, *, lost: bool) -> str:
-    """Return an entry as the end of an interval; ``lost``: whether its work was lost in a preemption."""
+def ending_text(name: str, end: RequestEvent, tape: Tape, *, lost: bool) -> str:
+    """Return an entry of a request's life as the end of an interval.
+
+    ``lost``: whether its work was lost in a preemption.
+    """
     if end.what == "chunk":
         return "prompt and output are recomputed"
     if end.what == "started":
@@ -142,7 +145,8 @@ def ending_text(end: RequestEvent, tape: Tape, *, lost: bool) -> str:
     if end.what == "first-token" and lost:
         return "first token, lost later"
     shown = described(end.what)
-    return shown.label if end.what == "scheduled" and not end.first else filled(shown.line, tape.values_of(end))
+    plain = end.what == "scheduled" and not end.first
+    return shown.label if plain else filled(shown.line, tape.values_of(name, end))
 
 
 def _note(life: Life, span: Span) -> str:

@@ -68,8 +68,8 @@ def router_lines(view: View, width: int) -> list[Line]:
     hidden = one.candidates - len(one.top)
     if hidden:
         lines += map(line, words(f"… and {plural(hidden, 'candidate')} with lower scores", width, "$text-muted"))
-    if view.moment.state.routing_rule:
-        lines += [BLANK, *(line(row) for row in words(view.moment.state.routing_rule, width, "$text-muted"))]
+    if rule := view.moment.state.routing_rules.get(one.policy):
+        lines += [BLANK, *(line(row) for row in words(rule, width, "$text-muted"))]
     return lines
 
 

@@ -8,11 +8,13 @@ from itertools import pairwise
 
 import pytest
 
-from blis_tui.cluster.records import Held, RoutingDecision, TransferStarted
+import blis_tui
+from blis_tui.cluster.records import Held, Resumed, RoutingDecision, TransferStarted
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.control import record_of
 from blis_tui.debugger.why.explain import explain_event, explain_request
+from blis_tui.debugger.why.explanation import Ref
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.engine.records import Rejected, Routed
 from blis_tui.units import bytes_text, span_text, time_text
@@ -49,26 +51,83 @@ def test_who_expired_in_the_gateway_is_told_so_and_how_long_it_waited() -> None:
             seen += 1
             waited = span_text(life[-1].time_us - held[0].time_us)
             assert f"It had waited there for {waited}, since event {held[0].event:,}." in text
-            assert "The gateway holds 40 requests; when it is full: shed-least-urgent." in text
+            expired = record.reason.startswith("expired")
+            assert expired == ("A request may wait for 3.00 s." in text)
+            assert expired != ("The gateway holds 40 requests; when it is full: shed-least-urgent." in text)
             assert record.request_id in {one.value for one in refs(explain_event(debugger, event))}
             assert f"The gateway rejected {record.request_id}" in explain_request(debugger, record.request_id).to_text()
     assert seen
 
 
 def test_a_budget_is_told_in_places() -> None:
-    import blis_tui  # noqa: PLC0415
-
     made = blis_tui.load("tenant-budgets", set={"policy.tenant_budgets": {"fractions": {"bulk": 0.5}}})
     debugger = Debugger(made)
     run_to_stop(debugger.run())
     event = next(one for one in events_of(debugger, "rejected") if "budget" in debugger.tape.reason(one))
     text = told(debugger, event)
     assert "The budget of its tenant rejected it: " in text
-    assert "places in the batches of all instances." in text
+    assert "places in the batches of instances that receive requests." in text
 
 
-def test_a_choice_has_the_scores_of_its_record() -> None:
-    debugger = run("split")
+def test_a_budget_is_a_share_of_the_places_that_there_were() -> None:
+    """Instances come and go, and their places with them."""
+    more = {
+        "cluster.autoscaler": {"interval_us": 100_000, "max_instances": 4, "avg_input_tokens": 10**6},
+        "policy.tenant_budgets": {"fractions": {"bulk": 0.1}, "shed_below_priority": 101},
+    }
+    debugger = Debugger(blis_tui.load("tenant-budgets", set={**more, "expect": []}))
+    run_to_stop(debugger.run())
+    seen = set()
+    for event in events_of(debugger, "rejected"):
+        record = record_of(debugger, event, Rejected)
+        assert record is not None
+        if record.policy == "tenant-budget":
+            limit = float(record.reason.rpartition(" ")[2])
+            seen.add(limit)
+            assert f"bulk may have 10 % of the {10 * limit:,.0f} places" in told(debugger, event)
+    assert len(seen) > 1
+
+
+def test_a_full_band_is_not_a_full_queue() -> None:
+    gateway = {"saturation": {"kind": "concurrency", "max_concurrency": 1}, "bands": True, "per_band_capacity": 2}
+    debugger = Debugger(blis_tui.load("quickstart", set={"policy.gateway": gateway, "workload.requests": 20}))
+    run_to_stop(debugger.run())
+    event = events_of(debugger, "rejected")[0]
+    text = told(debugger, event)
+    assert re.search(r"The gateway rejected request_\d+: the band of priority 3 is full\.", text)
+    assert "Each band holds 2 requests; when it is full, it takes no others." in text
+    assert "any number of requests" not in text
+
+
+def test_who_waits_in_the_gateway_while_no_instance_is_up_is_told_so() -> None:
+    more = {"policy.gateway": {"saturation": {"kind": "concurrency", "max_concurrency": 1}}}
+    dead = {"cluster.failures": [{"at_us": 200_000}], "workload.requests": 20}
+    debugger = Debugger(blis_tui.load("quickstart", set={**more, **dead}))
+    run_to_stop(debugger.run())
+    waiting = debugger.simulation.snapshot().gateway
+    assert waiting is not None
+    text = explain_request(debugger, waiting.upcoming).to_text()
+    assert "No instance is receiving requests, so none is dispatched." in text
+    assert "saturation is" not in text
+
+
+def test_who_came_back_to_an_idle_cluster_is_told_apart_from_the_gateway() -> None:
+    debugger = run("put off")
+    event = next(
+        event
+        for event in range(1, debugger.frontier + 1)
+        if any(isinstance(one, Resumed) for one in debugger.records_of(event))
+    )
+    back = [one.request_id for one in debugger.records_of(event) if isinstance(one, Resumed)]
+    explanation = explain_event(debugger, event)
+    [part] = [one for one in explanation.parts if one.heading == "Deferred requests"]
+    assert [piece.value for piece in part.sentences[0] if isinstance(piece, Ref)] == back[:8]
+    assert "The gateway" not in {one.heading for one in explanation.parts}
+
+
+@pytest.mark.parametrize("name", ["split", "split early"])
+def test_a_choice_has_the_scores_of_its_record(name: str) -> None:
+    debugger = run(name)
     for event in events_of(debugger, "routed")[:40]:
         record, routed = record_of(debugger, event, RoutingDecision), record_of(debugger, event, Routed)
         assert record is not None
@@ -82,6 +141,25 @@ def test_a_choice_has_the_scores_of_its_record() -> None:
             (f"instance {each.instance}", f"{each.score_ppm / 1e6:.3f}") for each in record.top
         ]
         assert [row.label for row in part.rows if row.share] == [f"instance {record.instance}"]
+
+
+def test_each_choice_has_the_rule_of_its_own_router() -> None:
+    split = {
+        "prefill_instances": 2,
+        "decode_instances": 2,
+        "prefill_routing": "least-loaded",
+        "decode_routing": {"kind": "power-of-two", "choices": 1},
+    }
+    made = {"cluster.instances": 4, "cluster.disaggregation": split, "workload.requests": 5}
+    debugger = Debugger(blis_tui.load("quickstart", set=made))
+    run_to_stop(debugger.run())
+    rules = {"least-loaded": "Least-loaded takes", "power-of-two": "Draws one instance."}
+    for event in events_of(debugger, "routed"):
+        routed = record_of(debugger, event, Routed)
+        assert routed is not None
+        text = told(debugger, event)
+        assert [name for name, rule in rules.items() if rule in text] == [routed.policy]
+        assert "Round-robin" not in text
 
 
 def test_a_hold_says_who_waits() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
+import pytest
+
 import blis_tui
 from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Retried, Scaled, ScalingDecided
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
-from blis_tui.debugger.why.explain import explain_event
+from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.units import span_text
 from tests.cluster.fleets import fleet
 from tests.debugger.pressed_runs import refs
@@ -166,3 +168,128 @@ def test_what_took_the_time_to_the_queue_is_named() -> None:
         slowest = max(events, key=lambda event: tape.time_us(event) - arrived[event])
         text = explain_event(debugger, slowest).to_text()
         assert f"after it arrived: {cause}, tokenization and enqueue." in text
+
+
+@cache
+def apart() -> Debugger:
+    """Prefill and decode on instances of their own, each scaled by itself."""
+    debugger = Debugger(
+        blis_tui.load(
+            "quickstart",
+            set={
+                "workload.rate_per_s": 60,
+                "engine.kv_blocks": 200,
+                "cluster": {
+                    "disaggregation": {},
+                    "pools": [
+                        {"name": "first", "role": "prefill", "instances": 1},
+                        {"name": "second", "role": "decode", "instances": 1},
+                    ],
+                    "autoscaler": {
+                        "interval_us": 20_000,
+                        "max_instances": 9,
+                        "avg_input_tokens": 200,
+                        "scale_down_stabilization_window_us": 2_000_000,
+                        "scrape_delay_us": {"mean": 150_000},
+                    },
+                },
+            },
+        )
+    )
+    run_to_stop(debugger.run())
+    return debugger
+
+
+def looks(debugger: Debugger) -> list[tuple[ScalingDecided, ...]]:
+    """The evaluations of each event that has any."""
+    events = (event for event in range(1, debugger.frontier + 1) if debugger.tape.kind(event) == "scaling-decided")
+    kinds = (debugger.records_of(event) for event in events)
+    return [tuple(one for one in found if isinstance(one, ScalingDecided)) for found in kinds]
+
+
+def test_each_role_is_told_of_with_its_own_window() -> None:
+    debugger = apart()
+    begun: list[ScalingDecided | None] = [None, None]
+    longest = 0
+    for found in looks(debugger):
+        text = explain_event(debugger, found[0].event).to_text()
+        assert len(found) == 2
+        for place, one in enumerate(found):
+            assert f": {one.reason}." in text
+            assert f"{one.supply_tokens:,} " in text
+            before = begun[place]
+            if one.verdict != "wait":
+                begun[place] = None
+            elif before is None:
+                begun[place] = one
+                assert "It sees this for the first time." in text
+            else:
+                seen_us = one.time_us - before.time_us
+                longest = max(longest, seen_us // 20_000)
+                exact = f"It has seen this for {span_text(seen_us)} now, since event {before.event:,}."
+                assert exact in text or "It has seen this for more than 1.20 s, since before event" in text
+                assert (exact in text) == (seen_us // 20_000 < 60)
+    assert longest > 60
+
+
+def test_what_takes_effect_late_has_the_reason_of_its_own_decision() -> None:
+    debugger = apart()
+    decided = [one for found in looks(debugger) for one in found if one.verdict[:5] == "scale"]
+    events = [event for event in range(1, debugger.frontier + 1) if debugger.tape.kind(event) == "scaled"]
+    late = 0
+    for event in events:
+        [one] = [each for each in debugger.records_of(event) if isinstance(each, Scaled)]
+        [look] = [each for each in decided if (each.pool, each.time_us) == (one.pool, one.time_us - 150_000)]
+        assert look.reason == one.reason
+        late += any(look.event < other.event < event and other.pool == one.pool for other in decided)
+        text = explain_event(debugger, event).to_text()
+        assert f"That was decided at event {look.event:,}: {one.reason}." in text
+    report = debugger.ask(lambda simulation: simulation.report())
+    assert report.lifecycle is not None
+    assert [one.reason for one in report.lifecycle.scaling] == [
+        each.reason for event in events for each in debugger.records_of(event) if isinstance(each, Scaled)
+    ]
+    assert late
+
+
+@pytest.mark.parametrize(
+    ("changes", "but"),
+    [
+        ({"scrape_delay_us": {"mean": 5_000_000}}, "a removal is pending"),
+        ({"min_instances": 3}, "every pool is at its minimum"),
+    ],
+)
+def test_instances_that_are_too_many_and_stay_are_told_why(changes: dict[str, object], but: str) -> None:
+    settings = {"interval_us": 100_000, "max_instances": 3, "scale_down_stabilization_window_us": 0, **changes}
+    made = {"cluster.instances": 3, "cluster.autoscaler": settings, "workload.requests": 20}
+    debugger = Debugger(blis_tui.load("quickstart", set=made))
+    run_to_stop(debugger.run())
+    found = [one for (one,) in looks(debugger) if one.verdict == "hold" and one.spare_tokens]
+    told = [one for one in found if one.reason.endswith(f"), but {but}")]
+    assert told
+    for one in told:
+        assert one.reason.startswith(f"{one.spare_tokens:,} tokens to spare (demand ")
+        assert "larger than what the largest of them" not in explain_event(debugger, one.event).to_text()
+
+
+def test_a_second_failure_changes_nothing_and_is_no_cause() -> None:
+    twice = [{"instance": 0, "at_us": 500_000}, {"instance": 0, "at_us": 500_001}]
+    debugger = Debugger(blis_tui.load("quickstart", set={"cluster.failures": twice, "workload.requests": 40}))
+    run_to_stop(debugger.run())
+    [first, second] = [
+        one
+        for event in range(1, debugger.frontier + 1)
+        for one in debugger.records_of(event)
+        if isinstance(one, InstanceChanged)
+    ]
+    assert (first.reason, second.reason) == ("failed, as planned", "cannot fail as planned: it is failed")
+    text = explain_event(debugger, second.event).to_text()
+    assert "instance 0 of pool default: cannot fail as planned: it is failed." in text.splitlines()[-1]
+    [name, *_] = [
+        one.request_id
+        for event in range(1, debugger.frontier + 1)
+        for one in debugger.records_of(event)
+        if isinstance(one, Retried)
+    ]
+    because = f"That instance had failed, as planned, at event {first.event}."
+    assert because in explain_request(debugger, name).to_text()
