@@ -10,10 +10,11 @@ import json
 import os
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from blis_tui.classes import NamedTuple
 from blis_tui.printable import printable, printable_lines
 
 if TYPE_CHECKING:

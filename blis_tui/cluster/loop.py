@@ -90,8 +90,7 @@ def _run(cluster: LoopState, last: int, bound: int, *, exact: bool) -> int:
     pipeline = cluster.pipeline
     heap, steps, tells = pipeline.queue.heap, pipeline.queue.steps, pipeline.roster.watched
     touched, watch, ended = pipeline.roster.board.touched, pipeline.roster.watch, pipeline.arrivals.ended
-    now = reached = pipeline.now
-    events = pipeline.events
+    now, reached, events = pipeline.now, pipeline.now, pipeline.events
     event: Event
     try:
         while True:  # (as above)
@@ -126,20 +125,15 @@ def _run(cluster: LoopState, last: int, bound: int, *, exact: bool) -> int:
                 pipeline.events = events
                 if type(event) is Passage:
                     time = _advance_passage(cluster, event, time, last, bound)
-                elif type(event) is RequestCallback:
-                    event.handler(event.request, time)  # only ends the step of its request
-                    pipeline.events += 1
                 elif not _process_event(pipeline, event, order, time):
                     continue
                 events = pipeline.events
                 latest = time
-            if tells:  # (what `_tell` does: a call would cost more)
+            if tells and not (watch.departed or watch.prefilled or ended):  # the usual case of `_tell`
                 if event.instance_index is not None:
                     touched[event.instance_index] = None
-                if watch.departed or watch.prefilled:
-                    pipeline.roster.note_departures(latest)
-            if ended:
-                pipeline.arrivals.answer(latest)
+            elif tells or ended:
+                _tell(pipeline, event, latest)
             if latest > reached:
                 reached = latest
             if time < now:
@@ -242,6 +236,10 @@ def _advance_passage(cluster: LoopState, passage: Passage, time: int, last: int,
 
 def _process_event(pipeline: Pipeline, event: Event, order: int, time: int) -> bool:
     """Process an event that is neither a step nor a passage of a request; return whether it happened."""
+    if type(event) is RequestCallback:
+        event.handler(event.request, time)  # only ends the step of its request
+        pipeline.events += 1
+        return True
     for instance in pipeline.roster.instances:
         flow = instance.flow
         if event.instance_index in (None, instance.index):

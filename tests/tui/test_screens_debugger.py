@@ -192,7 +192,6 @@ async def test_a_failure(monkeypatch: pytest.MonkeyPatch, file_regression: FileR
         request: Request,
         cached_blocks: int,
         new_tokens: int,
-        *,
         swapped_tokens: int = 0,
         tiered: Sequence[int] = (),
         padding: int = 0,
