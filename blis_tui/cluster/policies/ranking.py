@@ -63,7 +63,6 @@ class Ranking:
             elif isinstance(scorer, FigureScorer):
                 self._parts.append((share, len(self._figures), _checked_grades(scorer), None))
                 self._figures.append(FIGURES[scorer.figure])
-        self._fine = FIGURES[_SORT_FIGURE]
         self._members = fleet.members
         self._changed = fleet.board.listen()
         self._groups: dict[Group, list[tuple[float, int]]] = {}
@@ -100,7 +99,7 @@ class Ranking:
         for index, place in odd.items():
             group, (fine, _) = self._where[index]
             if self._has_fine:
-                fine = self._fine(fleet.board, index)
+                fine = fleet.board.kv_used(index) / fleet.board.kv_total[index]
             own = [
                 (share, column, others.get(place, usual))
                 for (share, column, usual), others in zip(terms, special, strict=True)
@@ -115,7 +114,7 @@ class Ranking:
 
     def _best_usual(self, terms: Sequence[Term], odd: Mapping[int, int], board: SignalBoard) -> tuple[float, list[int]]:
         """Return the best of the instances without individual scores."""
-        highest = -1.0
+        highest, has_fine, totals = -1.0, self._has_fine, board.kv_total
         ties: list[int] = []
         for number, entries in enumerate(self._groups.values()):
             at = 0
@@ -127,7 +126,7 @@ class Ranking:
                 total = _sum(terms, number, fine)
                 if total < highest:
                     break
-                if self._has_fine and (now := self._fine(board, index)) != fine:
+                if has_fine and (now := board.kv_used(index) / totals[index]) != fine:
                     # It has grown since, so others may come first now.
                     entry = now, index
                     self._where[index] = self._where[index][0], entry
@@ -154,11 +153,11 @@ class Ranking:
     def _update(self, board: SignalBoard) -> None:
         where, groups = self._where, self._groups
         for index in self._changed:
-            before = where.get(index)
-            if before is None:
+            if index not in where:
                 continue
+            before = where[index]
             after = self._place(index, board)
-            if after == before:
+            if after[0] == before[0] and after[1] >= before[1]:  # the lower bound still holds
                 continue
             self._remove(before)
             group, entry = where[index] = after
