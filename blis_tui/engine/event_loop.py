@@ -14,7 +14,7 @@ from blis_tui.engine.events import IDLE, NO_STEP
 from blis_tui.engine.flow import Flow
 from blis_tui.engine.kv.radix_pool import radix_pool
 from blis_tui.engine.plan import Ghost, Plan, Planned
-from blis_tui.engine.request import RequestState
+from blis_tui.engine.request import RUNNING, WAITING, RequestState
 from blis_tui.engine.tallies import tally_wait
 from blis_tui.pickling import Picklable
 
@@ -190,7 +190,7 @@ class EventLoop(Flow):
             for request in computed:
                 if self._ends(request):
                     batch.release_ending(request)
-                elif request.state is RequestState.RUNNING:
+                elif request.state is RUNNING:
                     self._pool.checkpoint(request, request.target_tokens)
         if batch.ending or batch.leaving:
             batch.release_all()
@@ -233,7 +233,7 @@ class EventLoop(Flow):
         return rarely or (self.batch.planned is not None and not self._overlaps)
 
     def _can_drop(self, request: Request) -> bool:
-        return request.state is RequestState.WAITING or request is self.rule.chunked
+        return request.state is WAITING or request is self.rule.chunked
 
     def _latest_tokens(self) -> list[int]:
         """Return when decoding requests whose clients have given up got their latest tokens."""
@@ -258,7 +258,7 @@ class EventLoop(Flow):
                 batch.end_with_next(request)
                 continue
             self.steps.seen.note_place_free(now)
-            if request.state is RequestState.WAITING:
+            if request.state is WAITING:
                 batch.leave_queue(request)
             else:
                 self.abort(request, now)
@@ -303,7 +303,7 @@ class EventLoop(Flow):
         """Return what is planned but not executed, and what awaits its results, as plain values (for digests)."""
         batch = self.batch
         leaving = [(one.index, content) for one, content in batch.leaving]
-        computed = [one.index for one in self.computed if one.state is RequestState.RUNNING or self._ends(one)]
+        computed = [one.index for one in self.computed if one.state is RUNNING or self._ends(one)]
         state: tuple[object, ...] = (list(batch.ending), leaving, computed)
         if self.put_back is not None:
             state = (*state, [one.victim.index for one in self.put_back.preempted])

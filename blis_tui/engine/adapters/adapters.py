@@ -9,7 +9,7 @@ from blis_tui.engine.adapters.costs import HOST, STORAGE
 from blis_tui.engine.adapters.records import AdapterEvicted, AdapterHeld, AdapterLoad, AdapterReady
 from blis_tui.engine.events import instance_order
 from blis_tui.engine.plan import StepPart
-from blis_tui.engine.request import RequestState
+from blis_tui.engine.request import WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
@@ -193,7 +193,7 @@ class Adapters(StepPart):
             self._line, self._place = waiting.ordered(), 0
         while self._place < len(self._line):
             request = self._line[self._place]
-            if request.state is RequestState.WAITING and request.index not in passed:
+            if request.state is WAITING and request.index not in passed:
                 if self.has_place(request):
                     return request
                 self._hold(request, "slots")

@@ -18,7 +18,7 @@ from blis_tui.engine.batching.traits import Traits
 from blis_tui.engine.batching.versions import SGLANG
 from blis_tui.engine.kv.radix_pool import RadixPool, radix_pool
 from blis_tui.engine.plan import Ghost, Outranked, Plan, Retraction
-from blis_tui.engine.request import RequestState
+from blis_tui.engine.request import COMPLETED, RUNNING, WAITING
 from blis_tui.engine.scheduling.queue import ByPriority
 from blis_tui.engine.scheduling.radix_order import LongestPrefix
 from blis_tui.engine.stopped import OUTRANKED, PLACES, PREEMPTED, UNSEEN, Stopped
@@ -285,7 +285,7 @@ class SglangBatching(Plain):
             pool.checkpoint(chunked, self._computed)
         before = self.before
         if before is not None and before.prefills:
-            joining = [one for one in before.prefills if one is not before.chunked and _is_running(one)]
+            joining = [one for one in before.prefills if one is not before.chunked and one.state is RUNNING]
             if len(joining) < len(before.prefills):
                 self.full = False
                 self._forget_ended(before)
@@ -296,7 +296,7 @@ class SglangBatching(Plain):
                 self.running = {**joined, **self.running}
             else:
                 self.running.update((one.index, one) for one in joining)
-        gone = [one for one in self.running.values() if not _is_running(one)]
+        gone = [one for one in self.running.values() if one.state is not RUNNING]
         for one in gone:
             del self.running[one.index]
             self._leave(one)
@@ -318,7 +318,7 @@ class SglangBatching(Plain):
         """Forget the priorities of requests that ended with their first token, so never ran."""
         if self._priorities is not None:
             for one in formed.prefills:
-                if one.state is RequestState.COMPLETED:
+                if one.state is COMPLETED:
                     self._priorities.forget(one)
 
     def _leave(self, request: Request) -> None:
@@ -421,7 +421,7 @@ class SglangBatching(Plain):
 
     def _note_uncached(self, request: Request, adder: PrefillAdder) -> None:
         """Remember the tokens to compute of a request that stays in the queue."""
-        if self._priorities is not None and request.state is RequestState.WAITING:
+        if self._priorities is not None and request.state is WAITING:
             self._priorities.refuse(request, adder.rest)
 
     def _enter(self, batch: Batch, request: Request) -> None:
@@ -454,7 +454,7 @@ class SglangBatching(Plain):
             tokens += entry.new + (page if page > 1 else 0)
         pool.make_room(-(-tokens // page))
         for request, computed, new in adder.entries:
-            if request.state is RequestState.RUNNING:
+            if request.state is RUNNING:
                 batch.grant(plan, request, new)
             else:
                 self._enter(batch, request)
@@ -555,7 +555,7 @@ class SglangBatching(Plain):
         found = [
             one
             for one in under_way.prefills
-            if one is not under_way.chunked and _is_running(one) and one.generated_tokens + 1 >= _wanted(one)
+            if one is not under_way.chunked and one.state is RUNNING and one.generated_tokens + 1 >= _wanted(one)
         ]
         if under_way.decodes:
             found += cohort.calendar.get(cohort.clock + 1, {}).values()
@@ -625,10 +625,6 @@ def _priority_sign(settings: Settings) -> int:
     if not settings.enable_priority_scheduling:
         return 0
     return 1 if settings.schedule_low_priority_values_first else -1
-
-
-def _is_running(request: Request) -> bool:
-    return request.state is RequestState.RUNNING
 
 
 def _wanted(request: Request) -> int:

@@ -12,7 +12,7 @@ from blis_tui.classes import NamedTuple
 from blis_tui.engine.content_records import MediaEncoded, MediaHeld
 from blis_tui.engine.encoder.items import items_of
 from blis_tui.engine.plan import NO_PLAN, StepPart
-from blis_tui.engine.request import NO_MEDIA, RequestState
+from blis_tui.engine.request import COMPLETED, NO_MEDIA, RUNNING, WAITING
 from blis_tui.engine.stopped import Excess
 
 if TYPE_CHECKING:
@@ -192,9 +192,9 @@ class Encoder(StepPart):
         late, self._late = self._late, []
         for end_us, slot, request in late:
             index = request.index
-            if request.state is RequestState.COMPLETED:
+            if request.state is COMPLETED:
                 self._due.setdefault(index, request.completed_us)
-            elif request.state is not RequestState.RUNNING or request.batch_slot != slot:
+            elif request.state is not RUNNING or request.batch_slot != slot:
                 self._due.pop(index, None)
                 continue  # preempted or gone, so it needs nothing
             elif index not in self._due and (next_us := decodes.last_token_us(request)) > end_us:
@@ -211,7 +211,7 @@ class Encoder(StepPart):
         Where plans run ahead of results, the last token of a prompt counts as computed when the next token is known.
         """
         last = not any(one is request for over in self._over for _, one in over.requests)
-        runs = request.state is RequestState.RUNNING or request.state is RequestState.WAITING
+        runs = request.state is RUNNING or request.state is WAITING
         if last and not runs and request.completed_us <= self._now:
             self.release(request)
             return
