@@ -337,7 +337,7 @@ class SglangBatching(Plain):
         if self.chunked is None and self.full:
             plan.stopped = self._filled
             return None
-        if self.chunked is None and not self._waiting(batch, 1):
+        if self.chunked is None and not (batch.waiting.items and self._waiting(batch, 1)):
             return None
         if self.chunked is None and len(self.running) >= limit and self._priorities is None:
             self._fill(batch, Stopped(PLACES, 1))

@@ -42,11 +42,6 @@ class RadixPool(BlockPool):
         super().__init__(total, block_size_tokens, prompts, caching=caching)
         self.tree = RadixTree()
 
-    @property
-    def available(self) -> int:
-        """Number of blocks without any content."""
-        return self.free - self.tree.idle
-
     # ---- operations for batching rules ----
 
     def keys(self, request: Request, tokens: int) -> Sequence[range]:
@@ -68,7 +63,7 @@ class RadixPool(BlockPool):
 
     def make_room(self, blocks: int) -> bool:
         """Evict until ``blocks`` blocks have no content; return whether that succeeded."""
-        while self.available < blocks:
+        while self.free - self.tree.idle < blocks:
             if not self.tree.evict():
                 return False
             self.epoch += 1
@@ -88,7 +83,8 @@ class RadixPool(BlockPool):
         self.make_room(count)
         self.misses += count
         self.free -= count
-        self.min_free = min(self.min_free, self.free)
+        if self.free < self.min_free:
+            self.min_free = self.free
 
     def checkpoint(self, request: Request, computed_tokens: int) -> None:
         """Make findable what a request has computed; release its duplicates of content that was there already.
