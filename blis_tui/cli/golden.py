@@ -150,11 +150,13 @@ def _list(folder: Path, root: Path, names: Sequence[str], known: Registry | None
 @_names
 @_project
 @plugins_option
-@click.option("--accept", "verdict", flag_value="accept", help="Make the waiting results the goldens, without asking.")
-@click.option("--reject", "verdict", flag_value="reject", help="Discard the waiting results, without asking.")
+@click.option("--accept", is_flag=True, help="Make the waiting results the goldens, without asking.")
+@click.option("--reject", is_flag=True, help="Discard the waiting results, without asking.")
 @click.option("--force", is_flag=True, help="Also accept results made with another Python or system than the golden's.")
 @reported
-def review(names: tuple[str, ...], where: _Where, plugins: tuple[str, ...], verdict: str | None, force: bool) -> None:
+def review(
+    names: tuple[str, ...], where: _Where, plugins: tuple[str, ...], accept: bool, reject: bool, force: bool
+) -> None:
     """Accept or reject waiting results: those that match NAME, or all.
 
     NAME is a name or a file as listed by `status`, or a pattern for either.
@@ -162,9 +164,12 @@ def review(names: tuple[str, ...], where: _Where, plugins: tuple[str, ...], verd
     Asks about each in turn: a accept, r reject, s skip, d show the diff again, q quit. Without a terminal, it lists the
     results with the commands that decide. With --accept or --reject, nothing is asked.
     """
+    if accept and reject:
+        raise click.UsageError("--accept and --reject exclude each other")
     project = where.project()
     waiting = _found(project.golden_dir, names, pending=True)
-    if verdict is not None:
+    if accept or reject:
+        verdict = "accept" if accept else "reject"
         for files in waiting:
             _decide(files, verdict, force=force)
             print_text(f"{verdict}ed {printable(files.name)}")

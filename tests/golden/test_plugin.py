@@ -58,6 +58,8 @@ def test_a_new_result_waits_until_it_is_accepted(tmp_path: Path) -> None:
     assert status.stdout.splitlines()[-1] == "1 golden, 0 waiting, 0 obsolete, 0 broken"
     again = blis_in(folder, "golden", "review", "--accept", "demo")
     assert (again.returncode, again.stderr.splitlines()[0]) == (3, "error: no result of demo is waiting")
+    both = blis_in(folder, "golden", "review", "--accept", "--reject", "demo")
+    assert (both.returncode, both.stderr.splitlines()[-1]) == (2, "Error: --accept and --reject exclude each other")
     assert status.returncode == 0
 
 
