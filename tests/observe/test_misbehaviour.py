@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -306,11 +307,13 @@ async def test_a_server_that_is_killed_and_comes_back_loses_no_row(tmp_path: Pat
     async def kill_and_restart() -> Server:
         await first.was_asked(40)
         await first.kill()
-        await asyncio.sleep(0.1)
         second = Server(slowly)
         second.port = port
-        await second.start()
-        return second
+        while True:  # a connection of another test may have got the port meanwhile
+            await asyncio.sleep(0.1)
+            with suppress(OSError):
+                await second.start()
+                return second
 
     killing = asyncio.create_task(kill_and_restart())
     await asyncio.wait_for(observer.run(), 60)
@@ -322,9 +325,10 @@ async def test_a_server_that_is_killed_and_comes_back_loses_no_row(tmp_path: Pat
     assert by_outcome == {"completed", "broken", "refused"}
     # Those under way broke, those after it were refused, and those after that were served again.
     assert rows[-1].outcome == "completed"
-    assert len([row for row in rows if row.outcome == "completed"]) == len(
-        [one for one in first.asked if one.number < len(rows)]
-    ) + len(second.asked) - len([row for row in rows if row.outcome == "broken"])
+    counts = Counter(row.outcome for row in rows)
+    heard = len([one for one in first.asked if one.number < len(rows)]) + len(second.asked)
+    # All that a server heard was completed or broke; what broke may also have been on its way to the server.
+    assert heard - counts["broken"] <= counts["completed"] < heard
 
 
 async def test_a_server_that_lies_about_its_tokens_is_counted_again(tmp_path: Path) -> None:
