@@ -51,6 +51,7 @@ class SharedRun:
     def stop(self) -> None:
         """Let :meth:`run` end soon; safe in signal handlers."""
         self._stopping = True
+        self._simulation.stop()  # which runs itself where a process has come to an error
 
     def run(self, show: Callable[[], None] | None = None) -> bool:
         """Simulate to the end; the simulation is then where its own ``run`` would have left it.
@@ -59,7 +60,8 @@ class SharedRun:
             show: called whenever ``ended`` has changed.
 
         Returns:
-            False if it was stopped. The simulation is then still at its beginning.
+            False if it was stopped. The simulation is then still at its beginning, or (after an error in a process)
+            between two events.
 
         Raises:
             SimulationError: a process died.

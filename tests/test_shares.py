@@ -163,6 +163,11 @@ def dying(connection: Connection, *_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def failing(connection: Connection, *_: object) -> None:
+    """The work of a process that has come to an error."""
+    connection.send(None)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_process_that_dies_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_simulate", dying)
@@ -176,6 +181,20 @@ def test_a_run_that_is_stopped_is_where_it_began() -> None:
     shared.stop()
     assert not shared.run()
     assert simulation.events == 0
+
+
+def test_what_repeats_an_error_in_one_process_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_simulate", failing)
+    simulation = Simulation(SHIPPED)
+    shared, run = SharedRun(simulation, 2), simulation.run
+
+    def stopped() -> bool:
+        shared.stop()
+        return run()
+
+    monkeypatch.setattr(simulation, "run", stopped)
+    assert not shared.run()
+    assert 0 < simulation.events < 100
 
 
 def test_progress_is_the_sum_over_the_processes() -> None:
