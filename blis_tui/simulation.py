@@ -108,6 +108,15 @@ def _overflow_error(error: BaseException) -> SimulationError | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Since:
+    """A moment of a run that a report may leave out everything before, like ``warm_up_us``."""
+
+    time_us: int
+    gaps: list[dict[int, int]]
+    """Inter-token gaps of each instance until then (microseconds -> count)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Mark:
     """A place in a run to return to: a light checkpoint, usable only by simulations that share its request log.
 
@@ -440,6 +449,24 @@ class Simulation:
                 raise InvariantError(invariant.identifier, wrong, time_us=self.now_us, event=self.events)
 
     @_attributing_failures
+    def since(self) -> Since:
+        """Return this moment, for a report on what comes after it."""
+        self._require_consistent()
+        return Since(self.now_us, [dict(instance.tallies.itl_us) for instance in self._cluster.instances])
+
+    def report_since(self, since: Since) -> Report:
+        """Return the report as of now, as if ``warm_up_us`` had ended at a moment."""
+        experiment, warm_up = self.experiment, self.cluster.warm_up
+        if since.time_us <= experiment.warm_up_us:
+            return self.report(complete=True, by_clock=True)
+        before = warm_up.replaced(since.gaps)
+        self.experiment = replace(experiment, warm_up_us=since.time_us)
+        try:
+            return self.report(complete=True, by_clock=True)
+        finally:
+            self.experiment = experiment
+            warm_up.counted = before
+
     def report(self, *, complete: bool | None = None, verify: bool = True, by_clock: bool = False) -> Report:
         """Return the report as of now.
 

@@ -291,6 +291,11 @@ class WarmUp(Picklable):
             self.counted = [dict(instance.tallies.itl_us) for instance in self._roster.instances]
         return self.counted
 
+    def replaced(self, counted: list[dict[int, int]]) -> list[dict[int, int]] | None:
+        """Let the period end where these gaps had been counted; return what was counted before."""
+        before, self.counted = self.counted, counted
+        return before
+
     def take_over(self, other: WarmUp, index: int) -> None:
         """Take over an instance; the period did not end where all requests had ended before."""
         if self.counted or other.counted:

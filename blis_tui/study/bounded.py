@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 _GROUPS: Final = {"slo_classes": 0, "tenants": 1}
 """Sections of a report about a subset of requests -> index in a request's group of the name that selects them."""
 
-_PERCENTS: Final = {"min": 0, **{f"p{percent}": percent for percent in PERCENTILES}, "max": 100}
+PERCENTS: Final = {"min": 0, **{f"p{percent}": percent for percent in PERCENTILES}, "max": 100}
+"""Statistic in a report -> its percentile."""
 _COUNTS: Final[dict[str, Callable[[Row], int]]] = {
     "total": lambda _: 1,
     "injected": lambda row: row.state != RequestState.REJECTED,
@@ -47,7 +48,7 @@ _COUNTS: Final[dict[str, Callable[[Row], int]]] = {
     "lost": lambda row: row.state == RequestState.LOST,
 }
 _GROUP_COUNTS: Final = ("total", "rejected", "completed", "dropped_unservable", "timed_out")
-_SAMPLES: Final[dict[str, Callable[[Row], float | None]]] = {
+LATENCIES: Final[dict[str, Callable[[Row], float | None]]] = {
     "ttft_ms": lambda row: row.ttft_us if row.ttft_us >= 0 else None,
     "e2e_ms": lambda row: row.e2e_us if row.e2e_us >= 0 else None,
     "tpot_ms": lambda row: (
@@ -55,6 +56,7 @@ _SAMPLES: Final[dict[str, Callable[[Row], float | None]]] = {
     ),
     "scheduling_delay_ms": lambda row: row.scheduled_us - row.arrival_us if row.scheduled_us >= 0 else None,
 }
+"""Latency in a report -> a request's latency in microseconds; None = it has none."""
 
 
 def range_of(constraint: Expectation) -> Range:
@@ -66,7 +68,7 @@ def range_of(constraint: Expectation) -> Range:
     return Range(metric=constraint.metric, low=low, high=high)
 
 
-def _scope(steps: Sequence[str], since_us: int = 0) -> Scope:
+def scope_of(steps: Sequence[str], since_us: int = 0) -> Scope:
     """Return which requests the figure at a report path covers."""
     place = _GROUPS.get(steps[0])
     return Scope(since_us=since_us) if place is None else Scope(since_us=since_us, place=place, name=steps[1])
@@ -121,10 +123,10 @@ class FollowerFactory:
         return None
 
     def _latency(self, latency: str, statistic: str, wanted: Range) -> Figure | None:
-        sample, percent, most = _SAMPLES.get(latency), _PERCENTS.get(statistic), self._most
+        sample, percent, most = LATENCIES.get(latency), PERCENTS.get(statistic), self._most
         if sample is None:
             return None
-        scope = _scope(wanted.metric.split("."), self._experiment.warm_up_us)
+        scope = scope_of(wanted.metric.split("."), self._experiment.warm_up_us)
         # If transfers start early, the last token may precede the first one, which makes the time between them
         # negative.
         negative = latency == "tpot_ms" and self._experiment.cluster.disaggregation is not None
@@ -145,7 +147,7 @@ class FollowerFactory:
         return e2e_lower_bounds if latency == "e2e_ms" and endless else None
 
     def _gaps(self, statistic: str, wanted: Range) -> Figure | None:
-        percent, most = _PERCENTS.get(statistic), self._most_gaps()
+        percent, most = PERCENTS.get(statistic), self._most_gaps()
         if percent is None or self._varies or not _ranks(percent, wanted, most):
             return None
         return Gaps(wanted, percent, self._cluster, self._experiment.warm_up_us, most)
@@ -186,10 +188,10 @@ class FollowerFactory:
 
 def _ranks(percent: int, wanted: Range, most: object) -> bool:
     """Return whether a percentile can be followed; maximum and minimum also without a known sample count."""
-    extreme = wanted.high if percent == _PERCENTS["max"] else wanted.low if percent == _PERCENTS["min"] else None
+    extreme = wanted.high if percent == PERCENTS["max"] else wanted.low if percent == PERCENTS["min"] else None
     return most is not None or extreme is not None
 
 
 def _counted(name: str, steps: Sequence[str]) -> Callable[[Row, Group], int]:
-    counts, scope = _COUNTS[name], _scope(steps)
+    counts, scope = _COUNTS[name], scope_of(steps)
     return lambda row, group: counts(row) if scope.holds(row.arrival_us, group) else 0

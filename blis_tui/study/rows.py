@@ -15,6 +15,7 @@ from blis_tui.metrics.pool_load import pool_loads
 from blis_tui.notebook import html_table
 from blis_tui.records.tables import csv_line
 from blis_tui.study.costs import cost_figures
+from blis_tui.study.steady import SECTION
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ _GROUPS: Final = (
     "gateway",
     "lifecycle",
     "sessions",
+    SECTION,
 )
 """Sections of a report whose figures are in every row."""
 USUAL: Final = ("throughput.requests_per_s", "latency.ttft_ms.p99", "latency.itl_ms.p99", "latency.e2e_ms.p99")
@@ -75,6 +77,11 @@ class Row:
     def coordinates(self) -> dict[str, Json]:
         """The run's values by path."""
         return self.point.coordinates
+
+    @property
+    def in_long_run(self) -> str:
+        """Whether the bounds hold in the long run: ``holds``, ``fails`` or ``not known``; empty = it was not asked."""
+        return str(self.figures.get(f"{SECTION}.verdict") or "")
 
     def __repr__(self) -> str:
         """Return one line, without the figures."""
@@ -170,6 +177,9 @@ def row_of(study: Study, point: Point, seed: int, experiment: Experiment, outcom
     said = {**report, "cost": _nested(cost_figures(experiment, report, study.prices))}
     verdicts = [judge(one, said) for one in study.constraints]
     broken = [one.sentence() for one in verdicts if not one.ok]
+    if isinstance(steady := report.get(SECTION), dict):
+        costs = [one.sentence() for one in verdicts if not one.ok and one.metric.startswith("cost.")]
+        broken = costs if steady["verdict"] == "holds" else [str(steady["why"])]
     stopped = outcome.status == "stopped"
     return Row(
         point=point,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +14,7 @@ from blis_tui.registry import place_in_plugin
 from blis_tui.simulation import Simulation
 from blis_tui.spec.build import build_experiment
 from blis_tui.study.early_stop import EarlyStop
+from blis_tui.study.steady import steady_report
 from blis_tui.user_plugins import load_plugins
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from blis_tui.registry import Plugin
     from blis_tui.spec.model import Expectation, Experiment
+    from blis_tui.study.steady import Steady
 
 Status = Literal["done", "stopped", "failed"]
 
@@ -37,6 +40,8 @@ class Task:
     """Plug-ins to load, as the user gave them."""
     stop_at: tuple[Expectation, ...] = ()
     """Constraints; the run ends as soon as one of them can no longer hold."""
+    steady: Steady | None = None
+    """Bounds; the run ends when it is known whether they hold in the long run. None = it ends by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,20 +60,23 @@ class Outcome:
     """Where in a plug-in's code it failed; empty if it failed elsewhere, or did not fail."""
 
 
-def task_of(experiment: Experiment, stop_at: Sequence[Expectation] = ()) -> Task:
+def task_of(experiment: Experiment, stop_at: Sequence[Expectation] = (), steady: Steady | None = None) -> Task:
     """Return what another process needs to run an experiment.
 
     Args:
         experiment: the experiment.
         stop_at: constraints without which its result is useless.
+        steady: what must be known of the long run; None = the run ends by itself.
     """
     trace = experiment.workload.trace
+    key = key_of(experiment)
     return Task(
-        key=key_of(experiment),
+        key=key if steady is None else sha256(to_sorted_json([key, asdict(steady)]).encode()).hexdigest(),
         document=experiment.document,
         trace_path=None if trace is None else trace.path,
         plugins=tuple(origin.asked for origin in experiment.plugins.origins),
         stop_at=tuple(stop_at),
+        steady=steady,
     )
 
 
@@ -91,11 +99,14 @@ def stopped_key(key: str, stop_at: Sequence[Expectation]) -> str:
 
 
 def execute(task: Task) -> Outcome:
-    """Run a task to its end, or until a constraint can no longer hold; failures are outcomes, too."""
+    """Run a task to its end, or until what is asked of it is known; failures are outcomes, too."""
     try:
         plugins = load_plugins(task.plugins) if task.plugins else None
         experiment = build_experiment(task.document, trace_path=task.trace_path, plugins=plugins)
         simulation = Simulation(experiment)
+        if task.steady is not None:
+            report = steady_report(simulation, task.steady)
+            return Outcome(status="done", report=report, left_out=tuple(map(str, simulation.left_out)))
         stop = EarlyStop(experiment, task.stop_at)
         stop.run(simulation)
         whole = stop.broken is None

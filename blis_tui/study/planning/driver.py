@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.study.model import Study
     from blis_tui.study.runners import Runner
+    from blis_tui.study.steady import Steady
     from blis_tui.study.store import Store
     from blis_tui.study.task import Task
 
@@ -34,6 +35,8 @@ class Run:
     values: Mapping[str, object]
     """Additional assignments."""
     seed: int
+    steady: Steady | None = None
+    """What must be known of the long run; None = the run ends by itself."""
 
 
 class _PendingSearch(Generic[T]):
@@ -126,7 +129,7 @@ class Driver:
             why = error.diagnostics[0].message
             self._fill(asking, place, Row(point=point, seed=run.seed, status="invalid", ok=None, why=why))
             return
-        task = task_of(experiment)
+        task = task_of(experiment, steady=run.steady)
         known = self._results.find(task.key, (), point, run.seed, experiment)
         if known is not None:
             self._fill(asking, place, known)

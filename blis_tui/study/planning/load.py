@@ -83,6 +83,15 @@ class Load:
             said[self.counted] = min(max(self.least, ceil(rate * self.duration_s)), MOST)
         return said
 
+    @property
+    def endless(self) -> bool:
+        """Whether requests may go on to arrive for as long as a run needs them."""
+        return bool(self.counted) and not self.horizon
+
+    def for_ever(self, rate_per_s: float | None) -> dict[str, object]:
+        """Return the assignments for a rate at which requests arrive for as long as a run needs them."""
+        return {**self.at(rate_per_s), **({self.counted: MOST} if self.counted else {})}
+
     def all_at_once(self, instances: int) -> dict[str, object]:
         """Return the assignments for arrivals much faster than ``instances`` instances can serve."""
         count = max(self.least, min(_USUAL * instances, MOST))

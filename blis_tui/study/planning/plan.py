@@ -31,6 +31,7 @@ from blis_tui.study.planning.search import (
     verdict_of,
 )
 from blis_tui.study.planning.slower import LATER, SlowServer, slower
+from blis_tui.study.steady import Steady
 from blis_tui.study.store import MemoryStore
 from blis_tui.units import plural
 
@@ -104,6 +105,8 @@ class Trial:
     rows: tuple[Row, ...]
     seeds: int
     """Number of seeds; greater than the number of rows if all seeds gave the same run, which is then stored once."""
+    steady: Steady | None = None
+    """What the runs were asked of the long run; None = they ended by themselves."""
 
     @property
     def ignores_seed(self) -> bool:
@@ -310,7 +313,7 @@ def plan(
     if asked and found is not None and isinstance(slow, SlowServer) and max(slow.times, slow.later) > 1.0:
         (if_slower,) = driver.answer([_if_slower(question, found, slow)], runner)
     if best is not None and if_slower is not None and not if_slower.holds:
-        (on_slower,) = driver.answer([_Configuration(question, best.point, USUAL_CONFIDENCE).search()], runner)
+        (on_slower,) = driver.answer([_Configuration(question, best.point, USUAL_CONFIDENCE, best).search()], runner)
     pool = None if experiment is None else experiment.pools[0]
     rows = () if found is None else found.rows
     nearest = None if found is None else found.nearest(study.constraints)
@@ -385,16 +388,27 @@ def _experiment(study: Study, row: Row) -> Experiment:
 
 
 class _Configuration:
-    """One configuration whose size or rate is searched."""
+    """One configuration whose size or rate is searched.
 
-    def __init__(self, question: Question, point: Point, confidence: float | None = None) -> None:
+    Args:
+        question: the question.
+        point: the configuration.
+        confidence: the share of measured servers that are no slower; None = step times are as expected.
+        not_enough: an answer that does not hold on a slower server, from which the search goes on.
+    """
+
+    def __init__(
+        self, question: Question, point: Point, confidence: float | None = None, not_enough: Candidate | None = None
+    ) -> None:
         self._question = question
         self._confidence = confidence
+        self._not_enough = not_enough
         self._slower: SlowServer | None = None
         self._study = question.study
         self._point = point
         self._of = "requests"
         self._recorded = False
+        self._load: Load | None = None
         self._rows: dict[tuple[int | None, float | None], dict[int, Row]] = {}
 
     def search(self) -> Generator[list[Run], list[Row], Candidate]:
@@ -414,7 +428,7 @@ class _Configuration:
             if isinstance(slow, str):
                 return self._candidate(None, why_not=slow, not_known=True)
             self._slower = slow
-        load = yield from self._load(document)
+        load = self._load = yield from self._load_of(document)
         self._of = load.of
         own = _own_size(document, self._question.size_path)
         if self._question.max_rate:
@@ -422,7 +436,7 @@ class _Configuration:
         self._require_room_to_grow(document)
         return (yield from self._least_size(load, own))
 
-    def _load(self, document: Mapping[str, Json]) -> Generator[list[Run], list[Row], Load]:
+    def _load_of(self, document: Mapping[str, Json]) -> Generator[list[Run], list[Row], Load]:
         offered = None
         if isinstance(as_map(document.get("workload")).get("trace"), dict):
             self._recorded = True
@@ -434,11 +448,15 @@ class _Configuration:
 
     def _highest_rate(self, load: Load, own: int) -> Generator[list[Run], list[Row], Candidate]:
         load.require_rate()
-        (flooded,) = yield [self._saturating_run(load, own)]
-        capacity = capacity_of(flooded, load.of)
-        guess = (load.own_rate_per_s or 1.0) if capacity is None else _OF_CAPACITY * capacity
+        known = None if self._not_enough is None or self._not_enough.knee is None else self._not_enough.knee.holds
+        if known is not None:
+            guess = known
+        else:
+            (flooded,) = yield [self._saturating_run(load, own)]
+            capacity = capacity_of(flooded, load.of)
+            guess = (load.own_rate_per_s or 1.0) if capacity is None else _OF_CAPACITY * capacity
         seeds = len(self._study.seeds)
-        search = search_rate(guess, precision=self._question.precision, seeds=seeds)
+        search = search_rate(guess, precision=self._question.precision, seeds=seeds, quick=load.endless)
         knee = yield from self._ask(search, lambda probe: (None, probe.value), load)
         why = ""
         if knee.fails == 0:
@@ -448,37 +466,50 @@ class _Configuration:
         return self._candidate(own, knee=knee, why_not=why)
 
     def _least_size(self, load: Load, own: int) -> Generator[list[Run], list[Row], Candidate]:
-        question, rate = self._question, self._question.rate_per_s
+        question, rate, seeds = self._question, self._question.rate_per_s, self._study.seeds
         self._require_sizes()
         self._require_load(load)
-        guess = own
+        least, guess = question.least, own
         wanted = rate if rate is not None else load.own_rate_per_s
-        if load.path and wanted is not None:
-            flooded, idle = yield [self._saturating_run(load, own), self._run(None, 0.0, self._study.seeds[0], load)]
-            (idle,) = self._judged([idle])
-            if hopeless_idle(idle, self._study.constraints):  # bursts stay bursts, but more instances may spread them
-                (idle,) = self._judged((yield [self._run(question.most, 0.0, self._study.seeds[0], load)]))
-            if wrong := hopeless_idle(idle, self._study.constraints):
-                nothing = (
-                    "no number of instances" if question.size_path == INSTANCES else f"no value of {question.size_path}"
-                )
-                return self._candidate(None, why_not=f"{nothing} is enough: even on an idle cluster, {wrong}")
-            capacity = capacity_of(flooded, load.of)
-            guess = own if capacity is None else ceil(wanted * own / capacity)
-        search = search_size(guess, least=question.least, most=question.most, seeds=len(self._study.seeds))
-        least = yield from self._ask(search, lambda probe: (int(probe.value), rate), load)
-        if least.holds is None:
-            reason = self._reason(least.fails, rate)
-            many = f"{question.size_path} {least.fails} is"
-            if question.size_path == INSTANCES:
-                many = "1 instance is" if least.fails == 1 else f"{least.fails} instances are"
-            return self._candidate(None, why_not=f"{many} not enough ({reason}), and more were not tried")
-        beside = [size for size in (least.fails, least.holds + 1) if size is not None and size <= question.most]
-        wanted_runs = [(size, seed) for size in (*beside, least.holds) for seed in self._study.seeds]
+        if self._not_enough is not None:
+            least = guess = (self._not_enough.size or 0) + 1
+        elif load.path and wanted is not None:
+            found = yield from self._guessed_size(load, own, wanted)
+            if isinstance(found, str):
+                return self._candidate(None, why_not=found)
+            guess = found
+        search = search_size(guess, least=least, most=question.most, seeds=len(seeds), quick=load.endless)
+        ends = yield from self._ask(search, lambda probe: (int(probe.value), rate), load)
+        if ends.holds is None:
+            return self._candidate(None, why_not=self._not_enough_text(ends.fails or question.most, rate))
+        # That one more holds, too, is certain where runs last until it is known of the answer.
+        beside = (ends.fails,) if load.endless else (ends.fails, ends.holds + 1)
+        shown = [size for size in (*beside, ends.holds) if size is not None and least <= size <= question.most]
+        wanted_runs = [(size, seed) for size in shown for seed in seeds]
         rows = self._judged((yield [self._run(size, rate, seed, load) for size, seed in wanted_runs]))
         for (size, seed), row in zip(wanted_runs, rows, strict=True):
             self._rows.setdefault((size, rate), {})[seed] = row
-        return self._candidate(least.holds)
+        return self._candidate(ends.holds)
+
+    def _guessed_size(self, load: Load, own: int, wanted: float) -> Generator[list[Run], list[Row], int | str]:
+        """Return about how many are needed, or why no number is enough."""
+        question, bounds = self._question, self._study.constraints
+        flooded, idle = yield [self._saturating_run(load, own), self._run(None, 0.0, self._study.seeds[0], load)]
+        (idle,) = self._judged([idle])
+        if hopeless_idle(idle, bounds):  # bursts stay bursts, but more instances may spread them
+            (idle,) = self._judged((yield [self._run(question.most, 0.0, self._study.seeds[0], load)]))
+        if wrong := hopeless_idle(idle, bounds):
+            size = "number of instances" if question.size_path == INSTANCES else f"value of {question.size_path}"
+            return f"no {size} is enough: even on an idle cluster, {wrong}"
+        capacity = capacity_of(flooded, load.of)
+        return own if capacity is None else ceil(wanted * own / capacity)
+
+    def _not_enough_text(self, most: int, rate: float | None) -> str:
+        """Return why nothing up to a size holds."""
+        many = f"{self._question.size_path} {most} is"
+        if self._question.size_path == INSTANCES:
+            many = "1 instance is" if most == 1 else f"{most} instances are"
+        return f"{many} not enough ({self._reason(most, rate)}), and more were not tried"
 
     def _require_room_to_grow(self, document: Mapping[str, Json]) -> None:
         """Raise SpecError if more instances cannot help: there is one number that fits the pools, or the split."""
@@ -553,12 +584,14 @@ class _Configuration:
                 runs = []
                 for probe in probes:
                     size, rate = placed(probe)
-                    runs.append(self._run(size, rate, self._study.seeds[probe.seed], load))
+                    run = self._run(size, rate, self._study.seeds[probe.seed], load, quick=probe.quick)
+                    runs.append(run)
                 rows = self._judged((yield runs))
                 if not self._question.max_rate and any(row.figures.get("requests.total") == 0 for row in rows):
                     raise self._no_load("no request arrives before the run ends", "raise the rate, or `horizon_us`")
                 for probe, row in zip(probes, rows, strict=True):
-                    self._rows.setdefault(placed(probe), {})[row.seed] = row
+                    if not probe.quick or row.in_long_run == "fails":  # of the others little is known
+                        self._rows.setdefault(placed(probe), {})[row.seed] = row
                 probes = search.send([self._verdict(probe, row) for probe, row in zip(probes, rows, strict=True)])
         except StopIteration as stop:
             found: T = stop.value
@@ -568,6 +601,8 @@ class _Configuration:
         """Return what a probe showed; requests that come one by one are asked whether any rate can hold."""
         if self._question.max_rate and probe.value == 0:
             return Verdict(holds=not hopeless_idle(row, self._study.constraints))
+        if probe.quick:
+            return Verdict(holds=row.status == "done" and row.in_long_run != "fails")
         return verdict_of(row, self._study.constraints)
 
     def _saturating_run(self, load: Load, size: int) -> Run:
@@ -575,10 +610,26 @@ class _Configuration:
         values = {**load.all_at_once(size), **self._steps}
         return Run(point=self._point, values=values, seed=self._study.seeds[0])
 
-    def _run(self, size: int | None, rate: float | None, seed: int, load: Load) -> Run:
-        arrivals = load.one_by_one() if rate == 0 else load.at(rate)
+    def _run(self, size: int | None, rate: float | None, seed: int, load: Load, *, quick: bool = False) -> Run:
+        """Return the run of a size at a rate; at a rate of 0, requests come one by one."""
+        steady = None if rate == 0 else self._long(rate)
+        arrivals = load.one_by_one() if rate == 0 else load.at(rate) if steady is None else load.for_ever(rate)
         values = {**arrivals, **({} if size is None else {self._question.size_path: size}), **self._steps}
-        return Run(point=self._point, values=values, seed=seed)
+        if steady is not None and quick:
+            steady = replace(steady, kind="quick")
+        return Run(point=self._point, values=values, seed=seed, steady=steady)
+
+    def _long(self, rate: float | None) -> Steady | None:
+        """Return what a run must show of the long run; None = it ends by itself."""
+        load, bounds = self._load, self._study.constraints
+        if load is None or not load.endless:
+            return None
+        return Steady(
+            bounds=bounds if self._slower is None else self._slower.tightened(bounds),
+            kind="long",
+            rate_per_s=load.own_rate_per_s if rate is None else rate,
+            duration_s=self._question.duration_s,
+        )
 
     @property
     def _steps(self) -> Mapping[str, object]:
@@ -607,6 +658,7 @@ class _Configuration:
                 size if place[0] is None else place[0],
                 place[1],
                 [self._rows[place][seed] for seed in self._study.seeds if seed in self._rows[place]],
+                self._long(place[1]),
             )
             for place in order
         )
@@ -622,11 +674,13 @@ class _Configuration:
         )
 
 
-def _tried(size: int | None, rate_per_s: float | None, rows: list[Row]) -> Trial:
+def _tried(size: int | None, rate_per_s: float | None, rows: list[Row], steady: Steady | None) -> Trial:
     """Return the runs of several seeds; equal ones, as with a trace, are kept once, as they prove no agreement."""
     first = rows[0]
     alike = first.status == "done" and all((row.status, row.figures) == (first.status, first.figures) for row in rows)
-    return Trial(size=size, rate_per_s=rate_per_s, rows=tuple(rows[:1] if alike else rows), seeds=len(rows))
+    return Trial(
+        size=size, rate_per_s=rate_per_s, rows=tuple(rows[:1] if alike else rows), seeds=len(rows), steady=steady
+    )
 
 
 def _own_size(document: Mapping[str, Json], path: str) -> int:
@@ -644,7 +698,8 @@ def _if_slower(
     if nearest is None:
         return None
     mine, row = nearest
-    (other,) = yield [Run(point=row.point, values=slow.values, seed=row.seed)]
+    steady = None if found.steady is None else replace(found.steady, bounds=slow.tightened(found.steady.bounds))
+    (other,) = yield [Run(point=row.point, values=slow.values, seed=row.seed, steady=steady)]
     value = other.figures.get(mine.metric)
     if not isinstance(value, int | float):
         return None
@@ -668,7 +723,10 @@ def _other_estimates(question: Question, best: Candidate) -> Generator[list[Run]
         for margin, row in filter(None, decide)
         if margin.value > 0
     ]
-    rows = yield [Run(point=row.point, values={"latency": {"kind": kind}}, seed=row.seed) for kind, _, row in asked]
+    steady = None if found.steady is None else replace(found.steady, kind="opinion")
+    rows = yield [
+        Run(point=row.point, values={"latency": {"kind": kind}}, seed=row.seed, steady=steady) for kind, _, row in asked
+    ]
     failing = {kind for (kind, _, _), other in zip(asked, rows, strict=True) if failure_reason(other)}
     told = []
     for (kind, mine, _), other in zip(asked, rows, strict=True):

@@ -10,6 +10,7 @@ from math import inf, sqrt
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from blis_tui.classes import dataclass
+from blis_tui.study.samples import MIN_SERVED_SHARE
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Probe:
     """The value; a rate of 0 means requests that come one by one."""
     seed: int
     """Index of the seed."""
+    quick: bool = False
+    """Whether to look only for what breaks at once: such a probe holds unless it certainly fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +91,12 @@ class _Known:
             self._verdicts.update(zip(new, told, strict=True))
         return [self._verdicts[one] for one in probes]
 
-    def one(self, value: float) -> Generator[list[Probe], list[Verdict], Verdict]:
-        """Return the verdict with the first seed."""
-        return (yield from self.ask([Probe(value, 0)]))[0]
+    def one(self, value: float, *, quick: bool = False) -> Generator[list[Probe], list[Verdict], Verdict]:
+        """Return the verdict with the first seed; what breaks at once need not be run for longer."""
+        at_once = self._verdicts.get(Probe(value, 0, quick=True))
+        if at_once is not None and not at_once.holds:
+            return at_once
+        return (yield from self.ask([Probe(value, 0, quick)]))[0]
 
     def share(self, value: float) -> Generator[list[Probe], list[Verdict], float]:
         """Return the share of the seeds with which a value holds."""
@@ -98,7 +104,7 @@ class _Known:
         return len([one for one in found if one.holds]) / self.seeds
 
 
-def search_rate(guess: float, *, precision: float, seeds: int) -> RateSearch:
+def search_rate(guess: float, *, precision: float, seeds: int, quick: bool = False) -> RateSearch:
     """Find the rate up to which everything holds.
 
     First one seed brackets and bisects. Then the other seeds are tried at both ends, which move apart until every seed
@@ -108,21 +114,38 @@ def search_rate(guess: float, *, precision: float, seeds: int) -> RateSearch:
         guess: the rate to begin with, such as the capacity.
         precision: maximum width of the interval, relative to its lower end.
         seeds: how many runs must agree at an end.
+        quick: whether to begin with quick probes, which find the rates that certainly fail.
     """
     known = _Known(seeds)
-    ends = yield from _bracket(known, guess, precision)
+    if quick:
+        ends = yield from _narrowed(known, guess, max(precision, _STEP - 1), quick=True)
+        if isinstance(ends, Knee) and ends.fails is not None:
+            return ends
+        guess = ends.holds or guess if isinstance(ends, Knee) else ends[0]
+    ends = yield from _narrowed(known, guess, precision)
     if isinstance(ends, Knee):
         return ends
     low, high = ends
-    while high / low > 1 + precision and (middle := _between(low, high)) is not None:
-        if (yield from known.one(middle)).holds:
-            low = middle
-        else:
-            high = middle
     yield from known.ask(Probe(end, seed) for end in (low, high) for seed in range(seeds))
     lowest = yield from _expand_rate(known, low, 1 / (1 + precision), holds=True)
     highest = yield from _expand_rate(known, high, 1 + precision, holds=False)
     return Knee(holds=lowest, fails=highest)
+
+
+def _narrowed(
+    known: _Known, guess: float, precision: float, *, quick: bool = False
+) -> Generator[list[Probe], list[Verdict], tuple[float, float] | Knee]:
+    """Return a rate that holds and one that does not with the first seed, no farther apart than the precision."""
+    ends = yield from _bracket(known, guess, precision, quick=quick)
+    if isinstance(ends, Knee):
+        return ends
+    low, high = ends
+    while high / low > 1 + precision and (middle := _between(low, high)) is not None:
+        if (yield from known.one(middle, quick=quick)).holds:
+            low = middle
+        else:
+            high = middle
+    return low, high
 
 
 def _expand_rate(
@@ -152,7 +175,7 @@ def _expand_rate(
 
 
 def _bracket(
-    known: _Known, guess: float, precision: float
+    known: _Known, guess: float, precision: float, *, quick: bool
 ) -> Generator[list[Probe], list[Verdict], tuple[float, float] | Knee]:
     """Return a rate that holds and one that does not, with the first seed."""
     low = high = None
@@ -160,7 +183,7 @@ def _bracket(
     tried = 0
     while low is None or high is None:
         tried += 1
-        verdict = yield from known.one(rate)
+        verdict = yield from known.one(rate, quick=quick)
         if verdict.holds:
             low = rate
             if rate > guess * _FAR:
@@ -189,7 +212,7 @@ def rounded(rate: float) -> float:
     return float(f"{rate:.3g}")
 
 
-def search_size(guess: int, *, most: int, seeds: int, least: int = 1) -> SizeSearch:
+def search_size(guess: int, *, most: int, seeds: int, least: int = 1, quick: bool = False) -> SizeSearch:
     """Find the smallest size from which on everything holds.
 
     Args:
@@ -197,13 +220,25 @@ def search_size(guess: int, *, most: int, seeds: int, least: int = 1) -> SizeSea
         most: the largest size to try.
         seeds: how many runs must hold.
         least: the smallest possible size.
+        quick: whether to begin with quick probes, which find the sizes that certainly fail.
     """
     known = _Known(seeds)
-    size, step = min(max(guess, least), most), 1
-    low, high = least - 1, most + 1  # the largest known to fail, the smallest known to hold
+    low, high = yield from _size_boundary(known, min(max(guess, least), most), least, most, quick=quick)
+    if quick:
+        low, high = yield from _climbed(known, low, high, most)
+    while high <= most and (yield from known.share(high)) < 1:
+        low, high = high, high + 1
+    return SmallestSize(holds=high if high <= most else None, fails=low if low >= least else None)
+
+
+def _size_boundary(
+    known: _Known, size: int, least: int, most: int, *, quick: bool
+) -> Generator[list[Probe], list[Verdict], tuple[int, int]]:
+    """Return the largest size known to fail with the first seed, and the smallest known to hold, next to it."""
+    low, high, step = least - 1, most + 1, 1
     tried = 0
     while high - low > 1:
-        if (yield from known.one(size)).holds:
+        if (yield from known.one(size, quick=quick)).holds:
             high = size
             size = max(size - step, low + 1) if low < least else (low + size) // 2
         else:
@@ -211,15 +246,29 @@ def search_size(guess: int, *, most: int, seeds: int, least: int = 1) -> SizeSea
             size = min(size + step, most) if high > most else (size + high) // 2
         tried += 1
         step *= 2 if tried > 1 else 1
-    while high <= most and (yield from known.share(high)) < 1:
-        low, high = high, high + 1
-    return SmallestSize(holds=high if high <= most else None, fails=low if low >= least else None)
+    return low, high
+
+
+def _climbed(known: _Known, low: int, size: int, most: int) -> Generator[list[Probe], list[Verdict], tuple[int, int]]:
+    """Go up from a size that does not break at once, to one that holds; return it with the size below, which fails.
+
+    That a size fails is known much sooner than that it holds, so it is approached from below.
+    """
+    step = 1
+    while size <= most and not (yield from known.one(size)).holds:
+        low, size = size, most + 1 if size == most else min(size + step, most)
+        step *= 2
+    high = size
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (yield from known.one(middle)).holds:
+            high = middle
+        else:
+            low = middle
+    return low, high
 
 
 # How a run answers the planner: whether it holds, and with what margin.
-
-MIN_SERVED_SHARE: Final = 0.99
-"""Minimum share of requests that must be served, because latencies cover only those."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +308,8 @@ def failure_reason(row: Row) -> str:
     """Return why a run does not hold; empty if it does."""
     if not row.ok:
         return row.why or row.status
+    if row.in_long_run:  # which is about all of this
+        return ""
     total, completed = row.figures.get("requests.total"), row.figures.get("requests.completed")
     if isinstance(total, int) and isinstance(completed, int) and completed < MIN_SERVED_SHARE * total:
         return f"only {completed:,} of {plural(total, 'request')} were served: the latencies are of those"

@@ -1,0 +1,296 @@
+"""What requests show of bounds while a run goes on: samples of ratios, such as the share of requests beyond a bound.
+
+``latency.ttft_ms.p95 <= 300`` is the same as "at most 5 % of the requests have more than 300 ms". A share has a
+standard error by batch means, which a percentile has not, and late requests count before they have their first token.
+"""
+
+from __future__ import annotations
+
+from math import inf, sqrt
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.engine.request import RequestState
+from blis_tui.metrics.stationary import Ratio, Sample, ratio
+from blis_tui.study.bounded import LATENCIES, PERCENTS, range_of, scope_of
+from blis_tui.study.bounds import is_good
+from blis_tui.units import number_text, share_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from blis_tui.cluster.cluster import Cluster
+    from blis_tui.engine.request import Request
+    from blis_tui.metrics.request_log import Row
+    from blis_tui.simulation import Simulation
+    from blis_tui.spec.model import Expectation, SloTarget
+    from blis_tui.study.bounds import Group, Scope
+
+    Latency = Callable[[Row], float | None]
+
+MARGIN: Final = 0.85
+"""A bound has room if it would hold at this share of it, too."""
+MIN_SERVED_SHARE: Final = 0.99
+"""Minimum share of requests that must be served, because latencies cover only those."""
+_WORDS: Final = {"ttft_ms": "TTFT", "e2e_ms": "E2E", "tpot_ms": "TPOT", "itl_ms": "ITL"}
+
+
+class BoundSamples:
+    """The samples of one bound.
+
+    Args:
+        metric: the bounded metric; empty = what every bound needs.
+        limit: the largest ratio that is allowed.
+        tight: the largest ratio, of the samples taken for it, with which the bound has room.
+        share: whether the ratio is a share of requests, whose standard error is at least that of a binomial.
+    """
+
+    def __init__(self, metric: str, limit: float, tight: float, *, share: bool) -> None:
+        self.metric = metric
+        self.limit = limit
+        self._tight = tight
+        self._share = share
+        self._samples: list[Sample] = []
+        self._tighter: list[Sample] = []
+
+    def tick(self, now_us: int) -> None:
+        """Note what is only known at regular moments."""
+
+    def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
+        """Add requests that have ended; ``groups`` are indexed by the rows' group numbers."""
+
+    def pending(self, now_us: int) -> tuple[list[Sample], list[Sample]]:  # noqa: ARG002  (common signature)
+        """Return what requests that have not ended show already."""
+        return [], []
+
+    def sentence(self, found: Ratio) -> str:
+        """Return an estimate and its limit as a sentence."""
+        raise NotImplementedError
+
+    def estimate(self, start_us: int, now_us: int) -> tuple[Ratio, float]:
+        """Return the ratio in a stretch, and by how many standard errors it is beyond its limit."""
+        return self._estimate(self._samples, self.pending(now_us)[0], self.limit, start_us, now_us)
+
+    def has_room(self, start_us: int, now_us: int) -> bool:
+        """Return whether a tighter bound would hold in a stretch."""
+        found, _ = self._estimate(self._tighter, self.pending(now_us)[1], self._tight, start_us, now_us)
+        return found.value <= self._tight
+
+    def _estimate(
+        self, ended: list[Sample], pending: list[Sample], limit: float, start_us: int, now_us: int
+    ) -> tuple[Ratio, float]:
+        found = ratio([*ended, *pending], start_us, now_us)
+        if not found.weight:
+            return found, -inf
+        least = sqrt(limit * (1 - limit) / found.weight) if self._share and 0 < limit < 1 else 0.0
+        error = max(found.error, least)
+        found = Ratio(found.value, error, found.weight)
+        beyond = found.value - limit
+        return found, beyond / error if error else inf if beyond > 0 else -inf
+
+
+class Latencies(BoundSamples):
+    """An upper bound of a percentile, or of the mean, of the requests' latencies.
+
+    Args:
+        metric: the metric.
+        bound_ms: the bound.
+        percent: the percentile; None = the mean.
+        latency: returns a request's latency in microseconds; None = it has none.
+        scope: the requests that count.
+        cluster: the live cluster, whose late requests count before they end; None = their latencies do not grow as they
+            wait.
+    """
+
+    def __init__(
+        self, metric: str, bound_ms: float, percent: int | None, latency: Latency, scope: Scope, cluster: Cluster | None
+    ) -> None:
+        limit = bound_ms if percent is None else (100 - percent) / 100
+        super().__init__(metric, limit, MARGIN * limit if percent is None else limit, share=percent is not None)
+        self._bound_us = 1000 * bound_ms
+        self._percent = percent
+        self._latency = latency
+        self._scope = scope
+        self._cluster = cluster
+        self._first_tokens = ".ttft_ms." in metric
+
+    def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
+        """See :meth:`BoundSamples.ended`."""
+        for row in rows:
+            us = self._latency(row) if self._scope.holds(row.arrival_us, groups[row.group]) else None
+            if us is not None:
+                at_us = row.first_token_us if self._first_tokens else row.completed_us
+                self._add(at_us, us, self._samples, self._tighter)
+
+    def pending(self, now_us: int) -> tuple[list[Sample], list[Sample]]:
+        """See :meth:`BoundSamples.pending`: first tokens, and requests that have waited for longer than the bound."""
+        told: tuple[list[Sample], list[Sample]] = [], []
+        for request in () if self._cluster is None or self._percent is None else _present(self._cluster):
+            if not self._scope.holds(request.arrival_us, (request.slo_class, request.tenant)):
+                continue
+            if self._first_tokens and request.first_token_us >= 0:
+                self._add(request.first_token_us, request.first_token_us - request.arrival_us, *told)
+                continue
+            for samples, bound_us in zip(told, (self._bound_us, MARGIN * self._bound_us), strict=True):
+                if now_us - request.arrival_us > bound_us:
+                    samples.append(Sample(int(request.arrival_us + bound_us), 1.0, 1.0))
+        return told
+
+    def _add(self, at_us: int, us: float, samples: list[Sample], tighter: list[Sample]) -> None:
+        if self._percent is None:
+            samples.append(Sample(at_us, us / 1000, 1.0))
+            tighter.append(samples[-1])
+        else:
+            samples.append(Sample(at_us, float(us > self._bound_us), 1.0))
+            tighter.append(Sample(at_us, float(us > MARGIN * self._bound_us), 1.0))
+
+    def sentence(self, found: Ratio) -> str:
+        """See :meth:`BoundSamples.sentence`."""
+        bound = f"{self._bound_us / 1000:g} ms"
+        if self._percent is None:
+            return f"{self.metric} is {number_text(found.value)}{_within(found.error)} in the long run, above {bound}"
+        return (
+            f"{_share(found)} of the requests have a {_name(self.metric)} above {bound}, {share_text(self.limit)} may"
+        )
+
+
+class Gaps(BoundSamples):
+    """An upper bound of a percentile, or of the mean, of the gaps between tokens.
+
+    Args:
+        metric: the metric.
+        bound_ms: the bound.
+        percent: the percentile; None = the mean.
+        cluster: the live cluster.
+    """
+
+    def __init__(self, metric: str, bound_ms: float, percent: int | None, cluster: Cluster) -> None:
+        limit = bound_ms if percent is None else (100 - percent) / 100
+        super().__init__(metric, limit, MARGIN * limit if percent is None else limit, share=False)
+        self._bound_us = 1000 * bound_ms
+        self._percent = percent
+        self._cluster = cluster
+        self._before = (0.0, 0.0, 0.0)
+
+    def tick(self, now_us: int) -> None:
+        """See :meth:`BoundSamples.tick`."""
+        above = tighter = count = 0.0
+        for instance in self._cluster.instances:
+            overhead_us = instance.latency.output_token_overhead_us
+            for gap, many in instance.tallies.itl_us.items():
+                us = gap + overhead_us
+                count += many
+                if self._percent is None:
+                    above += many * us / 1000
+                else:
+                    above += many if us > self._bound_us else 0
+                    tighter += many if us > MARGIN * self._bound_us else 0
+        if self._percent is None:
+            tighter = above
+        now = (above, tighter, count)
+        one, two, three = (new - old for new, old in zip(now, self._before, strict=True))
+        self._samples.append(Sample(now_us, one, three))
+        self._tighter.append(Sample(now_us, two, three))
+        self._before = now
+
+    def sentence(self, found: Ratio) -> str:
+        """See :meth:`BoundSamples.sentence`."""
+        bound = f"{self._bound_us / 1000:g} ms"
+        if self._percent is None:
+            return f"{self.metric} is {number_text(found.value)}{_within(found.error)} in the long run, above {bound}"
+        return f"{_share(found)} of the gaps between tokens are above {bound}, {share_text(self.limit)} may be"
+
+
+class Missed(BoundSamples):
+    """A lower bound of the share of requests for which something holds, as an upper bound of the share of the others.
+
+    Args:
+        metric: the metric; empty = the share of served requests.
+        least: the smallest share.
+        missed: returns whether a request missed it; None = it does not count.
+        what: what the others miss, in words.
+    """
+
+    def __init__(self, metric: str, least: float, missed: Callable[[Row, Group], bool | None], what: str) -> None:
+        super().__init__(metric, 1 - least, 1 - least, share=bool(metric))
+        self._missed = missed
+        self._what = what
+
+    def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
+        """See :meth:`BoundSamples.ended`."""
+        for row in rows:
+            missed = self._missed(row, groups[row.group])
+            if missed is not None:
+                self._samples.append(Sample(max(row.arrival_us, row.completed_us), float(missed), 1.0))
+        self._tighter = self._samples
+
+    def sentence(self, found: Ratio) -> str:
+        """See :meth:`BoundSamples.sentence`."""
+        return f"{_share(found)} of the requests {self._what}, {share_text(self.limit)} may"
+
+
+def samples_of(simulation: Simulation, bounds: Sequence[Expectation]) -> list[BoundSamples]:
+    """Return what to follow: every bound that requests show something of, and that nearly all are served."""
+    found: list[BoundSamples] = [Missed("", MIN_SERVED_SHARE, _unserved, "are not served")]
+    for one in bounds:
+        wanted = range_of(one)
+        found += _upper(simulation, wanted.metric, wanted.high) if wanted.high is not None else ()
+        found += _lower(simulation, wanted.metric, wanted.low) if wanted.low is not None else ()
+    return found
+
+
+def _upper(simulation: Simulation, metric: str, bound: float) -> Iterator[BoundSamples]:
+    """Yield the samples of an upper bound, if it is one of a latency."""
+    names = metric.split(".")
+    percent = PERCENTS.get(names[-1])
+    if len(names) < 3 or not (percent or names[-1] == "mean"):
+        return
+    if names[:2] == ["latency", "itl_ms"]:
+        yield Gaps(metric, bound, percent, simulation.cluster)
+    elif names[0] in ("latency", "slo_classes", "tenants") and names[-2] in LATENCIES:
+        cluster = simulation.cluster if names[-2] in ("ttft_ms", "e2e_ms") else None
+        yield Latencies(metric, bound, percent, LATENCIES[names[-2]], scope_of(names), cluster)
+
+
+def _lower(simulation: Simulation, metric: str, bound: float) -> Iterator[BoundSamples]:
+    """Yield the samples of a lower bound, if it is one of an attainment."""
+    targets: Mapping[str, SloTarget] = dict(simulation.experiment.slo_targets)
+    match metric.split("."):
+        case ["slo", "attainment"]:
+            pass
+        case ["slo", "classes", name, "attainment"]:
+            targets = {key: target for key, target in targets.items() if key == name}
+        case _:
+            return
+    if not any(one.ttfat_ms is not None for one in targets.values()):
+
+        def missed(row: Row, group: Group) -> bool | None:
+            target = targets.get(group[0] or "standard")
+            return None if target is None or row.state == RequestState.REJECTED else not is_good(row, target)
+
+        yield Missed(metric, bound, missed, "miss their targets")
+
+
+def _unserved(row: Row, group: Group) -> bool:
+    del group
+    return row.state != RequestState.COMPLETED
+
+
+def _present(cluster: Cluster) -> Iterator[Request]:
+    """Yield the clients' requests that have arrived and not ended."""
+    for instance in cluster.instances:
+        yield from instance.batch.of_clients(instance.batch.running.values())
+        yield from instance.batch.of_clients(instance.waiting.ordered())
+    yield from cluster.in_transit()
+
+
+def _name(metric: str) -> str:
+    latency = metric.split(".")[-2]
+    return _WORDS.get(latency, latency.removesuffix("_ms").replace("_", " "))
+
+
+def _share(found: Ratio) -> str:
+    return f"{100 * found.value:.2g}{_within(100 * found.error)} %"
+
+
+def _within(error: float) -> str:
+    return "" if error in (0.0, inf) else f" ± {error:.1g}"

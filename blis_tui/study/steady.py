@@ -1,0 +1,320 @@
+"""Whether an experiment meets bounds in the long run: one run, made longer until that is known.
+
+The run starts empty and never stops by itself. At growing intervals it is looked at, and its second half judged: the
+share of requests beyond each bound, with a standard error by batch means, and whether the number of requests and of
+sessions in the system still grows. From an empty start load only builds up, so a bound that is clearly broken is broken
+for good, while one that holds is only believed once the system has stopped growing. ``docs/planning.md`` has the rules,
+and how often their verdicts are right.
+"""
+
+from __future__ import annotations
+
+import json
+from math import ceil, inf
+from typing import TYPE_CHECKING, Final, Literal
+
+from blis_tui.canonical import to_json
+from blis_tui.classes import dataclass
+from blis_tui.metrics.expectations import judge
+from blis_tui.metrics.stationary import Ratio, Trend, mser5, trend
+from blis_tui.study.samples import BoundSamples, samples_of
+from blis_tui.units import number_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from blis_tui.simulation import Simulation, Since
+    from blis_tui.spec.model import Expectation
+
+Verdict = Literal["holds", "fails", "not known"]
+
+SECTION: Final = "stationary"
+"""Section of a report with the verdict."""
+MOST_REQUESTS: Final = 60_000
+"""Requests after which a run ends, whatever is known."""
+_TICKS: Final = 32
+"""Moments until the first look at which the number of requests in the system is noted."""
+_FIRST_LOOK_S: Final = 37.5
+_FIRST_LOOK_REQUESTS: Final = 30
+"""The first look: after this time, and when about this many requests have arrived. Each later one is after 1.5 or 4/3
+times as long, so that half of its time is the time of another."""
+_CAP_S: Final = 600.0
+_CAP_REQUESTS: Final = 2000
+"""A run that is undecided after both ends, or goes on once more for as long if it must."""
+_EXTENSION: Final = 2.0
+_QUICK_S: Final = 30.0
+_QUICK_REQUESTS: Final = 100
+_OPINION_S: Final = 120.0
+_FEWEST_SAMPLES: Final = 50
+"""A bound is not called broken on fewer samples."""
+_SURE_FAILS: Final = 4.0
+_SURE_HOLDS: Final = 3.0
+_SURE_AT_CAP: Final = 2.0
+"""Standard errors between an estimate and its limit. Many looks need more of them than one."""
+_MARGIN: Final = 0.85
+"""A bound that is said to hold before the cap also holds at this share of it."""
+_SETTLED: Final = 0.10
+"""Maximum growth of a system that is in its steady state."""
+_GROWS: Final = 0.30
+"""Growth at the end of an extended run that shows an overload; a queue that grows in proportion to time has 1.33."""
+_SURE_GROWS: Final = 2.0
+_OVERLOADED: Final = 0.60
+_SURE_OVERLOADED: Final = 6.0
+"""Growth, and its standard errors, that show an overload before the cap."""
+_STAYS: Final = 4.0
+"""A run shorter than this many mean stays of a request, or of a session, says nothing about the steady state."""
+_EARLIEST_S: Final = 90.0
+_KV_FULL: Final = 0.85
+"""Share of the KV cache above which preemptions may still begin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steady:
+    """How long to run until it is known whether bounds hold in the long run."""
+
+    bounds: tuple[Expectation, ...]
+    kind: Literal["quick", "long", "opinion"]
+    """``quick``: only what breaks at once; ``long``: until the verdict is certain; ``opinion``: a figure to compare."""
+    rate_per_s: float | None
+    """What arrives per second; None = it depends on the answers."""
+    duration_s: float
+    """Minimum simulated time before bounds are said to hold."""
+
+    @property
+    def first_look_s(self) -> float:
+        """When to look for the first time."""
+        return max(_FIRST_LOOK_S, _FIRST_LOOK_REQUESTS / self.rate_per_s if self.rate_per_s else 0.0)
+
+    def cap_s(self, calls_per_s: float) -> float:
+        """Return when an undecided run ends."""
+        least_s, requests = {
+            "quick": (_QUICK_S, _QUICK_REQUESTS),
+            "opinion": (_OPINION_S, _QUICK_REQUESTS),
+            "long": (max(_CAP_S, self.duration_s), _CAP_REQUESTS),
+        }[self.kind]
+        return min(max(least_s, requests / calls_per_s), max(MOST_REQUESTS / calls_per_s, self.duration_s))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """What a look at a run found; times in seconds."""
+
+    start_s: float
+    end_s: float
+    nearest: BoundSamples
+    share: Ratio
+    """The estimate of the bound that is nearest to its limit, or farthest beyond it."""
+    z: float
+    """By how many standard errors that estimate is beyond its limit; negative = within."""
+    in_system: Trend
+    sessions: Trend
+    transient: bool
+    """Whether MSER-5 finds that the window, the second half, still has a part of the transient."""
+    calls_per_s: float
+    stay_s: float
+    """Mean stay of a request, or of a session if that is longer, by Little's law."""
+    kv: float
+    """Highest share of the KV cache in use."""
+
+    @property
+    def grows(self) -> Trend:
+        """What grows most: requests in the system, or open sessions."""
+        return max(self.in_system, self.sessions, key=lambda one: one.growth)
+
+    @property
+    def growing(self) -> str:
+        """What grows most, in words."""
+        return "open sessions" if self.sessions.growth > self.in_system.growth else "requests in the system"
+
+
+class SteadyRun:
+    """One run of an experiment that the asker ends.
+
+    Args:
+        simulation: a simulation that has not begun, with as many requests as a run may need.
+        asked: the bounds, and how long to run.
+    """
+
+    def __init__(self, simulation: Simulation, asked: Steady) -> None:
+        self._simulation = simulation
+        self._asked = asked
+        self._moments: dict[int, Since] = {0: simulation.since()}
+        self._bounds = samples_of(simulation, asked.bounds)
+        self._tick_us = ceil(asked.first_look_s * 1e6 / _TICKS)
+        self._ticks = 0
+        self._read = 0
+        self._arrived, self._started = [0], [0]
+        self._in_system, self._sessions, self._kv = [0.0], [0.0], [0.0]
+
+    def decide(self) -> dict[str, object]:
+        """Run until the verdict is certain, or the cap is reached; return the report of the stretch that counts."""
+        extended = False
+        for ticks in _looks():
+            self._advance(ticks)
+            self._moments[self._ticks] = self._simulation.since()
+            if ticks < _TICKS and not self._simulation.done:
+                continue
+            found = self._look()
+            done = self._simulation.done
+            last = done or found.end_s >= self._asked.cap_s(found.calls_per_s) * (_EXTENSION if extended else 1.0)
+            verdict, why = self._early(found)
+            if last and not verdict:
+                verdict, why = self._at_cap(found, extended=extended)
+                if verdict == "not known" and self._asked.kind == "long" and not (extended or done):
+                    extended, verdict = True, ""
+            if not verdict:
+                continue
+            report = self._simulation.report_since(self._moments[self._half])
+            data: dict[str, object] = json.loads(report.to_json())
+            broken = self._broken(data, sampled=not last) if verdict == "holds" else ""
+            if broken and not last:
+                continue
+            data[SECTION] = self._section(found, "fails" if broken else verdict, broken or why)
+            return data
+        raise AssertionError("a run that ends is decided")
+
+    def _advance(self, ticks: int) -> None:
+        """Run until a tick, noting at each what is in the system."""
+        simulation, cluster = self._simulation, self._simulation.cluster
+        while self._ticks < ticks and not simulation.done:
+            self._ticks += 1
+            simulation.run(self._ticks * self._tick_us)
+            sessions = cluster.sessions
+            self._arrived.append(cluster.arrived)
+            self._in_system.append(float(cluster.arrived - cluster.closed()))
+            self._started.append(0 if sessions is None else sessions.started)
+            self._sessions.append(0.0 if sessions is None else float(len(sessions.unfinished)))
+            blocks = free = 0
+            for instance in cluster.instances:
+                blocks += instance.pool.total
+                free += instance.pool.free
+            self._kv.append((blocks - free) / blocks if blocks else 0.0)
+            for bound in self._bounds:
+                bound.tick(self._ticks * self._tick_us)
+        log = simulation.log
+        rows, groups = log.rows(self._read), log.groups()
+        self._read += len(rows)
+        for bound in self._bounds:
+            bound.ended(rows, groups)
+
+    @property
+    def _half(self) -> int:
+        """The tick in the middle of the run; of one that has ended by itself, the last look before."""
+        return max(tick for tick in self._moments if 2 * tick <= self._ticks)
+
+    @property
+    def _now_s(self) -> float:
+        return self._ticks * self._tick_us / 1e6
+
+    def _look(self) -> _Look:
+        """Judge the second half of the run so far."""
+        half, now_us = self._half, self._ticks * self._tick_us
+        start_us = max(half * self._tick_us, self._simulation.experiment.warm_up_us)
+        estimates = [(bound, *bound.estimate(start_us, now_us)) for bound in self._bounds]
+        nearest, share, z = max(estimates, key=lambda one: one[2])
+        span_s = max((self._ticks - half) * self._tick_us / 1e6, 1e-6)
+        calls_per_s = max((self._arrived[-1] - self._arrived[half]) / span_s, 1e-9)
+        stay_s = _mean(self._in_system[half + 1 :]) / calls_per_s
+        if self._started[-1]:
+            stay_s = max(stay_s, _mean(self._sessions[half + 1 :]) * self._now_s / self._started[-1])
+        return _Look(
+            start_s=start_us / 1e6,
+            end_s=self._now_s,
+            nearest=nearest,
+            share=share,
+            z=z,
+            in_system=trend(self._in_system),
+            sessions=trend(self._sessions),
+            transient=mser5(self._in_system) > half,
+            calls_per_s=calls_per_s,
+            stay_s=stay_s,
+            kv=max(self._kv[half + 1 :], default=0.0),
+        )
+
+    def _early(self, found: _Look) -> tuple[Verdict | Literal[""], str]:
+        """Return the verdict, and why it fails, if more of the run would not change it; otherwise empty texts."""
+        if found.share.weight >= _FEWEST_SAMPLES and found.z > _SURE_FAILS:
+            return "fails", found.nearest.sentence(found.share)
+        stayed = found.end_s >= _STAYS * found.stay_s and found.end_s >= _EARLIEST_S
+        if stayed and found.grows.growth > _OVERLOADED and found.grows.z > _SURE_OVERLOADED:
+            return "fails", _growth_text(found)
+        settled = stayed and found.end_s >= self._asked.duration_s and found.grows.growth < _SETTLED
+        if settled and found.z < -_SURE_HOLDS and found.kv < _KV_FULL and self._has_room(found):
+            return "holds", ""
+        return "", ""
+
+    def _has_room(self, found: _Look) -> bool:
+        """Return whether tighter bounds would hold, too."""
+        start_us, end_us = int(found.start_s * 1e6), self._ticks * self._tick_us
+        return all(bound.has_room(start_us, end_us) for bound in self._bounds)
+
+    def _at_cap(self, found: _Look, *, extended: bool) -> tuple[Verdict, str]:
+        """Return the verdict of a run that is long enough."""
+        grows = found.grows.growth > (_GROWS if extended else _SETTLED) and found.grows.z > _SURE_GROWS
+        if found.z > _SURE_AT_CAP:
+            return "fails", found.nearest.sentence(found.share)
+        if self._asked.kind != "long":
+            return "not known" if found.z > 0 else "holds", found.nearest.sentence(found.share)
+        if grows:
+            return ("fails" if extended and found.grows.growth > _OVERLOADED else "not known"), _growth_text(found)
+        if found.z > -_SURE_AT_CAP:
+            return "not known", found.nearest.sentence(found.share)
+        return "holds", ""
+
+    def _broken(self, report: Mapping[str, object], *, sampled: bool) -> str:
+        """Return the first bound that the report of the stretch breaks, if wanted also of those that are sampled."""
+        known = () if sampled else tuple(bound.metric for bound in self._bounds)
+        asked = [one for one in self._asked.bounds if one.metric not in known and not one.metric.startswith("cost.")]
+        verdicts = [judge(one, dict(report)) for one in asked]
+        return next((one.sentence() for one in verdicts if not one.ok), "")
+
+    def _section(self, found: _Look, verdict: str, why: str) -> dict[str, object]:
+        """Return the verdict and what it rests on."""
+        sessions = self._simulation.cluster.sessions
+        return {
+            "verdict": verdict,
+            "why": why,
+            "start_s": found.start_s,
+            "end_s": found.end_s,
+            "bound": found.nearest.metric,
+            "beyond": found.share.value,
+            "beyond_error": None if found.share.error == inf else found.share.error,
+            "beyond_limit": found.nearest.limit,
+            "in_system_before": found.in_system.before,
+            "in_system_after": found.in_system.after,
+            "open_sessions_before": None if sessions is None else found.sessions.before,
+            "open_sessions_after": None if sessions is None else found.sessions.after,
+            "peak_kv": found.kv,
+        }
+
+
+def _looks() -> Iterator[int]:
+    """Yield when to look, in ticks: 16, 24, 32, 48 and so on."""
+    ticks = _TICKS // 2
+    while True:
+        yield ticks
+        yield ticks * 3 // 2
+        ticks *= 2
+
+
+def steady_report(simulation: Simulation, asked: Steady) -> str:
+    """Run until it is known whether bounds hold in the long run; return the report of the stretch that counts, as JSON.
+
+    Its section ``stationary`` has the verdict.
+    """
+    return to_json(SteadyRun(simulation, asked).decide())
+
+
+def _growth_text(found: _Look) -> str:
+    grows = found.grows
+    return (
+        f"more arrives than leaves: from the second to the last quarter of {found.end_s:,.0f} s, {found.growing} grew"
+        f" from {number_text(grows.before)} to {number_text(grows.after)}"
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    total = 0.0
+    for one in values:
+        total += one
+    return total / len(values) if values else 0.0
