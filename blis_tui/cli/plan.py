@@ -125,7 +125,7 @@ class _Written:
     click.option(
         "--seeds",
         metavar="N|LIST",
-        default="3",
+        default="1",
         show_default=True,
         help="Number of seeds that have to agree, or the seeds themselves.",
     ),
@@ -133,9 +133,9 @@ class _Written:
         "--duration",
         type=FiniteRange(min=0, min_open=True),
         metavar="SECONDS",
-        default=60.0,
+        default=90.0,
         show_default=True,
-        help="Minimum time over which requests arrive in each run; --max-rate ends runs at 200,000 requests.",
+        help="Minimum simulated time before bounds are said to hold.",
     ),
     click.option(
         "--precision",
@@ -181,9 +181,8 @@ def plan(
 ) -> None:
     """Find the cheapest cluster that meets all bounds, or the highest rate at which a cluster meets them.
 
-    SPEC is the name or path of an experiment; its workload defines what requests look like. Runs are as long as the
-    bounds require (a p99 takes 2,000 requests). All seeds agree on the answer, and runs one size below and above it
-    verify it.
+    SPEC is the name or path of an experiment; its workload defines what requests look like. A run goes on until it is
+    certain whether the bounds hold in the long run, or until that cannot be known; then its size is not the answer.
     """
     from blis_tui.study.planning.plan import Question  # noqa: PLC0415
 

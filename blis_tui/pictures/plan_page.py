@@ -16,6 +16,7 @@ from blis_tui.pictures.points import short
 from blis_tui.plain_page import Table
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.planning.text import answer_text, configuration_name, remarks, size_text, size_title
+from blis_tui.study.rows import as_judged
 from blis_tui.study.text import bound_text
 from blis_tui.units import number_text, plural
 
@@ -63,7 +64,7 @@ def answer_runs(plan: Plan) -> list[tuple[str, Experiment]]:
     runs = [("the answer", best.found), *([] if beside is None else [("does not hold", beside)])]
     study = plan.question.study
     return [
-        (f"{name}: {_size_text(plan, tried)}", experiment_of(study, tried.rows[0].point, tried.rows[0].seed))
+        (f"{name}: {_size_text(plan, tried)}", experiment_of(study, as_judged(tried.rows[0]), tried.rows[0].seed))
         for name, tried in runs
     ]
 

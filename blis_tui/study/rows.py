@@ -14,6 +14,8 @@ from blis_tui.metrics.expectations import judge, look_up
 from blis_tui.metrics.pool_load import pool_loads
 from blis_tui.notebook import html_table
 from blis_tui.records.tables import csv_line
+from blis_tui.spec.overrides import parse_overrides
+from blis_tui.spec.study.model import Point
 from blis_tui.study.costs import cost_figures
 from blis_tui.study.steady import SECTION
 from blis_tui.units import plural
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from blis_tui.metrics.pool_load import PoolLoad
     from blis_tui.spec.model import Experiment
     from blis_tui.spec.source import Json
-    from blis_tui.spec.study.model import Point, Study
+    from blis_tui.spec.study.model import Study
     from blis_tui.study.task import Outcome
 
 
@@ -163,6 +165,14 @@ class StudyResult:
         """Yield the records with at least these columns."""
         for record in self.each_record():
             yield {**dict.fromkeys(names), **record}
+
+
+def as_judged(row: Row) -> Point:
+    """Return a point whose run is the stretch that a row judges: one without an end is cut where it was decided."""
+    if not row.in_long_run:
+        return row.point
+    moments = {"warm_up_us": row.figures[f"{SECTION}.start_us"], "horizon_us": row.figures[f"{SECTION}.end_us"]}
+    return Point(row.point.number, (*row.point.overrides, *parse_overrides(moments)))
 
 
 def _missing(point: Point, seed: int) -> Row:

@@ -13,7 +13,7 @@ from blis_tui.engine.request import RequestState
 from blis_tui.metrics.stationary import Ratio, Sample, ratio
 from blis_tui.study.bounded import LATENCIES, PERCENTS, range_of, scope_of
 from blis_tui.study.bounds import is_good
-from blis_tui.units import number_text, share_text
+from blis_tui.units import number_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -148,9 +148,7 @@ class Latencies(BoundSamples):
         bound = f"{self._bound_us / 1000:g} ms"
         if self._percent is None:
             return f"{self.metric} is {number_text(found.value)}{_within(found.error)} in the long run, above {bound}"
-        return (
-            f"{_share(found)} of the requests have a {_name(self.metric)} above {bound}, {share_text(self.limit)} may"
-        )
+        return f"{_share(found)} of the requests have a {_name(self.metric)} above {bound}, {_percent(self.limit)} may"
 
 
 class Gaps(BoundSamples):
@@ -196,8 +194,8 @@ class Gaps(BoundSamples):
         """See :meth:`BoundSamples.sentence`."""
         bound = f"{self._bound_us / 1000:g} ms"
         if self._percent is None:
-            return f"{self.metric} is {number_text(found.value)}{_within(found.error)} in the long run, above {bound}"
-        return f"{_share(found)} of the gaps between tokens are above {bound}, {share_text(self.limit)} may be"
+            return f"{self.metric} is {number_text(found.value)}{_within(found.error)} ms, at most {bound} is allowed"
+        return f"{_share(found)} of the gaps between tokens are above {bound}, {_percent(self.limit)} may be"
 
 
 class Missed(BoundSamples):
@@ -225,17 +223,17 @@ class Missed(BoundSamples):
 
     def sentence(self, found: Ratio) -> str:
         """See :meth:`BoundSamples.sentence`."""
-        return f"{_share(found)} of the requests {self._what}, {share_text(self.limit)} may"
+        return f"{_share(found)} of the requests {self._what}, {_percent(self.limit)} may"
 
 
 def samples_of(simulation: Simulation, bounds: Sequence[Expectation]) -> list[BoundSamples]:
     """Return what to follow: every bound that requests show something of, and that nearly all are served."""
-    found: list[BoundSamples] = [Missed("", MIN_SERVED_SHARE, _unserved, "are not served")]
+    found: list[BoundSamples] = []
     for one in bounds:
         wanted = range_of(one)
         found += _upper(simulation, wanted.metric, wanted.high) if wanted.high is not None else ()
         found += _lower(simulation, wanted.metric, wanted.low) if wanted.low is not None else ()
-    return found
+    return [*found, Missed("", MIN_SERVED_SHARE, _unserved, "are not served")]
 
 
 def _upper(simulation: Simulation, metric: str, bound: float) -> Iterator[BoundSamples]:
@@ -288,9 +286,16 @@ def _name(metric: str) -> str:
     return _WORDS.get(latency, latency.removesuffix("_ms").replace("_", " "))
 
 
+def _percent(share: float) -> str:
+    return f"{round(100 * share, 6):g} %"
+
+
 def _share(found: Ratio) -> str:
-    return f"{100 * found.value:.2g}{_within(100 * found.error)} %"
+    """Return a share with its standard error, such as ``3.12 ± 0.4 %``."""
+    digits = 1 if found.error >= 0.01 else 2
+    error = "" if found.error in (0.0, inf) else f" ± {100 * found.error:.{digits}f}"
+    return f"{100 * found.value:.{digits}f}{error} %"
 
 
 def _within(error: float) -> str:
-    return "" if error in (0.0, inf) else f" ± {error:.1g}"
+    return "" if error in (0.0, inf) else f" ± {number_text(error)}"

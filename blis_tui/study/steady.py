@@ -63,7 +63,6 @@ _SURE_OVERLOADED: Final = 6.0
 """Growth, and its standard errors, that show an overload before the cap."""
 _STAYS: Final = 4.0
 """A run shorter than this many mean stays of a request, or of a session, says nothing about the steady state."""
-_EARLIEST_S: Final = 90.0
 _KV_FULL: Final = 0.85
 """Share of the KV cache above which preemptions may still begin."""
 
@@ -97,10 +96,11 @@ class Steady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
-    """What a look at a run found; times in seconds."""
+    """What a look at a run found."""
 
-    start_s: float
-    end_s: float
+    start_us: int
+    """Where the stretch begins that counts, the second half of the run."""
+    end_us: int
     nearest: BoundSamples
     share: Ratio
     """The estimate of the bound that is nearest to its limit, or farthest beyond it."""
@@ -115,6 +115,11 @@ class _Look:
     """Mean stay of a request, or of a session if that is longer, by Little's law."""
     kv: float
     """Highest share of the KV cache in use."""
+
+    @property
+    def end_s(self) -> float:
+        """Simulated time so far, in seconds."""
+        return self.end_us / 1e6
 
     @property
     def grows(self) -> Trend:
@@ -202,10 +207,6 @@ class SteadyRun:
         """The tick in the middle of the run; of one that has ended by itself, the last look before."""
         return max(tick for tick in self._moments if 2 * tick <= self._ticks)
 
-    @property
-    def _now_s(self) -> float:
-        return self._ticks * self._tick_us / 1e6
-
     def _look(self) -> _Look:
         """Judge the second half of the run so far."""
         half, now_us = self._half, self._ticks * self._tick_us
@@ -216,10 +217,10 @@ class SteadyRun:
         calls_per_s = max((self._arrived[-1] - self._arrived[half]) / span_s, 1e-9)
         stay_s = _mean(self._in_system[half + 1 :]) / calls_per_s
         if self._started[-1]:
-            stay_s = max(stay_s, _mean(self._sessions[half + 1 :]) * self._now_s / self._started[-1])
+            stay_s = max(stay_s, _mean(self._sessions[half + 1 :]) * now_us / 1e6 / self._started[-1])
         return _Look(
-            start_s=start_us / 1e6,
-            end_s=self._now_s,
+            start_us=start_us,
+            end_us=now_us,
             nearest=nearest,
             share=share,
             z=z,
@@ -232,21 +233,20 @@ class SteadyRun:
         )
 
     def _early(self, found: _Look) -> tuple[Verdict | Literal[""], str]:
-        """Return the verdict, and why it fails, if more of the run would not change it; otherwise empty texts."""
+        """Return the verdict and what it rests on if more of the run would not change it; otherwise empty texts."""
         if found.share.weight >= _FEWEST_SAMPLES and found.z > _SURE_FAILS:
             return "fails", found.nearest.sentence(found.share)
-        stayed = found.end_s >= _STAYS * found.stay_s and found.end_s >= _EARLIEST_S
+        stayed = found.end_s >= _STAYS * found.stay_s and found.end_s >= self._asked.duration_s
         if stayed and found.grows.growth > _OVERLOADED and found.grows.z > _SURE_OVERLOADED:
             return "fails", _growth_text(found)
-        settled = stayed and found.end_s >= self._asked.duration_s and found.grows.growth < _SETTLED
+        settled = stayed and found.grows.growth < _SETTLED and not found.transient
         if settled and found.z < -_SURE_HOLDS and found.kv < _KV_FULL and self._has_room(found):
-            return "holds", ""
+            return "holds", found.nearest.sentence(found.share)
         return "", ""
 
     def _has_room(self, found: _Look) -> bool:
         """Return whether tighter bounds would hold, too."""
-        start_us, end_us = int(found.start_s * 1e6), self._ticks * self._tick_us
-        return all(bound.has_room(start_us, end_us) for bound in self._bounds)
+        return all(bound.has_room(found.start_us, found.end_us) for bound in self._bounds)
 
     def _at_cap(self, found: _Look, *, extended: bool) -> tuple[Verdict, str]:
         """Return the verdict of a run that is long enough."""
@@ -259,7 +259,7 @@ class SteadyRun:
             return ("fails" if extended and found.grows.growth > _OVERLOADED else "not known"), _growth_text(found)
         if found.z > -_SURE_AT_CAP:
             return "not known", found.nearest.sentence(found.share)
-        return "holds", ""
+        return "holds", found.nearest.sentence(found.share)
 
     def _broken(self, report: Mapping[str, object], *, sampled: bool) -> str:
         """Return the first bound that the report of the stretch breaks, if wanted also of those that are sampled."""
@@ -274,8 +274,8 @@ class SteadyRun:
         return {
             "verdict": verdict,
             "why": why,
-            "start_s": found.start_s,
-            "end_s": found.end_s,
+            "start_us": found.start_us,
+            "end_us": found.end_us,
             "bound": found.nearest.metric,
             "beyond": found.share.value,
             "beyond_error": None if found.share.error == inf else found.share.error,

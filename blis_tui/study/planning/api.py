@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blis_tui.study.api import runner_from, study_from, warn
-from blis_tui.study.planning.plan import Question
+from blis_tui.study.planning.plan import DURATION_S, Question
 from blis_tui.study.planning.plan import plan as answer
 from blis_tui.study.store import FolderStore
 
@@ -27,8 +27,8 @@ def plan(
     max_rate: bool = False,
     axes: Mapping[str, object] | None = None,
     sizes: tuple[str, int, int] = ("cluster.instances", 1, 64),
-    seeds: int | Sequence[int] = 3,
-    duration_s: float = 60.0,
+    seeds: int | Sequence[int] = 1,
+    duration_s: float = DURATION_S,
     precision: float = 0.1,
     confidence: float | None = None,
     prices: Mapping[str, float] | None = None,
@@ -50,8 +50,7 @@ def plan(
         axes: the configurations to choose from, by dotted path: ``{"hardware": ["h100", "l40s"]}``.
         sizes: the path of the size to search, its minimum and its maximum.
         seeds: the number of runs that must agree, or their seeds.
-        duration_s: minimum time during which requests arrive in each run; with ``max_rate`` runs end at 200,000
-            requests.
+        duration_s: minimum simulated time before bounds are said to hold.
         precision: with ``max_rate``, maximum ratio minus 1 of the failing to the holding rate, if seeds agree.
         confidence: the share of measured servers with no slower steps than the answer allows for; None = the answer
             holds with the expected step times.

@@ -61,6 +61,8 @@ _OF_CAPACITY: Final = 1.1
 """Start of a rate search relative to the capacity; requests that do not come all at once meet fuller batches."""
 DISAGREEMENT: Final = 1.2
 """Maximum ratio between the figures of two step-time models before it is reported."""
+DURATION_S: Final = 90.0
+"""Default minimum of simulated time."""
 USUAL_CONFIDENCE: Final = 0.9
 """Default confidence: the answer is tested on a server as slow as 1 in 10 measured ones."""
 _CENTS: Final = 6
@@ -87,8 +89,9 @@ class Question:
     """Path of the size to search."""
     least: int = 1
     most: int = 64
-    duration_s: float = 60.0
-    """Minimum time during which requests arrive in a run."""
+    duration_s: float = DURATION_S
+    """Minimum simulated time before bounds are said to hold; where a run ends by itself (a horizon), minimum time
+    during which requests arrive."""
     precision: float = 0.1
     """Maximum width of the found rate interval, relative to its lower end, if seeds agree."""
     confidence: float | None = None
@@ -117,6 +120,12 @@ class Trial:
     def holding(self) -> int:
         """Number of rows that hold."""
         return len([row for row in self.rows if not failure_reason(row)])
+
+    @property
+    def known(self) -> bool:
+        """Whether runs of it were decided, or some fail."""
+        failing = [row for row in self.rows if failure_reason(row)]
+        return not failing or any(row.in_long_run != "not known" for row in failing)
 
     def mean(self, metric: str) -> float | None:
         """Return the mean of a figure over the completed runs; None if there is none."""

@@ -14,6 +14,7 @@ from blis_tui.study.planning.plan import DISAGREEMENT, INSTANCES, USUAL_CONFIDEN
 from blis_tui.study.planning.search import failure_reason, margins
 from blis_tui.study.planning.slower import SlowServer
 from blis_tui.study.rows import as_data
+from blis_tui.study.steady import SECTION
 from blis_tui.study.text import PRICES, WIDTH, bound_text, sentence_lines
 from blis_tui.units import fine_bar, in_words, number_text, plural
 
@@ -77,6 +78,9 @@ def _holds_text(plan: Plan, one: Candidate, bounds: str) -> str:
         load = "the load" if rate is None else f"{rate:g} {one.of}/s"
         return f"{what} {verb} {load} with {bounds}"
     over = "" if knee.fails is None else f", but not {knee.fails:g}"
+    beyond = one.at(size=one.size, rate_per_s=knee.fails)
+    if beyond is not None and not beyond.known:
+        over = f"; whether {knee.fails:g}, too, is not known"
     return f"{what} {verb} {knee.holds:g} {one.of}/s with {bounds}{over}"
 
 
@@ -128,7 +132,9 @@ def _around(plan: Plan, best: Candidate, width: int) -> Iterator[str]:
     metrics += tuple(name for name in _WHERE_KNOWN if best.found is not None and best.found.mean(name) is not None)
     head = ["", f"{best.of}/s" if by_rate else size_title(plan), *([] if by_rate else ["GPUs"])]
     titles = {**_USUAL, **_WHERE_KNOWN}
-    head += [*(titles.get(metric, metric.removeprefix("latency.")) for metric in metrics), "seeds ok"]
+    several = len(plan.question.study.seeds) > 1
+    head += [*(titles.get(metric, metric.removeprefix("latency.")) for metric in metrics)]
+    head += ["seeds ok"] if several else []
     shown = best.tried
     first = metrics[0]
     # A figure far beyond its bound would shrink all other bars to nothing.
@@ -136,11 +142,11 @@ def _around(plan: Plan, best: Candidate, width: int) -> Iterator[str]:
     top = max((value for one in shown if (value := one.figure(first, bounds)) is not None and one.holding), default=0.0)
     rows, beside = [head], [("", "")]
     for one in shown:
-        mark = "→" if one is best.found else "✓" if one.holding == len(one.rows) else "✗"
+        mark = "→" if one is best.found else "✓" if one.holding == len(one.rows) else "✗" if one.known else "?"
         cells = [mark, f"{one.rate_per_s:g}" if by_rate else f"{one.size}"]
         cells += [] if by_rate else [number_text(one.mean("cost.gpus"))]
         cells += [_spread(one, metric) for metric in metrics]
-        rows.append([*cells, f"{one.holding} of {len(one.rows)}"])
+        rows.append([*cells, *([f"{one.holding} of {len(one.rows)}"] if several else [])])
         beside.append((fine_bar(one.figure(first, bounds), top, _BAR), "") if one.holding else ("", _why(plan, one)))
     for line, (length, why) in zip(aligned(rows, right=range(1, len(head))), beside, strict=True):
         if len(line) + 2 + len(length or why) <= width:
@@ -161,7 +167,7 @@ def _spread(one: Trial, metric: str) -> str:
 def _why(plan: Plan, one: Trial) -> str:
     """Return what is wrong with a run whose bounds hold; exceeded bounds are visible in its figures."""
     bounds = plan.question.study.constraints
-    seen = [row for row in one.rows if all(each.of_bound <= 1.0 for each in margins(row, bounds))]
+    seen = [row for row in one.rows if not one.known or all(each.of_bound <= 1.0 for each in margins(row, bounds))]
     return next((text for row in seen if (text := failure_reason(row))), "")
 
 
@@ -170,13 +176,7 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     found, question = best.found, plan.question
     if found is None:
         return
-    requests = found.mean("requests.total")
-    seconds = found.mean("offered.last_arrival_us")
-    span = "" if seconds is None else f" over {seconds / 1e6:,.0f} s"
-    agree = "one seed" if found.seeds == 1 else f"{found.holding} of {plural(found.seeds, 'seed')} agree"
-    if found.ignores_seed:
-        agree = "no seed changes it"
-    yield f"Each run has {number_text(requests)} requests{span}; {agree}; {plural(plan.runs, 'run')} in total."
+    yield _basis(plan, found)
     if plan.drawn:
         yield f"The requests are recorded, the same with every seed; a seed only determines {in_words(plan.drawn)}."
     if plan.binding is not None:
@@ -204,6 +204,24 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     if question.study.prices and plan.cost != "cost.gpus":
         given = ", ".join(f"{name} {price:g}" for name, price in question.study.prices.items())
         yield f"Prices as given, in USD per GPU-hour: {given}."
+
+
+def _basis(plan: Plan, found: Trial) -> str:
+    """Return what the answer rests on."""
+    requests = found.mean("requests.total")
+    seconds = found.mean("offered.last_arrival_us")
+    span = "" if seconds is None else f" over {seconds / 1e6:,.0f} s"
+    agree = "one seed" if found.seeds == 1 else f"{found.holding} of {plural(found.seeds, 'seed')} agree"
+    if found.ignores_seed:
+        agree = "no seed changes it"
+    if found.steady is None:
+        return f"Each run has {number_text(requests)} requests{span}; {agree}; {plural(plan.runs, 'run')} in total."
+    row = found.rows[0]
+    return (
+        f"Each run ends when its verdict is certain, and its second half counts. At the answer that is after"
+        f" {number_text(requests)} requests{span}: {row.figures[f'{SECTION}.why']} (± one standard error, by batch"
+        f" means); {agree}; {plural(plan.runs, 'run')} in total."
+    )
 
 
 def _next(plan: Plan, best: Candidate, metric: str) -> Iterator[str]:

@@ -1,0 +1,120 @@
+"""What requests show of bounds, counted again from the rows of the finished run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import blis_tui
+from blis_tui.spec.model import Expectation
+from blis_tui.study.samples import samples_of
+
+if TYPE_CHECKING:
+    from blis_tui.simulation import Simulation
+
+SET = {
+    "workload.requests": 300,
+    "workload.rate_per_s": 12,
+    "workload.clients.0.output_tokens": 100,
+    "engine.max_num_seqs": 4,
+    "latency": "roofline",
+    "policy": "blis",
+    "slo_targets": {"standard": {"ttft_ms": 700, "e2e_ms": 1500}},
+}
+
+
+def finished(**more: Any) -> Simulation:
+    values = {**SET, **more}
+    simulation = blis_tui.Simulation(blis_tui.load("quickstart", set=values))
+    simulation.run()
+    return simulation
+
+
+@pytest.fixture(scope="module")
+def run() -> Simulation:
+    return finished()
+
+
+def beyond(simulation: Simulation, metric: str, **bound: float) -> tuple[float, float]:
+    """The ratio of one bound over the whole run, and its limit."""
+    one, _ = samples_of(simulation, [Expectation(metric=metric, **bound)])
+    one.tick(simulation.now_us)
+    log = simulation.log
+    one.ended(log.rows(0), log.groups())
+    found, _ = one.estimate(-1, simulation.now_us)
+    return found.value, one.limit
+
+
+@pytest.mark.parametrize("latency", ["ttft_ms", "e2e_ms", "scheduling_delay_ms", "tpot_ms"])
+@pytest.mark.parametrize("percent", [50, 90, 99])
+def test_a_share_is_within_its_limit_where_the_percentile_is_within_its_bound(
+    run: Simulation, latency: str, percent: int
+) -> None:
+    figure = run.report().to_dict()["latency"][latency][f"p{percent}"]
+    for factor, within in ((1.02, True), (0.98, False)):
+        share, limit = beyond(run, f"latency.{latency}.p{percent}", max=factor * figure)
+        assert limit == pytest.approx(1 - percent / 100)
+        assert (share <= limit) is within or share == pytest.approx(limit, abs=0.02)
+
+
+def test_a_share_is_that_of_the_rows(run: Simulation) -> None:
+    rows = run.report().rows
+    late = [row for row in rows if row.ttft_us is not None and row.ttft_us > 400_000]
+    assert 0 < len(late) < len(rows)
+    assert beyond(run, "latency.ttft_ms.p90", max=400.0)[0] == len(late) / len(rows)
+    assert beyond(run, "latency.ttft_ms.max", max=400.0) == (len(late) / len(rows), 0.0)
+
+
+@pytest.mark.parametrize("latency", ["ttft_ms", "e2e_ms", "itl_ms", "tpot_ms"])
+def test_a_mean_is_that_of_the_report(run: Simulation, latency: str) -> None:
+    mean = run.report().to_dict()["latency"][latency]["mean"]
+    assert beyond(run, f"latency.{latency}.mean", max=1.0)[0] == pytest.approx(mean)
+
+
+def test_gaps_are_counted_by_tokens(run: Simulation) -> None:
+    figure = run.report().latency.itl_ms.p90 or 0.0
+    assert beyond(run, "latency.itl_ms.p90", max=1.001 * figure)[0] <= 0.1
+    assert beyond(run, "latency.itl_ms.p90", max=0.999 * figure)[0] >= 0.1
+
+
+def test_attainment_is_that_of_the_report(run: Simulation) -> None:
+    attainment = run.report().to_dict()["slo"]["attainment"]
+    assert 0 < attainment < 1
+    missed, limit = beyond(run, "slo.attainment", min=0.9)
+    assert missed == pytest.approx(1 - attainment)
+    assert limit == pytest.approx(0.1)
+
+
+def test_what_waits_for_longer_than_the_bound_counts_before_it_is_served() -> None:
+    """In the middle of a run, those that are known to be late are those that turn out to be."""
+    simulation = blis_tui.Simulation(blis_tui.load("quickstart", set={**SET, "workload.rate_per_s": 40}))
+    simulation.run(until_us=4_000_000)
+    one, _ = samples_of(simulation, [Expectation(metric="latency.ttft_ms.p90", max=500.0)])
+    one.ended(simulation.log.rows(0), simulation.log.groups())
+    found, _ = one.estimate(-1, simulation.now_us)
+    simulation.run()
+    rows = [row for row in simulation.report().rows if row.ttft_us is not None]
+    late = [row for row in rows if row.arrival_us + 500_000 <= 4_000_000 and row.ttft_us > 500_000]
+    known = [row for row in rows if row.first_token_us is not None and row.first_token_us <= 4_000_000]
+    at_least = {row.request_id for row in late} | {row.request_id for row in known}
+    assert found.weight == pytest.approx(len(at_least), abs=4)  # tokens of the step that is under way
+    assert found.value * found.weight == pytest.approx(len(late), abs=4)
+
+
+def test_requests_that_are_not_served_count() -> None:
+    simulation = finished(**{"workload.clients.0.timeout_us": 300_000, "workload.rate_per_s": 30})
+    report = simulation.report()
+    served = samples_of(simulation, [])[-1]
+    served.ended(simulation.log.rows(0), simulation.log.groups())
+    found, z = served.estimate(-1, simulation.now_us)
+    assert found.value == 1 - report.requests.completed / report.requests.total > 0.01
+    assert z > 0
+
+
+@pytest.mark.parametrize(
+    "metric",
+    ["throughput.requests_per_s", "latency.ttft_ms.min", "cost.gpus", "kv.preemptions", "latency.x_ms.p90", "x"],
+)
+def test_other_figures_have_no_samples(run: Simulation, metric: str) -> None:
+    assert len(samples_of(run, [Expectation(metric=metric, max=1.0)])) == 1

@@ -1,0 +1,136 @@
+"""Verdicts on the long run: those of systems whose capacity is known, and of longer runs."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any, Final
+
+import pytest
+
+import blis_tui
+from blis_tui.spec.model import Expectation
+from blis_tui.study.planning.load import MOST
+from blis_tui.study.steady import SECTION, Steady, steady_report
+
+SET: Final = {
+    "cluster.instances": 1,
+    "workload.requests": MOST,
+    "workload.clients.0.input_tokens": 500,
+    "workload.clients.0.output_tokens": 100,
+    "engine.max_num_seqs": 2,
+    "latency": "roofline",
+    "policy": "blis",
+}
+TTFT: Final = "latency.ttft_ms.p90"
+
+
+@cache
+def capacity() -> float:
+    """Requests per second of two places that are never empty."""
+    values = {**SET, "workload.requests": 400, "workload.rate_per_s": 1000}
+    return blis_tui.run(blis_tui.load("quickstart", set=values)).throughput.requests_per_s
+
+
+def decided(load: float, *bounds: Expectation, kind: Any = "long", **more: Any) -> dict[str, Any]:
+    """What is said of a load, as a share of the capacity."""
+    rate = load * capacity()
+    experiment = blis_tui.load("quickstart", set={**SET, "workload.rate_per_s": rate, **more})
+    asked = Steady(bounds=bounds, kind=kind, rate_per_s=rate, duration_s=90.0)
+    return json.loads(steady_report(blis_tui.Simulation(experiment), asked))  # type: ignore[no-any-return]
+
+
+def bound(metric: str = TTFT, **ends: float) -> Expectation:
+    return Expectation(metric=metric, **ends)
+
+
+def test_what_is_well_within_its_bounds_holds_before_the_cap() -> None:
+    report = decided(0.5, bound(max=2000.0))
+    assert report[SECTION]["verdict"] == "holds"
+    assert report[SECTION]["end_us"] < 600_000_000
+    assert report["latency"]["ttft_ms"]["p90"] < 0.85 * 2000
+
+
+def test_what_is_far_beyond_its_bounds_fails_soon() -> None:
+    report = decided(1.5, bound(max=2000.0))
+    assert report[SECTION]["verdict"] == "fails"
+    assert report[SECTION]["end_us"] < 120_000_000
+    assert "of the requests have a TTFT above 2000 ms, 10 % may" in report[SECTION]["why"]
+
+
+@pytest.mark.parametrize(
+    "metric", ["latency.tpot_ms.p90", "latency.itl_ms.p90", "latency.itl_ms.mean", "tokens.output"]
+)
+def test_a_queue_that_grows_fails_whatever_is_bounded(metric: str) -> None:
+    """Those who are served are served as well as ever."""
+    section = decided(1.3, bound(metric, max=1e9))[SECTION]
+    assert section["verdict"] == "fails"
+    assert section["why"].startswith("more arrives than leaves: from the second to the last quarter of")
+    assert section["in_system_after"] > 1.6 * section["in_system_before"]
+    assert decided(0.8, bound(metric, max=1e9))[SECTION]["verdict"] == "holds"
+
+
+def test_what_lies_at_its_bound_is_not_known() -> None:
+    """The bound is what a long run has: half of the runs as long are above."""
+    rate = 0.7 * capacity()
+    values = {**SET, "workload.rate_per_s": rate, "workload.requests": 20_000, "warm_up_us": 100_000_000}
+    figure = blis_tui.run(blis_tui.load("quickstart", set=values)).latency.ttft_ms.p90
+    assert figure is not None
+    section = decided(0.7, bound(max=figure))[SECTION]
+    assert section["verdict"] == "not known"
+    assert section["end_us"] >= 1_200_000_000
+    assert abs(section["beyond"] - section["beyond_limit"]) <= 2 * section["beyond_error"]
+    for factor, verdict in ((1.5, "holds"), (0.6, "fails")):
+        assert decided(0.7, bound(max=factor * figure))[SECTION]["verdict"] == verdict
+
+
+def test_sessions_that_build_up_are_waited_for() -> None:
+    """Their later turns have longer prompts and come late: what arrives at first is not what is due."""
+    rate = 0.26 * capacity()  # of sessions: 1.3 times the capacity, in calls
+    document = blis_tui.load("quickstart", set={**SET, "workload.rate_per_s": rate}).document
+    workload = document["workload"]
+    assert isinstance(workload, dict)
+    client = {**workload["clients"][0], "session": {"turns": 5, "think_time_ms": 20_000}}
+    counted = {key: value for key, value in workload.items() if key != "requests"}
+    document = {**document, "workload": {**counted, "sessions": MOST, "clients": [client]}}
+    asked = Steady(bounds=(bound("latency.itl_ms.p90", max=1e9),), kind="long", rate_per_s=rate, duration_s=90.0)
+    section = json.loads(steady_report(blis_tui.Simulation(blis_tui.load(document)), asked))[SECTION]
+    assert section["verdict"] == "fails"
+    assert section["open_sessions_after"] > 1.3 * section["open_sessions_before"]
+
+
+def test_nearly_all_must_be_served() -> None:
+    given_up = {"workload.clients.0.timeout_us": 1_500_000}
+    section = decided(1.2, bound("latency.itl_ms.p90", max=1e9), **given_up)[SECTION]
+    assert section["verdict"] == "fails"
+    assert "of the requests are not served, 1 % may" in section["why"]
+
+
+def test_other_figures_are_compared_with_the_report_of_the_stretch() -> None:
+    rate = 0.5 * capacity()
+    assert decided(0.5, bound("steady.requests_per_s", min=0.8 * rate))[SECTION]["verdict"] == "holds"
+    section = decided(0.5, bound("steady.requests_per_s", min=1.2 * rate))[SECTION]
+    assert section["verdict"] == "fails"
+    assert "steady.requests_per_s is" in section["why"]
+
+
+def test_a_quick_look_only_tells_what_breaks_at_once() -> None:
+    assert decided(2.0, bound(max=500.0), kind="quick")[SECTION]["verdict"] == "fails"
+    slow = decided(1.05, bound(max=5000.0), kind="quick")[SECTION]
+    assert slow["verdict"] != "fails"
+    assert slow["end_us"] <= 60_000_000
+    assert decided(1.05, bound(max=5000.0))[SECTION]["verdict"] == "fails"
+
+
+def test_the_same_run_has_the_same_bytes() -> None:
+    assert decided(0.6, bound(max=1000.0)) == decided(0.6, bound(max=1000.0))
+
+
+def test_gaps_before_the_stretch_do_not_count() -> None:
+    """The prompts of a beginning in which all come at once are long over."""
+    report = decided(0.5, bound(max=2000.0))
+    section = report[SECTION]
+    values = {**SET, "workload.rate_per_s": 0.5 * capacity()}
+    moments = {"warm_up_us": section["start_us"], "horizon_us": section["end_us"]}
+    again = blis_tui.run(blis_tui.load("quickstart", set={**values, **moments})).to_dict()
+    assert report["latency"]["itl_ms"] == again["latency"]["itl_ms"]
