@@ -1,4 +1,4 @@
-"""Statistics of series, against their definitions worked out the long way, and against what is known of random numbers."""
+"""Statistics of series, against their definitions worked out the long way, and what is known of random numbers."""
 
 import math
 import random
