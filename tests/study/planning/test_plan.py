@@ -128,7 +128,7 @@ def test_what_it_says_of_the_answer_is_so(sized: Plan) -> None:
     assert sized.binding.of_bound == sized.binding.value / 500.0
     assert {one.kind for one in sized.opinions} == {"operators", "fitted", "trained-physics"}
     for one in sized.opinions:
-        assert one.value == pytest.approx(by_hand(42, RATE, sized.best.size, latency={"kind": one.kind}), rel=0.25)
+        assert one.holds == (by_hand(42, RATE, sized.best.size, latency={"kind": one.kind}) <= 500.0)
     text = plan_text(sized)
     assert text.startswith(f"{sized.best.size} instances of qwen3-14b on h100 ({sized.best.size} GPUs")
     remarks = text.partition("\n- ")[2].splitlines()
@@ -138,15 +138,15 @@ def test_what_it_says_of_the_answer_is_so(sized: Plan) -> None:
 
 def test_a_step_time_model_with_another_answer_is_named_however_close_its_figures_are(store: MemoryStore) -> None:
     asked = question(rate_per_s=RATE)
-    document = {**asked.study.document, "set": {**SHORT, "latency": "trained-physics"}}
-    document["constraints"] = [{"metric": "latency.itl_ms.p99", "max": 16.0}]
+    document = {**asked.study.document, "set": {**SHORT, "latency": "fitted"}}
+    document["constraints"] = [{"metric": "latency.itl_ms.p99", "max": 11.7}]
     study = read_study(parse(Source("x", json.dumps(document))))
     found = plan(replace(asked, study=study), InProcessRunner(), store)
-    (other,) = [one for one in found.opinions if one.kind == "fitted"]
-    assert other.own < 16.0 < other.value < 1.2 * other.own
+    (other,) = [one for one in found.opinions if one.kind == "trained-physics"]
+    assert other.own < 11.7 < other.value < 1.2 * other.own
     assert (other.apart, other.holds) == (False, False)
     sentence = (
-        "With the step-time model fitted the answer would be different: latency.itl_ms.p99 is"
+        "With the step-time model trained-physics the answer would be different: latency.itl_ms.p99 is"
         f" {number_text(other.value)} here, not {number_text(other.own)}."
     )
     assert sentence in said(found)
@@ -182,7 +182,10 @@ def test_the_sentence_has_the_rates_that_are_known(store: MemoryStore) -> None:
     knee = found.best.knee
     assert knee is not None
     said = f"1 instance of qwen3-14b on h100 (1 GPU) sustains {knee.holds:g} requests/s with {TTFT} <= 500"
-    assert answer_text(found) == f"{said}, but not {knee.fails:g}."
+    beyond = found.best.at(size=found.best.size, rate_per_s=knee.fails)
+    assert beyond is not None
+    over = f", but not {knee.fails:g}" if beyond.known else f"; whether {knee.fails:g}, too, is not known"
+    assert answer_text(found) == f"{said}{over}."
     endless = replace(found, best=replace(found.best, knee=replace(knee, fails=None)))
     assert answer_text(endless) == f"{said}."
 
@@ -245,7 +248,7 @@ def test_of_equals_in_price_the_one_farther_from_its_bounds_is_taken_and_the_oth
     store: MemoryStore,
 ) -> None:
     axes = {"hardware": ["l40s", "h100"]}
-    found = plan(question(rate_per_s=5.0, axes=axes, bound=2000.0), InProcessRunner(), store)
+    found = plan(question(rate_per_s=0.5, axes=axes, bound=2000.0), InProcessRunner(), store)
     worst = [max(one.found.values(TTFT)) for one in found.candidates if one.found is not None]
     assert [one.size for one in found.candidates] == [1, 1]
     assert found.best is found.candidates[worst.index(min(worst))]
@@ -257,10 +260,10 @@ def test_of_equals_in_price_the_one_farther_from_its_bounds_is_taken_and_the_oth
     assert not alone.ties
 
 
-def of_fleet(bound: float = 1e6, **keys: Any) -> Question:
+def of_fleet(bound: float = 1e4, **keys: Any) -> Question:
     """About two pools of different GPUs."""
     fleet = {**question(bound=bound).study.document, "experiment": "mixed-fleet", "seeds": 1}
-    fleet["set"] = {"workload.requests": 40, "latency": "roofline"}
+    fleet["set"] = {"workload.requests": 40, "latency": "roofline", "engine.max_num_seqs": 1, "policy": "blis"}
     return Question(study=read_study(parse(Source("x", json.dumps(fleet)))), **keys)
 
 
