@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 MAX_DEPTH: Final = 100
 """Maximum nesting depth of maps and lists in a document."""
+_TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
+_ENDLESS: Final = 10**100
+"""No number of a document is as large; sums, products and squares of smaller ones are finite."""
+_NUMBERS: Final = (int, float)
+_SHOWN_DIGITS: Final = 20
 MAX_TRACE_BYTES: Final = 1024 * 1024 * 1024
 """Maximum size of recorded workloads: some 30 million requests."""
 
@@ -120,27 +125,76 @@ def input_digest(path: str | Path, *, limit: int) -> str:
 
 
 def parse_json(text: str | bytes) -> object:
-    """Return the value of a JSON text.
+    """Return the value of a JSON text, with numbers and texts that can be counted with and written.
+
+    Raises:
+        ValueError: it is not JSON, is nested too deeply, or has a number that is not finite or has more than a hundred
+            digits, or half a character (a lone surrogate), which no file can hold.
+    """
+    text = text if isinstance(text, str) else text.decode(json.detect_encoding(text))
+    value, scalars = _parsed(text)
+    if (fault := _fault(text, value, scalars)) is not None:
+        raise ValueError(fault)
+    return value
+
+
+def parse_foreign_json(raw: bytes) -> object:
+    """Return the value of JSON from another program, of which only some fields are wanted, and nothing is promised.
+
+    What :func:`parse_json` refuses is made harmless: such numbers become None, half characters a replacement character.
 
     Raises:
         ValueError: it is not JSON, or nested too deeply.
     """
+    text = raw.decode("utf-8-sig", errors="replace")
+    value, scalars = _parsed(text)
+    return value if _fault(text, value, scalars) is None else _mended(value)
+
+
+def _parsed(text: str) -> tuple[object, list[object]]:
+    """Return the value of a JSON text, and all the single values in it. Raises ValueError."""
     try:
         value: object = json.loads(text)
     except RecursionError as error:
-        raise ValueError(f"nested deeper than {MAX_DEPTH} levels") from error
-    level = _containers([value])
-    for _ in range(MAX_DEPTH):
-        if not level:
-            return value
-        level = [inner for one in level for inner in _containers(one.values() if isinstance(one, dict) else one)]
-    if level:
-        raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
-    return value
+        raise ValueError(_TOO_DEEP) from error
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:  # Python reads integers of up to 4,300 digits
+        raise ValueError("it has a number with too many digits") from error
+    level: list[object] = [value]
+    scalars: list[object] = []
+    for _ in range(MAX_DEPTH + 1):
+        containers = [one for one in level if isinstance(one, dict | list)]
+        scalars += level if not containers else [one for one in level if not isinstance(one, dict | list)]
+        if not containers:
+            return value, scalars
+        level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
+    raise ValueError(_TOO_DEEP)
 
 
-def _containers(values: Iterable[object]) -> list[dict[str, object] | list[object]]:
-    return [one for one in values if isinstance(one, dict | list)]
+def _fault(text: str, value: object, scalars: list[object]) -> str | None:
+    """Return what is wrong with the numbers or texts of a JSON text; None = nothing."""
+    # Not a number, and infinities, are not between the bounds either.
+    wrong = [one for one in scalars if one.__class__ in _NUMBERS and not -_ENDLESS < one < _ENDLESS]
+    if wrong:
+        return f"it has the number {repr(wrong[0])[:_SHOWN_DIGITS]}, which is not finite or has too many digits"
+    if r"\ud" in text or r"\uD" in text:
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            return r"it has half a character (a lone surrogate, \ud800 to \udfff)"
+    return None
+
+
+def _mended(value: object) -> object:
+    """Return a value, nested no deeper than ``MAX_DEPTH``, without numbers and texts that are wrong."""
+    if isinstance(value, dict):
+        return {_mended(key): _mended(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_mended(one) for one in value]
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return value if value.__class__ not in _NUMBERS or -_ENDLESS < value < _ENDLESS else None
 
 
 def _too_large(name: str, limit: int) -> TooLargeError:
