@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 MAX_DEPTH: Final = 100
 """Maximum nesting depth of maps and lists in a document."""
 _TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
-_ENDLESS: Final = 10**100
+_MOST_DIGITS: Final = 100
+_ENDLESS: Final = 10**_MOST_DIGITS
 """No number of a document is as large; sums, products and squares of smaller ones are finite."""
-_NUMBERS: Final = (int, float)
-_SHOWN_DIGITS: Final = 20
 MAX_TRACE_BYTES: Final = 1024 * 1024 * 1024
 """Maximum size of recorded workloads: some 30 million requests."""
 
@@ -132,9 +131,23 @@ def parse_json(text: str | bytes) -> object:
             digits, or half a character (a lone surrogate), which no file can hold.
     """
     text = text if isinstance(text, str) else text.decode(json.detect_encoding(text))
-    value, scalars = _parsed(text)
-    if (fault := _fault(text, value, scalars)) is not None:
-        raise ValueError(fault)
+    try:
+        value: object = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(_TOO_DEEP) from error
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:  # Python reads integers of up to 4,300 digits
+        raise ValueError("it has a number with too many digits") from error
+    # Not a number, and infinities, are not between the bounds either.
+    wrong = [one for one in _scalars(value) if isinstance(one, int | float) and not -_ENDLESS < one < _ENDLESS]
+    if wrong:
+        raise ValueError(f"it has the number {repr(wrong[0])[:20]}, which is not finite or has too many digits")
+    if _may_have_half_characters(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(r"it has half a character (a lone surrogate, \ud800 to \udfff)") from error
     return value
 
 
@@ -147,54 +160,50 @@ def parse_foreign_json(raw: bytes) -> object:
         ValueError: it is not JSON, or nested too deeply.
     """
     text = raw.decode("utf-8-sig", errors="replace")
-    value, scalars = _parsed(text)
-    return value if _fault(text, value, scalars) is None else _mended(value)
-
-
-def _parsed(text: str) -> tuple[object, list[object]]:
-    """Return the value of a JSON text, and all the single values in it. Raises ValueError."""
     try:
-        value: object = json.loads(text)
+        value: object = _FOREIGN.decode(text)
     except RecursionError as error:
         raise ValueError(_TOO_DEEP) from error
-    except json.JSONDecodeError:
-        raise
-    except ValueError as error:  # Python reads integers of up to 4,300 digits
-        raise ValueError("it has a number with too many digits") from error
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        _scalars(value)
+    return _with_whole_characters(value) if _may_have_half_characters(text) else value
+
+
+def _scalars(value: object) -> list[object]:
+    """Return all the single values in the value of a JSON text. Raises ValueError if it is nested too deeply."""
     level: list[object] = [value]
     scalars: list[object] = []
     for _ in range(MAX_DEPTH + 1):
         containers = [one for one in level if isinstance(one, dict | list)]
         scalars += level if not containers else [one for one in level if not isinstance(one, dict | list)]
         if not containers:
-            return value, scalars
+            return scalars
         level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
     raise ValueError(_TOO_DEEP)
 
 
-def _fault(text: str, value: object, scalars: list[object]) -> str | None:
-    """Return what is wrong with the numbers or texts of a JSON text; None = nothing."""
-    # Not a number, and infinities, are not between the bounds either.
-    wrong = [one for one in scalars if one.__class__ in _NUMBERS and not -_ENDLESS < one < _ENDLESS]
-    if wrong:
-        return f"it has the number {repr(wrong[0])[:_SHOWN_DIGITS]}, which is not finite or has too many digits"
-    if r"\ud" in text or r"\uD" in text:
-        try:
-            json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            return r"it has half a character (a lone surrogate, \ud800 to \udfff)"
-    return None
+def _may_have_half_characters(text: str) -> bool:
+    return r"\ud" in text or r"\uD" in text
 
 
-def _mended(value: object) -> object:
-    """Return a value, nested no deeper than ``MAX_DEPTH``, without numbers and texts that are wrong."""
+def _with_whole_characters(value: object) -> object:
+    """Return a value, nested no deeper than ``MAX_DEPTH``, without half characters."""
     if isinstance(value, dict):
-        return {_mended(key): _mended(inner) for key, inner in value.items()}
+        return {_with_whole_characters(key): _with_whole_characters(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_mended(one) for one in value]
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return value if value.__class__ not in _NUMBERS or -_ENDLESS < value < _ENDLESS else None
+        return [_with_whole_characters(one) for one in value]
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(value, str) else value
+
+
+def _integer(digits: str) -> int | None:
+    return int(digits) if len(digits) <= _MOST_DIGITS else None
+
+
+def _float(digits: str) -> float | None:
+    return value if -_ENDLESS < (value := float(digits)) < _ENDLESS else None
+
+
+_FOREIGN: Final = json.JSONDecoder(parse_constant=lambda _: None, parse_int=_integer, parse_float=_float)
 
 
 def _too_large(name: str, limit: int) -> TooLargeError:

@@ -122,10 +122,14 @@ def test_json_has_no_number_or_text_that_nothing_can_hold(text: str, mended: obj
 
 
 def test_what_is_no_json_at_all_is_told() -> None:
-    for text, says in (("9" * 5000, "too many digits"), ("{", "Expecting"), ("[" * 5000, "nested deeper")):
+    deep = "[" * MAX_DEPTH + "[]" + "]" * MAX_DEPTH
+    for text, says in (("{", "Expecting"), ("[" * 5000, "nested deeper"), (deep, "nested deeper")):
         for parse in (parse_json, parse_foreign_json):
             with pytest.raises(ValueError, match=says):
                 parse(text.encode())
+    with pytest.raises(ValueError, match="too many digits"):
+        parse_json("9" * 5000)
+    assert parse_foreign_json(b"[" + b"9" * 5000 + b"]") == [None]
     assert parse_foreign_json(b'\xef\xbb\xbf"\xed\xa0\x80"') == "\ufffd" * 3  # a mark of byte order, and no UTF-8
     with pytest.raises(ValueError, match="invalid continuation byte"):
         parse_json(b'"\xed\xa0\x80"')

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from blis_tui.serving.kv_events import KvPublisher
     from blis_tui.spec.model import Experiment
 
+_MOST_BRACKETS: Final = 1 << 20
+"""So many lists take about a second to read, in which nobody else is answered."""
 _BACKLOG: Final = 1024
 _LINGERING_S: Final = 1.0
 """How long the rest of a refused body is read, so that its client reads the answer."""
@@ -353,6 +355,8 @@ class Endpoint:
         body = _unpacked(body, request.headers.get("Content-Encoding", ""), self._most_bytes)
         if len(body) > self._most_bytes:
             raise too_large
+        if body.count(b"[") + body.count(b"{") > _MOST_BRACKETS:
+            raise RefusedError(400, f"the body has more than {_MOST_BRACKETS:,} lists and objects")
         try:
             return parse_json(body)
         except ValueError as error:

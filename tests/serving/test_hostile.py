@@ -149,6 +149,9 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
         chunk = b"%x\r\n%s\r\n" % (1 << 20, b" " * (1 << 20))
         status, found = await answer_to(client, head(None), *([chunk] * ((most >> 20) + 2)))  # it does not say how much
         assert status in (0, 413)  # what it is told may be lost, because it sends on
+        lists = b'{"prompt": [' + b"[]," * (1 << 20) + b"1]}"
+        status, found = await posted(client, lists)
+        assert (status, b"has more than 1,048,576 lists and objects" in found) == (400, True)
         bomb = gzip.compress(b" " * (most + 1))
         assert (await posted(client, bomb, "Content-Encoding: gzip"))[0] == 413
         await all_is_well(client)
