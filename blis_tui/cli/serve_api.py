@@ -181,7 +181,7 @@ async def _served(endpoint: Endpoint, address: _Address, told: GracefulStop) -> 
     def said(opened: int) -> None:
         where = f"[{address.host}]" if ":" in address.host else address.host
         if most < address.most_connections:
-            tell(f"note: no more than {most:,} connections at a time: the limit of open files is low (ulimit -n)")
+            tell(f"note: no more than {most:,} connections at a time: the limit of open files is low (ulimit -Hn)")
         tell(f"serving at http://{where}:{opened}  (Ctrl-C ends it)")
 
     await run(endpoint, Address(host=address.host, port=address.port, most_connections=most), said, stop)

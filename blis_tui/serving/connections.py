@@ -27,12 +27,16 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def possible_connections(wanted: int) -> int:
-    """Return how many connections there may be, given the process's limit of open files."""
+    """Return how many connections there may be; raises the process's limit of open files as far as it may."""
     if sys.platform == "win32":
         return wanted
     import resource  # noqa: PLC0415  (not on all systems)
 
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _OTHER_FILES
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files != resource.RLIM_INFINITY and files < needed:
+        files = needed if most == resource.RLIM_INFINITY else min(needed, most)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
     return wanted if files == resource.RLIM_INFINITY else max(min(wanted, files - _OTHER_FILES), 1)
 
 

@@ -21,13 +21,12 @@ from blis_tui.observe.lines import read_request, read_scrape, request_line, scra
 from blis_tui.observe.load import Limits, Load
 from blis_tui.observe.metrics import settings, values
 from blis_tui.observe.prompts import Prompts, RequestForm
-from blis_tui.observe.reading import read_recording
 from blis_tui.observe.recording import MOST, Observed, Scrape, Server
 from blis_tui.observe.server_log import step_of
 from blis_tui.observe.summary import summarize, summary_document, summary_text, warnings
 from blis_tui.observe.target import target_of
 from tests.observe.servers import Asked, Replying, serving, well
-from tests.observe.test_misbehaviour import TOKENS, observed, observer_of, trace
+from tests.observe.test_misbehaviour import TOKENS, observed, trace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -245,20 +244,18 @@ async def test_an_endless_stream_is_given_up(chunk: bytes, tmp_path: Path) -> No
     require_usable(recording)
 
 
-async def test_endless_metrics_are_lost_scrapes(tmp_path: Path) -> None:
-    async with serving(well) as server:
-        observer = observer_of(server.url, tmp_path / "r", requests=3, timeout_s=20)
-        page = b"vllm:num_requests_running 1\n"
+async def test_metrics_without_end_are_a_lost_scrape(tmp_path: Path) -> None:
+    page = b"vllm:num_requests_running 1\n"
 
-        def large(asked: Asked, reply: Replying) -> object:
-            server.pages["/metrics"] = page * (9 << 20 // len(page)) if asked.number == 0 else page
-            return well(asked, reply)
+    def grows(asked: Asked, reply: Replying) -> object:
+        server.pages["/metrics"] = page * ((9 << 20) // len(page))
+        return well(asked, reply)
 
-        server.behave = large
+    async with serving(grows) as server:
         server.pages["/metrics"] = page
-        await asyncio.wait_for(observer.run(), 60)
-    recording = read_recording(tmp_path / "r")
-    assert [row.outcome for row in recording.requests] == ["completed"] * 3
+        recording = await observed(server, tmp_path / "r", requests=2, timeout_s=20)
+    assert [row.outcome for row in recording.requests] == ["completed"] * 2
+    assert recording.about["lost_scrapes"]
     require_usable(recording)
 
 

@@ -341,3 +341,20 @@ async def test_nothing_that_a_client_sends_is_an_error_of_ours(seed: int, monkey
         assert client.endpoint.failure is None
         await all_is_well(client)
         require_report(client)
+
+
+def test_there_are_no_more_connections_than_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource = pytest.importorskip("resource")
+    raised: list[object] = []
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
+    for limits, wanted, possible, now in (
+        ((1024, 4096), 1000, 1000, []),
+        ((256, 4096), 1000, 1000, [(1024, 4096)]),
+        ((128, 128), 1000, 104, [(128, 128)]),
+        ((256, resource.RLIM_INFINITY), 9000, 9000, [(9024, resource.RLIM_INFINITY)]),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), 9000, 9000, []),
+        ((8, 8), 1000, 1, [(8, 8)]),
+    ):
+        raised.clear()
+        monkeypatch.setattr(resource, "getrlimit", lambda _, found=limits: found)
+        assert (connections.possible_connections(wanted), raised) == (possible, now)
