@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 MAX_DEPTH: Final = 100
 """Maximum nesting depth of maps and lists in a document."""
+_TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
+_MOST_DIGITS: Final = 100
+_ENDLESS: Final = 10**_MOST_DIGITS
+"""No number of a document is as large; sums, products and squares of smaller ones are finite."""
 MAX_TRACE_BYTES: Final = 1024 * 1024 * 1024
 """Maximum size of recorded workloads: some 30 million requests."""
 
@@ -120,27 +124,86 @@ def input_digest(path: str | Path, *, limit: int) -> str:
 
 
 def parse_json(text: str | bytes) -> object:
-    """Return the value of a JSON text.
+    """Return the value of a JSON text, with numbers and texts that can be counted with and written.
+
+    Raises:
+        ValueError: it is not JSON, is nested too deeply, or has a number that is not finite or has more than a hundred
+            digits, or half a character (a lone surrogate), which no file can hold.
+    """
+    text = text if isinstance(text, str) else text.decode(json.detect_encoding(text))
+    try:
+        value: object = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(_TOO_DEEP) from error
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:  # Python reads integers of up to 4,300 digits
+        raise ValueError("it has a number with too many digits") from error
+    # Not a number, and infinities, are not between the bounds either.
+    wrong = [one for one in _scalars(value) if isinstance(one, int | float) and not -_ENDLESS < one < _ENDLESS]
+    if wrong:
+        raise ValueError(f"it has the number {repr(wrong[0])[:20]}, which is not finite or has too many digits")
+    if _may_have_half_characters(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(r"it has half a character (a lone surrogate, \ud800 to \udfff)") from error
+    return value
+
+
+def parse_foreign_json(raw: bytes) -> object:
+    """Return the value of JSON from another program, of which only some fields are wanted, and nothing is promised.
+
+    What :func:`parse_json` refuses is made harmless: such numbers become None, half characters a replacement character.
 
     Raises:
         ValueError: it is not JSON, or nested too deeply.
     """
+    text = raw.decode("utf-8-sig", errors="replace")
     try:
-        value: object = json.loads(text)
+        value: object = _FOREIGN.decode(text)
     except RecursionError as error:
-        raise ValueError(f"nested deeper than {MAX_DEPTH} levels") from error
-    level = _containers([value])
-    for _ in range(MAX_DEPTH):
-        if not level:
-            return value
-        level = [inner for one in level for inner in _containers(one.values() if isinstance(one, dict) else one)]
-    if level:
-        raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
-    return value
+        raise ValueError(_TOO_DEEP) from error
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        _scalars(value)
+    return _with_whole_characters(value) if _may_have_half_characters(text) else value
 
 
-def _containers(values: Iterable[object]) -> list[dict[str, object] | list[object]]:
-    return [one for one in values if isinstance(one, dict | list)]
+def _scalars(value: object) -> list[object]:
+    """Return all the single values in the value of a JSON text. Raises ValueError if it is nested too deeply."""
+    level: list[object] = [value]
+    scalars: list[object] = []
+    for _ in range(MAX_DEPTH + 1):
+        containers = [one for one in level if isinstance(one, dict | list)]
+        scalars += level if not containers else [one for one in level if not isinstance(one, dict | list)]
+        if not containers:
+            return scalars
+        level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
+    raise ValueError(_TOO_DEEP)
+
+
+def _may_have_half_characters(text: str) -> bool:
+    return r"\ud" in text or r"\uD" in text
+
+
+def _with_whole_characters(value: object) -> object:
+    """Return a value, nested no deeper than ``MAX_DEPTH``, without half characters."""
+    if isinstance(value, dict):
+        return {_with_whole_characters(key): _with_whole_characters(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_whole_characters(one) for one in value]
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(value, str) else value
+
+
+def _integer(digits: str) -> int | None:
+    return int(digits) if len(digits) <= _MOST_DIGITS else None
+
+
+def _float(digits: str) -> float | None:
+    return value if -_ENDLESS < (value := float(digits)) < _ENDLESS else None
+
+
+_FOREIGN: Final = json.JSONDecoder(parse_constant=lambda _: None, parse_int=_integer, parse_float=_float)
 
 
 def _too_large(name: str, limit: int) -> TooLargeError:

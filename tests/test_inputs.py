@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -11,7 +12,15 @@ import blis_tui
 from blis_tui.errors import InputError
 from blis_tui.golden.produce import produce
 from blis_tui.golden.store import HEADER, RECORDS, REPORT, GoldenFiles
-from blis_tui.inputs import MAX_DEPTH, TooLargeError, input_digest, parse_json, read_input, real_path
+from blis_tui.inputs import (
+    MAX_DEPTH,
+    TooLargeError,
+    input_digest,
+    parse_foreign_json,
+    parse_json,
+    read_input,
+    real_path,
+)
 from tests.prefork import run_module
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
@@ -87,6 +96,43 @@ def test_json_is_parsed_up_to_a_depth() -> None:
     for text in (f"[{deepest}]", "[" * 100_000, '{"a":' * 100_000):
         with pytest.raises(ValueError, match="nested deeper than 100 levels"):
             parse_json(text)
+
+
+HUGE = "9" * 400
+
+
+@pytest.mark.parametrize(
+    ("text", "mended", "says"),
+    [
+        ("[NaN, 1]", [None, 1], "the number nan"),
+        ("[1e999, -Infinity]", [None, None], "the number inf"),
+        (f'{{"a": [-{HUGE}, 2.5]}}', {"a": [None, 2.5]}, "the number -9999999999999999999, which"),
+        (r'{"a": "x\ud800", "\udc00b": 1}', {"a": "x\ufffd", "\ufffdb": 1}, "half a character"),
+        (r'["\\ud800", "\ud83d\ude00"]', None, ""),  # a backslash and a text, and a whole character
+        ("[1e99, true, null, false]", None, ""),
+    ],
+)
+def test_json_has_no_number_or_text_that_nothing_can_hold(text: str, mended: object, says: str) -> None:
+    if says:
+        with pytest.raises(ValueError, match=says):
+            parse_json(text)
+        assert parse_foreign_json(text.encode()) == mended
+    else:
+        assert parse_json(text) == parse_foreign_json(text.encode()) == json.loads(text)
+
+
+def test_what_is_no_json_at_all_is_told() -> None:
+    deep = "[" * MAX_DEPTH + "[]" + "]" * MAX_DEPTH
+    for text, says in (("{", "Expecting"), ("[" * 5000, "nested deeper"), (deep, "nested deeper")):
+        for parse in (parse_json, parse_foreign_json):
+            with pytest.raises(ValueError, match=says):
+                parse(text.encode())
+    with pytest.raises(ValueError, match="too many digits"):
+        parse_json("9" * 5000)
+    assert parse_foreign_json(b"[" + b"9" * 5000 + b"]") == [None]
+    assert parse_foreign_json(b'\xef\xbb\xbf"\xed\xa0\x80"') == "\ufffd" * 3  # a mark of byte order, and no UTF-8
+    with pytest.raises(ValueError, match="invalid continuation byte"):
+        parse_json(b'"\xed\xa0\x80"')
 
 
 @pytest.mark.parametrize("kind", [HEADER, REPORT])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +10,7 @@ import click
 
 from blis_tui.classes import dataclass
 from blis_tui.cli import completion
-from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.failures import reported
 from blis_tui.cli.files import require_different_files, require_no_overwrite, tell
 from blis_tui.cli.logs import log_in_lines
 from blis_tui.cli.options import (
@@ -24,9 +23,11 @@ from blis_tui.cli.options import (
     set_option,
 )
 from blis_tui.cli.signals import graceful_stop
+from blis_tui.errors import InputError
 from blis_tui.extras import install_command
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import TextIO
 
     from blis_tui.cli.signals import GracefulStop
@@ -37,10 +38,11 @@ _LATE_US: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Address:
-    """Where it listens, and where it publishes KV cache events."""
+    """Where it listens, to how many, and where it publishes KV cache events."""
 
     host: str
     port: int
+    most_connections: int
     kv_events: str | None
 
 
@@ -77,6 +79,14 @@ class _Changed:
         default=8000,
         show_default=True,
         help="Port to listen on; 0 picks a free one.",
+    ),
+    click.option(
+        "--max-connections",
+        "most_connections",
+        type=click.IntRange(min=1),
+        default=1000,
+        show_default=True,
+        help="Maximum number of open connections; idle ones make way for new ones.",
     ),
     click.option(
         "--kv-events", metavar="ADDRESS", help="Publish KV cache events at this address, such as tcp://*:5557."
@@ -121,7 +131,7 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
     experiment = build(resolved)
     require_no_overwrite(written.files(), resolved.files)
     with graceful_stop() as told, ExitStack() as opened:
-        files = _opened(written, opened)
+        report_file, requests_file = (_Output(name, opened) for name in (written.output, written.requests_file))
         publisher = None
         if address.kv_events is not None:
             from blis_tui.serving.kv_events import KvPublisher  # noqa: PLC0415
@@ -131,59 +141,67 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
             publisher = KvPublisher(address.kv_events)
             opened.callback(publisher.close)
 
-        async def main() -> Endpoint:
-            endpoint = Endpoint(experiment, speed=speed, kv_events=publisher)
-            await _served(endpoint, address.host, address.port, told)
-            return endpoint
-
         log_in_lines()
+        endpoint = Endpoint(experiment, speed=speed, kv_events=publisher)
         try:
-            endpoint = asyncio.run(main())
-        except OSError as error:
-            tell(f"error: cannot listen on {address.host}:{address.port}: {error.strerror or error}")
-            sys.exit(ExitCode.IO)
-        _finish(endpoint, files)
+            asyncio.run(_served(endpoint, address, told))
+        except InputError:  # nothing could be served
+            raise
+        except Exception as error:  # noqa: BLE001  (raised again, after what was served is written)
+            endpoint.failure = endpoint.failure or error
+        _finish(endpoint, report_file, requests_file)
 
 
-def _opened(written: _Written, opened: ExitStack) -> tuple[TextIO | None, TextIO | None]:
-    """Open the files of the report and of the requests, so that write errors appear before serving."""
-    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+class _Output:
+    """A file to write at the end, opened before serving, so that errors appear then; without a name, none."""
 
-    report, requests = (
-        None if name is None else opened.enter_context(atomic_text(name))
-        for name in (written.output, written.requests_file)
-    )
-    return report, requests
+    def __init__(self, name: str | None, opened: ExitStack) -> None:
+        from blis_tui.records.files import atomic_text  # noqa: PLC0415
+
+        self._opened = opened.enter_context(ExitStack())
+        self._file: TextIO | None = None if name is None else self._opened.enter_context(atomic_text(name))
+
+    def write(self, lines: Iterable[str]) -> None:
+        """Write and publish it, whatever becomes of other files."""
+        with self._opened:
+            if self._file is not None:
+                self._file.writelines(lines)
 
 
-async def _served(endpoint: Endpoint, host: str, port: int, told: GracefulStop) -> None:
+async def _served(endpoint: Endpoint, address: _Address, told: GracefulStop) -> None:
     """Serve until a signal arrives."""
-    from blis_tui.serving.server import run  # noqa: PLC0415
+    from blis_tui.serving.connections import possible_connections  # noqa: PLC0415
+    from blis_tui.serving.server import Address, run  # noqa: PLC0415
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     told.tell = lambda: loop.is_closed() or loop.call_soon_threadsafe(stop.set)
+    most = possible_connections(address.most_connections)
 
     def said(opened: int) -> None:
-        where = f"[{host}]" if ":" in host else host
+        where = f"[{address.host}]" if ":" in address.host else address.host
+        if most < address.most_connections:
+            tell(f"note: no more than {most:,} connections at a time: the limit of open files is low (ulimit -Hn)")
         tell(f"serving at http://{where}:{opened}  (Ctrl-C ends it)")
 
-    await run(endpoint, host, port, said, stop)
+    await run(endpoint, Address(host=address.host, port=address.port, most_connections=most), said, stop)
 
 
-def _finish(endpoint: Endpoint, files: tuple[TextIO | None, TextIO | None]) -> None:
-    """Write what was served, and print a summary."""
+def _finish(endpoint: Endpoint, report_file: _Output, requests_file: _Output) -> None:
+    """Write what was served, and print a summary.
+
+    Raises:
+        Exception: what ended the simulation, or a file that could not be written; everything else is written.
+    """
     from blis_tui.serving.table import served_csv  # noqa: PLC0415
     from blis_tui.units import plural, span_text  # noqa: PLC0415
 
-    if endpoint.failure is not None:
-        raise endpoint.failure
     report = endpoint.core.simulation.report(complete=False, verify=False)
-    report_file, requests_file = files
-    if requests_file is not None:
-        requests_file.writelines(served_csv(endpoint.core.requests, report.rows))
-    if report_file is not None:
-        report_file.write(report.to_json())
+    with ExitStack() as writing:  # calls both, even if one raises an exception
+        writing.callback(lambda: report_file.write([report.to_json()]))
+        writing.callback(lambda: requests_file.write(served_csv(endpoint.core.requests, report.rows)))
     tell(f"served {plural(report.requests.completed, 'request')} of {report.requests.total:,}")
     if endpoint.late_us > _LATE_US:
         tell(f"note: the simulation was up to {span_text(endpoint.late_us)} behind real time: this machine was busy")
+    if endpoint.failure is not None:
+        raise endpoint.failure

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import field
+from json import JSONDecodeError
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
+from blis_tui.inputs import parse_foreign_json
+from blis_tui.observe.recording import MOST_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _DATA: Final = b"data:"
 _DONE: Final = b"[DONE]"
-_ERROR_TEXT: Final = 300
+_LONGEST_TEXT: Final = 300
+"""Longer texts about an answer, or names, are cut."""
+_LARGEST_TOKEN: Final = (1 << 31) - 1
+_MOST_EMPTY: Final = 10_000
+"""Events without tokens after which a stream is no answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts of the server; None = not reported."""
+    """Token counts of the server; None = not reported, or a number that no answer can have."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -53,15 +59,20 @@ class Answer:
 
 
 def read_stream(pieces: Sequence[tuple[int, bytes]]) -> Answer:
-    """Return the answer in a stream of server-sent events; unknown events are ignored."""
+    """Return the answer in a stream of server-sent events, up to one that is not JSON; unknown ones are ignored."""
     answer = Answer()
     reader = _Reader(answer)
-    latest_ns, in_piece = -1, 0
+    latest_ns, in_piece, empty = -1, 0, 0
     for stamp_ns, payload in _events(pieces):
         if payload == _DONE:
             answer.ended = True
             continue
         tokens = reader.take(payload)
+        empty += not tokens
+        if empty > _MOST_EMPTY:
+            answer.error = answer.error or f"the stream has more than {_MOST_EMPTY:,} events without tokens"
+        if reader.broken or empty > _MOST_EMPTY:
+            break
         if tokens:
             in_piece = in_piece + 1 if stamp_ns == latest_ns else 0
             answer.merged += in_piece > 0
@@ -99,7 +110,7 @@ def read_answer(
     """
     encoding = headers.get("content-encoding", "")
     if encoding.lower() not in ("", "identity"):
-        return Answer(error=f"the answer is compressed ({_brief(encoding)}), which was not requested")
+        return Answer(error=f"the answer is compressed ({brief(encoding)}), which was not requested")
     if not stream:
         return read_whole(b"".join(piece for _, piece in pieces), stamp_ns)
     answer = read_stream(pieces)
@@ -115,25 +126,31 @@ def read_answer(
 def error_text(body: bytes, status: int, headers: Mapping[str, str] | None = None) -> str:
     """Return the text of a refusal, with a redirect target or the time after which to retry."""
     known = headers or {}
-    told = [f"{name}: {_brief(known[name.lower()])}" for name in ("Location", "Retry-After") if name.lower() in known]
+    told = [f"{name}: {brief(known[name.lower()])}" for name in ("Location", "Retry-After") if name.lower() in known]
     return " ".join([_refusal(body, status), *([f"({', '.join(told)})"] if told else [])])
 
 
-def _brief(header: str) -> str:
-    return header[:_ERROR_TEXT]
+def brief(text: str) -> str:
+    """Return the beginning of a text from a server."""
+    return text[:_LONGEST_TEXT]
+
+
+def count_of(value: object) -> int | None:
+    """Return a number of tokens from a server; None = it is not one."""
+    return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
 
 
 def _refusal(body: bytes, status: int) -> str:
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
+        document = parse_foreign_json(body)
+    except ValueError:
         document = None
     if isinstance(document, dict):
         inner = document.get("error", document)
         message = inner.get("message", inner.get("detail")) if isinstance(inner, dict) else inner
         if isinstance(message, str) and message:
-            return f"HTTP {status}: {message[:_ERROR_TEXT]}"
-    text = " ".join(body[:_ERROR_TEXT].decode(errors="replace").split())
+            return f"HTTP {status}: {brief(message)}"
+    text = " ".join(body[:_LONGEST_TEXT].decode(errors="replace").split())
     return f"HTTP {status}: {text}" if text else f"HTTP {status}"
 
 
@@ -156,27 +173,36 @@ def _events(pieces: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
 
 
 class _Reader:
-    """Parses events, or a whole answer."""
+    """Parses events, or a whole answer.
+
+    Attributes:
+        broken: whether an event could not be parsed.
+    """
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self._texts: list[str] = []
         self._counted = self._seen = 0
         self._chunks = self._with_ids = 0
+        self.broken = False
 
     def take(self, payload: bytes) -> int:
         """Parse an event and return its number of tokens."""
         answer = self._answer
+        wrong = "is not a JSON object"
         try:
-            event = json.loads(payload)
-        except (ValueError, RecursionError):
-            event = None
+            event = parse_foreign_json(payload)
+        except JSONDecodeError:
+            event, wrong = None, "is not JSON"
+        except ValueError as unreadable:
+            event, wrong = None, f"cannot be read, because {unreadable}"
         if not isinstance(event, dict):
-            answer.error = answer.error or f"an event is not JSON: {payload[:80].decode(errors='replace')}"
+            self.broken = True
+            answer.error = answer.error or f"an event {wrong}: {payload[:80].decode(errors='replace')}"
             return 0
         if (error := event.get("error")) is not None:
             message = error.get("message") if isinstance(error, dict) else error
-            answer.error = str(message)[:_ERROR_TEXT] or "error"
+            answer.error = brief(str(message)) or "error"
         before = self._counted
         self._take_usage(event.get("usage"))
         choices = event.get("choices")
@@ -192,9 +218,9 @@ class _Reader:
         text = _text_of(inner)
         self._texts.append(text)
         if isinstance(reason := choice.get("finish_reason"), str):
-            answer.finish_reason = reason
+            answer.finish_reason = brief(reason)
         ids = choice.get("token_ids")
-        if isinstance(ids, list) and all(type(one) is int for one in ids):
+        if isinstance(ids, list) and all(type(one) is int and 0 <= one <= _LARGEST_TOKEN for one in ids):
             answer.tokens += ids
             self._chunks += bool(ids)
             self._with_ids += bool(ids)
@@ -211,7 +237,7 @@ class _Reader:
             return
         details = usage.get("prompt_tokens_details")
         cached = details.get("cached_tokens") if isinstance(details, dict) else None
-        told = Usage(_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")), _count(cached))
+        told = Usage(count_of(usage.get("prompt_tokens")), count_of(usage.get("completion_tokens")), count_of(cached))
         self._answer.usage = told
         self._counted = told.completion_tokens or self._counted
 
@@ -226,7 +252,3 @@ def _text_of(inner: object) -> str:
         return ""
     parts = [inner.get(name) for name in ("reasoning_content", "reasoning", "text", "content")]
     return "".join(part for part in parts if isinstance(part, str))
-
-
-def _count(value: object) -> int | None:
-    return value if type(value) is int and value >= 0 else None

@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 
 _IDLE_NS: Final = 1_000_000_000
 """Idle connections are reused within a second; servers keep them for at least five."""
-MOST_BYTES: Final = 1 << 28
-"""Longer answers are aborted; no model generates 256 MiB."""
+_FEWEST_BYTES, _BYTES_PER_TOKEN, _MOST_BYTES = 1 << 20, 1 << 12, 1 << 28
+_BYTES_PER_PIECE: Final = 160
+"""What a piece of an answer takes besides its bytes."""
 _KEPT_HEADERS: Final = frozenset({"content-encoding", "content-type", "location", "retry-after"})
+
+
+def longest_answer(tokens: int) -> int:
+    """Return how many bytes an answer of so many tokens may have; servers send some 300 per token."""
+    return min(_FEWEST_BYTES + _BYTES_PER_TOKEN * tokens, _MOST_BYTES)
 
 
 class ConnectionBrokenError(OSError):
@@ -59,15 +65,23 @@ class Reply:
 
 
 class _Reading:
-    """Assembles an answer from the bytes of a connection; both a ``Sink`` and the parser's callback object."""
+    """Assembles an answer from the bytes of a connection; both a ``Sink`` and the parser's callback object.
 
-    def __init__(self, reply: Reply) -> None:
+    Args:
+        reply: receives the answer.
+        most: how many bytes may be kept for it.
+    """
+
+    def __init__(self, reply: Reply, most: int) -> None:
         self.reply = reply
+        self._most = most
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.begun = self.reusable = False
         self._parser = HttpResponseParser(self)
         self._stamp_ns = 0
         self._bytes = 0
+        self._bodies: list[bytes] = []
+        """The parts of the body in the bytes that are being processed."""
         self._delimited = False
         self._headed = False
 
@@ -77,13 +91,16 @@ class _Reading:
         """Process received bytes."""
         self.begun = True
         self._stamp_ns = stamp_ns
-        self._bytes += len(data)
+        self._bytes += len(data) + _BYTES_PER_PIECE
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
             self._fail(NotHttpError(f"the answer is not HTTP: {error or type(error).__name__}"))
-        if self._bytes > MOST_BYTES:
-            self._fail(NotHttpError(f"the answer is longer than {MOST_BYTES >> 20} MiB"))
+        if self._bodies:  # HTTP's own chunks may be as small as a byte
+            self.reply.pieces.append((stamp_ns, b"".join(self._bodies)))
+            self._bodies.clear()
+        if self._bytes > self._most:
+            self._fail(NotHttpError(f"the answer is longer than {self._most >> 20} MiB"))
 
     def end(self, error: OSError | None, stamp_ns: int) -> None:
         """Handle the end of the connection."""
@@ -110,7 +127,7 @@ class _Reading:
 
     def on_body(self, body: bytes) -> None:
         """Handle a piece of the body."""
-        self.reply.pieces.append((self._stamp_ns, body))
+        self._bodies.append(body)
 
     def on_message_complete(self) -> None:
         """Handle the end of the answer."""
@@ -154,7 +171,9 @@ class Exchanges:
             self._discard(wire)
         return await self._new()
 
-    async def ask(self, method: str, path: str, body: bytes, reply: Reply, wire: Wire | None = None) -> None:
+    async def ask(
+        self, method: str, path: str, body: bytes, reply: Reply, *, most: int, wire: Wire | None = None
+    ) -> None:
         """Send a request and wait for the whole answer, which grows in ``reply`` meanwhile.
 
         Nothing is sent twice, because the server may have begun to compute.
@@ -164,6 +183,7 @@ class Exchanges:
             path: path below the endpoint's root.
             body: JSON, or empty.
             reply: receives the answer.
+            most: bytes after which the answer is given up.
             wire: a prepared connection; None = any.
 
         Raises:
@@ -172,7 +192,7 @@ class Exchanges:
         data = self._target.head(method, path, len(body)) + body
         if wire is None or not wire.usable:
             wire = await self.prepare()
-        reading = _Reading(reply)
+        reading = _Reading(reply, most)
         reply.kernel_stamps = wire.kernel_stamps
         try:
             reply.sent_ns = wire.send(data, reading)

@@ -5,6 +5,7 @@ Source: vLLM 0.32.0, ``distributed/kv_events.py`` (``--kv-events-config``).
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from blis_tui.observe.clock import Clock
 
 _SEQUENCE_BYTES: Final = 8
+_MOST_BYTES: Final = 64 << 20
+"""Publishers of larger messages are not listened to."""
 
 
 class KvEvents:
@@ -32,6 +35,7 @@ class KvEvents:
         self._context = zmq.asyncio.Context()
         self._socket: zmq.asyncio.Socket = self._context.socket(zmq.SUB)
         self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, _MOST_BYTES)
         self._socket.setsockopt_string(zmq.SUBSCRIBE, topic)
         try:
             self._socket.connect(endpoint)
@@ -68,11 +72,12 @@ def _batch(frames: list[bytes]) -> Mapping[str, object] | None:
 
 
 def _plain(value: object) -> object:
-    """Return a value as JSON data: hashes in bytes as hexadecimal, unknown types as text."""
+    """Return a value as JSON data: hashes in bytes as hexadecimal, what JSON does not have as text."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, list):
         return [_plain(one) for one in value]
     if isinstance(value, dict):
         return {str(key): _plain(one) for key, one in value.items()}
-    return value if value is None or isinstance(value, str | int | float) else str(value)
+    finite = not isinstance(value, float) or isfinite(value)
+    return value if value is None or (isinstance(value, str | int | float) and finite) else str(value)

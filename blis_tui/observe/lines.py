@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from reprlib import repr as brief
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.errors import InputError
 from blis_tui.inputs import parse_json
-from blis_tui.observe.recording import OUTCOMES, Observed, Scrape, Server, Step
+from blis_tui.observe.recording import MOST, MOST_TOKENS, OUTCOMES, Observed, Scrape, Server, Step
 from blis_tui.workload.trace_segments import read_segments, segments_cell
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ STEP_COLUMNS: Final = (
 )
 """``calibrate`` also reads such files; it needs the last column."""
 _LINE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_CELL: Final = re.compile("-?[0-9]{1,16}")
 _INTEGERS: Final = ("index", "due_us", "sent_us", "done_us", "input_tokens", "output_tokens")
 _COUNTS: Final = ("prompt_tokens", "completion_tokens", "cached_tokens")
 _LONGEST_PROMPT: Final = 1 << 40
@@ -49,19 +52,19 @@ def read_request(line: str) -> Observed:
     """
     found = _document(line)
     outcome, chunks = found.get("outcome"), found.get("chunks")
-    if outcome not in OUTCOMES:
-        raise ValueError(f"`outcome` is {outcome!r}")
+    if not isinstance(outcome, str) or outcome not in OUTCOMES:
+        raise ValueError(f"`outcome` is {brief(outcome)}")
     if not isinstance(chunks, list) or not all(map(_is_chunk, chunks)):
         raise ValueError("`chunks` is not a list of times and token counts")
     return Observed(
         request_id=_text(found, "request_id"),
-        index=_whole(found, "index"),
-        outcome=str(outcome),
-        due_us=_whole(found, "due_us"),
-        sent_us=_whole(found, "sent_us"),
-        done_us=_whole(found, "done_us"),
-        input_tokens=_whole(found, "input_tokens"),
-        output_tokens=_whole(found, "output_tokens"),
+        index=_count(found, "index"),
+        outcome=outcome,
+        due_us=_time(found, "due_us"),
+        sent_us=_time(found, "sent_us"),
+        done_us=_time(found, "done_us"),
+        input_tokens=_count(found, "input_tokens"),
+        output_tokens=_count(found, "output_tokens"),
         chunks=tuple((time_us, count) for time_us, count in chunks),
         prompt_tokens=_optional(found, "prompt_tokens"),
         completion_tokens=_optional(found, "completion_tokens"),
@@ -80,7 +83,7 @@ def read_request(line: str) -> Observed:
         adapter=_text(found, "adapter", ""),
         session_id=_text(found, "session_id", ""),
         round_index=_optional(found, "round_index") or 0,
-        deadline_us=_optional(found, "deadline_us") or 0,
+        deadline_us=_time(found, "deadline_us") if "deadline_us" in found else 0,
     )
 
 
@@ -92,10 +95,17 @@ def scrape_line(scrape: Scrape) -> str:
 def read_scrape(line: str) -> Scrape:
     """Parse a line written by :func:`scrape_line`. Raises ValueError if it is invalid."""
     found = dict(_document(line))
-    time_us = _whole(found, "time_us")
+    time_us = _time(found, "time_us")
     del found["time_us"]
-    values = {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
-    return Scrape(time_us=time_us, values=values)
+    return Scrape(time_us=time_us, values=read_figures(found))
+
+
+def read_figures(found: Mapping[str, object]) -> dict[str, float]:
+    """Return figures of a server by name. Raises ValueError if one is not a number, or larger than any can be."""
+    for name, value in found.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not -MOST <= value <= MOST:
+            raise ValueError(f"`{name}` is {brief(value)}, no figure of a server")
+    return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
 
 
 def step_line(step: Step, kv_blocks: int | None = None) -> str:
@@ -115,16 +125,24 @@ def read_step(line: str) -> Step:
     if len(cells) != len(STEP_COLUMNS):
         raise ValueError(f"{len(cells)} cells, not {len(STEP_COLUMNS)}")
     number, end_us, duration_us, prefills, prefill_tokens, decodes, decode_tokens, share, _ = cells
+    if share and not 0.0 <= float(share) <= 1.0:
+        raise ValueError(f"`kv_share` is {share}, no share")
     return Step(
-        number=int(number),
-        end_us=int(end_us) if end_us else None,
-        duration_us=int(duration_us),
-        prefill_requests=int(prefills),
-        prefill_tokens=int(prefill_tokens),
-        decode_requests=int(decodes),
-        decode_tokens=int(decode_tokens),
+        number=_cell("step", number, MOST),
+        end_us=_cell("end_us", end_us, MOST, -MOST) if end_us else None,
+        duration_us=_cell("duration_us", duration_us, MOST),
+        prefill_requests=_cell("prefill_requests", prefills),
+        prefill_tokens=_cell("prefill_tokens", prefill_tokens),
+        decode_requests=_cell("decode_requests", decodes),
+        decode_tokens=_cell("decode_tokens", decode_tokens),
         kv_share=float(share) if share else None,
     )
+
+
+def _cell(name: str, text: str, most: int = MOST_TOKENS, least: int = 0) -> int:
+    if not _CELL.fullmatch(text) or not least <= int(text) <= most:
+        raise ValueError(f"`{name}` is {brief(text)}, no whole number from {least} to {most}")
+    return int(text)
 
 
 def server_document(server: Server) -> dict[str, object]:
@@ -156,26 +174,38 @@ def _document(line: str) -> Mapping[str, object]:
     return found
 
 
-def _whole(found: Mapping[str, object], name: str) -> int:
+def _whole(found: Mapping[str, object], name: str, least: int, most: int) -> int:
     value = found.get(name)
-    if type(value) is not int:
-        raise ValueError(f"`{name}` is {value!r}, no whole number")
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"`{name}` is {brief(value)}, no whole number from {least} to {most}")
     return value
 
 
+def _time(found: Mapping[str, object], name: str) -> int:
+    return _whole(found, name, -MOST, MOST)
+
+
+def _count(found: Mapping[str, object], name: str) -> int:
+    return _whole(found, name, 0, MOST_TOKENS)
+
+
 def _optional(found: Mapping[str, object], name: str) -> int | None:
-    return _whole(found, name) if found.get(name) is not None else None
+    return _count(found, name) if found.get(name) is not None else None
 
 
 def _text(found: Mapping[str, object], name: str, otherwise: str | None = None) -> str:
     value = found.get(name, otherwise)
     if not isinstance(value, str):
-        raise ValueError(f"`{name}` is {value!r}, no text")  # noqa: TRY004  (as above)
+        raise ValueError(f"`{name}` is {brief(value)}, no text")  # noqa: TRY004  (as above)
     return value
 
 
 def _is_chunk(chunk: object) -> bool:
-    return isinstance(chunk, list) and len(chunk) == 2 and all(type(one) is int for one in chunk)
+    if not isinstance(chunk, list) or len(chunk) != 2:
+        return False
+    time_us, count = chunk
+    whole = type(time_us) is int and type(count) is int
+    return whole and bool(-MOST <= time_us <= MOST and 0 <= count <= MOST_TOKENS)
 
 
 def refuse(path: object, number: int, error: ValueError) -> InputError:

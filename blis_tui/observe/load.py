@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.engine.request import RequestState
 from blis_tui.observe.answers import Answer, error_text, read_answer
-from blis_tui.observe.exchange import NotHttpError, Reply
+from blis_tui.observe.exchange import NotHttpError, Reply, longest_answer
 from blis_tui.observe.recording import (
     BROKEN,
     COMPLETED,
@@ -47,7 +47,7 @@ class Limits:
     """Limits of requests and of the run.
 
     Attributes:
-        timeout_us: a request is aborted this long after it was due.
+        timeout_us: a request is aborted this long after it was due, whatever it waits for.
         duration_us: last time to send a request; None = until the workload ends.
         requests: maximum number of requests; None = all.
     """
@@ -163,9 +163,10 @@ class Load:
     async def _serve(self, request: Request) -> None:
         body = self._prompts.body(request)
         wire: Wire | None = None
-        if request.arrival_us > self._clock.now_us():
-            with suppress(OSError):  # a server that refuses now may accept when the request is due
-                wire = await self._exchanges.prepare()
+        if (early_us := request.arrival_us - self._clock.now_us()) > 0:
+            with suppress(OSError):  # a server that refuses now, or says nothing, may accept when the request is due
+                async with asyncio.timeout(early_us / 1e6):
+                    wire = await self._exchanges.prepare()
         try:
             await self._clock.until(request.arrival_us)
         except asyncio.CancelledError:
@@ -184,17 +185,18 @@ class Load:
         deadline_us = request.arrival_us + self._limits.timeout_us
         if request.deadline_us:
             deadline_us = min(deadline_us, request.deadline_us)
-        left_s = max(deadline_us - self._clock.now_us(), 0) / 1e6
+        limit = asyncio.timeout(max(deadline_us - self._clock.now_us(), 0) / 1e6)
+        most = longest_answer(max(request.output_tokens, request.max_output_tokens))
         try:
-            async with asyncio.timeout(left_s):
-                await self._exchanges.ask("POST", self._prompts.asking.path, body, reply, wire)
-        except TimeoutError:
-            return TIMED_OUT, f"no end after {(deadline_us - request.arrival_us) / 1e6:g} s"
+            async with limit:
+                await self._exchanges.ask("POST", self._prompts.asking.path, body, reply, most=most, wire=wire)
         except asyncio.CancelledError:
             return INTERRUPTED, ""
         except NotHttpError as error:
             return UNREADABLE, str(error)
         except OSError as error:
+            if limit.expired():
+                return TIMED_OUT, f"no end after {(deadline_us - request.arrival_us) / 1e6:g} s"
             outcome = BROKEN if reply.sent_ns else REFUSED
             return outcome, error.strerror or str(error) or type(error).__name__
         return COMPLETED, ""

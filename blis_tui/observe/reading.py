@@ -8,6 +8,7 @@ from blis_tui.errors import InputError
 from blis_tui.inputs import parse_json, read_input
 from blis_tui.observe.lines import (
     STEP_COLUMNS,
+    read_figures,
     read_request,
     read_scrape,
     read_server,
@@ -67,6 +68,9 @@ def _about(path: Path) -> tuple[dict[str, object], Server]:
         found = parse_json(read_input(path, limit=_MAX_BYTES))
         if not isinstance(found, dict) or found.get("version") != VERSION:
             raise ValueError("its version is not supported by this version of blis-tui")  # noqa: TRY301
+        if not isinstance(counters := found.get("counters", {}), dict):
+            raise ValueError("`counters` is not a map")  # noqa: TRY301, TRY004  (a file is wrong, not the caller)
+        read_figures(counters)
         return found, read_server(found.get("server", {}))
     except ValueError as error:
         raise InputError(f"{path}: {error}", help="`blis-tui observe` writes this file") from error
@@ -74,17 +78,18 @@ def _about(path: Path) -> tuple[dict[str, object], Server]:
 
 def _lines(path: Path, read: Callable[[str], T], *, whole: bool, head: str | None = None) -> list[T]:
     """Return the parsed lines of a file; unless the recording is ``whole``, an incomplete last line is ignored."""
+    raw = read_input(path, limit=_MAX_BYTES)
     try:
-        text = read_input(path, limit=_MAX_BYTES).decode()
+        text = raw.decode()
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text") from error
+        raise refuse(path, raw.count(b"\n", 0, error.start) + 1, ValueError("it is not UTF-8 text")) from error
     *lines, rest = text.split("\n")
     if whole and rest:
         message = f"{path} is cut off in line {len(lines) + 1}, although the recording was complete"
         raise InputError(message, help="copy it again")
     if head is not None:
         if lines[:1] != [head]:
-            raise InputError(f"{path} does not begin with the columns {head}")
+            raise refuse(path, 1, ValueError(f"it is not the columns {head}"))
         lines = lines[1:]
     found = []
     for number, line in enumerate(lines, 1 if head is None else 2):

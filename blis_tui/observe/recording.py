@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.request import Segments
 
+MOST: Final = 1 << 53
+"""No time in microseconds (285 years), count or metric is larger; floats are exact up to here."""
+MOST_TOKENS: Final = 1 << 32
+"""No prompt or answer has more."""
 COMPLETED: Final = "completed"
 REJECTED: Final = "rejected"
 REFUSED: Final = "refused"

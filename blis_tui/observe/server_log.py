@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _ITERATION: Final = re.compile(
-    rb"Iteration\((\d+)\): (\d+) context requests, (\d+) context tokens, (\d+) generation requests, (\d+) generation "
-    rb"tokens, iteration elapsed time: (\d+(?:\.\d+)?) ms( \(dummy\))?(?:, \w+ KV cache usage: (\d+(?:\.\d+)?)%)?"
+    rb"Iteration\((\d{1,12})\): (\d{1,9}) context requests, (\d{1,9}) context tokens, (\d{1,9}) generation requests, "
+    rb"(\d{1,9}) generation tokens, iteration elapsed time: (\d{1,9}(?:\.\d{1,9})?) ms( \(dummy\))?"
+    rb"(?:, \w{1,99} KV cache usage: (\d{1,2}(?:\.\d+)?|100(?:\.0+)?)%)?"
 )
 _READ_BYTES: Final = 1 << 16
 _LONGEST_LINE: Final = 1 << 16

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
-from blis_tui.inputs import parse_json
-from blis_tui.observe.answers import error_text, read_answer
-from blis_tui.observe.exchange import ConnectionBrokenError, Reply
+from blis_tui.inputs import parse_foreign_json
+from blis_tui.observe.answers import brief, count_of, error_text, read_answer
+from blis_tui.observe.exchange import ConnectionBrokenError, Reply, longest_answer
 from blis_tui.observe.metrics import settings
 from blis_tui.observe.prompts import TextScale
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from blis_tui.observe.recording import Server
 
 _PATIENCE_S: Final = 10.0
+_MOST_BYTES: Final = 8 << 20
+"""Limit of what a server says of itself; the metrics of an engine have some 100 kB."""
+_FIRST_TOKENS: Final = 64
+"""The most tokens that a first request may ask for."""
 _UNTRUSTED: Final = "trust its certificate, or who signed it, in a file of PEM that the variable SSL_CERT_FILE names"
 _SHORT, _LONG = 20, 220
 """Numbers of words in the two prompts that measure tokens per word."""
@@ -52,10 +56,10 @@ async def fetch(exchanges: Exchanges, path: str) -> Reply | None:
     reply = Reply()
     async with asyncio.timeout(_PATIENCE_S):
         try:
-            await exchanges.ask("GET", path, b"", reply)
+            await exchanges.ask("GET", path, b"", reply, most=_MOST_BYTES)
         except (ConnectionBrokenError, ConnectionError):
             reply = Reply()
-            await exchanges.ask("GET", path, b"", reply)
+            await exchanges.ask("GET", path, b"", reply, most=_MOST_BYTES)
     return reply if reply.status == 200 else None
 
 
@@ -79,9 +83,9 @@ async def survey(exchanges: Exchanges, address: str) -> Found:
     number = _map(version).get("version")
     server = replace(
         told,
-        version=number if isinstance(number, str) else "",
-        model=name if isinstance(name, str) else "",
-        max_model_len=longest if type(longest) is int else None,
+        version=brief(number) if isinstance(number, str) else "",
+        model=name if isinstance(name, str) and name == brief(name) else "",
+        max_model_len=count_of(longest),
     )
     return Found(server, "vllm:" in text)
 
@@ -95,7 +99,7 @@ async def ask(exchanges: Exchanges, asking: RequestForm, body: bytes, timeout_s:
     reply = Reply()
     try:
         async with asyncio.timeout(timeout_s):
-            await exchanges.ask("POST", asking.path, body, reply)
+            await exchanges.ask("POST", asking.path, body, reply, most=longest_answer(_FIRST_TOKENS))
     except (OSError, TimeoutError) as error:
         why = f"no end after {timeout_s:g} s" if isinstance(error, TimeoutError) else str(error)
         raise InputError(f"the server does not answer a first request: {why}") from error
@@ -138,7 +142,7 @@ def _map(reply: Reply | None) -> Mapping[str, object]:
     if reply is None:
         return {}
     try:
-        found = parse_json(reply.body)
+        found = parse_foreign_json(reply.body)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

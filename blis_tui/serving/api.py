@@ -7,6 +7,7 @@ probabilities) are accepted and ignored.
 
 from __future__ import annotations
 
+from reprlib import repr as brief
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 
 _DEFAULT_TOKENS: Final = 16
 """Default ``max_tokens`` of completions, as in OpenAI's API and vLLM."""
+_LARGEST_TOKEN: Final = (1 << 31) - 1
+_LONGEST_NAME: Final = 1000
+_LEAST_BYTES, _BYTES_PER_TOKEN = 8 << 20, 16
+
+
+def most_bytes(longest: int) -> int:
+    """Return how large a body may be: room for a prompt of ``longest`` token ids, and for images, which are ignored."""
+    return max(_LEAST_BYTES, _BYTES_PER_TOKEN * longest)
 
 
 class RefusedError(Exception):
@@ -54,8 +63,13 @@ class ParsedRequest:
     user: str
 
 
-def parse_request(document: object, *, chat: bool) -> ParsedRequest:
+def parse_request(document: object, *, chat: bool, longest: int) -> ParsedRequest:
     """Parse a request body.
+
+    Args:
+        document: the body.
+        chat: whether it came to the chat endpoint.
+        longest: the most tokens that a prompt may have; one that has more is not read to its end.
 
     Raises:
         RefusedError: the request is invalid or unsupported.
@@ -66,18 +80,18 @@ def parse_request(document: object, *, chat: bool) -> ParsedRequest:
         raise RefusedError(400, "only one choice is generated here", "n")
     options = document.get("stream_options")
     options = options if isinstance(options, dict) else {}
-    prompt = _conversation(document) if chat else _prompt(document)
+    prompt = _conversation(document, longest) if chat else _prompt(document, longest)
+    if len(prompt) > longest:
+        message = f"This model's maximum context length is {longest} tokens; the prompt has more."
+        raise RefusedError(400, message, "messages" if chat else "prompt")
     limit = document.get("max_completion_tokens", document.get("max_tokens")) if chat else document.get("max_tokens")
     if limit is None and not chat:
         limit = _DEFAULT_TOKENS
     if limit is not None and (type(limit) is not int or limit < 1):
-        raise RefusedError(400, f"max_tokens must be at least 1, got {limit!r}.", "max_tokens")
-    model, user = document.get("model"), document.get("user")
-    if model is not None and not isinstance(model, str):
-        raise RefusedError(400, f"`model` must be a text, got {model!r}", "model")
+        raise RefusedError(400, f"max_tokens must be at least 1, got {brief(limit)}.", "max_tokens")
     return ParsedRequest(
         chat=chat,
-        model=model if isinstance(model, str) else "",
+        model=_name(document, "model"),
         prompt=prompt,
         max_tokens=limit,
         min_tokens=_integer(document, "min_tokens", 0),
@@ -86,18 +100,18 @@ def parse_request(document: object, *, chat: bool) -> ParsedRequest:
         usage=options.get("include_usage") is True,
         usage_in_chunks=options.get("continuous_usage_stats") is True,
         token_ids=_flag(document, "return_token_ids"),
-        user=user if isinstance(user, str) else "",
+        user=_name(document, "user"),
     )
 
 
-def _prompt(document: Mapping[str, object]) -> list[int]:
+def _prompt(document: Mapping[str, object], longest: int) -> Sequence[int]:
     prompt = document.get("prompt")
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
         prompt = prompt[0]
     if isinstance(prompt, str):
-        tokens = encode(prompt)
-    elif isinstance(prompt, list) and all(type(one) is int and one >= 0 for one in prompt):
-        tokens = [one for one in prompt if isinstance(one, int)]
+        tokens = encode(prompt, longest + 1)
+    elif isinstance(prompt, list) and all(type(one) is int and 0 <= one <= _LARGEST_TOKEN for one in prompt):
+        tokens = prompt
     else:
         raise RefusedError(400, "`prompt` must be one text, or one list of token ids", "prompt")
     if not tokens:
@@ -105,7 +119,7 @@ def _prompt(document: Mapping[str, object]) -> list[int]:
     return tokens
 
 
-def _conversation(document: Mapping[str, object]) -> list[int]:
+def _conversation(document: Mapping[str, object], longest: int) -> list[int]:
     messages = document.get("messages")
     if not isinstance(messages, list) or not messages:
         raise RefusedError(400, "`messages` must be a list of messages", "messages")
@@ -114,7 +128,7 @@ def _conversation(document: Mapping[str, object]) -> list[int]:
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise RefusedError(400, "each message needs a role", "messages")
         found.append((message["role"], _text(message.get("content"))))
-    return encode_chat(found)
+    return encode_chat(found, longest)
 
 
 def _text(content: object) -> str:
@@ -124,10 +138,19 @@ def _text(content: object) -> str:
     return content if isinstance(content, str) else ""
 
 
+def _name(document: Mapping[str, object], name: str) -> str:
+    value = document.get(name)
+    if value is not None and not isinstance(value, str):
+        raise RefusedError(400, f"`{name}` must be a text, got {brief(value)}", name)
+    if value is not None and len(value) > _LONGEST_NAME:
+        raise RefusedError(400, f"`{name}` has more than {_LONGEST_NAME} characters", name)
+    return value or ""
+
+
 def _flag(document: Mapping[str, object], name: str) -> bool:
     value = document.get(name)
     if value is not None and not isinstance(value, bool):
-        raise RefusedError(400, f"`{name}` must be true or false, got {value!r}", name)
+        raise RefusedError(400, f"`{name}` must be true or false, got {brief(value)}", name)
     return value is True
 
 
@@ -136,7 +159,7 @@ def _integer(document: Mapping[str, object], name: str, otherwise: int) -> int:
     if value is None:
         return otherwise
     if type(value) is not int or value < 0:
-        raise RefusedError(400, f"`{name}` must be a whole number, got {value!r}", name)
+        raise RefusedError(400, f"`{name}` must be a whole number, got {brief(value)}", name)
     return value
 
 

@@ -11,6 +11,7 @@ import re
 from array import array
 from collections import OrderedDict
 from hashlib import blake2b
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
@@ -114,16 +115,22 @@ _WORD_LIST: Final = (
 _WORDS: Final = tuple(_WORD_LIST.split())
 
 
-def encode(text: str) -> list[int]:
-    """Return the tokens of a text."""
-    return [crc32(piece.encode("utf-8", "surrogatepass")) % _VOCABULARY for piece in _PIECE.findall(text)]
+def encode(text: str, most: int | None = None) -> list[int]:
+    """Return the tokens of a text, or its first ``most``."""
+    pieces = islice(_PIECE.finditer(text), most)
+    return [crc32(piece[0].encode("utf-8", "surrogatepass")) % _VOCABULARY for piece in pieces]
 
 
-def encode_chat(messages: Iterable[tuple[str, str]]) -> list[int]:
-    """Return the tokens of a conversation, given as roles and texts, up to where its answer begins."""
+def encode_chat(messages: Iterable[tuple[str, str]], most: int | None = None) -> list[int]:
+    """Return the tokens of a conversation, given as roles and texts, up to where its answer begins.
+
+    With ``most``, nothing is read after it has more tokens than that.
+    """
     tokens: list[int] = []
     for role, text in messages:
-        tokens += [*encode(f"<{role}>"), *encode(text), *encode("\n")]
+        tokens += [*encode(f"<{role}>", most), *encode(text, most), *encode("\n")]
+        if most is not None and len(tokens) > most:
+            return tokens
     return tokens + encode("<assistant>")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+import zlib
 from collections import deque
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
@@ -13,14 +14,19 @@ from aiohttp import web
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.streams import Streams
-from blis_tui.serving.api import RefusedError, Shape, parse_request
+from blis_tui.errors import InputError
+from blis_tui.inputs import parse_json
+from blis_tui.serving import connections
+from blis_tui.serving.api import RefusedError, Shape, most_bytes, parse_request
 from blis_tui.serving.content import Answer, Contents
 from blis_tui.serving.core import ABORTED, LOST, OVER, REJECTED, Core, SubmittedRequest
 from blis_tui.serving.metrics import CONTENT_TYPE, Metrics
 from blis_tui.workload.lengths import LENGTHS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable
+
+    from aiohttp.typedefs import Handler
 
     from blis_tui.engine.request import Request
     from blis_tui.serving.api import ParsedRequest
@@ -28,7 +34,11 @@ if TYPE_CHECKING:
     from blis_tui.serving.kv_events import KvPublisher
     from blis_tui.spec.model import Experiment
 
-_MOST_BYTES: Final = 64 << 20
+_MOST_BRACKETS: Final = 1 << 20
+"""So many lists take about a second to read, in which nobody else is answered."""
+_BACKLOG: Final = 1024
+_LINGERING_S: Final = 1.0
+"""How long the rest of a refused body is read, so that its client reads the answer."""
 _STATUS: Final = {REJECTED: 429, LOST: 503, ABORTED: 499}
 """Outcomes without an answer -> HTTP status; all others are the client's fault."""
 _STREAM_HEADERS: Final = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
@@ -88,6 +98,10 @@ class Endpoint:
         self._metrics = Metrics()
         self._contents = Contents(experiment.pools[0].engine.block_size_tokens)
         self._answers = _Lengths(experiment)
+        self._longest = min(
+            pool.engine.max_model_len or pool.model.max_position_embeddings for pool in experiment.pools
+        )
+        self._most_bytes = most_bytes(self._longest)
         self._clients: dict[int, _Client] = {}
         self._work = asyncio.Event()
         self._start_ns = time.monotonic_ns()
@@ -131,7 +145,7 @@ class Endpoint:
 
     def app(self) -> web.Application:
         """The web application."""
-        app = web.Application(client_max_size=_MOST_BYTES)
+        app = web.Application(client_max_size=self._most_bytes)
         app.router.add_post("/v1/completions", self._completions)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_get("/v1/models", self._list_models)
@@ -150,9 +164,9 @@ class Endpoint:
 
     async def _serve(self, request: web.Request, *, chat: bool) -> web.StreamResponse:
         try:
-            document = await _json(request)
+            document = await self._json(request)
             arrived_us = self.now_us()
-            wanted = parse_request(document, chat=chat)
+            wanted = parse_request(document, chat=chat, longest=self._longest)
             client = self._submit(wanted, arrived_us)
         except RefusedError as error:
             return web.json_response(error.document(), status=error.status)
@@ -165,7 +179,9 @@ class Endpoint:
             return await self._whole(client, shape)
         except RefusedError as error:
             return web.json_response(error.document(), status=error.status)
-        except ConnectionResetError:  # the client has hung up, and reads no answer
+        except ConnectionResetError:  # the client has hung up, or reads no answer
+            if request.transport is not None:
+                request.transport.abort()
             return web.Response(status=_STATUS[ABORTED])
         finally:
             del self._clients[number]
@@ -213,9 +229,7 @@ class Endpoint:
         Raises:
             RefusedError: there is no room for any.
         """
-        longest = min(
-            pool.engine.max_model_len or pool.model.max_position_embeddings for pool in self._experiment.pools
-        )
+        longest = self._longest
         room = longest - len(wanted.prompt)
         if room < 1:
             count = len(wanted.prompt)
@@ -274,8 +288,8 @@ class Endpoint:
                 break
         if wanted.usage and sent >= total:
             await _event(response, shape.ending(shape.usage(sent, client.request.cached_tokens)))
-        await response.write(b"data: [DONE]\n\n")
-        await response.write_eof()
+        await _read(response.write(b"data: [DONE]\n\n"))
+        await _read(response.write_eof())
         return response
 
     async def _list_models(self, _: web.Request) -> web.StreamResponse:
@@ -312,16 +326,41 @@ class Endpoint:
 
     async def _tokenize(self, request: web.Request) -> web.StreamResponse:
         try:
-            document = await _json(request)
+            document = await self._json(request)
             chat = isinstance(document, dict) and "messages" in document
-            tokens = self._tokens(document, chat=chat)
+            tokens = list(parse_request(document, chat=chat, longest=self._longest).prompt)
         except RefusedError as error:
             return web.json_response(error.document(), status=error.status)
         longest = self._experiment.pools[0].engine.max_model_len
         return web.json_response({"tokens": tokens, "count": len(tokens), "max_model_len": longest})
 
-    def _tokens(self, document: object, *, chat: bool) -> list[int]:
-        return list(parse_request(document, chat=chat).prompt)
+    async def _json(self, request: web.Request) -> object:
+        """Return the document in the body of a request.
+
+        Raises:
+            RefusedError: there is none, or it is too large or comes too slowly.
+        """
+        too_large = RefusedError(413, f"the body is larger than {self._most_bytes >> 20} MiB")
+        if (request.content_length or 0) > self._most_bytes:
+            raise too_large
+        try:
+            async with asyncio.timeout(connections.IDLE_S):
+                body = await request.read()
+        except TimeoutError as error:
+            raise RefusedError(408, f"the body has not come within {connections.IDLE_S:g} s") from error
+        except web.HTTPRequestEntityTooLarge as error:
+            raise too_large from error
+        except web.RequestPayloadError as error:
+            raise RefusedError(400, "the body is not sent as HTTP says") from error
+        body = _unpacked(body, request.headers.get("Content-Encoding", ""), self._most_bytes)
+        if len(body) > self._most_bytes:
+            raise too_large
+        if body.count(b"[") + body.count(b"{") > _MOST_BRACKETS:
+            raise RefusedError(400, f"the body has more than {_MOST_BRACKETS:,} lists and objects")
+        try:
+            return parse_json(body)
+        except ValueError as error:
+            raise RefusedError(400, f"the body is not JSON: {error}") from error
 
 
 class _Lengths:
@@ -340,17 +379,42 @@ class _Lengths:
         return None if self._counts is None else self._counts.sample(self._stream)
 
 
-async def _json(request: web.Request) -> object:
+def _unpacked(body: bytes, encoding: str, most: int) -> bytes:
+    """Return the content of a body, or more than its first ``most`` bytes.
+
+    Raises:
+        RefusedError: it is not compressed as it says.
+    """
+    if encoding.lower() in ("", "identity"):
+        return body
+    if encoding.lower() not in ("gzip", "x-gzip", "deflate"):
+        raise RefusedError(400, f"a body compressed with {encoding[:20]!r} cannot be read: gzip and deflate can")
+    reading = zlib.decompressobj(zlib.MAX_WBITS | 32)  # with the head of either
     try:
-        document: object = json.loads(await request.read())
-    except (ValueError, RecursionError) as error:
-        raise RefusedError(400, f"the body is not JSON: {error}") from error
-    return document
+        content = reading.decompress(body, most + 1)
+    except zlib.error as error:
+        raise RefusedError(400, f"the body is not compressed with {encoding}: {error}") from error
+    if len(content) <= most and not reading.eof:
+        raise RefusedError(400, f"the body is cut off: its compression with {encoding} does not end")
+    return content
 
 
 async def _event(response: web.StreamResponse, document: object) -> None:
     data = json.dumps(document, separators=(",", ":"))
-    await response.write(f"data: {data}\n\n".encode())
+    await _read(response.write(f"data: {data}\n\n".encode()))
+
+
+async def _read(writing: Awaitable[None]) -> None:
+    """Wait until a client has read enough of what it is sent.
+
+    Raises:
+        ConnectionResetError: it does not read.
+    """
+    try:
+        async with asyncio.timeout(connections.IDLE_S):
+            await writing
+    except TimeoutError as error:
+        raise ConnectionResetError("the client does not read its answer") from error
 
 
 async def _either(event: asyncio.Event, wait_s: float | None) -> None:
@@ -361,29 +425,64 @@ async def _either(event: asyncio.Event, wait_s: float | None) -> None:
         return
 
 
-async def run(endpoint: Endpoint, host: str, port: int, said: Callable[[int], None], stop: asyncio.Event) -> None:
-    """Serve until ``stop`` is set or the simulation cannot go on.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where to listen: a host, a port (0 = any free one), and how many connections there may be."""
+
+    host: str
+    port: int
+    most_connections: int = connections.MOST_CONNECTIONS
+
+
+async def run(endpoint: Endpoint, address: Address, said: Callable[[int], None], stop: asyncio.Event) -> None:
+    """Serve until ``stop`` is set or the simulation cannot go on; ``said`` is told the port.
 
     Raises:
-        OSError: the address cannot be listened on.
+        InputError: the address cannot be listened on.
     """
+    app = endpoint.app()
     # Cancelled handlers abort the requests of clients that have hung up.
-    runner = web.AppRunner(endpoint.app(), access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        shutdown_timeout=1.0,
+        handler_cancellation=True,
+        auto_decompress=False,
+        lingering_time=_LINGERING_S,
+    )
+    accepted = connections.Connections(lambda: _speaker(runner), address.most_connections)
+
+    @web.middleware
+    async def answering(request: web.Request, handler: Handler) -> web.StreamResponse:
+        with accepted.answering(request.protocol):
+            return await handler(request)
+
+    app.middlewares.append(answering)
     await runner.setup()
-    pace = asyncio.create_task(endpoint.keep_pace())
-    waiting = asyncio.create_task(stop.wait())
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(accepted.handle_error)
+    tasks = [asyncio.create_task(one) for one in (endpoint.keep_pace(), stop.wait(), accepted.close_idle())]
     try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        said(_port(runner.addresses))
-        await asyncio.wait([pace, waiting], return_when=asyncio.FIRST_COMPLETED)
+        listening = await _listening(accepted, address)
+        said(int(listening.sockets[0].getsockname()[1]))
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        listening.close()
     finally:
-        pace.cancel()
-        waiting.cancel()
+        for task in tasks:
+            task.cancel()
         await runner.cleanup()
         endpoint.core.close()
 
 
-def _port(addresses: Sequence[object]) -> int:
-    first = addresses[0]
-    return int(first[1]) if isinstance(first, tuple) else 0
+async def _listening(accepted: connections.Connections, address: Address) -> asyncio.Server:
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.create_server(accepted.accept, address.host, address.port, backlog=_BACKLOG)
+    except OSError as error:
+        where = f"{address.host}:{address.port}"
+        raise InputError(f"cannot listen on {where}: {error.strerror or error}") from error
+
+
+def _speaker(runner: web.AppRunner) -> asyncio.Protocol:
+    assert runner.server is not None  # noqa: S101  (it is set up)
+    return runner.server()

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.calibration.replay import with_latency
 from blis_tui.classes import dataclass
 from blis_tui.engine.records import Completed, FirstToken, Preempted, StepFinished
-from blis_tui.errors import InputError, PolicyError
+from blis_tui.errors import InputError, PolicyError, TraceError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest
 from blis_tui.observe.folder import TABLE, table_csv
+from blis_tui.observe.reading import REQUESTS
+from blis_tui.observe.recording import SERVED
 from blis_tui.records.files import atomic_text
 from blis_tui.simulation import Simulation
 from blis_tui.spec.model import PluginConfig, Trace, Workload
+from blis_tui.workload.traces import read_trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,7 +68,7 @@ def replaying(experiment: Experiment, recording: Recording) -> Experiment:
 
     Raises:
         PolicyError: it has more than one instance.
-        InputError: the recording has no request that was served, or its table cannot be read.
+        InputError: the recording has no request that was served, or one that cannot be simulated.
     """
     pools = experiment.pools
     if len(pools) != 1 or pools[0].instances != 1:
@@ -74,7 +77,22 @@ def replaying(experiment: Experiment, recording: Recording) -> Experiment:
     trace = Trace(path=str(path), format="requests", sha256=input_digest(path, limit=MAX_TRACE_BYTES))
     if not any(row.chunks for row in recording.requests):
         raise InputError(f"{recording.folder} contains no answers: there is nothing to compare")
+    try:
+        read_trace(trace, experiment.plugins)
+    except TraceError as error:
+        raise _unusable(recording, path, error) from error
     return replace(experiment, workload=Workload(name=recording.folder.name, trace=trace), horizon_us=None, expect=())
+
+
+def _unusable(recording: Recording, table: Path, error: TraceError) -> InputError:
+    """Return the error for a row of the table that is no request."""
+    first = error.problems[0]
+    place = f"{table}, line {first.line}"
+    if table.parent != recording.folder:
+        served = [row.request_id for row in recording.requests if row.outcome in SERVED]
+        place = f"{recording.folder / REQUESTS}, request {served[first.line - 2]!r}"
+    what = f"`{first.column}`: {first.message}" if first.column else first.message
+    return InputError(f"{place}: {what}", help="`blis-tui observe` writes this file: copy it again")
 
 
 def _table_of(recording: Recording) -> Path:

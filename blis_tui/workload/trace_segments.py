@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.request import MediaItem
+from blis_tui.inputs import parse_json
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Segments
@@ -28,25 +29,32 @@ def read_segments(cell: str, prompt_tokens: int) -> Segments:
     """
     if not cell:
         return ()
-    try:
-        pairs = json.loads(cell)
-    except ValueError:
-        pairs = None
-    if not isinstance(pairs, list) or not all(map(_is_segment, pairs)):
+    rows = _rows(cell)
+    segments = [found for row in rows or () if (found := _segment(row)) is not None]
+    if rows is None or len(segments) < len(rows):
         raise ValueError("the cell is not a list of names and tokens")
     total = 0
-    for _, tokens in pairs:
+    for _, tokens in segments:
         total += tokens
     if total > prompt_tokens:
         raise ValueError(f"a prompt of {prompt_tokens} tokens cannot have {total} shared ones")
-    return tuple((name, tokens) for name, tokens in pairs)
+    return tuple(segments)
 
 
-def _is_segment(pair: object) -> bool:
+def _rows(cell: str) -> list[object] | None:
+    """Return the list in a cell; None = there is none."""
+    try:
+        rows = parse_json(cell)
+    except ValueError:
+        return None
+    return rows if isinstance(rows, list) else None
+
+
+def _segment(pair: object) -> tuple[str, int] | None:
     if not isinstance(pair, list) or len(pair) != 2:
-        return False
+        return None
     name, tokens = pair
-    return isinstance(name, str) and bool(name) and type(tokens) is int and tokens > 0
+    return (name, tokens) if isinstance(name, str) and name and type(tokens) is int and tokens > 0 else None
 
 
 def items_cell(items: tuple[MediaItem, ...]) -> str:
@@ -63,13 +71,10 @@ def read_items(cell: str, prompt_tokens: int, media_tokens: int) -> tuple[MediaI
     """
     if not cell:
         return ()
-    try:
-        rows = json.loads(cell)
-    except ValueError:
-        rows = None
-    if not isinstance(rows, list) or not all(map(_is_item, rows)):
+    rows = _rows(cell)
+    items = tuple(found for row in rows or () if (found := _item(row)) is not None)
+    if rows is None or len(items) < len(rows):
         raise ValueError("the cell is not a list of items: tokens before it, its tokens, its name")
-    items = tuple(MediaItem(*row) for row in rows)
     check_items(items, prompt_tokens, media_tokens)
     return items
 
@@ -88,8 +93,9 @@ def check_items(items: tuple[MediaItem, ...], prompt_tokens: int, media_tokens: 
         raise ValueError(f"the items have {total} tokens, and the prompt {media_tokens} of images, audio and video")
 
 
-def _is_item(row: object) -> bool:
+def _item(row: object) -> MediaItem | None:
     if not isinstance(row, list) or len(row) != 3:
-        return False
+        return None
     offset, tokens, name = row
-    return type(offset) is int and offset >= 0 and _is_segment([name, tokens])
+    named = _segment([name, tokens])
+    return None if named is None or type(offset) is not int or offset < 0 else MediaItem(offset, named[1], named[0])

@@ -7,6 +7,7 @@ import json
 import signal
 import socket
 import sys
+from contextlib import ExitStack
 from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
@@ -17,14 +18,21 @@ import pytest
 from click.testing import CliRunner
 
 import blis_tui
+from blis_tui.cli import serve_api as module
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.errors import InputError, SimulationError
 from blis_tui.observe import observer
 from blis_tui.observe.reading import read_recording
+from blis_tui.serving import table
+from blis_tui.serving.content import Contents
+from blis_tui.serving.core import SubmittedRequest
 from tests.cli.test_signals import Child
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from blis_tui.serving.server import Endpoint
 
 SLOW = {
     "cluster.instances": 1,
@@ -40,8 +48,8 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="there are no such si
 class Served(Child):
     """A server in a process of its own."""
 
-    def __init__(self, *arguments: str) -> None:
-        before = (
+    def __init__(self, *arguments: str, before: str = "") -> None:
+        before += (
             "import os, re\nimport blis_tui.cli.serve_api as module\ntell = module.tell\n"
             "def told(text, **more):\n    tell(text, **more)\n"
             "    found = re.search(r':(\\d+)  \\(Ctrl-C', text)\n"
@@ -153,3 +161,63 @@ def test_a_port_that_is_taken_is_one_error() -> None:
     assert result.exit_code == ExitCode.IO
     assert result.stderr.startswith("error: cannot listen on 127.0.0.1:")
     assert "Traceback" not in result.output
+
+
+def test_what_was_served_is_written_even_if_the_simulation_or_another_file_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def served(endpoint: Endpoint, *_: object) -> None:
+        asked = SubmittedRequest(prompt_tokens=3, output_tokens=2, content=Contents(16).add("r0", [1, 2, 3], [4, 5]))
+        endpoint.core.submit(asked, 0)
+        endpoint.core.advance(10**9)
+        raise SimulationError("limits contradict each other")
+
+    monkeypatch.setattr(module, "_served", served)
+    result = CliRunner().invoke(cli, ["serve-api", "quickstart", "-o", "report.json", "--requests", "served.csv"])
+    assert result.exit_code == ExitCode.SIMULATION
+    assert "served 1 request of 1\nerror: limits contradict each other" in result.stderr
+    assert json.loads((tmp_path / "report.json").read_text())["requests"]["completed"] == 1
+    assert len((tmp_path / "served.csv").read_text().splitlines()) == 2
+
+    def unwritable(*_: object) -> list[str]:
+        raise InputError("cannot write served.csv: No space left on device")
+
+    (tmp_path / "report.json").unlink()
+    monkeypatch.setattr(table, "served_csv", unwritable)
+    result = CliRunner().invoke(cli, ["serve-api", "quickstart", "-o", "report.json", "--requests", "served.csv"])
+    assert result.exit_code == ExitCode.IO
+    assert "error: cannot write served.csv: No space left" in result.stderr
+    assert json.loads((tmp_path / "report.json").read_text())["requests"]["completed"] == 1
+    assert len((tmp_path / "served.csv").read_text().splitlines()) == 2  # as it was
+
+
+@posix
+def test_half_a_character_loses_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    child = Served("quickstart", *SET, "--speed", "50", "-o", "report.json", "--requests", "served.csv")
+    port = (tmp_path / "port").read_text()
+    post(port, prompt="x", max_tokens=2, user="\U0001f600")
+    with pytest.raises(HTTPError, match="400"):
+        post(port, prompt="x", max_tokens=2, user="\ud800")
+    code, _, err = child.end(signal.SIGINT)
+    assert (code, "served 1 request of 1" in err) == (ExitCode.OK, True)
+    assert json.loads((tmp_path / "report.json").read_text())["requests"]["completed"] == 1
+    assert "\U0001f600" in (tmp_path / "served.csv").read_text(encoding="utf-8")
+
+
+@posix
+def test_idle_clients_take_no_descriptor_from_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    few = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))\n"
+    child = Served("quickstart", *SET, "--speed", "50", before=few)
+    port = (tmp_path / "port").read_text()
+    with ExitStack() as idle:
+        for _ in range(200):
+            idle.enter_context(socket.create_connection(("127.0.0.1", int(port)), timeout=60))
+        assert post(port, prompt="x", max_tokens=2)["choices"]
+    code, _, err = child.end(signal.SIGINT)
+    assert code == ExitCode.OK
+    assert err.count("no connection can be accepted for now") <= 1
+    assert len(err.splitlines()) <= 4

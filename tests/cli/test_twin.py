@@ -101,3 +101,30 @@ def test_recordings_that_are_damaged_are_one_error(name: str, content: bytes, tm
         assert result.exit_code == ExitCode.IO
         assert name in result.stderr
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "line"),
+    [
+        ("requests.jsonl", '"outcome":"completed"', '"outcome":[]', 1),
+        ("requests.jsonl", '"request_id":"', '"request_id":"\\ud800', 1),
+        ("requests.jsonl", '"chunks":[[', '"chunks":[[' + "9" * 400, 1),
+        ("metrics.jsonl", "0.0", "NaN", 1),
+        ("metrics.jsonl", "0.0", "1e999", 1),
+        ("metrics.jsonl", "0.0", "9" * 400, 1),
+        ("steps.csv", "\n0,", "\nx,", 2),
+        ("requests.csv", ",completed,", ",completed,,,,", 2),
+    ],
+    ids=range(8),
+)
+def test_a_damaged_record_is_told_with_its_file_and_line(
+    file: str, old: str, new: str, line: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "june" / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    result = twin("june", "server.blis.yaml")
+    assert result.exit_code == ExitCode.IO, result.output
+    assert result.stderr.startswith(f"error: june/{file}, line {line}: ")
+    assert len(result.stderr) < 500

@@ -114,6 +114,7 @@ class Server:
     Attributes:
         behave: what it does to a request; by default it answers well.
         asked: the requests that came, in order.
+        pages: what it says at a path, instead of what it would.
     """
 
     behave: Callable[[Asked, Replying], object] = well
@@ -121,6 +122,7 @@ class Server:
     metrics: bool = True
     port: int = 0
     generated: int = 1000
+    pages: dict[str, bytes] = field(default_factory=dict)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _server: asyncio.Server | None = None
     _tasks: dict[asyncio.Task[None], None] = field(default_factory=dict)
@@ -176,6 +178,9 @@ class Server:
             result = self.behave(asked, reply)
             if asyncio.iscoroutine(result):
                 await result
+        elif (page := self.pages.get(path)) is not None:
+            reply.head(length=len(page))
+            reply.writer.write(page)
         elif path.endswith("/v1/models"):
             reply.whole("200 OK", MODELS)
         elif path.endswith("/metrics") and self.metrics:

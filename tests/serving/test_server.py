@@ -16,9 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from blis_tui.errors import InputError, SimulationError
 from blis_tui.records.openmetrics.scrapes import Scrapes
+from blis_tui.serving.connections import MOST_CONNECTIONS
 from blis_tui.serving.content import encode
 from blis_tui.serving.kv_events import KvPublisher
-from blis_tui.serving.server import Endpoint, run
+from blis_tui.serving.server import Address, Endpoint, run
 from tests.observe.servers import free_port
 from tests.serving.test_core import made
 
@@ -57,11 +58,15 @@ class Client:
 
 @asynccontextmanager
 async def serving(
-    experiment: blis_tui.Experiment | None = None, speed: float = SPEED, kv_events: KvPublisher | None = None
+    experiment: blis_tui.Experiment | None = None,
+    speed: float = SPEED,
+    kv_events: KvPublisher | None = None,
+    most_connections: int = MOST_CONNECTIONS,
 ) -> AsyncIterator[Client]:
     endpoint = Endpoint(experiment or made(), speed=speed, kv_events=kv_events)
     stop, ports = asyncio.Event(), asyncio.Queue[int]()
-    task = asyncio.create_task(run(endpoint, "127.0.0.1", 0, ports.put_nowait, stop))
+    address = Address(host="127.0.0.1", port=0, most_connections=most_connections)
+    task = asyncio.create_task(run(endpoint, address, ports.put_nowait, stop))
     try:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
             yield Client(endpoint, session, f"http://127.0.0.1:{await ports.get()}")
