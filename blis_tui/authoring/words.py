@@ -456,7 +456,8 @@ WORDS: Final = (
     ),
     _word(
         REPRODUCING_BLIS,
-        "blackbox, crossmodel, trained-roofline, gaie-legacy, always-busiest, inverted-slo, reverse-priority",
+        "blackbox, crossmodel, trained-roofline, roofline-phases, gaie-legacy, always-busiest, inverted-slo,"
+        " reverse-priority",
         "Only for comparison with the simulator BLIS: its step-time models, and rules that it has. To model servers,",
         "use the defaults: the accuracy of step times was measured with them.",
     ),
