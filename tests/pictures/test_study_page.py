@@ -85,6 +85,14 @@ def holds(rows: list[Row]) -> bool:
     return all(float(str(row.figures["latency.ttft_ms.p99"])) <= 60 for row in rows)
 
 
+def test_what_is_told_of_step_times_stays_text(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "Step times: <img src=x onerror=alert(1)> & co."
+    monkeypatch.setattr("blis_tui.pictures.study_page.step_times_lines", lambda *_: [told])
+    page = study_page(seen.result, [])
+    assert "<img" not in page
+    assert "Step times: &lt;img src=x onerror=alert(1)&gt; &amp; co." in page
+
+
 def test_plotly_knows_every_setting_of_every_figure(seen: Seen) -> None:
     names = ["front", "rate", "percentiles", "heat-map", "runs-percentiles", "runs-load"]
     assert list(seen.page.figures) == names
