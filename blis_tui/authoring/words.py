@@ -430,7 +430,7 @@ WORDS: Final = (
         "invariant",
         "invariants, inv",
         "A condition that always holds, such as that every request is in exactly one place. Reports list each as `ok`",
-        "or with what is wrong; `run --check all` checks them after every event.",
+        "or with what is wrong; `run --check all` checks them after every event. INV-1 to INV-11 are explained, too.",
     ),
     _word(
         "twin",
