@@ -15,7 +15,7 @@ from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.plan import Plan
 from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
-from blis_tui.engine.preemption.restore import Swap
+from blis_tui.engine.preemption.restore import Cheaper, Costs, Swap
 from blis_tui.engine.preemption.swapping import Swapping
 from blis_tui.engine.records import Preempted, Scheduled, StepFinished
 from blis_tui.metrics.preemption import preemption_report
@@ -140,6 +140,11 @@ def test_auto_takes_what_costs_less(bandwidth: float, choice: str) -> None:
     outcome = _run(requests, blocks=4, restore="auto", host_link=link, caching=False)
     first = next(one for one in outcome.records if isinstance(one, RestoreChosen))
     assert (first.choice, first.recompute_us) == (choice, 8)
+
+
+@pytest.mark.parametrize(("swap_us", "swaps"), [(99, True), (100, False), (101, False)])
+def test_auto_recomputes_at_equal_costs(swap_us: int, swaps: bool) -> None:
+    assert Cheaper(NoSettings()).swaps(Costs(swap_us, 100)) is swaps
 
 
 def test_a_swapped_request_that_times_out_leaves_the_host() -> None:
