@@ -159,6 +159,12 @@ def test_lines_over_the_rate_have_their_means_ends_and_knees(seen: Seen) -> None
         assert stars[line["name"]]["marker"]["symbol"] == ("star" if False in good else "star-open")
 
 
+def test_bright_cells_of_heat_maps_are_the_better_ones(seen: Seen) -> None:
+    traces = [view["data"][0] for view in seen.page.figures["heat-map"]]
+    turned = {trace["colorbar"]["title"]["text"]: trace["reversescale"] for trace in traces}
+    assert (turned["latency.e2e_ms.p99"], turned["throughput.output_tokens_per_s"]) == (True, False)
+
+
 def test_cells_of_heat_maps_are_the_best_points_there(seen: Seen) -> None:
     found: dict[str, Any] = {
         trace["colorbar"]["title"]["text"]: trace
