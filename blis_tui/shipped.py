@@ -96,6 +96,7 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
         "trained-physics": "blis_tui.engine.latency.trained_physics",
         "blackbox": "blis_tui.engine.latency.blackbox",
         "crossmodel": "blis_tui.engine.latency.crossmodel",
+        "roofline-phases": "blis_tui.engine.latency.roofline",
         "trained-roofline": "blis_tui.engine.latency.trained_roofline",
     },
     "workload.clients.arrivals": {

@@ -444,7 +444,7 @@ class Simulation:
         """Check every invariant now. Raises InvariantError at the first violation."""
         self._require_idle()
         for invariant in (*INVARIANTS, *CLUSTER_INVARIANTS):
-            wrong = invariant.check(self._cluster)
+            wrong = invariant.verdict(self._cluster)
             if wrong:
                 raise InvariantError(invariant.identifier, wrong, time_us=self.now_us, event=self.events)
 

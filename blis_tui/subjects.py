@@ -15,9 +15,10 @@ from blis_tui.authoring import explain as keys
 from blis_tui.authoring import figure_text, figures
 from blis_tui.authoring.codes import explain, normal_code
 from blis_tui.authoring.tree import DISCRIMINATORS, root
-from blis_tui.authoring.words import REPRODUCING_BLIS, WORDS
+from blis_tui.authoring.words import REPRODUCING_BLIS, WORDS, Word
 from blis_tui.classes import dataclass
 from blis_tui.columns import described
+from blis_tui.engine.invariants import STATEMENTS
 from blis_tui.engine.records import RECORD_KINDS, Record
 from blis_tui.errors import BlisError
 from blis_tui.metrics.lints.lints import LINTS, explained
@@ -36,7 +37,6 @@ from blis_tui.units import in_words
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from blis_tui.authoring.words import Word
     from blis_tui.registry import Registry
     from blis_tui.spec.source import Json
 
@@ -44,6 +44,14 @@ _WIDTH: Final = 100
 _INDEX_WIDTH: Final = 80
 _ALIKE: Final = 0.8
 _CODE: Final = re.compile(r"(BLIS)?[0-9]+")
+_TERMS: Final = (
+    *WORDS,
+    *(
+        Word(one.identifier, (one.name.lower(),), f"Invariant {one.identifier}, {one.name}: {one.sentence}.")
+        for one in STATEMENTS.values()
+    ),
+)
+"""The glossary and the invariants."""
 
 
 class UnknownSubjectError(BlisError):
@@ -104,7 +112,7 @@ def _named(word: str) -> Iterator[Subject]:
     kind = word.replace(" ", "-")
     if kind in RECORD_KINDS:
         yield _record(kind, RECORD_KINDS[kind])
-    for one in WORDS:
+    for one in _TERMS:
         if word in (one.name.lower(), *one.also):
             yield _term(one)
 
@@ -214,7 +222,7 @@ def _term(word: Word) -> Subject:
 
 
 def _unknown(word: str, plugins: Registry | None) -> BlisError:
-    known = [*(name for name, _ in names()), *(also for one in WORDS for also in one.also)]
+    known = [*(name for name, _ in names()), *(also for one in _TERMS for also in one.also)]
     known += [one.field.name for one in figures.all_figures()]
     known += [one.name for one in figures.request_columns()]
     near = get_close_matches(word.lower(), dict.fromkeys(one.lower() for one in known), n=2, cutoff=0.75)
@@ -235,7 +243,7 @@ def names() -> Iterator[tuple[str, str]]:
     yield from ((code, info.title) for code, info in CODES.items())
     yield from ((one.name, f"{one.promise}, or it is a warning") for one in LINTS)
     yield from ((kind, one.shown.meaning) for kind, one in sorted(RECORD_KINDS.items()))
-    yield from ((one.name, _short(one.meaning)) for one in WORDS)
+    yield from ((one.name, _short(one.meaning)) for one in _TERMS)
     yield from ((name, _short(f"a value of {in_words(paths)}")) for name, paths in _plug_ins().items())
     yield from ((name, _short(about)) for name, about in figure_text.overview())
 
@@ -281,7 +289,7 @@ def _index() -> tuple[_Names, ...]:
         _Names("Errors, by code: what each means, with an example and how to fix it", tuple(CODES)),
         _Names("Warnings about runs: what each checks, and what helps", tuple(one.name for one in LINTS)),
         _Names("Kinds of records: when each is written, and its fields", tuple(sorted(RECORD_KINDS))),
-        _Names("Terms", tuple(one.name for one in WORDS)),
+        _Names("Terms", tuple(one.name for one in _TERMS)),
         _Names("Policies, step-time models and the like: what each does, and the keys it takes", tuple(_plug_ins())),
         _Names("Sections of reports: what each contains, and its metrics (explained as well)", tuple(sections)),
     )
@@ -292,7 +300,7 @@ def everything() -> Subject:
     rows: list[Json] = [{"code": code, **asdict(info)} for code, info in CODES.items()]
     rows += [{"warning": one.name, "makes_sure": one.promise} for one in LINTS]
     rows += [{"record": kind, "meaning": one.shown.meaning} for kind, one in sorted(RECORD_KINDS.items())]
-    rows += [{"term": one.name, "also": [*one.also], "meaning": one.meaning} for one in WORDS]
+    rows += [{"term": one.name, "also": [*one.also], "meaning": one.meaning} for one in _TERMS]
     rows += [{"value": name, "of": [*paths]} for name, paths in _plug_ins().items()]
     rows += [{"figure": name, "meaning": about} for name, about in figure_text.overview()]
     about_keys = "Keys of documents: `blis-tui explain --kind experiment` lists them as a tree\n"

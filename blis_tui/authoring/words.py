@@ -430,7 +430,7 @@ WORDS: Final = (
         "invariant",
         "invariants, inv",
         "A condition that always holds, such as that every request is in exactly one place. Reports list each as `ok`",
-        "or with what is wrong; `run --check all` checks them after every event.",
+        "or with what is wrong; `run --check all` checks them after every event. INV-1 to INV-11 are explained, too.",
     ),
     _word(
         "twin",
@@ -456,7 +456,8 @@ WORDS: Final = (
     ),
     _word(
         REPRODUCING_BLIS,
-        "blackbox, crossmodel, trained-roofline, gaie-legacy, always-busiest, inverted-slo, reverse-priority",
+        "blackbox, crossmodel, trained-roofline, roofline-phases, gaie-legacy, always-busiest, inverted-slo,"
+        " reverse-priority",
         "Only for comparison with the simulator BLIS: its step-time models, and rules that it has. To model servers,",
         "use the defaults: the accuracy of step times was measured with them.",
     ),

@@ -111,7 +111,7 @@ class InstanceFactory:
         if engine.encoder is not None and batch.traits.encoder:
             staged = engine.pipeline_parallel > 1 and rule.traits.plans_ahead
             batch.encoder = _encoder(engine.encoder, batch, self._observers, index, staged=staged)
-        parts = self._parts(index, pool, rule, latency, tuple(beside))
+        parts = self._parts(index, pool, rule, batch.traits, latency, tuple(beside))
         steps = _logged(index, batch, parts) if batch.traits.log_interval_us else Steps(index, batch, parts)
         if (measured := self._measured.get(pool.name)) is not None:
             measured.follow(steps.tallies)
@@ -123,12 +123,18 @@ class InstanceFactory:
         return instance
 
     def _parts(
-        self, index: int, pool: Pool, rule: BatchRule, latency: StepTimeModel, beside: tuple[StepPart, ...]
+        self,
+        index: int,
+        pool: Pool,
+        rule: BatchRule,
+        traits: Traits,
+        latency: StepTimeModel,
+        beside: tuple[StepPart, ...],
     ) -> Parts:
         """Create an instance's parts other than the batch."""
         priority = self._experiment.policy.priority
         return Parts(
-            _captured(latency, rule.max_running(pool.engine)) if rule.traits.captured_sizes else latency,
+            _captured(latency, rule.max_running(pool.engine)) if traits.captured_sizes else latency,
             rule,
             priorities.validated_rule(
                 self._experiment.plugins.create(PRIORITY, priority.kind, priority.settings), priority.kind

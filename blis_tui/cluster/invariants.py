@@ -34,10 +34,8 @@ def _all_accounted_for(cluster: Cluster) -> str:
 
 
 CONTROL_INVARIANTS: Final = (
-    Invariant(
-        "INV-7", "the control plane sees each instance as it was when its figures were last renewed", _board_is_current
-    ),
-    Invariant("INV-11", "every session that began is unfinished, or has ended in exactly one way", _all_accounted_for),
+    Invariant("INV-7", _board_is_current),
+    Invariant("INV-11", _all_accounted_for),
 )
 """The statements that must hold after every event."""
 
@@ -142,12 +140,12 @@ def _granularity(cluster: Cluster) -> str:
 
 
 SPLIT_INVARIANTS: Final = (
-    Invariant("INV-PD-1", "no request is decoded before its KV blocks have arrived", _completeness),
-    Invariant("INV-PD-2", "each half of a request runs on an instance of that role", _exclusivity),
-    Invariant("INV-PD-3", "transfers started = arrived + broken off + under way", _transfer_conservation),
-    Invariant("INV-PD-4", "arrival <= queued <= prefilled <= transfer start <= transfer end <= now", _phases),
-    Invariant("INV-PD-5", "instances stay in their pools, and only their roles are asked of them", _stability),
-    Invariant("INV-PD-6", "a request is one, however many instances it runs on", _granularity),
+    Invariant("INV-PD-1", _completeness),
+    Invariant("INV-PD-2", _exclusivity),
+    Invariant("INV-PD-3", _transfer_conservation),
+    Invariant("INV-PD-4", _phases),
+    Invariant("INV-PD-5", _stability),
+    Invariant("INV-PD-6", _granularity),
 )
 """The statements that must hold after every event."""
 
@@ -159,5 +157,5 @@ def outcomes(cluster: Cluster, *, verify: bool) -> dict[str, str]:
     """Return a report's text for each invariant; those of clusters are listed only if violated."""
     if not verify:
         return {one.identifier: "not checked" for one in INVARIANTS}
-    found = {one.identifier: one.check(cluster) or "ok" for one in INVARIANTS}
-    return found | {one.identifier: wrong for one in CLUSTER_INVARIANTS if (wrong := one.check(cluster))}
+    found = {one.identifier: one.verdict(cluster) or "ok" for one in INVARIANTS}
+    return found | {one.identifier: wrong for one in CLUSTER_INVARIANTS if (wrong := one.verdict(cluster))}

@@ -66,7 +66,7 @@ class CacheView(Picklable):
         adapters: the LoRA adapters on its accelerators.
     """
 
-    __slots__ = ("_board", "_index", "_pool", "adapters", "keys")
+    __slots__ = ("_board", "_index", "_pool", "_seen_rate", "adapters", "keys")
 
     def __init__(
         self,
@@ -80,6 +80,19 @@ class CacheView(Picklable):
         self._pool = instance.pool
         self.keys = keys
         self.adapters = adapters
+        self._seen_rate = 0.0 if keys is None else self._rate()
+
+    def _rate(self) -> float:
+        hits = self._pool.hits
+        return hits / (hits + self._pool.misses) if hits else 0.0
+
+    @property
+    def hit_rate(self) -> float:
+        """Blocks hit so far, as a share of those and all blocks allocated; as old as what is known of the cache."""
+        if self.keys is not None:
+            return self._seen_rate
+        self._board.catch_up(self._index)
+        return self._rate()
 
     def cached_blocks(self, segments: Segments) -> int:
         """Number of leading whole blocks of a prompt in the cache."""
@@ -338,7 +351,7 @@ class SignalBoard(Picklable):
 
     def state(self) -> tuple[object, ...]:
         """Return what is shown, as plain values (for digests)."""
-        views: list[object] = [sorted(view.keys) for view in self._views if view.keys is not None]
+        views: list[object] = [(sorted(view.keys), view.hit_rate) for view in self._views if view.keys is not None]
         views += [(index, sorted(view.adapters)) for index, view in enumerate(self._views) if view.adapters]
         return (
             *(tuple(column) for column in (self.waiting, self.running, self.in_flight, self._kv_used)),

@@ -1,4 +1,4 @@
-"""Invariants that hold after every event, as a table: an identifier, the statement, and the check.
+"""Invariants: what each says, as one table, and the checks of those that hold after every event.
 
 A check returns what is wrong, or an empty string. Checks take time in proportion to the size of the simulation's
 state, so a run verifies them once at its end, unless told to do so after every event.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from blis_tui.classes import dataclass
@@ -58,6 +59,73 @@ class Auditable(Protocol):
         """Kept counts, each as its description, the kept value, and the value found by recounting."""
 
 
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What an invariant says."""
+
+    identifier: str
+    """BLIS's, such as ``INV-4``."""
+    name: str
+    sentence: str
+
+
+STATEMENTS: Final = MappingProxyType(
+    {
+        one.identifier: one
+        for one in (
+            Statement(
+                "INV-1", "request conservation", "every request that arrived is in exactly one place or has ended"
+            ),
+            Statement("INV-2", "request life cycle", "a request's state agrees with where it is kept"),
+            Statement("INV-3", "clock monotonicity", "the clock never goes back"),
+            Statement(
+                "INV-4",
+                "KV cache conservation",
+                "used and free KV blocks add up, on the host and in tiers, too, and every reference is counted",
+            ),
+            Statement("INV-5", "causality", "arrival <= queued <= scheduled <= first token <= completion"),
+            Statement("INV-6", "determinism", "same experiment and seed, same bytes"),
+            Statement(
+                "INV-7",
+                "signal freshness",
+                "the control plane sees each instance as it was when its figures were last renewed, never older than"
+                " `refresh_interval_us`",
+            ),
+            Statement(
+                "INV-8",
+                "work conservation",
+                "an instance with work has a step pending, unless it can only wait for KV blocks on their way to it"
+                " or between it and the host, or for a LoRA adapter",
+            ),
+            Statement("INV-9", "oracle boundary", "admission and routing keep nothing that knows output lengths"),
+            Statement(
+                "INV-10",
+                "session causality",
+                "a call of a session is sent no earlier than the answers that it waits for, and its think time after"
+                " them",
+            ),
+            Statement(
+                "INV-11",
+                "session completeness",
+                "every session that began is unfinished, with a call that is sent or will be, or has ended in"
+                " exactly one way",
+            ),
+            Statement("INV-PD-1", "transfer before decode", "no request is decoded before its KV blocks have arrived"),
+            Statement("INV-PD-2", "pool exclusivity", "each half of a request runs on an instance of that role"),
+            Statement("INV-PD-3", "transfer conservation", "transfers started = arrived + broken off + under way"),
+            Statement(
+                "INV-PD-4", "phase causality", "arrival <= queued <= prefilled <= transfer start <= transfer end <= now"
+            ),
+            Statement(
+                "INV-PD-5", "pool stability", "instances stay in their pools, and only their roles are asked of them"
+            ),
+            Statement("INV-PD-6", "request unity", "a request is one, however many instances it runs on"),
+        )
+    }
+)
+"""Every invariant by its identifier. INV-6 and INV-10 are about whole runs: tests verify them, runs do not."""
+
+
 _State = TypeVar("_State")
 
 
@@ -66,8 +134,12 @@ class Invariant(Generic[_State]):
     """One statement about every reachable state."""
 
     identifier: str
-    statement: str
     check: Callable[[_State], str]
+
+    def verdict(self, state: _State) -> str:
+        """Return its name and what is wrong; empty = it holds."""
+        wrong = self.check(state)
+        return f"{STATEMENTS[self.identifier].name}: {wrong}" if wrong else ""
 
 
 def _conservation(state: Auditable) -> str:
@@ -180,12 +252,12 @@ def _oracle_boundary(state: Auditable) -> str:
 
 
 INVARIANTS: Final = (
-    Invariant("INV-1", "every request that arrived is in exactly one place or has ended", _conservation),
-    Invariant("INV-2", "a request's state agrees with where it is kept", _lifecycle),
-    Invariant("INV-3", "the clock never goes back", _clock),
-    Invariant("INV-4", "used and free KV blocks add up, and every reference is counted", _kv_conservation),
-    Invariant("INV-5", "arrival <= queued <= scheduled <= first token <= completion", _causality),
-    Invariant("INV-8", "an instance with work has a step pending", _work_conservation),
-    Invariant("INV-9", "admission and routing keep nothing that knows output lengths", _oracle_boundary),
+    Invariant("INV-1", _conservation),
+    Invariant("INV-2", _lifecycle),
+    Invariant("INV-3", _clock),
+    Invariant("INV-4", _kv_conservation),
+    Invariant("INV-5", _causality),
+    Invariant("INV-8", _work_conservation),
+    Invariant("INV-9", _oracle_boundary),
 )
 """The statements that must hold after every event."""

@@ -207,6 +207,7 @@ FIELDS: Final = (
     "state",
     "target_tokens",
     "tenant",
+    "uncounted_tokens",
 )
 
 
@@ -232,6 +233,7 @@ class Request:
         cached_tokens: prompt tokens found in the cache when it was first admitted.
         computed_tokens: tokens of it in the KV cache (outside a cohort).
         generated_tokens: output tokens produced so far (outside a cohort).
+        uncounted_tokens: those of them that its completed answer does not count, see ``Traits.counts_to_limit``.
         target_tokens: computed tokens at which its current prefill ends.
         batch_slot: its number in the running list, in order of admission; -1 = not running.
         known_clock: the cohort's clock after the latest advance that was planned when its input token was known.
@@ -299,6 +301,7 @@ class Request:
         self.preemptions = 0
         self.peak_tokens = 0
         self.length_capped = False
+        self.uncounted_tokens = 0
         self.held_blocks = 0
         self.shared_blocks = 0
         self.pieces: list[Piece] = []
@@ -328,6 +331,11 @@ class Request:
     def stops_early(self) -> bool:
         """Whether its answer ends with an end-of-sequence token before its budget is used up."""
         return self.output_tokens < self.max_output_tokens
+
+    @property
+    def answer_tokens(self) -> int:
+        """Length of its answer so far, as reported (outside a cohort)."""
+        return self.generated_tokens - self.uncounted_tokens
 
     def restart(self) -> None:
         """Reset everything that instances have done for it: it is on its way to a queue again."""

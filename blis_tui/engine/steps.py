@@ -121,6 +121,7 @@ class Steps(Picklable):
         "_reached",
         "_skips_empty_steps",
         "_stores_last_token",
+        "_uncounted_end",
         "batch",
         "departed",
         "departed_us",
@@ -169,6 +170,7 @@ class Steps(Picklable):
         self._prefills_apart = traits.prefills_apart
         self._skips_empty_steps = traits.skips_empty_steps
         self._stores_last_token = traits.stores_last_token
+        self._uncounted_end = None if traits.counts_to_limit else batch.limits.max_model_len
 
     def take(self, latency: StepTimeModel) -> None:
         """Use this step-time model from now on."""
@@ -404,6 +406,8 @@ class Steps(Picklable):
                 self.seen.note_slot_freed(request, pool.free - free)
             request.state = COMPLETED
             request.length_capped = request.generated_tokens < request.output_tokens
+            if request.length_capped and self._uncounted_end == request.input_tokens + request.generated_tokens:
+                request.uncounted_tokens = int(request.declared_tokens < 0)
             request.completed_us = end
             ttft_us, e2e_us = client_times_us(request, latency)
             self._ledger.close(request, ttft_us, e2e_us)
@@ -469,7 +473,7 @@ class Steps(Picklable):
                     now,
                     request.request_id,
                     self.index,
-                    request.generated_tokens,
+                    request.answer_tokens,
                     *client_times_us(request, self.latency),
                     request.length_capped,
                 )

@@ -115,7 +115,7 @@ class RequestBook(Picklable):
             ordered = request.queued_us <= request.scheduled_us <= request.first_token_us <= request.completed_us
             if not (ordered and request.arrival_us <= request.queued_us) and contradicts(request):
                 contradictions.append(f"the times of request {request.request_id} contradict each other")
-            packed += self.pack(request, ttft_us, e2e_us, request.generated_tokens)
+            packed += self.pack(request, ttft_us, e2e_us, request.answer_tokens)
 
     def pack(self, request: Request, ttft_us: int, e2e_us: int, generated_tokens: int) -> bytes:
         """Return the request's row; facts that do not fit into it go into the side tables."""

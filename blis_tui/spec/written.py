@@ -302,7 +302,7 @@ class TraceColumns:
     ignore_eos = _column(
         "ignore_eos",
         "1 or true = nothing but the budget ends the answer: the request generates all that it declares, and engines"
-        " know that.",
+        " know that. Where budgets are given, such a request needs one.",
         "ignore_eos",
     )
     request_id = _column("request_id", "Name of the request, unique in the file.", "id")

@@ -237,7 +237,7 @@ class InteractiveSource:
             if not answered:
                 self._cancel(due.session, session)
                 return True
-            self._follow(due, session.follow(due.call, now, request.generated_tokens))
+            self._follow(due, session.follow(due.call, now, request.answer_tokens))
         if session.unanswered:
             return False
         del self._sessions[due.session]

@@ -300,10 +300,8 @@ def _endless(columns: Cells, answers: Sequence[int]) -> Sequence[int] | None:
     if cells is None:
         return None
     found = [_FLAGS.get(cell.strip().lower(), -1) for cell in cells]
-    budgets = _optional_numbers(columns, "max_output_tokens") or repeat(0, len(answers))
-    if -1 in found or any(
-        flag and 0 < most < answer for flag, most, answer in zip(found, budgets, answers, strict=True)
-    ):
+    budgets = _optional_numbers(columns, "max_output_tokens") or answers  # without the column, it is what it generates
+    if -1 in found or any(flag and most < answer for flag, most, answer in zip(found, budgets, answers, strict=True)):
         raise NeedsSlowPath
     return found
 
@@ -474,17 +472,21 @@ class _Inspector:
             plain["media_items"] = ""
 
     def _budget(self, line: int, plain: dict[str, str], answer: int) -> None:
-        """Check that an answer limited only by its budget does not exceed it."""
+        """Check that an answer limited only by its budget has one, and does not exceed it."""
         said = plain.get("ignore_eos", "")
         endless = _FLAGS.get(said.strip().lower())
         if endless is None:
             self._note(line, "ignore_eos", f"{shown(said)} is neither true nor false", "write 1 or 0")
             plain["ignore_eos"] = "0"
-        budget = int(plain.get("max_output_tokens", 0))
-        if endless and 0 < budget < answer:
+        budget = int(plain.get("max_output_tokens", answer))
+        if endless and budget < answer:
             message = f"an answer of {answer} tokens cannot exceed its budget of {budget}"
-            self._note(line, "max_output_tokens", message, "with ignore_eos, only the budget ends an answer")
-            plain["max_output_tokens"] = "0"
+            advice = "with ignore_eos, only the budget ends an answer"
+            if not budget:
+                message = "with ignore_eos and without a budget, nothing ends this answer"
+                advice = "give it a budget, or leave ignore_eos empty"
+            self._note(line, "max_output_tokens", message, advice)
+            plain["ignore_eos"] = "0"
 
     def _slo_class(self, line: int, name: str) -> str:
         if not name or name in SLO_CLASSES:

@@ -30,6 +30,12 @@ def test_a_term_of_the_field_is_explained(name: str) -> None:
     assert ": a term" in subjects(name)[0].text
 
 
+@pytest.mark.parametrize("asked", ["INV-4", "inv-4", "KV cache conservation"])
+def test_an_invariant_is_explained_by_identifier_or_name(asked: str) -> None:
+    (found,) = subjects(asked)
+    assert "Invariant INV-4, KV cache conservation: used and free KV blocks add up" in found.text
+
+
 def test_a_name_is_that_of_one_term() -> None:
     counts = Counter(name for one in WORDS for name in {one.name.lower(), *one.also})
     assert [name for name, times in counts.items() if times > 1 or not name] == []

@@ -39,7 +39,7 @@ def fleet(*instances: Seen) -> Fleet:
     """Instances that report that."""
     prompts = PromptKeys(BLOCK)
     board = SignalBoard(Signals())
-    pool = SimpleNamespace(prompts=prompts, block_size_tokens=BLOCK)
+    pool = SimpleNamespace(prompts=prompts, block_size_tokens=BLOCK, hits=0, misses=0)
     for index, one in enumerate(instances):
         board.waiting.append(one.waiting)
         board.running.append(one.running)

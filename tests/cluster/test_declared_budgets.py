@@ -131,7 +131,7 @@ def test_without_a_budget_the_limits_are_the_budget(limit: int | None) -> None:
     """A cache of 40 tokens has room for a prompt of 8 and 33 output tokens, the last of which is not kept."""
     one = request(0, 0, 8, 100)
     one.declare(None)
-    row = Outcome(experiment(blocks=10, max_model_len=limit), [one]).rows["0"]
+    row = Outcome(experiment(batching="vllm-v1", blocks=10, max_model_len=limit), [one]).rows["0"]
     assert (row.state, row.output_tokens) == ("completed", 33 if limit != 30 else 22)
 
 

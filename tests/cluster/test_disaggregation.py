@@ -117,9 +117,11 @@ def test_a_victim_does_not_keep_those_waiting_whose_blocks_it_lacks() -> None:
     assert [(row.state, row.preemptions) for row in outcome.rows.values()] == [("completed", 1), ("completed", 0)]
 
 
-def test_a_deadline_that_passes_during_a_transfer_is_noticed_after_it() -> None:
-    outcome = Outcome(split(), [request(0, 0, 8, 3, deadline_us=120)])
+@pytest.mark.parametrize("deadline_us", [120, 136])
+def test_a_deadline_that_passes_during_a_transfer_is_noticed_after_it(deadline_us: int) -> None:
+    outcome = Outcome(split(), [request(0, 0, 8, 3, deadline_us=deadline_us)])
     assert (outcome.rows["0"].state, outcome.cluster.now) == ("timed-out", 136)
+    assert not [one for one in outcome.of_kind("scheduled") if getattr(one, "instance", None) == 1]
     assert outcome.cluster.instances[1].pool.used == 0
 
 

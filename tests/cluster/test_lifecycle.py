@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ import blis_tui
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.digest import digest
 from blis_tui.cluster.lifecycle import LifecycleControl
-from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Lost, Retried
+from blis_tui.cluster.records import GatewayTick, InstanceChanged, InstanceStopped, Lost, Retried
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers, Record, Routed, StepFinished
 from blis_tui.metrics.load import Flow
@@ -246,27 +246,39 @@ def test_an_instance_drains(how: str) -> None:
     assert len(ended) == ended.count("completed") + ended.count("lost") == 20
 
 
+TICKING: Final = Gateway(
+    order="fifo",
+    saturation=PluginConfig(kind="concurrency", settings={"max_concurrency": 2}),
+    dispatch="tick",
+    tick_us=100,
+    max_depth=0,
+    when_full="reject",
+    bands=False,
+    per_band_capacity=0,
+    fairness="global-strict",
+    weights={},
+    request_ttl_us=0,
+    usage_limit=1.0,
+    slo_targets_us={},
+)
+
+
 def test_a_gateway_goes_on_when_an_instance_comes_back() -> None:
-    gateway = Gateway(
-        order="fifo",
-        saturation=PluginConfig(kind="concurrency", settings={"max_concurrency": 2}),
-        dispatch="on-completion",
-        tick_us=0,
-        max_depth=0,
-        when_full="reject",
-        bands=False,
-        per_band_capacity=0,
-        fairness="global-strict",
-        weights={},
-        request_ttl_us=0,
-        usage_limit=1.0,
-        slo_targets_us={},
-    )
     for dispatch, tick_us in (("on-completion", 0), ("tick", 500)):
         made = varying(failure(at_us=300, repair_us=2000))
-        held = replace(gateway, dispatch=dispatch, tick_us=tick_us)
+        held = replace(TICKING, dispatch=dispatch, tick_us=tick_us)
         outcome = Outcome(replace(made, policy=replace(made.policy, gateway=held)), asked())
         assert {row.state for row in outcome.rows.values()} == {"completed"}
+
+
+def test_a_gateway_does_not_tick_while_no_instance_receives_requests() -> None:
+    made = varying(failure(instance=0, at_us=300, repair_us=5000), instances=1)
+    held = replace(TICKING, saturation=PluginConfig(kind="concurrency", settings={"max_concurrency": 1}))
+    outcome = Outcome(replace(made, policy=replace(made.policy, gateway=held)), asked())
+    ticks = [one.time_us for one in outcome.records if isinstance(one, GatewayTick)]
+    assert min(ticks) < 300
+    assert max(ticks) > 5300
+    assert [at for at in ticks if 300 + 500 < at < 5300] == []
 
 
 def test_the_clock_stops_with_the_last_request() -> None:

@@ -105,8 +105,9 @@ def test_a_step_in_which_nobody_is_left_does_not_happen() -> None:
     assert outcome.cluster.now == 200
 
 
-def test_a_past_deadline_is_noticed_in_the_queue() -> None:
-    outcome = Outcome(experiment(alpha=(100.0, 0.0, 0.0)), [request(0, 0, 8, 1, deadline_us=50)])
+@pytest.mark.parametrize("deadline_us", [50, 100])
+def test_a_past_deadline_is_noticed_in_the_queue(deadline_us: int) -> None:
+    outcome = Outcome(experiment(alpha=(100.0, 0.0, 0.0)), [request(0, 0, 8, 1, deadline_us=deadline_us)])
     row = outcome.rows["0"]
     assert (row.state, row.queued_us, row.scheduled_us) == ("timed-out", 100, None)
 

@@ -187,13 +187,12 @@ def test_breakpoints_forwards_and_backwards_find_the_same_places() -> None:
 def test_a_failing_simulation_stops_at_the_last_whole_event(monkeypatch: pytest.MonkeyPatch) -> None:
     times = straight("quickstart")[1]
     last = len([one for one in times[1:] if one <= times[100]])
-    breaks: Invariant[Auditable] = Invariant(
-        "INV-0", "time ends", lambda state: "it is late" if state.now > times[100] else ""
-    )
+    breaks: Invariant[Auditable] = Invariant("INV-3", lambda state: "it is late" if state.now > times[100] else "")
     monkeypatch.setattr("blis_tui.simulation.INVARIANTS", (*INVARIANTS, breaks))
     debugger = Debugger(experiment("quickstart"), check="all")
     assert run_to_stop(debugger.run()).reason == "failed"
-    assert "INV-0" in str(debugger.failure)
+    assert "INV-3 does not hold" in str(debugger.failure)
+    assert "clock monotonicity: it is late" in str(debugger.failure)
     at(debugger, last)
     assert debugger.frontier == last
     assert debugger.at_end

@@ -210,6 +210,23 @@ def test_length_capped_requests_end_at_the_context_limit() -> None:
     assert outcome.cluster.instances[0].batch.running == {}
 
 
+@pytest.mark.parametrize(("batching", "counted"), [("blis", 3), ("vllm-v1", 4), ("nano", 4), ("tensorrt-llm", 4)])
+def test_an_answer_that_max_model_len_ends_does_not_count_its_last_token_under_blis(
+    batching: str, counted: int
+) -> None:
+    endless, exact = request(0, 0, 6, 50), request(1, 0, 6, 4)
+    endless.declare(None)
+    exact.declare(None)
+    outcome = Outcome(experiment(max_model_len=10, batching=batching, alpha=(0.0, 0.0, 3.0)), [endless, exact])
+    row, whole = outcome.rows["0"], outcome.rows["1"]
+    assert (row.output_tokens, whole.output_tokens) == (counted, 4)
+    # Both have their last token at the same time: BLIS computes it for either, and counts it only for the whole answer.
+    assert (row.completed_us, row.e2e_us) == (whole.completed_us, whole.e2e_us)
+    first, second = (one for one in outcome.records if isinstance(one, Completed))
+    assert (first.output_tokens, first.e2e_us, first.length_capped) == (counted, row.e2e_us, True)
+    assert (second.output_tokens, second.length_capped) == (4, False)
+
+
 @pytest.mark.parametrize("batching", ["blis", "vllm-v1"])
 def test_without_prefix_caching_every_request_computes_its_whole_prompt(batching: str) -> None:
     prefix = (("system", 8),)

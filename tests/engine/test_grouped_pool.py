@@ -94,6 +94,17 @@ def test_what_the_window_lost_counts_as_not_found() -> None:
     assert pool.cached_prefix(prompt(1, 40, shared=28), 7) == 4
 
 
+@pytest.mark.parametrize(("window", "found"), [(9, 7), (10, 4)])
+def test_a_token_attends_to_itself_and_to_the_window_before_it(window: int, found: int) -> None:
+    """Of 28 tokens the last two blocks are left: with the next token they make up a window of 9, not of 10."""
+    pool = make_pool(total=100, window=window)
+    first = prompt(0, 40, shared=40)
+    compute(pool, first, 20)
+    compute(pool, first, 40)
+    pool._found[0].pop(pool._content[pool._tables[0].rows[0][4]])
+    assert pool.cached_prefix(prompt(1, 40, shared=28), 7) == found
+
+
 def test_no_block_is_taken_without_a_request() -> None:
     with pytest.raises(SimulationError, match="groups of layers"):
         make_pool().take(1)

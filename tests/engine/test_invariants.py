@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from blis_tui.cluster.cluster import Cluster
-from blis_tui.engine.invariants import INVARIANTS
+from blis_tui.cluster.invariants import CLUSTER_INVARIANTS, outcomes
+from blis_tui.engine.invariants import INVARIANTS, STATEMENTS
 from blis_tui.engine.records import Observers
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.request_log import RequestLog
@@ -117,3 +120,18 @@ def test_a_fault_is_noticed(identifier: str, fault: Callable[[Cluster], None]) -
 
 def test_every_invariant_has_a_fault() -> None:
     assert {identifier for identifier, _ in FAULTS} == {invariant.identifier for invariant in INVARIANTS}
+
+
+def test_the_page_has_every_statement_by_identifier_and_name() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "semantics.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (INV-\S+) \| ([^|]+) \| ([^|]+) \|", page, re.MULTILINE)
+    assert rows == [(one.identifier, one.name, one.sentence) for one in STATEMENTS.values()]
+    assert [identifier for identifier, _, _ in rows][:11] == [f"INV-{number}" for number in range(1, 12)]
+
+
+def test_every_check_has_a_statement_and_its_verdict_has_the_name() -> None:
+    cluster = busy()
+    assert {one.identifier for one in (*INVARIANTS, *CLUSTER_INVARIANTS)} == STATEMENTS.keys() - {"INV-6", "INV-10"}
+    assert set(outcomes(cluster, verify=True).values()) == {"ok"}
+    _turn_the_clock_back(cluster)
+    assert outcomes(cluster, verify=True)["INV-3"].startswith("clock monotonicity: the clock went back ")

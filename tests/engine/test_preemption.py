@@ -9,9 +9,17 @@ import pytest
 
 from blis_tui.engine.batch import Batch
 from blis_tui.engine.cohort import DecodeCohort
+from blis_tui.engine.kv.host import HostMemory, Link
+from blis_tui.engine.kv.pool import BlockPool
+from blis_tui.engine.kv.prompt_keys import PromptKeys
+from blis_tui.engine.latency.model import StepLoad
+from blis_tui.engine.plan import Plan
 from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
+from blis_tui.engine.preemption.restore import Cheaper, Costs, Swap
+from blis_tui.engine.preemption.swapping import Swapping
 from blis_tui.engine.records import Preempted, Scheduled, StepFinished
 from blis_tui.metrics.preemption import preemption_report
+from blis_tui.registry import NoSettings
 from blis_tui.spec.model import HostLink
 from tests.builders import Outcome, experiment, request
 
@@ -100,6 +108,23 @@ def test_what_the_gpu_still_has_is_not_moved_back() -> None:
     assert (back.tokens, back.blocks) == (8, 1)
 
 
+@pytest.mark.parametrize(("cached", "tokens", "used"), [(8, 8, 0), (12, 8, 0), (4, 8, 1), (0, 7, 2)])
+def test_whatever_a_victim_gets_back_the_host_keeps_nothing_of_it(cached: int, tokens: int, used: int) -> None:
+    """``cached`` of its tokens are in the cache of the GPU, ``tokens`` on the host, in two blocks of four."""
+    host = HostMemory(4, Link(bytes_per_block=1000, gb_per_s=1.0, base_latency_us=5), overlap=False)
+    pool, latency = BlockPool(6, 4, PromptKeys(4)), Outcome(experiment(), []).cluster.instances[0].latency
+    swapping = Swapping(host, Swap(NoSettings()), pool, StepLoad(), {}, latency)
+    one = request(0, 0, 12, 1)
+    one.computed_tokens = cached
+    if cached:
+        pool.extend(one, cached)
+    held = pool.used
+    host.store(one.index, tokens, 2)
+    assert swapping.restore_blocks(Plan(), one, cached, tokens) == max(cached, tokens)
+    assert (host.free, pool.used - held, host.audit([])) == (4, used, "")
+    assert pool.audit([(one, -(-max(cached, tokens) // 4))]) == ""
+
+
 def test_where_the_host_is_full_a_victim_is_recomputed() -> None:
     requests = [request(0, 0, 4, 9), request(1, 0, 4, 9)]
     outcome = _run(requests, blocks=4, restore="swap", host_link=replace(SLOW, blocks=1), caching=False)
@@ -115,6 +140,11 @@ def test_auto_takes_what_costs_less(bandwidth: float, choice: str) -> None:
     outcome = _run(requests, blocks=4, restore="auto", host_link=link, caching=False)
     first = next(one for one in outcome.records if isinstance(one, RestoreChosen))
     assert (first.choice, first.recompute_us) == (choice, 8)
+
+
+@pytest.mark.parametrize(("swap_us", "swaps"), [(99, True), (100, False), (101, False)])
+def test_auto_recomputes_at_equal_costs(swap_us: int, swaps: bool) -> None:
+    assert Cheaper(NoSettings()).swaps(Costs(swap_us, 100)) is swaps
 
 
 def test_a_swapped_request_that_times_out_leaves_the_host() -> None:

@@ -74,6 +74,16 @@ def test_a_decode_step_serves_the_oldest_and_takes_as_long_as_the_captured_batch
     assert steps(run("nano", five()))[1].duration_us == 100 + 10 * 8
 
 
+def test_without_cuda_graphs_no_step_is_padded() -> None:
+    plain = experiment(batching="nano")
+    pool = plain.pools[0]
+    eager = replace(plain, pools=(replace(pool, engine=replace(pool.engine, enforce_eager=True)),))
+    asked = [[request(number, 0, 4, 2) for number in range(5)] for _ in range(2)]
+    padded, exact = steps(Outcome(plain, asked[0])), steps(Outcome(eager, asked[1]))
+    assert [one.duration_us for one in padded] == [120, 180]  # 5 decodes in a graph of 8
+    assert [one.duration_us for one in exact] == [120, 150]
+
+
 def test_captured_sizes() -> None:
     sizes = {captured_size(count, 100) for count in range(1, 101)}
     assert sorted(sizes) == [1, 2, 4, 8, 16, 32, 48, 64, 80, 96, 100]

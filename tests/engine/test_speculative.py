@@ -211,7 +211,9 @@ def test_a_checkpoint_goes_on_as_the_run_did() -> None:
     assert simulation.report().to_json() == end
 
 
-@pytest.mark.parametrize("kind", ["roofline", "fitted", "trained-physics", "trained-roofline", "operators"])
+@pytest.mark.parametrize(
+    "kind", ["roofline", "roofline-phases", "fitted", "trained-physics", "trained-roofline", "operators"]
+)
 def test_a_decode_of_five_tokens_costs_more_than_one_and_far_less_than_five(kind: str) -> None:
     """What a step reads of the weights, and what it takes anyway, is not multiplied; nor is a step without decodes."""
     changes = {"latency": {"kind": kind}, "hardware": "h100", "model": "llama-3.1-8b-instruct"}

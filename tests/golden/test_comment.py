@@ -211,6 +211,15 @@ def test_names_stay_code(tmp_path: Path) -> None:
     assert [mark for mark in ("@team", "http:y", "`") if mark in bare] == []
 
 
+def test_names_do_not_act_on_terminals_or_hide_text(tmp_path: Path) -> None:
+    evil = "a\x1b[2J\u202eb"
+    run(tmp_path, EXPECTING, "unseen", f"{evil}.blis.yaml")
+    run(tmp_path, LARGER, "new", f"{evil}.blis.yaml")
+    text, _ = told(tmp_path)
+    assert [character for character in text if character in "\x1b\u202e"] == []
+    assert "#### `a" in text
+
+
 def test_what_is_not_as_expected_comes_first_and_by_name(tmp_path: Path) -> None:
     for name, text in (("a", SPEC), ("b", EXPECTING)):
         run(tmp_path, text, "unseen", f"{name}.blis.yaml")

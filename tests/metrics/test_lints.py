@@ -23,6 +23,7 @@ from blis_tui.engine.request import RequestState
 from blis_tui.metrics.lints.finding import Finding, LintContext, load_keys
 from blis_tui.metrics.lints.limits import decode_tail
 from blis_tui.metrics.lints.lints import LINTS, check_all
+from blis_tui.metrics.lints.load import overload
 from blis_tui.metrics.load import Flow
 from tests.debugger.pressed_runs import RUNS, experiment, finished
 from tests.metrics.tally import ForNobody, Tally, account_of
@@ -250,6 +251,15 @@ def test_a_router_that_leaves_instances_alone_is_no_load_above_the_capacity(inst
     even = blis_tui.run("quickstart", set={**changes, "policy.routing": "least-loaded"})
     assert "overload" not in ids(even)
     assert "unused-capacity" in ids(even)
+
+
+@pytest.mark.parametrize(
+    "means", [[1.0, 10.0, 15.0, 19.9], [1.0, 3.0, 5.0, 7.9], [1.0, 10.0, 9.0, 30.0], [1.0, 10.0, 30.0, 29.0]]
+)
+def test_a_queue_overloads_only_if_it_doubles_keeps_growing_and_is_long(means: list[float]) -> None:
+    waiting = SimpleNamespace(means=lambda _edges: means)
+    flow = SimpleNamespace(total=1_000, arrivals=lambda: (0, 1_000), waiting=lambda: waiting)
+    assert overload(cast("LintContext", SimpleNamespace(flow=flow))) == ""
 
 
 @pytest.mark.parametrize(("rate", "warned"), [(10, []), (20, []), (30, ["decode-tail"])])

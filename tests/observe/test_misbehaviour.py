@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from blis_tui.errors import InputError
 from blis_tui.observe.exchange import Exchanges
 from blis_tui.observe.folder import Folder
 from blis_tui.observe.load import Limits
@@ -287,6 +288,33 @@ async def test_a_server_that_closes_idle_connections_unsaid_can_be_asked_what_it
         await asyncio.gather(*filter(None, tasks))
     assert len(tasks) > 1
     assert found.server.model == ""
+
+
+async def test_a_server_that_never_answers_is_given_up_after_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float | None] = []
+    timeout = asyncio.timeout
+
+    def at_once(seconds: float | None) -> asyncio.Timeout:
+        waited.append(seconds)
+        return timeout(0.05)
+
+    tasks: list[asyncio.Task[None] | None] = []
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.append(asyncio.current_task())
+        await reader.read()  # until the client hangs up
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    exchanges = Exchanges(target_of(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", {}))
+    monkeypatch.setattr(asyncio, "timeout", at_once)
+    with pytest.raises(InputError, match="cannot reach there: it does not answer"):
+        await survey(exchanges, "there")
+    exchanges.close()
+    server.close()
+    await asyncio.gather(*filter(None, tasks))
+    assert waited == [10.0]
 
 
 async def test_a_server_that_is_killed_and_comes_back_loses_no_row(tmp_path: Path) -> None:

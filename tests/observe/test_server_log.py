@@ -55,6 +55,8 @@ def test_the_tail_begins_at_the_end_and_hands_over_whole_lines(tmp_path: Path) -
         assert [line for line, _ in tail.lines()] == [b"one"]
         log.write(b"o\nthree\n")
         assert [line for line, _ in tail.lines()] == [b"two", b"three"]
+        log.write(b"half a li")
+        assert list(tail.lines()) == []
     path.write_bytes(b"new\n")  # rotated in place
     assert [line for line, _ in tail.lines()] == [b"new"]
     tail.close()

@@ -222,6 +222,7 @@ class Job:
         """Longest answer that it may give, in tokens."""
         self.wanted = 0
         self.capped = False
+        self.uncounted = 0
         self.target = request.input_tokens
         self.computed = 0
         self.generated = 0
@@ -276,6 +277,10 @@ class Job:
     def name(self) -> str:
         return self.request.request_id
 
+    @property
+    def answer_tokens(self) -> int:
+        return self.generated - self.uncounted
+
     def ttft_us(self) -> int:
         """TTFT as its client measures it; -1 before the first token."""
         if self.first_latency is None or self.first_token_us < 0:
@@ -302,7 +307,7 @@ class Job:
             ttft_us=self.ttft_us(),
             e2e_us=-1 if latency is None else self.e2e_us(latency),
             input_tokens=self.request.input_tokens,
-            output_tokens=self.generated,
+            output_tokens=self.answer_tokens,
             cached_tokens=self.cached_tokens,
             instance=self.instance,
             preemptions=self.preemptions,
@@ -1123,7 +1128,7 @@ class Instance:
     def duration_us(self, load: StepLoad) -> int:
         """Time of a step: a captured graph is replayed with its batch size, or all operators are launched."""
         most = self.engine.max_num_seqs
-        if self.rule == "nano" and not load.chunks:
+        if self.rule == "nano" and not load.chunks and not self.engine.enforce_eager:
             sizes = [1, 2, 4, 8, *range(16, most, 16), most]
             padded = min((size for size in sizes if size >= load.decode_requests), default=load.decode_requests)
             load = StepLoad([], min(padded, most), load.decode_context_tokens)
@@ -1189,6 +1194,8 @@ class Instance:
         job.completed_us = end
         job.state = RequestState.COMPLETED
         job.capped = job.wanted < job.request.output_tokens
+        if self.blis and job.capped and job.request.declared_tokens < 0:
+            job.uncounted = int(job.request.input_tokens + job.generated == self.engine.max_model_len)
         full = self.pool.blocks_for(job.computed + 1) > len(job.table)
         if self.rule == "blis" and job.generated > 0 and full and self.pool.free:
             job.table.append(self.pool.take())  # the last token's place

@@ -594,7 +594,7 @@ class Oracle:
         assert job.completed_us == now
         e2e = job.e2e_us(instance.latency)
         self.records.append(
-            Completed(self.events, now, job.name, instance.number, job.generated, job.ttft_us(), e2e, job.capped)
+            Completed(self.events, now, job.name, instance.number, job.answer_tokens, job.ttft_us(), e2e, job.capped)
         )
 
     def _timed_out(self, job: Job, instance: Instance, now: int) -> None:

@@ -291,7 +291,7 @@ class TalkingOracle(Oracle):
                     self._when(Due(start + one.wait_us, talk.user, talk.number, later))
 
     def _answer_tokens(self, job: Job) -> int:
-        return job.request.output_tokens if self._scenario.by_clock else job.generated
+        return job.request.output_tokens if self._scenario.by_clock else job.answer_tokens
 
     def _answer(self, now: int) -> None:
         ended = [job for job in self._unanswered if job.state not in _ALIVE]

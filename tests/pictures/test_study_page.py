@@ -85,6 +85,14 @@ def holds(rows: list[Row]) -> bool:
     return all(float(str(row.figures["latency.ttft_ms.p99"])) <= 60 for row in rows)
 
 
+def test_what_is_told_of_step_times_stays_text(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "Step times: <img src=x onerror=alert(1)> & co."
+    monkeypatch.setattr("blis_tui.pictures.study_page.step_times_lines", lambda *_: [told])
+    page = study_page(seen.result, [])
+    assert "<img" not in page
+    assert "Step times: &lt;img src=x onerror=alert(1)&gt; &amp; co." in page
+
+
 def test_plotly_knows_every_setting_of_every_figure(seen: Seen) -> None:
     names = ["front", "rate", "percentiles", "heat-map", "runs-percentiles", "runs-load"]
     assert list(seen.page.figures) == names
@@ -149,6 +157,12 @@ def test_lines_over_the_rate_have_their_means_ends_and_knees(seen: Seen) -> None
         knee = RATES[good.index(False) - 1] if False in good else RATES[-1]
         assert stars[line["name"]]["x"] == [knee]
         assert stars[line["name"]]["marker"]["symbol"] == ("star" if False in good else "star-open")
+
+
+def test_bright_cells_of_heat_maps_are_the_better_ones(seen: Seen) -> None:
+    traces = [view["data"][0] for view in seen.page.figures["heat-map"]]
+    turned = {trace["colorbar"]["title"]["text"]: trace["reversescale"] for trace in traces}
+    assert (turned["latency.e2e_ms.p99"], turned["throughput.output_tokens_per_s"]) == (True, False)
 
 
 def test_cells_of_heat_maps_are_the_best_points_there(seen: Seen) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,19 @@ def test_what_was_kept_is_found_for_the_same_run_and_no_other(kind: str, tmp_pat
     store.keep(KEY, (BOUND,), STOPPED)
     assert (store.find(KEY), store.find(KEY, (BOUND,))) == (DONE, STOPPED)
     assert (store.find(OTHER), store.find(KEY, (LOOSER,))) == (None, None)
+
+
+STOPS = Expectation(metric="requests.completed", min=1.0, max=9.0, equals=5.0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [replace(STOPS, min=7.0), replace(STOPS, max=7.0), replace(STOPS, equals=7.0), replace(STOPS, metric="kv.hits")],
+)
+def test_a_run_that_was_stopped_is_found_only_for_the_very_same_bounds(other: Expectation) -> None:
+    store = MemoryStore()
+    store.keep(KEY, (STOPS,), STOPPED)
+    assert (store.find(KEY, (STOPS,)), store.find(KEY, (other,)), store.find(KEY)) == (STOPPED, None, None)
 
 
 def test_a_failure_is_not_kept_on_disk(tmp_path: Path) -> None:

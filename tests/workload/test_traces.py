@@ -67,6 +67,15 @@ def test_all_columns_reach_the_request(tmp_path: Path) -> None:
     assert (request.session_id, request.round_index, request.max_output_tokens) == ("s1", 3, 20)
 
 
+def test_with_ignore_eos_a_request_generates_its_whole_budget(tmp_path: Path) -> None:
+    header = "arrival_time_us,input_tokens,output_tokens"
+    declared, free = read(f"{header},max_output_tokens,ignore_eos\n0,9,5,8,1\n0,9,5,8,0\n", tmp_path)
+    assert (declared.output_tokens, declared.max_output_tokens, declared.ignore_eos) == (8, 8, True)
+    assert (free.output_tokens, free.max_output_tokens, free.ignore_eos) == (5, 8, False)
+    (alone,) = read(f"{header},ignore_eos\n0,9,5,1\n", tmp_path)  # no request declares more than it generates
+    assert (alone.output_tokens, alone.max_output_tokens, alone.ignore_eos) == (5, 5, True)
+
+
 def test_columns_come_in_any_order_and_cells_may_be_empty(tmp_path: Path) -> None:
     header = "output_tokens,slo_class,input_tokens,deadline_us,arrival_time_us,prefix_length"
     text = f"{header}\n1,,2,,3,\n4,batch,5,9,6,\n"

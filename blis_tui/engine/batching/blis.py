@@ -24,6 +24,7 @@ class BlisBatching(RunningFirst):
     traits = Traits(
         caches_whole_prompts=True,
         stores_last_token=True,
+        counts_to_limit=False,
         overtakes=False,
         drafters=("ngram",),
         adapters="beside",

@@ -51,7 +51,8 @@ class Settings:
         "Admit a waiting request only when its whole prompt fits into the free KV blocks (2026-08 only).", default=True
     )
     enable_chunked_prefill: bool = setting(
-        "Split a prompt that exceeds the step's token budget; off = it waits for a step it fits in (2026-08 only).",
+        "Split a prompt that exceeds the step's token budget, as 1.1 always does; off = it waits for a step it fits in"
+        " (2026-08 only).",
         default=True,
     )
 

@@ -17,6 +17,8 @@ class Traits:
     """A whole prompt, including its last token, may come from the cache; then no token of it is computed."""
     stores_last_token: bool = False
     """The last token of an answer is stored in the KV cache before the request's blocks are freed."""
+    counts_to_limit: bool = True
+    """An answer that ``max_model_len`` ends counts the token with which it gets there; otherwise only those before."""
     chunked_prefill: bool = True
     """A prompt that exceeds the rest of the token budget is split; otherwise it waits for a step that it fits into."""
     reserves_whole_prompt: bool = False

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepLoad, StepTimeModel
     from blis_tui.spec.model import Engine, Model, Pool
 
-COMPUTED: Final = ("operators", "fitted", "trained-physics", "trained-roofline", "crossmodel", "roofline")
+COMPUTED: Final = (
+    *("operators", "fitted", "trained-physics", "trained-roofline", "crossmodel", "roofline", "roofline-phases"),
+)
 """Step-time models that compute the GPU's time. Measurements behind other models do not tell how steps were
 launched."""
 _ATTENTION: Final = 6

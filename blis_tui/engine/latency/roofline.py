@@ -1,8 +1,9 @@
-"""Step time as the larger of arithmetic and memory traffic (the roofline model, with BLIS's terms).
+"""Step time as the larger of arithmetic and memory traffic (the roofline model, with BLIS's terms), in two laws.
 
 One forward pass per step: FLOPs of all requests, each phase at its measured utilization, against the bytes of the
 weights (read once), of the KV cache and of the activations. There is no communication and no overhead. Each MLP counts
-as two matrices, not three, because the utilization figures were measured that way.
+as two matrices, not three, because the utilization figures were measured that way. ``roofline-phases``, the law of
+BLIS's documents, has the same terms phase by phase, and overheads.
 """
 
 from __future__ import annotations
@@ -11,26 +12,27 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.latency.creation import coefficients
-from blis_tui.engine.latency.model import LATENCY, Overheads
+from blis_tui.engine.latency.model import LATENCY, Overheads, StepLoad
 from blis_tui.engine.latency.shape import peak_tflops, shape_of
+from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
-    from blis_tui.engine.latency.model import StepLoad
     from blis_tui.spec.model import Hardware, Model, Pool
 
 _MLP_MATRICES: Final = 2.0
 _LONGEST_MEMO: Final = 4096
+_ALL_REDUCES: Final = 2
+"""Of a layer: after its attention and after its MLP."""
+_ALPHA: Final = (
+    "alpha0 (us per request), alpha1 (us per input token), alpha2 (us per output token) added outside the steps."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Coefficients."""
 
-    alpha: tuple[float, ...] = coefficients(
-        "alpha0 (us per request), alpha1 (us per input token), alpha2 (us per output token) added outside the steps."
-        " Default: `specs/latency/roofline.yaml`, all zero.",
-        *(0, 3),
-    )
+    alpha: tuple[float, ...] = coefficients(f"{_ALPHA} Default: `specs/latency/roofline.yaml`, all zero.", *(0, 3))
     beta: tuple[float, ...] = coefficients("The roofline has no beta coefficients.", 0)
 
 
@@ -179,3 +181,49 @@ class RooflineModel(Overheads):
             factor *= factor
             exponent >>= 1
         return self._expert_weight_bytes * (self._experts * (1.0 - idle))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhasesSettings:
+    """Coefficients."""
+
+    alpha: tuple[float, ...] = coefficients(f"{_ALPHA} Default: `specs/latency/roofline-phases.yaml`, all zero.", 3)
+    beta: tuple[float, ...] = coefficients(
+        "Share of the memory's peak bandwidth that is reached, us per all-reduce (two in each layer, with"
+        " `tensor_parallel` above 1), us per layer, us per step. Default: `specs/latency/roofline-phases.yaml`.",
+        4,
+    )
+
+
+@LATENCY.plugin(
+    "roofline-phases",
+    "The older roofline of BLIS's documents: the prefill's and the decodes' times added, and overheads of each layer.",
+    PhasesSettings,
+    of_blis=True,
+)
+class PhasedRoofline(RooflineModel):
+    """``max(compute, memory)`` of the prefill chunks + that of the decodes + all-reduces + overheads.
+
+    Each phase reads the weights, and its time is rounded down. Source: BLIS's ``docs/concepts/roofline.md``; its
+    programs since April 2026 compute ``roofline``.
+    """
+
+    __slots__ = ("_overhead_us",)
+
+    def __init__(self, settings: PhasesSettings, pool: Pool) -> None:
+        super().__init__(Settings(alpha=settings.alpha), pool)
+        share, all_reduce_us, layer_us, step_us = settings.beta
+        if not 0.0 < share <= 1.0:
+            raise PolicyError(f"beta[0] of roofline-phases is {share}", help="a share of the bandwidth, up to 1")
+        self._bandwidth *= share
+        each_us = layer_us + (_ALL_REDUCES * all_reduce_us if pool.tensor_parallel > 1 else 0.0)
+        self._overhead_us = int(shape_of(pool.model).layers * each_us + step_us)
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """Duration of a step with this load, at least 1 us."""
+        time_us = 0
+        if load.chunks:
+            time_us += super().step_time_us(StepLoad(load.chunks))
+        if load.decode_requests:
+            time_us += super().step_time_us(StepLoad([], load.decode_requests, load.decode_context_tokens))
+        return time_us + self._overhead_us if time_us else 1

@@ -26,6 +26,7 @@ CASES: dict[str, dict[str, object]] = {
     "operators without graphs": {"latency": "operators", "engine.enforce_eager": True},
     "operators, scaled": {"latency": {"kind": "operators", "steps": 1.07}},
     "roofline": {"latency": "roofline"},
+    "roofline-phases": {"latency": "roofline-phases"},
     "trained-physics": {"latency": "trained-physics"},
     "trained-roofline": {"latency": "trained-roofline"},
     "nano": {"policy.batching": "nano", "latency": "roofline", "engine.max_num_batched_tokens": 40_960},

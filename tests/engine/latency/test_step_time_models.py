@@ -63,6 +63,7 @@ CROSSMODEL = PluginConfig(
     kind="crossmodel", settings={"alpha": (13732.0, 0.0, 860.6), "beta": (116.110, 1226.868, 19.943, 9445.157)}
 )
 ROOFLINE = PluginConfig(kind="roofline")
+ROOFLINE_ALPHA = {"alpha": (0.0, 0.0, 0.0)}
 TRAINED_ROOFLINE = PluginConfig(
     kind="trained-roofline",
     settings={
@@ -180,6 +181,25 @@ def test_a_roofline_takes_compute_and_traffic_of_the_whole_step() -> None:
     alone = model.step_time_us(prefill((0, 2048, 2048)))
     decode = model.step_time_us(StepLoad([], 20, 2000))
     assert max(alone, decode) < together < alone + decode
+
+
+def test_the_phases_of_the_older_roofline_are_added_with_overheads() -> None:
+    chunk, decodes = prefill((0, 2048, 2048)), StepLoad([], 20, 2000)
+    whole, bare = (0.5, 20.0, 30.0, 500.0), (1.0, 0.0, 0.0, 0.0)
+    for parallel, each_us in ((1, 30), (2, 30 + 2 * 20)):
+        now = build(ROOFLINE, tensor_parallel=parallel)
+        plain = build(
+            PluginConfig(kind="roofline-phases", settings=ROOFLINE_ALPHA | {"beta": bare}), tensor_parallel=parallel
+        )
+        model = build(
+            PluginConfig(kind="roofline-phases", settings=ROOFLINE_ALPHA | {"beta": whole}), tensor_parallel=parallel
+        )
+        prefill_us, decode_us = now.step_time_us(chunk), now.step_time_us(decodes)
+        assert plain.step_time_us(prefill((0, 2048, 2048), decode=(20, 2000))) == prefill_us + decode_us
+        overhead_us = 40 * each_us + 500
+        assert model.step_time_us(chunk) == prefill_us + overhead_us  # bound by arithmetic, not by the bandwidth
+        assert model.step_time_us(decodes) == pytest.approx(2 * decode_us + overhead_us, abs=1)
+    assert model.step_time_us(StepLoad()) == 1
 
 
 def test_narrow_weights_use_the_fp8_units() -> None:
