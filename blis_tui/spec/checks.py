@@ -341,4 +341,4 @@ def expectation_problems(
             yield about(document, (*path, "metric"), "BLIS2012", message, hint="add `min`, `max` or `equals`")
         low, high = document.number(*path, "min"), document.number(*path, "max")
         if low is not None and high is not None and low > high:
-            yield about(document, (*path, "min"), "BLIS2008", f"min {low:g} is greater than max {high:g}")
+            yield about(document, (*path, "min"), "BLIS2008", f"min {low:.15g} is greater than max {high:.15g}")

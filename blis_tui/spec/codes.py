@@ -332,10 +332,10 @@ _TABLE: Final = {
         "Write it as a breakpoint (docs/reference/terminal/conditions.md).",
     ),
     "BLIS2071": CodeInfo(
-        "session of too many calls",
-        "Every session of a client would have more calls than the 100,000 that are possible: its least number of turns "
-        "times the calls of a turn.",
-        "Lower `session.turns`.",
+        "too many calls or items",
+        "A session of a client can have more calls than the 100,000 that are possible (its largest number of turns "
+        "times the calls of a turn), or a prompt more images, pieces of audio or videos than 10,000.",
+        "Lower `session.turns`, or the `count` of the items.",
     ),
     "BLIS2100": CodeInfo(
         "invalid trace",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from blis_tui.classes import dataclass
 from blis_tui.engine.portable_math import exp, power
 from blis_tui.errors import PolicyError
+from blis_tui.keys import SMALLEST
 from blis_tui.registry import PlugPoint, setting
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class UniformTokens:
 class GaussianSettings:
     """Settings of Gaussian lengths."""
 
-    mean: float = setting("Mean.", exclusiveMinimum=0, maximum=_MOST)
+    mean: float = setting("Mean.", minimum=SMALLEST, maximum=_MOST)
     std_dev: float = setting("Standard deviation.", minimum=0, maximum=_MOST)
     min: int = setting("Smallest value.", minimum=1, maximum=_MOST)
     max: int = setting("Largest value.", minimum=1, maximum=_MOST)
@@ -164,7 +165,7 @@ class LognormalTokens:
 class ExponentialSettings(_Bounds):
     """Settings of exponential lengths."""
 
-    mean: float = setting("Mean.", exclusiveMinimum=0, maximum=_MOST)
+    mean: float = setting("Mean.", minimum=SMALLEST, maximum=_MOST)
 
 
 @LENGTHS.plugin(
@@ -195,7 +196,7 @@ class UntilEosSettings:
         "Mean tokens of an answer, including those that were cut: generated tokens / requests of the benchmark."
         " Default: 0.753 of `max`, as 160 answers to random prompts were in vLLM's pull request 28227.",
         default=None,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=_MOST,
         examples=(771,),
     )
@@ -242,8 +243,8 @@ class UntilEosTokens:
 class ParetoLognormalSettings:
     """Settings of a mixture."""
 
-    alpha: float = setting("Shape of the Pareto part.", exclusiveMinimum=0, maximum=1000)
-    xm: float = setting("Smallest value of the Pareto part.", exclusiveMinimum=0, maximum=_MOST)
+    alpha: float = setting("Shape of the Pareto part.", minimum=SMALLEST, maximum=1000)
+    xm: float = setting("Smallest value of the Pareto part.", minimum=SMALLEST, maximum=_MOST)
     mu: float = setting("Mean of the logarithm of the lognormal part.", minimum=-20, maximum=20)
     sigma: float = setting("Standard deviation of the logarithm of the lognormal part.", minimum=0, maximum=10)
     mix_weight: float = setting("Probability of the Pareto part, 0 to 1.", minimum=0, maximum=1)
@@ -288,7 +289,7 @@ class EmpiricalSettings:
         "Weight of each value; the keys are quoted whole numbers. Need not add up to 1.",
         minProperties=1,
         propertyNames={"pattern": "^[1-9][0-9]{0,8}$", "description": "A positive whole number."},
-        additionalProperties={"description": "Weight.", "type": "number", "minimum": 0},
+        additionalProperties={"description": "Weight.", "type": "number", "minimum": 0, "maximum": 10**9},
     )
 
 
