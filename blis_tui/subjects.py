@@ -17,7 +17,9 @@ from blis_tui.authoring.codes import explain, normal_code
 from blis_tui.authoring.tree import DISCRIMINATORS, root
 from blis_tui.authoring.words import REPRODUCING_BLIS, WORDS
 from blis_tui.classes import dataclass
+from blis_tui.cluster.invariants import CLUSTER_INVARIANTS, OF_WHOLE_RUNS
 from blis_tui.columns import described
+from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import RECORD_KINDS, Record
 from blis_tui.errors import BlisError
 from blis_tui.metrics.lints.lints import LINTS, explained
@@ -30,7 +32,7 @@ from blis_tui.spec.nearness import words_of
 from blis_tui.spec.schema import KINDS
 from blis_tui.spec.study.metrics import COSTS
 from blis_tui.spec.synonyms import KEYS as SYNONYMS
-from blis_tui.spec.synonyms import STATISTICS
+from blis_tui.spec.synonyms import METRICS, STATISTICS
 from blis_tui.units import in_words
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ class Subject:
 
 
 def subjects(word: str, kind: str | None = None, plugins: Registry | None = None) -> list[Subject]:
-    """Return all meanings of a word: codes, warnings, record kinds, terms, keys, values, figures, columns, fields.
+    """Return all meanings of a word: codes, warnings, invariants, records, terms, keys, values, figures and fields.
 
     Args:
         word: as found anywhere: ``BLIS1001``, ``overload``, ``preempted``, ``ttft_ms``, ``engine.kv_blocks``,
@@ -101,6 +103,9 @@ def _named(word: str) -> Iterator[Subject]:
     warning = explained(word)
     if warning is not None:
         yield Subject(warning, {"warning": word, "text": warning})
+    for identifier, statement in _invariants().items():
+        if word == identifier.lower():
+            yield _invariant(identifier, statement)
     kind = word.replace(" ", "-")
     if kind in RECORD_KINDS:
         yield _record(kind, RECORD_KINDS[kind])
@@ -122,7 +127,9 @@ def _searched(word: str, plugins: Registry | None, taken: Sequence[keys.Value], 
 def _held(word: str) -> Iterator[Subject]:
     """Iterate over the figures of reports and studies with that name."""
     found = figures.figures_at(word) or figures.figures_at(f"latency.{word}")  # names as in tables
-    if not found and "." not in word and STATISTICS.keys() & set(words_of(word)):  # `ttft_p99`
+    found = [*figures.figures_at(f"latency.{word}_ms"), *found]
+    elsewhere = STATISTICS.keys() & set(words_of(word)) or (word in METRICS and word not in SYNONYMS)
+    if not found and "." not in word and elsewhere:  # `ttft_p99`, `prefix_cache_hits`
         found = [one for meant in metrics_meant(word)[:1] for one in figures.figures_at(meant)]
     if len(found) > 1:
         text = figure_text.listed(f"{word}: metrics of reports", figure_text.together(found))
@@ -199,6 +206,25 @@ def _record(kind: str, record: type[Record]) -> Subject:
     return Subject("\n".join(lines) + "\n", {"record": kind, "meaning": about, "fields": [name for name, _ in held]})
 
 
+def _invariants() -> dict[str, str]:
+    """Return the invariants: identifier -> what must hold."""
+    checked = (*INVARIANTS, *CLUSTER_INVARIANTS)
+    return {**{one.identifier: one.statement for one in checked}, **OF_WHOLE_RUNS}
+
+
+def _invariant(identifier: str, statement: str) -> Subject:
+    how = "The tests of the package check it." if identifier in OF_WHOLE_RUNS else _HOW_CHECKED
+    about = f"{statement[0].upper()}{statement[1:]}. {how} The identifiers are those of the simulator BLIS."
+    text = "\n".join([f"{identifier}: an invariant", "", *textwrap.wrap(about, _WIDTH)])
+    return Subject(f"{text}\n", {"invariant": identifier, "statement": statement})
+
+
+_HOW_CHECKED: Final = (
+    "`run --check all` checks it after every event, and every run at its end; where it does not hold, the simulator or"
+    " a plug-in has a defect (exit code 1)."
+)
+
+
 def _term(word: Word) -> Subject:
     also = [one for one in word.also if one != word.name.lower()]
     is_list = word.name == REPRODUCING_BLIS
@@ -236,6 +262,7 @@ def names() -> Iterator[tuple[str, str]]:
     yield from ((one.name, f"{one.promise}, or it is a warning") for one in LINTS)
     yield from ((kind, one.shown.meaning) for kind, one in sorted(RECORD_KINDS.items()))
     yield from ((one.name, _short(one.meaning)) for one in WORDS)
+    yield from ((identifier, _short(statement)) for identifier, statement in _invariants().items())
     yield from ((name, _short(f"a value of {in_words(paths)}")) for name, paths in _plug_ins().items())
     yield from ((name, _short(about)) for name, about in figure_text.overview())
 
@@ -282,6 +309,7 @@ def _index() -> tuple[_Names, ...]:
         _Names("Warnings about runs: what each checks, and what helps", tuple(one.name for one in LINTS)),
         _Names("Kinds of records: when each is written, and its fields", tuple(sorted(RECORD_KINDS))),
         _Names("Terms", tuple(one.name for one in WORDS)),
+        _Names("Invariants: what must hold after every event, or of a run", tuple(_invariants())),
         _Names("Policies, step-time models and the like: what each does, and the keys it takes", tuple(_plug_ins())),
         _Names("Sections of reports: what each contains, and its metrics (explained as well)", tuple(sections)),
     )
@@ -293,6 +321,7 @@ def everything() -> Subject:
     rows += [{"warning": one.name, "makes_sure": one.promise} for one in LINTS]
     rows += [{"record": kind, "meaning": one.shown.meaning} for kind, one in sorted(RECORD_KINDS.items())]
     rows += [{"term": one.name, "also": [*one.also], "meaning": one.meaning} for one in WORDS]
+    rows += [{"invariant": identifier, "statement": statement} for identifier, statement in _invariants().items()]
     rows += [{"value": name, "of": [*paths]} for name, paths in _plug_ins().items()]
     rows += [{"figure": name, "meaning": about} for name, about in figure_text.overview()]
     about_keys = "Keys of documents: `blis-tui explain --kind experiment` lists them as a tree\n"

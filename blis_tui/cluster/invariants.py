@@ -5,6 +5,7 @@ The identifiers are those of the BLIS simulator. BLIS checks finished runs; thes
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.invariants import INVARIANTS, Invariant
@@ -20,8 +21,15 @@ if TYPE_CHECKING:
 
 # Invariants of the control plane and of clients: INV-7 and INV-11 of the BLIS simulator.
 #
-# Its INV-6 (same seed, same bytes) and INV-10 (no call of a session before the answer it waits for) are about whole
-# runs: ``tests/determinism`` and the goldens check the former, the oracle's sessions and ``tests/workload`` the latter.
+# ``tests/determinism`` and the goldens check INV-6, the oracle's sessions and ``tests/workload`` check INV-10.
+
+OF_WHOLE_RUNS: Final = MappingProxyType(
+    {
+        "INV-6": "the same experiment and seed give the same bytes",
+        "INV-10": "no call of a session is sent before the answer it waits for",
+    }
+)
+"""Invariants of whole runs, which no state can show."""
 
 
 def _board_is_current(cluster: Cluster) -> str:

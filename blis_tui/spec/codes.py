@@ -266,6 +266,11 @@ _TABLE: Final = {
         "The acceptance of drafted tokens is given twice, not at all, or as rates that no drafts can have.",
         "Give `acceptance`, or one of `acceptance_rates` for each of `draft_tokens`, none above the one before it.",
     ),
+    "BLIS2033": CodeInfo(
+        "distribution not given exactly once",
+        "A lognormal distribution has the mean of its logarithm (`mu`) and its own (`mean`), or neither.",
+        "Give one of them.",
+    ),
     "BLIS2050": CodeInfo(
         "inconsistent lifecycle of instances",
         "A failure, a node pool or the autoscaler's bounds contradict themselves or the existing instances.",

@@ -123,12 +123,12 @@ def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     return [unique[place] for place in sorted(unique)]
 
 
-def render_text(diagnostics: Sequence[Diagnostic], *, limit: int = MAX_SHOWN) -> str:
-    """Render diagnostics for people; beyond ``limit`` only their number is given."""
+def render_text(diagnostics: Sequence[Diagnostic], *, limit: int | None = MAX_SHOWN) -> str:
+    """Render diagnostics for people; beyond ``limit`` only their number is given; None = there is no limit."""
     parts = [_render_one(one) for one in diagnostics[:limit]]
-    hidden = len(diagnostics) - limit
+    hidden = len(diagnostics) - len(parts)
     if hidden > 0:
-        parts.append(f"... and {hidden} more error{'' if hidden == 1 else 's'}")
+        parts.append(f"... and {hidden} more error{'' if hidden == 1 else 's'}: `blis-tui check --all` shows them")
     return "\n\n".join(parts)
 
 

@@ -115,6 +115,8 @@ def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnosti
             where = (
                 f"`{path[-1]}`" if path and isinstance(path[-1], str) else "the document" if not path else "this entry"
             )
+            if path and isinstance(which := instance.get("kind"), str):
+                where += f" of kind {show(which)}"
             help_ = _glued_key_hint(instance, key) or _renamed(instance, key) or _word_elsewhere(violation, key)
             help_ = help_ or _required_help(violation, key)
             yield about(document, path, _MISSING, f"{where} lacks the key `{key}`", key=True, hint=help_)
@@ -155,7 +157,11 @@ def _required_help(violation: Violation, key: str) -> str | None:
         return f"add `{key}: {part['const']}`"
     if isinstance(values := part.get("enum"), list):
         return "add it with one of " + ", ".join(f"`{value}`" for value in values)
-    return _lower_first(part.get("description"))
+    meaning = _lower_first(part.get("description"))
+    example = next(iter(as_list(part.get("examples"))), None)
+    if meaning is None or not isinstance(example, str | int | float) or isinstance(example, bool):
+        return meaning
+    return f"add it, such as `{key}: {flow(example)}` ({meaning})"
 
 
 def _type(document: Document, violation: Violation) -> Iterator[Diagnostic]:

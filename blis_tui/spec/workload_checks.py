@@ -73,7 +73,8 @@ def _check_rate(document: Document, workload: Mapping[str, Json], kinds: set[str
             message = (
                 f"`{key}` does not apply to a closed loop: its users send the next prompt when they have the answer"
             )
-            yield about(document, ("workload", key), "BLIS2014", message, key=True, hint="remove it")
+            hint = f"remove it, or drop an inherited one with `{key}: null`"
+            yield about(document, ("workload", key), "BLIS2014", message, key=True, hint=hint)
     elif not given:
         message = "the workload has `clients` but no `rate_per_s`"
         yield _about_workload(document, "BLIS2014", message, "add it, in requests per second")
@@ -146,6 +147,12 @@ def _check_lengths(document: Document, path: DataPath) -> Iterator[Diagnostic]:
     elif mean is not None and ((low is not None and mean < low) or (high is not None and mean > high)):
         bounds = f"[{1 if low is None else low:.15g}, {'unlimited' if high is None else format(high, '.15g')}]"
         yield about(document, (*path, "mean"), "BLIS2009", f"mean {mean:.15g} lies outside {bounds}")
+    if document.get(*path, "kind") == "lognormal" and (mean is None) == (document.number(*path, "mu") is None):
+        if mean is None:
+            message, hint = "lognormal lengths need `mu` or `mean`", "give one of them, such as `mean: 350`"
+        else:
+            message, hint = "lognormal lengths have both `mu` and `mean`", "remove one of them"
+        yield about(document, path, "BLIS2033", message, key=mean is None, hint=hint)
     weights = document.get(*path, "weights")
     if isinstance(weights, dict) and not any(weights.values()):
         yield about(document, (*path, "weights"), "BLIS2010", "all weights are zero", key=True)

@@ -64,7 +64,8 @@ def test_only_so_many_are_shown() -> None:
     many = [at("x" * 50, n, n + 1) for n in range(1, MAX_SHOWN + 6)]
     text = render_text(many)
     assert text.count("error[") == MAX_SHOWN
-    assert text.endswith("... and 5 more errors")
+    assert text.endswith("... and 5 more errors: `blis-tui check --all` shows them")
+    assert render_text(many, limit=None).count("error[") == len(many)
     assert str(SpecError(many)) == text
 
 

@@ -286,7 +286,7 @@ class Experiment:
         str,
         "Another experiment (a name, or a path relative to this file) whose keys this one inherits: maps merge, also"
         " with the documents that it names (`workload: {rate_per_s: 5}`); lists, and whole documents with a `kind`,"
-        " replace.",
+        " replace; `key: null` drops a key.",
         minLength=1,
         examples=["quickstart", "./base.blis.yaml"],
     )

@@ -50,7 +50,12 @@ class Prefix:
     """A prompt prefix shared by all requests of a group."""
 
     group: str = key("Name of the group.", minLength=1, examples=["system-prompt"])
-    tokens: int = key("Length of the prefix in tokens.", minimum=1, maximum=_MOST_TOKENS, examples=[512])
+    tokens: int = key(
+        "Length of the prefix in tokens, in addition to `input_tokens`: a prompt is as long as both.",
+        minimum=1,
+        maximum=_MOST_TOKENS,
+        examples=[512],
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
