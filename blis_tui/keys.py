@@ -33,6 +33,11 @@ WHICH: Final = "The kind; it determines the other keys."
 """Description of a ``kind`` whose map has other keys."""
 AUTO: Final = "auto"
 """The word for a number that is derived before a record is created; other words stand for None."""
+SMALLEST: Final = 1e-9
+"""The smallest amount of a key that must be positive: what is divided by it stays a number that times can hold."""
+LARGEST: Final = 10**15
+"""The largest amount of a key that has no limit of its own; floats hold whole numbers up to nine times that."""
+LARGEST_SEED: Final = 2**63 - 1
 
 
 class DocumentKey(Protocol):

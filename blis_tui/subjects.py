@@ -17,8 +17,9 @@ from blis_tui.authoring.codes import explain, normal_code
 from blis_tui.authoring.tree import DISCRIMINATORS, root
 from blis_tui.authoring.words import REPRODUCING_BLIS, WORDS, Word
 from blis_tui.classes import dataclass
+from blis_tui.cluster.invariants import CLUSTER_INVARIANTS
 from blis_tui.columns import described
-from blis_tui.engine.invariants import STATEMENTS
+from blis_tui.engine.invariants import INVARIANTS, STATEMENTS, Statement
 from blis_tui.engine.records import RECORD_KINDS, Record
 from blis_tui.errors import BlisError
 from blis_tui.metrics.lints.lints import LINTS, explained
@@ -31,7 +32,7 @@ from blis_tui.spec.nearness import words_of
 from blis_tui.spec.schema import KINDS
 from blis_tui.spec.study.metrics import COSTS
 from blis_tui.spec.synonyms import KEYS as SYNONYMS
-from blis_tui.spec.synonyms import STATISTICS
+from blis_tui.spec.synonyms import METRICS, STATISTICS
 from blis_tui.units import in_words
 
 if TYPE_CHECKING:
@@ -44,14 +45,6 @@ _WIDTH: Final = 100
 _INDEX_WIDTH: Final = 80
 _ALIKE: Final = 0.8
 _CODE: Final = re.compile(r"(BLIS)?[0-9]+")
-_TERMS: Final = (
-    *WORDS,
-    *(
-        Word(one.identifier, (one.name.lower(),), f"Invariant {one.identifier}, {one.name}: {one.sentence}.")
-        for one in STATEMENTS.values()
-    ),
-)
-"""The glossary and the invariants."""
 
 
 class UnknownSubjectError(BlisError):
@@ -67,7 +60,7 @@ class Subject:
 
 
 def subjects(word: str, kind: str | None = None, plugins: Registry | None = None) -> list[Subject]:
-    """Return all meanings of a word: codes, warnings, record kinds, terms, keys, values, figures, columns, fields.
+    """Return all meanings of a word: codes, warnings, invariants, records, terms, keys, values, figures and fields.
 
     Args:
         word: as found anywhere: ``BLIS1001``, ``overload``, ``preempted``, ``ttft_ms``, ``engine.kv_blocks``,
@@ -109,10 +102,13 @@ def _named(word: str) -> Iterator[Subject]:
     warning = explained(word)
     if warning is not None:
         yield Subject(warning, {"warning": word, "text": warning})
+    for statement in STATEMENTS.values():
+        if word in (statement.identifier.lower(), statement.name):
+            yield _invariant(statement)
     kind = word.replace(" ", "-")
     if kind in RECORD_KINDS:
         yield _record(kind, RECORD_KINDS[kind])
-    for one in _TERMS:
+    for one in WORDS:
         if word in (one.name.lower(), *one.also):
             yield _term(one)
 
@@ -130,7 +126,9 @@ def _searched(word: str, plugins: Registry | None, taken: Sequence[keys.Value], 
 def _held(word: str) -> Iterator[Subject]:
     """Iterate over the figures of reports and studies with that name."""
     found = figures.figures_at(word) or figures.figures_at(f"latency.{word}")  # names as in tables
-    if not found and "." not in word and STATISTICS.keys() & set(words_of(word)):  # `ttft_p99`
+    found = [*figures.figures_at(f"latency.{word}_ms"), *found]
+    elsewhere = STATISTICS.keys() & set(words_of(word)) or (word in METRICS and word not in SYNONYMS)
+    if not found and "." not in word and elsewhere:  # `ttft_p99`, `prefix_cache_hits`
         found = [one for meant in metrics_meant(word)[:1] for one in figures.figures_at(meant)]
     if len(found) > 1:
         text = figure_text.listed(f"{word}: metrics of reports", figure_text.together(found))
@@ -207,6 +205,21 @@ def _record(kind: str, record: type[Record]) -> Subject:
     return Subject("\n".join(lines) + "\n", {"record": kind, "meaning": about, "fields": [name for name, _ in held]})
 
 
+def _invariant(one: Statement) -> Subject:
+    checked = [each.identifier for each in (*INVARIANTS, *CLUSTER_INVARIANTS)]
+    how = _HOW_CHECKED if one.identifier in checked else "The tests of the package check it."
+    sentence = f"{one.sentence[0].upper()}{one.sentence[1:]}"
+    about = f"{sentence}. {how} The identifiers are those of the simulator BLIS."
+    text = "\n".join([f"{one.identifier}: an invariant, {one.name}", "", *textwrap.wrap(about, _WIDTH)])
+    return Subject(f"{text}\n", {"invariant": one.identifier, "name": one.name, "statement": one.sentence})
+
+
+_HOW_CHECKED: Final = (
+    "`run --check all` checks it after every event, and every run at its end; where it does not hold, the simulator or"
+    " a plug-in has a defect (exit code 1)."
+)
+
+
 def _term(word: Word) -> Subject:
     also = [one for one in word.also if one != word.name.lower()]
     is_list = word.name == REPRODUCING_BLIS
@@ -222,7 +235,7 @@ def _term(word: Word) -> Subject:
 
 
 def _unknown(word: str, plugins: Registry | None) -> BlisError:
-    known = [*(name for name, _ in names()), *(also for one in _TERMS for also in one.also)]
+    known = [*(name for name, _ in names()), *(also for one in WORDS for also in one.also)]
     known += [one.field.name for one in figures.all_figures()]
     known += [one.name for one in figures.request_columns()]
     near = get_close_matches(word.lower(), dict.fromkeys(one.lower() for one in known), n=2, cutoff=0.75)
@@ -243,7 +256,8 @@ def names() -> Iterator[tuple[str, str]]:
     yield from ((code, info.title) for code, info in CODES.items())
     yield from ((one.name, f"{one.promise}, or it is a warning") for one in LINTS)
     yield from ((kind, one.shown.meaning) for kind, one in sorted(RECORD_KINDS.items()))
-    yield from ((one.name, _short(one.meaning)) for one in _TERMS)
+    yield from ((one.name, _short(one.meaning)) for one in WORDS)
+    yield from ((one.identifier, _short(one.sentence)) for one in STATEMENTS.values())
     yield from ((name, _short(f"a value of {in_words(paths)}")) for name, paths in _plug_ins().items())
     yield from ((name, _short(about)) for name, about in figure_text.overview())
 
@@ -289,7 +303,8 @@ def _index() -> tuple[_Names, ...]:
         _Names("Errors, by code: what each means, with an example and how to fix it", tuple(CODES)),
         _Names("Warnings about runs: what each checks, and what helps", tuple(one.name for one in LINTS)),
         _Names("Kinds of records: when each is written, and its fields", tuple(sorted(RECORD_KINDS))),
-        _Names("Terms", tuple(one.name for one in _TERMS)),
+        _Names("Terms", tuple(one.name for one in WORDS)),
+        _Names("Invariants: what must hold after every event, or of a run", tuple(STATEMENTS)),
         _Names("Policies, step-time models and the like: what each does, and the keys it takes", tuple(_plug_ins())),
         _Names("Sections of reports: what each contains, and its metrics (explained as well)", tuple(sections)),
     )
@@ -300,7 +315,8 @@ def everything() -> Subject:
     rows: list[Json] = [{"code": code, **asdict(info)} for code, info in CODES.items()]
     rows += [{"warning": one.name, "makes_sure": one.promise} for one in LINTS]
     rows += [{"record": kind, "meaning": one.shown.meaning} for kind, one in sorted(RECORD_KINDS.items())]
-    rows += [{"term": one.name, "also": [*one.also], "meaning": one.meaning} for one in _TERMS]
+    rows += [{"term": one.name, "also": [*one.also], "meaning": one.meaning} for one in WORDS]
+    rows += [{"invariant": one.identifier, "statement": one.sentence} for one in STATEMENTS.values()]
     rows += [{"value": name, "of": [*paths]} for name, paths in _plug_ins().items()]
     rows += [{"figure": name, "meaning": about} for name, about in figure_text.overview()]
     about_keys = "Keys of documents: `blis-tui explain --kind experiment` lists them as a tree\n"

@@ -23,7 +23,7 @@ from blis_tui.shipped import builtin
 from blis_tui.spec.branches import with_plugins
 from blis_tui.spec.definitions import DEFINITIONS, METADATA, SHAPES, SHARED
 from blis_tui.spec.library import schema_path, suffix
-from blis_tui.spec.schema import KINDS, schema
+from blis_tui.spec.schema import EXTENDING, KINDS, schema
 from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def catalog() -> str:
 def text_of(name: str) -> str:
     """What the file of a schema must contain."""
     made = _in_order_of(schema(name), _remembering(name, declared(name)))
-    return json.dumps(with_plugins(name, as_map(made), builtin()), indent=2, ensure_ascii=False) + "\n"
+    return _as_text(with_plugins(name, as_map(made), builtin()))
 
 
 def declared(name: str) -> _Part:
@@ -91,6 +91,109 @@ def declared(name: str) -> _Part:
     required = ["apiVersion", "kind", "metadata", *document.required]
     head: _Part = {"title": document.kind, "description": _about(document), "$ref": "#/$defs/document"}
     return {**where_it_is, **head, "required": list(required), "$defs": file.made}
+
+
+def published(name: str) -> str:
+    """The content of a schema's file, in which experiments that extend others may have nulls."""
+    made = as_map(json.loads(text_of(name)))
+    if name == "experiment":
+        del made["$ref"]
+        inherits: _Part = {"$ref": f"{EXTENDING}.schema.json#/$defs/experiment-document"}
+        rule: _Part = {"if": {"required": ["extends"]}, "then": inherits, "else": {"$ref": "#/$defs/document"}}
+        made = {key: value for key, value in made.items() if key != "$defs"} | rule | {"$defs": made["$defs"]}
+    return _as_text(made)
+
+
+def extending() -> str:
+    """The content of the schema for experiments that extend others."""
+    about = "An experiment that extends another one: `key: null` drops a key that it inherits."
+    head: _Part = {"$schema": _DIALECT, "$id": address(EXTENDING), "title": "Extending experiment"}
+    relaxed = _Relaxed()
+    relaxed.reference("#/$defs/document", "experiment")
+    while relaxed.waiting:
+        relaxed.define(relaxed.waiting.pop())
+    definitions: _Part = {where: relaxed.made[where] for where in sorted(relaxed.made)}
+    return _as_text({**head, "description": about, "$ref": "#/$defs/experiment-document", "$defs": definitions})
+
+
+class _Relaxed:
+    """Copies of definitions in which keys may be null or missing, except in lists, which replace inherited ones."""
+
+    def __init__(self) -> None:
+        self.made: _Part = {}
+        self.waiting: list[tuple[str, str]] = []
+        """Definitions to be copied: their file, and their path."""
+        self._files: dict[str, _Part] = {}
+
+    def reference(self, to: str, file: str) -> str:
+        """Return the reference to the copy of a definition that ``file`` refers to."""
+        name, _, where = to.partition("#/$defs/")
+        file = name.removesuffix(".schema.json") or file
+        copy = _copy_of(file, where)
+        if copy not in self.made:
+            self.made[copy] = {}
+            self.waiting.append((file, where))
+        return f"#/$defs/{copy}"
+
+    def define(self, which: tuple[str, str]) -> None:
+        """Add the copy of a definition."""
+        file, where = which
+        if file not in self._files:
+            self._files[file] = as_map(json.loads(text_of(file)))
+        self.made[_copy_of(file, where)] = self._copy(_at(self._files[file], ("$defs", *where.split("/"))), file)
+
+    def _copy(self, node: Json, file: str) -> Json:
+        if isinstance(node, list):
+            return [self._copy(one, file) for one in node]
+        if not isinstance(node, dict):
+            return node
+        made: _Part = {}
+        for word, value in node.items():
+            if word == "$ref":
+                made[word] = self.reference(str(value), file)
+            elif word == "required":
+                continue  # what is required may be inherited
+            elif word == "items":
+                made[word] = _absolute(value, file)
+            elif word == "properties":
+                made[word] = {key: self._or_null(key, part, file) for key, part in as_map(value).items()}
+            else:
+                made[word] = self._copy(value, file) if word in _HOLDING else value
+        return made
+
+    def _or_null(self, key: str, part: Json, file: str) -> Json:
+        copy = as_map(self._copy(part, file))
+        if key in _KEPT:
+            return copy
+        about = {"description": copy.pop("description")} if "description" in copy else {}
+        return {**about, "anyOf": [copy, {"type": "null"}]}
+
+
+def _copy_of(file: str, where: str) -> str:
+    """Return the name of a definition's copy."""
+    return f"{file}-{where.replace('/', '-')}"
+
+
+_HOLDING: Final = ("then", "else", "allOf")
+"""Keywords whose values are schemas of the same value."""
+_KEPT: Final = ("apiVersion", "kind", "metadata", "extends")
+"""Keys that are never dropped."""
+
+
+def _absolute(node: Json, file: str) -> Json:
+    """Return a part of a schema with references that say their file."""
+    if isinstance(node, list):
+        return [_absolute(one, file) for one in node]
+    if not isinstance(node, dict):
+        return node
+    named = {word: _absolute(value, file) for word, value in node.items()}
+    if str(node.get("$ref", "")).startswith("#"):
+        named["$ref"] = f"{file}.schema.json{node['$ref']}"
+    return named
+
+
+def _as_text(made: Json) -> str:
+    return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
 
 
 def map_of(kind: type) -> tuple[_Part, _Part]:
@@ -280,6 +383,7 @@ def _in_order_of(old: Json, new: Json, key: str = "") -> Json:
 
 if __name__ == "__main__":
     folder = schema_path("latency").parent
-    write_tree(folder, {f"{name}.schema.json": text_of(name) for name in NAMES}, replace=True)
+    files = {f"{name}.schema.json": published(name) for name in NAMES}
+    write_tree(folder, {**files, f"{EXTENDING}.schema.json": extending()}, replace=True)
     (_ROOT / "docs" / "schemastore.json").write_text(catalog(), encoding="utf-8")
-    sys.stderr.write(f"wrote {len(NAMES)} schemas to {folder}\n")
+    sys.stderr.write(f"wrote {len(files) + 1} schemas to {folder}\n")

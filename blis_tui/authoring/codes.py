@@ -117,6 +117,7 @@ _TABLE: Final = {
     "BLIS2009": Example(
         _clients("input_tokens: {kind: gaussian, mean: 50, std_dev: 5, min: 1, max: 30}", _OUTPUT),
     ),
+    "BLIS2033": Example(_clients("input_tokens: {kind: lognormal, sigma: 0.8, max: 4000}", _OUTPUT)),
     "BLIS2010": Example(_clients('input_tokens: {kind: empirical, weights: {"10": 0, "20": 0}}', _OUTPUT)),
     "BLIS2011": Example("latency: {kind: blackbox}\ncluster: {tensor_parallel: 32}"),
     "BLIS2071": Example(_clients(_INPUT, _OUTPUT, "session: {turns: {kind: constant, value: 100001}}")),

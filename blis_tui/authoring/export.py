@@ -14,6 +14,7 @@ from blis_tui.authoring.tree import range_of
 from blis_tui.errors import InputError
 from blis_tui.spec.places import data_root
 from blis_tui.spec.scalars import flow
+from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,8 +64,10 @@ def _annotate(node: Json) -> None:
         properties = node.get("properties")
         for part in properties.values() if isinstance(properties, dict) else ():
             if isinstance(part, dict) and isinstance(about := part.get("description"), str):
-                facts = [f"default `{flow(part['default'])}`"] if part.get("default") not in (None, [], {}, "") else []
-                facts += [found] if (found := range_of(part)) else []
+                shape = as_map(next(iter(as_list(part.get("anyOf"))), part))  # beside null, where it drops the key
+                default = shape.get("default")
+                facts = [f"default `{flow(default)}`"] if default not in (None, [], {}, "") else []
+                facts += [found] if (found := range_of(shape)) else []
                 part["markdownDescription"] = about + (f"\n\n*{'; '.join(facts)}*" if facts else "")
         for part in list(node.values()):
             _annotate(part)

@@ -55,7 +55,7 @@ def figure_text(figure: Figure) -> str:
         "near": ", ".join(near(figure)),
     }
     for name, text in facts.items():
-        lines += textwrap.wrap(text, _WIDTH, initial_indent=f"  {name:<9}", subsequent_indent=" " * 11) if text else ()
+        lines += textwrap.wrap(text, _WIDTH, initial_indent=f"  {name:<9} ", subsequent_indent=" " * 12) if text else ()
     below = [one for one in all_figures() if one.way[:-1] == figure.way]
     if below:
         lines += ["", "  figures", *described([(one.path, one.field.meaning) for one in below])]

@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from blis_tui.classes import dataclass
+from blis_tui.keys import SMALLEST
 from blis_tui.spec.schema import File, referred, schema
 from blis_tui.spec.source import as_list, as_map
 
@@ -318,6 +319,8 @@ def range_of(node: _Part) -> str:
     """Return the limits of a number or a size, in words."""
     low, high = node.get("minimum"), node.get("maximum")
     above, below = node.get("exclusiveMinimum"), node.get("exclusiveMaximum")
+    if low == SMALLEST:
+        low, above = None, 0
     parts = []
     if above is not None:
         parts.append(f"more than {_number(above)}")

@@ -66,6 +66,7 @@ class Outcome:
 @set_option
 @seed_option
 @plugins_option
+@click.option("--all", "every", is_flag=True, help="Show all errors of a document, not only the first 20.")
 @format_option("text", "json", about="text: compiler-style errors on stderr; json: one document on stdout.")
 @reported
 def check(
@@ -74,6 +75,7 @@ def check(
     overrides: tuple[str, ...],
     seed: int | None,
     plugins: tuple[str, ...],
+    every: bool,
     output_format: str,
 ) -> None:
     """Validate documents of any kind, and your own policies.
@@ -102,7 +104,7 @@ def check(
     outcomes = [outcome for path in documents for outcome in _check_all(path, stdin_text, known)]
     as_text = output_format == "text"
     if as_text and documents:
-        _print_text(outcomes)
+        _print_text(outcomes, every=every)
     policies: list[Checked] = []
     if code:
         from blis_tui.golden.time_limit import TimeLimit  # noqa: PLC0415  (not needed for documents alone)
@@ -193,8 +195,8 @@ def _check_cases(source: str, stdin_text: str | None, experiment: Resolved) -> t
     return len(cases), found.count
 
 
-def _print_text(outcomes: list[Outcome]) -> None:
-    from blis_tui.spec.diagnostics import render_text  # noqa: PLC0415
+def _print_text(outcomes: list[Outcome], *, every: bool) -> None:
+    from blis_tui.spec.diagnostics import MAX_SHOWN, render_text  # noqa: PLC0415
     from blis_tui.units import plural  # noqa: PLC0415
 
     for outcome in outcomes:
@@ -206,7 +208,7 @@ def _print_text(outcomes: list[Outcome]) -> None:
         elif outcome.unreadable:
             tell(f"error: {outcome.unreadable}\n")
         else:
-            tell(render_text(outcome.diagnostics) + "\n")
+            tell(render_text(outcome.diagnostics, limit=None if every else MAX_SHOWN) + "\n")
     read = [outcome for outcome in outcomes if not outcome.unreadable]
     bad = sum(not outcome.ok for outcome in read)
     found = [plural(len(read), "document"), f"{bad} with errors" if bad else "no errors"]

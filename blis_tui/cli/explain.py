@@ -23,6 +23,7 @@ def explain(word: str | None, kind: str | None, output_format: str, plugins: tup
     \b
     BLIS1001             an error code
     overload             a warning about a run
+    INV-4                an invariant that every run keeps
     kv.hit_rate, steady  a metric of the report, or a section of it
     queued_us            a column of request files
     preempted            a kind of record; preempted.freed_blocks is a field of it

@@ -127,6 +127,16 @@ def _differences(folder: Path, root: Path, names: Sequence[str], known: Registry
     return not waiting
 
 
+_STATES: Final = {
+    "golden": "up to date",
+    "changed": "changed",
+    "new": "new",
+    "obsolete": "obsolete",
+    "broken": "broken",
+}
+"""State of a golden test -> how a sum of them is told."""
+
+
 def _list(folder: Path, root: Path, names: Sequence[str], known: Registry | None, *, as_json: bool) -> bool:
     """List all goldens; return whether none waits, is obsolete or broken."""
     from blis_tui.columns import aligned  # noqa: PLC0415
@@ -141,8 +151,10 @@ def _list(folder: Path, root: Path, names: Sequence[str], known: Registry | None
         for line in aligned(rows, ()):
             print_text(printable(line))
         waiting = len([entry for entry in entries if entry.waiting])
-        counts = [f"{len([entry for entry in entries if entry.state == one])} {one}" for one in ("obsolete", "broken")]
-        print_text(f"{plural(len(entries), 'golden')}, {waiting} waiting, {', '.join(counts)}")
+        states = [entry.state for entry in entries]
+        counts = [f"{states.count(one)} {told}" for one, told in _STATES.items() if one in states]
+        results = f"; {plural(waiting, 'new result')} waiting" if waiting else ""
+        print_text(f"{plural(len(entries), 'test')}: {', '.join(counts)}{results}")
     return not any(entry.waiting or entry.state != "golden" for entry in entries)
 
 

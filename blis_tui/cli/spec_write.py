@@ -217,8 +217,9 @@ def _read(path: str) -> tuple[Source, bool]:
 def schema(kind: str | None, folder: Path | None) -> None:
     """Print the JSON Schema for a KIND of document, or export all schemas.
 
-    KIND is experiment, model, hardware, workload, policy, latency, or common (definitions that the others share). With
-    -o DIR, all schemas (or that of KIND and those it refers to) are written to DIR, replacing older copies.
+    KIND is experiment, model, hardware, workload, policy, latency, study, or common (definitions that the others
+    share). With -o DIR, all schemas (or that of KIND and those it refers to) are written to DIR, replacing older
+    copies.
     """
     from blis_tui.authoring.export import schema_files, with_references  # noqa: PLC0415
     from blis_tui.authoring.project import write_tree  # noqa: PLC0415

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 # Invariants of the control plane and of clients: INV-7 and INV-11 of the BLIS simulator.
 #
-# Its INV-6 (same seed, same bytes) and INV-10 (no call of a session before the answer it waits for) are about whole
-# runs: ``tests/determinism`` and the goldens check the former, the oracle's sessions and ``tests/workload`` the latter.
+# ``tests/determinism`` and the goldens check INV-6, the oracle's sessions and ``tests/workload`` check INV-10.
 
 
 def _board_is_current(cluster: Cluster) -> str:

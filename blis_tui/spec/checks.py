@@ -255,16 +255,16 @@ def _check_smallest(stack: _Stack, slots: int, longest: int | None, hint: str) -
         prompt = _smallest(document, (*path, "input_tokens")) + (document.whole(*path, "prefix", "tokens") or 0)
         answer, declared = _smallest(document, (*path, "output_tokens")), _smallest_budget(document, path)
         total = prompt + min(answer, declared)
-        name = client.get("id")
+        name, longer = client.get("id"), "input_tokens" if prompt >= answer else "output_tokens"
         room = prompt + declared if longest is None else total  # longer budgets are truncated to this
         # The last generated token never enters the KV cache.
         if (prompt if prefills else room - 1) > slots:
             message = f"the smallest request of client `{name}`, {room} tokens, exceeds the KV cache{here}"
-            yield about(document, (*path, "input_tokens"), "BLIS2006", message, key=True, hint=hint)
+            yield about(document, (*path, longer), "BLIS2006", message, key=True, hint=hint)
         elif longest is not None and total > longest:
             message = f"the smallest request of client `{name}`, {total} tokens, exceeds max_model_len{here}"
             help_ = f"max_model_len is {longest}; prompt and output count together"
-            yield about(document, (*path, "input_tokens"), "BLIS2007", message, key=True, hint=help_)
+            yield about(document, (*path, longer), "BLIS2007", message, key=True, hint=help_)
         elif (shared := (document.whole(*path, "prefix", "tokens") or 0) // block_size) > MAX_SHARED_BLOCKS:
             message = f"the prefix of client `{name}` is {shared} KV blocks, at most {MAX_SHARED_BLOCKS} can be shared"
             help_ = "raise engine.block_size_tokens, or shorten the prefix"
@@ -341,4 +341,4 @@ def expectation_problems(
             yield about(document, (*path, "metric"), "BLIS2012", message, hint="add `min`, `max` or `equals`")
         low, high = document.number(*path, "min"), document.number(*path, "max")
         if low is not None and high is not None and low > high:
-            yield about(document, (*path, "min"), "BLIS2008", f"min {low:g} is greater than max {high:g}")
+            yield about(document, (*path, "min"), "BLIS2008", f"min {low:.15g} is greater than max {high:.15g}")

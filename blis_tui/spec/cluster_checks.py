@@ -347,7 +347,7 @@ def _check_bounds(document: Document, cluster: Mapping[str, Json]) -> Iterator[D
     scaler = as_map(cluster["autoscaler"])
     down, up = scaler.get("scale_down_boundary"), scaler.get("scale_up_threshold")
     if isinstance(down, int | float) and isinstance(up, int | float) and down >= up:
-        message = f"scale_down_boundary {down:g} is not below scale_up_threshold {up:g}"
+        message = f"scale_down_boundary {down:.15g} is not below scale_up_threshold {up:.15g}"
         hint = "what is removed would be added again at once"
         yield about(document, ("cluster", "autoscaler", "scale_down_boundary"), _LIFE, message, key=True, hint=hint)
     pools = _pools_by_name(cluster)

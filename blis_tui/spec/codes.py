@@ -266,6 +266,11 @@ _TABLE: Final = {
         "The acceptance of drafted tokens is given twice, not at all, or as rates that no drafts can have.",
         "Give `acceptance`, or one of `acceptance_rates` for each of `draft_tokens`, none above the one before it.",
     ),
+    "BLIS2033": CodeInfo(
+        "distribution not given exactly once",
+        "A lognormal distribution has the mean of its logarithm (`mu`) and its own (`mean`), or neither.",
+        "Give one of them.",
+    ),
     "BLIS2050": CodeInfo(
         "inconsistent lifecycle of instances",
         "A failure, a node pool or the autoscaler's bounds contradict themselves or the existing instances.",
@@ -332,10 +337,10 @@ _TABLE: Final = {
         "Write it as a breakpoint (docs/reference/terminal/conditions.md).",
     ),
     "BLIS2071": CodeInfo(
-        "session of too many calls",
-        "Every session of a client would have more calls than the 100,000 that are possible: its least number of turns "
-        "times the calls of a turn.",
-        "Lower `session.turns`.",
+        "too many calls or items",
+        "A session of a client can have more calls than the 100,000 that are possible (its largest number of turns "
+        "times the calls of a turn), or a prompt more images, pieces of audio or videos than 10,000.",
+        "Lower `session.turns`, or the `count` of the items.",
     ),
     "BLIS2100": CodeInfo(
         "invalid trace",

@@ -18,7 +18,7 @@ from blis_tui.spec.loader import ForeignFileError, read_document
 from blis_tui.spec.messages import check_schema
 from blis_tui.spec.overrides import Override, apply_override
 from blis_tui.spec.pools import SLOTS
-from blis_tui.spec.schema import KINDS, default, short_forms
+from blis_tui.spec.schema import KINDS, default, short_forms, takes_null
 from blis_tui.spec.source import Document, as_map
 
 if TYPE_CHECKING:
@@ -132,6 +132,8 @@ def _locate(document: Document, path: DataPath, kind: str, reference: str) -> Pa
             return found
         message = f"no {kind.lower()} is named `{reference}`"
         hint = document_hint(kind, reference, names(kind, directory))
+        if kind == "Model" and not hint.startswith("did you mean"):
+            hint = how_to_add(reference, directory)
     else:
         written = directory_of(document, path) / reference
         if kind != "Model" or not is_id(reference) or written.is_file():
@@ -154,7 +156,7 @@ def shown(path: Path) -> str:
 
 
 def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()) -> Document:
-    """Return the document merged with its ``extends`` chain: maps are merged, lists and scalars replaced.
+    """Return the document merged with its ``extends`` chain: maps are merged, lists and scalars replaced, nulls drop.
 
     A map in place of a document's name is merged into that document, like an override that reaches into it.
     """
@@ -189,6 +191,7 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
             parent.data.pop(key, None)
         expand(parent, "Experiment", problems.plugins)  # maps merge with the long form of the parent's short forms
         _follow_names(parent, document, problems)
+        _drop(parent, document)
         _choose_requests(parent, document)
         _choose_instances(parent, document)
         merge(parent, document, ())
@@ -225,6 +228,19 @@ def _follow_names(base: Document, top: Document, problems: Problems) -> None:
             base.data[slot] = name
         if isinstance(base.get(slot), str):
             fill_slot(base, (slot,), kind, (), problems)
+
+
+def _drop(base: Document, top: Document, path: DataPath = ()) -> None:
+    """Drop the inherited keys for which ``top`` says null, unless null is a value of theirs."""
+    below, above = as_map(base.get(*path)), as_map(top.get(*path))
+    for key, value in list(above.items()):
+        here = (*path, key)
+        if isinstance(value, dict):
+            _drop(base, top, here)
+        elif value is None and key in below and not takes_null("Experiment", here):
+            del below[key], above[key]
+            base.forget(here)
+            base.keys.pop(here, None)
 
 
 def _choose_requests(base: Document, top: Document) -> None:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
+from blis_tui.keys import LARGEST
 from blis_tui.spec import model, written
 from blis_tui.spec.model.experiment import FitnessWeights, GoldenComparison
 from blis_tui.spec.model.machine import Link
@@ -59,7 +60,7 @@ DEFINITIONS: Final[Mapping[str, Mapping[str, Definition]]] = MappingProxyType(
                 " microseconds unless said otherwise.",
                 limits={
                     "type": "array",
-                    "items": {"description": "One coefficient.", "type": "number", "minimum": 0},
+                    "items": {"description": "One coefficient.", "type": "number", "minimum": 0, "maximum": LARGEST},
                     "maxItems": 11,
                 },
             ),

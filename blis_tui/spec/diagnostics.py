@@ -59,7 +59,7 @@ class TraceProblem:
 
 
 def located(code: str, message: str, place: Location, *, path: DataPath = (), hint: str | None = None) -> Diagnostic:
-    """Return a diagnostic about the text at ``place``."""
+    """Return a diagnostic about the text at ``place``; without a hint, it has the remedy of its code."""
     lines = place.source.lines
     span = place.span
     return Diagnostic(
@@ -71,8 +71,15 @@ def located(code: str, message: str, place: Location, *, path: DataPath = (), hi
         end_column=span.end_column,
         path="" if place.source.is_argument else dotted(path),
         source_line=lines[span.line - 1] if span.line <= len(lines) else "",
-        help=hint,
+        help=hint or _remedy(code),
     )
+
+
+def _remedy(code: str) -> str:
+    from blis_tui.spec.codes import CODES  # noqa: PLC0415  (only needed for wrong documents)
+
+    words = CODES[code].remedy.removesuffix(".")
+    return words[0].lower() + words[1:]
 
 
 def about(
@@ -109,17 +116,19 @@ def suggestion(wrong: str, known: Iterable[str], *, otherwise: str = "one of", m
 
 
 def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return the diagnostics sorted by file and position, without duplicates."""
-    unique = dict.fromkeys(diagnostics)
-    return sorted(unique, key=lambda one: (one.file, one.line, one.column, one.code, one.message))
+    """Return the diagnostics sorted by file and position; of those that say the same of a place, the first."""
+    unique: dict[tuple[str, int, int, str, str], Diagnostic] = {}
+    for one in diagnostics:
+        unique.setdefault((one.file, one.line, one.column, one.code, one.message), one)
+    return [unique[place] for place in sorted(unique)]
 
 
-def render_text(diagnostics: Sequence[Diagnostic], *, limit: int = MAX_SHOWN) -> str:
-    """Render diagnostics for people; beyond ``limit`` only their number is given."""
+def render_text(diagnostics: Sequence[Diagnostic], *, limit: int | None = MAX_SHOWN) -> str:
+    """Render diagnostics for people; beyond ``limit`` only their number is given; None = there is no limit."""
     parts = [_render_one(one) for one in diagnostics[:limit]]
-    hidden = len(diagnostics) - limit
+    hidden = len(diagnostics) - len(parts)
     if hidden > 0:
-        parts.append(f"... and {hidden} more error{'' if hidden == 1 else 's'}")
+        parts.append(f"... and {hidden} more error{'' if hidden == 1 else 's'}: `blis-tui check --all` shows them")
     return "\n\n".join(parts)
 
 

@@ -104,6 +104,11 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
             yield about(document, path, "BLIS2027", message, key=key != "pipeline_parallel", hint=hint)
         yield from _check_groups(document, owner, str(kind), traits)
         chunked_by = traits.step_tokens_setting
+        page = document.whole(*engine, "block_size_tokens") or 1
+        if traits.radix_tree and traits.step_tokens < page:
+            message = f"`{kind}` batching computes prompts in whole KV blocks of {page} tokens, {chunked_by} is less"
+            hint = f"set it to {page} or more, or lower engine.block_size_tokens"
+            yield about(document, ("policy", "batching", chunked_by), "BLIS2027", message, hint=hint)
         if document.get(*engine, "long_prefill_token_threshold") and (chunked_by or traits.prefills_apart):
             how = f"splits prompts only by `{chunked_by}`" if chunked_by else "never splits a prompt"
             message = f"`{kind}` batching {how}, so no threshold applies"

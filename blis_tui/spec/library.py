@@ -138,12 +138,13 @@ def _ids(path: Path) -> Iterator[str]:
 
 
 def how_to_add(identifier: str, directory: Path | None = None) -> str:
-    """Return a hint for an unlisted id: models of that name or family, and how to write a document."""
-    name = identifier.partition("/")[2].lower()
+    """Return a hint for an unknown id or name: models of that name or family, and how to write a document."""
+    name = identifier.rpartition("/")[2].lower()
     known = names("Model", directory)
     if name in known:
         return f"did you mean `{name}`? (its document can list the id, under `huggingface_ids`)"
     near = nearest(name, known)
-    family = [near] if near else [one for one in known if words_of(one)[0] == words_of(name)[0]][:_MOST_NEAR]
+    family = [near] if near else [one for one in known if words_of(one)[:1] == words_of(name)[:1]][:_MOST_NEAR]
     similar = f"similar ones are {', '.join(f'`{one}`' for one in family)}; " if family else ""
+    name = name if _NAME.fullmatch(name) else "NAME"
     return f"{similar}to add it: `blis-tui spec import model config.json --name {name} -o specs/models/{name}.yaml`"

@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.keys import SMALLEST
 from blis_tui.shipped import are_plugins
 from blis_tui.spec.diagnostics import Diagnostic, about, in_order
 from blis_tui.spec.hints import expected_hint, in_unit_of, key_hint, plain, renamed, unit_of, word_hint
@@ -50,6 +51,8 @@ def check_schema(document: Document, kind: str, plugins: Registry | None = None)
         from blis_tui.spec.slot_messages import of_slots  # noqa: PLC0415  (only needed for wrong documents)
 
         found, broken = of_slots(document, broken)
+    untyped = {one.path for one in broken if one.keyword == "type"}  # a number of the wrong type is not measured, too
+    broken = [one for one in broken if one.keyword not in _BOUNDS or one.path not in untyped]
     told = [(one, said) for one in broken for said in _FORMATTERS.get(one.keyword, _other)(document, one)]
     hints = {(one.path, said.help) for one, said in told if said.code == _UNKNOWN}
     found += [said for one, said in told if not _is_misnamed(one, said, hints)]
@@ -112,6 +115,8 @@ def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnosti
             where = (
                 f"`{path[-1]}`" if path and isinstance(path[-1], str) else "the document" if not path else "this entry"
             )
+            if path and isinstance(which := instance.get("kind"), str):
+                where += f" of kind {show(which)}"
             help_ = _glued_key_hint(instance, key) or _renamed(instance, key) or _word_elsewhere(violation, key)
             help_ = help_ or _required_help(violation, key)
             yield about(document, path, _MISSING, f"{where} lacks the key `{key}`", key=True, hint=help_)
@@ -152,7 +157,11 @@ def _required_help(violation: Violation, key: str) -> str | None:
         return f"add `{key}: {part['const']}`"
     if isinstance(values := part.get("enum"), list):
         return "add it with one of " + ", ".join(f"`{value}`" for value in values)
-    return _lower_first(part.get("description"))
+    meaning = _lower_first(part.get("description"))
+    example = next(iter(as_list(part.get("examples"))), None)
+    if meaning is None or not isinstance(example, str | int | float) or isinstance(example, bool):
+        return meaning
+    return f"add it, such as `{key}: {flow(example)}` ({meaning})"
 
 
 def _type(document: Document, violation: Violation) -> Iterator[Diagnostic]:
@@ -163,14 +172,15 @@ def _type(document: Document, violation: Violation) -> Iterator[Diagnostic]:
         violation.path,
         "BLIS1003",
         f"expected {wanted}, found {_noun(value)}",
-        hint=_type_help(value, violation, wanted) or _example(value, part) or _keys_below(violation, wanted),
+        hint=_type_help(value, violation, wanted)
+        or _example(value, part)
+        or _keys_below(violation, wanted)
+        or _lower_first(part.get("description")),
     )
 
 
 def _keys_below(violation: Violation, wanted: str) -> str | None:
-    """Return a hint for a plain value in place of a map, or for one that is no text."""
-    if wanted == "text":
-        return _lower_first(violation.schema.get("description"))
+    """Return a hint for a plain value in place of a map."""
     plain_path = all(isinstance(step, str) and step.isidentifier() for step in violation.path)
     if wanted != "a map" or isinstance(violation.instance, list | dict) or not violation.path or not plain_path:
         return None
@@ -313,8 +323,9 @@ _BOUNDS: Final = {
 
 
 def _bound(document: Document, violation: Violation) -> Iterator[Diagnostic]:
-    words = _BOUNDS[violation.keyword]
-    limit = show(violation.wanted).strip("`")
+    words, limit = _BOUNDS[violation.keyword], show(violation.wanted).strip("`")
+    if violation.wanted == SMALLEST and isinstance(violation.instance, int | float) and violation.instance <= 0:
+        words, limit = "greater than", "0"
     part = violation.schema
     path = violation.path
     name = next((str(step) for step in reversed(path) if isinstance(step, str)), "value")

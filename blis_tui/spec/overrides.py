@@ -12,7 +12,7 @@ from blis_tui.classes import dataclass
 from blis_tui.errors import SpecError
 from blis_tui.spec.diagnostics import Diagnostic, located
 from blis_tui.spec.loader import parse
-from blis_tui.spec.schema import default
+from blis_tui.spec.schema import default, takes_null
 from blis_tui.spec.source import Document, Json, Location, Source, Span
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _from(document: Document, source: Source) -> Document:
 
 
 def apply_override(document: Document, override: Override, kind: str) -> Diagnostic | None:
-    """Apply an assignment in place; missing containers are created with their defaults.
+    """Apply an assignment in place; missing containers are created with their defaults, and null drops a key.
 
     Returns:
         The problem, if any.
@@ -156,6 +156,12 @@ def apply_override(document: Document, override: Override, kind: str) -> Diagnos
             message = f"`{'.'.join(map(str, path))}` is not a map or list, so it has no `{step[:40]}`"
             return located("BLIS1009", message, place, path=path)
     value = override.value
+    owner = document.get(*path[:-1])
+    if value.data is None and isinstance(owner, dict) and path[-1] in owner and not takes_null(kind, path):
+        del owner[str(path[-1])]
+        document.forget(path)
+        document.keys.pop(path, None)
+        return None
     branch = Document(copy.deepcopy(value.data), value.source, dict(value.keys), value.values)
     branch.keys[()] = override.places[-1]
     document.graft(path, branch)

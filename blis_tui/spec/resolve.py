@@ -25,7 +25,7 @@ from blis_tui.spec.compose import (
 )
 from blis_tui.spec.diagnostics import about, in_order
 from blis_tui.spec.generation import family_generation
-from blis_tui.spec.hf import canonical_config
+from blis_tui.spec.hf import canonical_config, contradictions, missing_fields
 from blis_tui.spec.library import find
 from blis_tui.spec.loader import ForeignFileError
 from blis_tui.spec.operator_files import coverage_error, table_digest, table_names, tables_of
@@ -295,14 +295,17 @@ def _matching_row(document: Document, owner: DataPath, rows: Json, problems: Pro
 
 def _operators_cover(stack: Mapping[str, object]) -> bool:
     """Return whether operators were measured on the GPU in the types that the model needs."""
-    hardware, split = stack.get("hardware"), stack.get("tensor_parallel")
+    model, hardware, split = stack.get("model"), stack.get("hardware"), stack.get("tensor_parallel")
+    config = model.get("config") if isinstance(model, dict) else None
+    if not isinstance(config, dict) or missing_fields(config) or contradictions(config):
+        return False  # the checks of documents report it
     metadata = hardware.get("metadata") if isinstance(hardware, dict) else None
     name = tables_of(str(metadata.get("name"))) if isinstance(metadata, dict) else None
     if name is None or not isinstance(split, int):
         return False
     try:
         return coverage_error(name, build_model_part(stack), split) is None
-    except (PolicyError, InputError):  # an incomplete model is reported by the document checks
+    except (PolicyError, InputError):
         return False
 
 

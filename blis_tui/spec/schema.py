@@ -32,6 +32,8 @@ Schema: TypeAlias = "dict[str, Json]"
 KINDS: Final = ("Experiment", "Model", "Hardware", "Workload", "Policy", "Latency", "Study")
 """Kinds of document; each has a schema with its lower-case name."""
 
+EXTENDING: Final = "extending"
+"""The schema of experiments that extend others, for editors: that of experiments, with nulls that drop keys."""
 _REMEMBERED: Final = 512
 _REMEMBERED_CHARACTERS: Final = 32 * 1024
 _Found = TypeVar("_Found")
@@ -88,6 +90,9 @@ def schema(name: str, plugins: Plugins | None = None) -> Schema:
     path = schema_path(name)
     try:
         loaded: Schema = json.loads(path.read_text(encoding="utf-8"))
+        if EXTENDING in str(loaded.get("then")):  # for editors; here a document has inherited before it is checked
+            loaded |= as_map(loaded.pop("else"))
+            del loaded["if"], loaded["then"]
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", help="the installation is incomplete") from error
     return loaded
@@ -238,6 +243,24 @@ def properties_of(kind: str, definition: str = "document") -> tuple[str, ...]:
 def property_of(kind: str, name: str) -> Json:
     """Return the schema of a key of a document of a kind; None if there is no such key."""
     return _part(_document(kind), "properties").get(name)
+
+
+def takes_null(kind: str, path: DataPath) -> bool:
+    """Return whether null is a value of the key at a path of documents of a kind, such as ``workload.requests``."""
+    found = [(_document(kind), File(kind.lower(), None))]
+    for step in path:
+        found = [below for node, file in found for below in _below(node, file, str(step))]
+    return any("null" in as_list(node.get("type")) for node, _ in found)
+
+
+def _below(node: Json, file: File, key: str) -> Iterator[tuple[Schema, File]]:
+    """Yield what a schema says of a key, under any condition."""
+    node, file = _follow(node, file)
+    if key in (known := _part(node, "properties")):
+        yield _follow(known[key], file)
+    for part in (node.get("then"), node.get("else"), *as_list(node.get("allOf"))):
+        if isinstance(part, dict):
+            yield from _below(part, file, key)
 
 
 def _document(kind: str) -> Schema:

@@ -35,7 +35,7 @@ def check_workload(document: Document) -> Iterator[Diagnostic]:
                 yield about(document, ("workload", key), "BLIS2014", message, key=True, hint="remove it")
         start, end = (document.get("workload", "trace", "slice", key) for key in ("from_s", "to_s"))
         if isinstance(end, int | float) and end <= (start if isinstance(start, int | float) else 0):
-            message = f"the slice ends at {end:g} s, but does not begin before that"
+            message = f"the slice ends at {end:.15g} s, but does not begin before that"
             at = ("workload", "trace", "slice", "to_s")
             yield about(
                 document, at, "BLIS2014", message, hint="`to_s` is more than `from_s`, both from the trace's start"
@@ -73,7 +73,8 @@ def _check_rate(document: Document, workload: Mapping[str, Json], kinds: set[str
             message = (
                 f"`{key}` does not apply to a closed loop: its users send the next prompt when they have the answer"
             )
-            yield about(document, ("workload", key), "BLIS2014", message, key=True, hint="remove it")
+            hint = f"remove it, or drop an inherited one with `{key}: null`"
+            yield about(document, ("workload", key), "BLIS2014", message, key=True, hint=hint)
     elif not given:
         message = "the workload has `clients` but no `rate_per_s`"
         yield _about_workload(document, "BLIS2014", message, "add it, in requests per second")
@@ -119,6 +120,7 @@ def _check_clients(document: Document, clients: Json) -> Iterator[Diagnostic]:
         for place in _lengths_of(client):
             yield from _check_lengths(document, (*path, *place))
         yield from _check_reasoning(document, path, client)
+        yield from _check_media(document, (*path, "multimodal"))
         if "rate_curve" in client:
             closed = "a closed loop" if _kind(client.get("arrivals")) == CLOSED_LOOP else ""
             staged = "`stages`" if document.get("workload", "stages") else ""
@@ -141,10 +143,16 @@ def _check_session_lengths(document: Document, path: DataPath) -> Iterator[Diagn
 def _check_lengths(document: Document, path: DataPath) -> Iterator[Diagnostic]:
     low, high, mean = (document.number(*path, key) for key in ("min", "max", "mean"))
     if low is not None and high is not None and low > high:
-        yield about(document, (*path, "min"), "BLIS2008", f"min {low:g} is greater than max {high:g}")
+        yield about(document, (*path, "min"), "BLIS2008", f"min {low:.15g} is greater than max {high:.15g}")
     elif mean is not None and ((low is not None and mean < low) or (high is not None and mean > high)):
-        bounds = f"[{1 if low is None else low:g}, {'unlimited' if high is None else format(high, 'g')}]"
-        yield about(document, (*path, "mean"), "BLIS2009", f"mean {mean:g} lies outside {bounds}")
+        bounds = f"[{1 if low is None else low:.15g}, {'unlimited' if high is None else format(high, '.15g')}]"
+        yield about(document, (*path, "mean"), "BLIS2009", f"mean {mean:.15g} lies outside {bounds}")
+    if document.get(*path, "kind") == "lognormal" and (mean is None) == (document.number(*path, "mu") is None):
+        if mean is None:
+            message, hint = "lognormal lengths need `mu` or `mean`", "give one of them, such as `mean: 350`"
+        else:
+            message, hint = "lognormal lengths have both `mu` and `mean`", "remove one of them"
+        yield about(document, path, "BLIS2033", message, key=mean is None, hint=hint)
     weights = document.get(*path, "weights")
     if isinstance(weights, dict) and not any(weights.values()):
         yield about(document, (*path, "weights"), "BLIS2010", "all weights are zero", key=True)
@@ -169,7 +177,7 @@ def _check_rate_curve(
             return
         factors.append(factor)
         if (last is None and at_s) or (last is not None and at_s <= last):
-            message = "the first point is at 0" if last is None else f"{at_s:g} s is not after {last:g} s"
+            message = "the first point is at 0" if last is None else f"{at_s:.15g} s is not after {last:.15g} s"
             yield about(
                 document, (*curve, "points", at, "at_s"), "BLIS2008", message, hint="list points in order of time"
             )
@@ -197,7 +205,8 @@ def _check_session(document: Document, path: DataPath, client: Mapping[str, Json
                 yield about(document, (*path, "session", key), "BLIS2026", message, key=True, hint=hint)
     known: dict[str, int] = {}
     calls = as_list(session.get("calls"))
-    yield from _check_session_calls(document, (*path, "session", "turns"), max(len(calls), 1))
+    each = sum(document.whole(*path, "session", "calls", at, "parallel") or 1 for at, _ in enumerate(calls))
+    yield from _check_session_calls(document, (*path, "session", "turns"), max(each, 1))
     names = [str(as_map(call).get("id")) for call in calls]
     for at, call in enumerate(map(as_map, calls)):
         where = (*path, "session", "calls", at)
@@ -219,18 +228,38 @@ def _check_session(document: Document, path: DataPath, client: Mapping[str, Json
 
 
 def _check_session_calls(document: Document, path: DataPath, calls: int) -> Iterator[Diagnostic]:
-    """Check that sessions can have as many calls as their least number of turns requires."""
+    """Check that sessions can have as many calls as their largest number of turns requires."""
     from blis_tui.workload.sessions import MAX_CALLS  # noqa: PLC0415  (few workloads have sessions)
 
-    turns = document.get(*path)
-    least = turns if isinstance(turns, int) else document.number(*path, "value") or document.number(*path, "min") or 1
-    if least * calls > MAX_CALLS:
+    most = _most(document, path)
+    if most * calls > MAX_CALLS:
         each = f" of {calls:,} calls" if calls > 1 else ""
-        message = f"sessions have at least {least:,} turns{each}, but at most {MAX_CALLS:,} calls are possible"
+        message = f"sessions can have {most:,} turns{each}, but at most {MAX_CALLS:,} calls are possible"
         yield about(document, path, "BLIS2071", message, hint=f"use at most {MAX_CALLS // calls:,} turns")
 
 
+def _most(document: Document, path: DataPath) -> int:
+    """Return the largest value of a distribution of whole numbers, in short or long form; without a bound, the least.
+
+    What is drawn without a bound is found too large when it is drawn.
+    """
+    value = document.get(*path)
+    bounds = (document.whole(*path, key) for key in ("value", "max", "min"))
+    return value if isinstance(value, int) else next((bound for bound in bounds if bound is not None), 1)
+
+
 # ---- reasoning, media, adapters ----
+
+
+def _check_media(document: Document, path: DataPath) -> Iterator[Diagnostic]:
+    """Check that prompts can have as many items as their largest number requires."""
+    from blis_tui.workload.modalities import MAX_ITEMS  # noqa: PLC0415  (few workloads have media)
+
+    for kind in as_map(document.get(*path)):
+        at = (*path, kind, "count")
+        if (most := _most(document, at)) > MAX_ITEMS:
+            message = f"prompts can have {most:,} items of {kind}, but at most {MAX_ITEMS:,} are possible"
+            yield about(document, at, "BLIS2071", message, hint=f"use at most {MAX_ITEMS:,}")
 
 
 def _lengths_of(client: Mapping[str, Json]) -> Iterator[DataPath]:

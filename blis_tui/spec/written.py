@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.keys import document_key
+from blis_tui.keys import LARGEST, LARGEST_SEED, SMALLEST, document_key
 from blis_tui.spec import model
 from blis_tui.spec.study.model import Objective
 from blis_tui.workload.trace_columns import KNOWN_NAMES
@@ -40,11 +40,18 @@ class Metadata:
 class Values:
     """The values to try, in this order: a list, or a range of numbers."""
 
-    start = document_key(float, "First value of the range.", name="from", required=True, examples=[5])
-    to = document_key(
-        float, "Last value of the range; with `step`, the largest possible one.", required=True, examples=[40]
+    start = document_key(
+        float, "First value of the range.", name="from", required=True, minimum=-LARGEST, maximum=LARGEST, examples=[5]
     )
-    step = document_key(float, "Distance from one value to the next.", exclusiveMinimum=0, examples=[5])
+    to = document_key(
+        float,
+        "Last value of the range; with `step`, the largest possible one.",
+        required=True,
+        minimum=-LARGEST,
+        maximum=LARGEST,
+        examples=[40],
+    )
+    step = document_key(float, "Distance from one value to the next.", minimum=SMALLEST, maximum=LARGEST, examples=[5])
     count = document_key(
         int, "How many values the range has, instead of `step`.", minimum=2, maximum=10_000, examples=[8]
     )
@@ -62,11 +69,11 @@ class Values:
 class GenerationConfig:
     """How engines sample where a request does not say."""
 
-    temperature = document_key(float, "Divides the logits.", minimum=0)
+    temperature = document_key(float, "Divides the logits.", minimum=0, maximum=1000)
     top_p = document_key(float, "Tokens that together have this probability are kept.", minimum=0, maximum=1)
-    top_k = document_key(int, "So many of the most likely tokens are kept; 0 or -1 = all.", minimum=-1)
+    top_k = document_key(int, "So many of the most likely tokens are kept; 0 or -1 = all.", minimum=-1, maximum=10**9)
     repetition_penalty = document_key(
-        float, "Makes tokens less likely that have appeared; 1 = off.", exclusiveMinimum=0
+        float, "Makes tokens less likely that have appeared; 1 = off.", minimum=SMALLEST, maximum=1000
     )
 
 
@@ -89,7 +96,7 @@ class RopeScaling:
 
     type = document_key(str, "Kind of scaling (older name).")
     rope_type = document_key(str, "Kind of scaling.")
-    factor = document_key(float, "Multiplies the context length.", exclusiveMinimum=0)
+    factor = document_key(float, "Multiplies the context length.", minimum=SMALLEST, maximum=10**6)
     original_max_position_embeddings = _size("Context length in tokens before scaling.")
 
 
@@ -371,8 +378,8 @@ class TraceColumns:
 class Excluded:
     """A value, a list of values, or bounds within which all values are meant."""
 
-    min = document_key(float, "Smallest value that is meant.", examples=[4])
-    max = document_key(float, "Largest value that is meant.", examples=[2])
+    min = document_key(float, "Smallest value that is meant.", minimum=-LARGEST, maximum=LARGEST, examples=[4])
+    max = document_key(float, "Largest value that is meant.", minimum=-LARGEST, maximum=LARGEST, examples=[2])
 
 
 class StudyDocument:
@@ -445,7 +452,12 @@ class StudyDocument:
         minimum=1,
         maximum=1000,
         minItems=1,
-        items={"description": "A seed of the random numbers.", "type": "integer", "minimum": 0},
+        items={
+            "description": "A seed of the random numbers.",
+            "type": "integer",
+            "minimum": 0,
+            "maximum": LARGEST_SEED,
+        },
         maxItems=1000,
         examples=[5, [1, 2, 3]],
     )
@@ -468,6 +480,6 @@ class StudyDocument:
         "Price of an accelerator in US dollars per hour, by the name of its hardware; takes precedence over "
         "`cost_per_hour_usd` of the hardware document. It affects no simulation, only the metrics of `cost`.",
         type="object",
-        additionalProperties={"type": "number", "minimum": 0},
+        additionalProperties={"type": "number", "minimum": 0, "maximum": 10**6},
         examples=[{"h100": 2.5, "l40s": 0.9}],
     )

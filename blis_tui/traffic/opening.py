@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import Path
@@ -12,7 +13,7 @@ from blis_tui._version import __version__
 from blis_tui.classes import dataclass
 from blis_tui.cluster.records import SentByClient
 from blis_tui.engine.request import Media, Reasoning, Request
-from blis_tui.errors import InputError, PolicyError
+from blis_tui.errors import InputError, PolicyError, TraceError
 from blis_tui.inputs import MAX_TRACE_BYTES, open_input
 from blis_tui.shipped import builtin
 from blis_tui.simulation import Simulation
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from blis_tui.registry import Registry
+    from blis_tui.spec.diagnostics import TraceProblem
     from blis_tui.spec.model import Client, Experiment, Workload
     from blis_tui.spec.source import Document, Json
     from blis_tui.workload.trace_table import LeftOut
@@ -159,8 +161,32 @@ def open_traffic(named: str, choice: Choice) -> Traffic:
     path, kind = _locate(named, choice)
     if kind == "Experiment":
         return _of_experiment(path, choice)
-    document = read_document(path, shown(path)) if kind else _as_document(path, choice)
-    return _of_workload(path, document, choice, recorded=not kind)
+    if kind:
+        return _of_workload(path, read_document(path, shown(path)), choice, recorded=False)
+    try:
+        return _of_workload(path, _as_document(path, choice), choice, recorded=True)
+    except TraceError as error:
+        raise TraceError(
+            [one if one.help is None else _with_options(one, one.help) for one in error.problems]
+        ) from error
+
+
+def _with_options(problem: TraceProblem, advice: str) -> TraceProblem:
+    """Return a problem of a trace with advice for the command line, as there is no document in which to follow it."""
+    if not advice.startswith(_UNDER_TRACE):
+        return problem
+    options = _KEY.sub(_option, advice.removeprefix(_UNDER_TRACE))
+    return replace(problem, help=f"add {options}")
+
+
+def _option(key: re.Match[str]) -> str:
+    name, value = key.groups()
+    return f"`--trace-format {value}`" if name == "format" else f"`--set 'trace.{name}={value}'`"
+
+
+_UNDER_TRACE: Final = "add under `trace:` "
+_KEY: Final = re.compile(r"`([a-z_]+): ([^`]*)`")
+"""A key with its value, as advice quotes it."""
 
 
 def _locate(named: str, choice: Choice) -> tuple[Path, str]:

@@ -12,8 +12,9 @@ from math import fsum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.portable_math import exp, power
+from blis_tui.engine.portable_math import exp, ln, power
 from blis_tui.errors import PolicyError
+from blis_tui.keys import SMALLEST
 from blis_tui.registry import PlugPoint, setting
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _INFINITY: Final = float("inf")
 _TOO_LONG: Final = 2.0**53
 _MOST: Final = 10**9
 """Maximum number of tokens in documents."""
+_MEAN: Final = "Mean of the values drawn, before they are clamped."
 _ENDED_SHARE: Final = 0.753
 """Mean length of answers to random prompts relative to their limit: 123,383 of 160 x 1,024 (DeepSeek R1, vLLM's pull
 request 28227, which made ``ignore_eos`` the default of ``vllm bench serve`` for random prompts in November 2025)."""
@@ -72,8 +74,8 @@ class ConstantTokens:
 class UniformSettings:
     """Settings of uniform lengths."""
 
-    min: int = setting("Smallest value.", minimum=1, maximum=_MOST)
-    max: int = setting("Largest value.", minimum=1, maximum=_MOST)
+    min: int = setting("Smallest value.", minimum=1, maximum=_MOST, examples=(100,))
+    max: int = setting("Largest value.", minimum=1, maximum=_MOST, examples=(800,))
 
 
 @LENGTHS.plugin("uniform", "Every length from min to max is as likely as the others.", UniformSettings)
@@ -99,10 +101,12 @@ class UniformTokens:
 class GaussianSettings:
     """Settings of Gaussian lengths."""
 
-    mean: float = setting("Mean.", exclusiveMinimum=0, maximum=_MOST)
-    std_dev: float = setting("Standard deviation.", minimum=0, maximum=_MOST)
-    min: int = setting("Smallest value.", minimum=1, maximum=_MOST)
-    max: int = setting("Largest value.", minimum=1, maximum=_MOST)
+    mean: float = setting(_MEAN, minimum=SMALLEST, maximum=_MOST, examples=(256,))
+    std_dev: float = setting(
+        "Standard deviation of the values drawn, before they are clamped.", minimum=0, maximum=_MOST, examples=(100,)
+    )
+    min: int = setting("Smallest value; what is drawn below it becomes it.", minimum=1, maximum=_MOST, examples=(1,))
+    max: int = setting("Largest value; what is drawn above it becomes it.", minimum=1, maximum=_MOST, examples=(800,))
 
 
 @LENGTHS.plugin("gaussian", "Normal distribution, clamped to [min, max] and rounded.", GaussianSettings)
@@ -139,19 +143,37 @@ class _Bounds:
 class LognormalSettings(_Bounds):
     """Settings of lognormal lengths."""
 
-    mu: float = setting("Mean of the logarithm.", minimum=-20, maximum=20)
-    sigma: float = setting("Standard deviation of the logarithm.", minimum=0, maximum=10)
+    mu: float | None = setting(
+        "Mean of the logarithm; either this or `mean`.", default=None, minimum=-20, maximum=20, examples=(5.5,)
+    )
+    mean: float | None = setting(
+        "Mean of the values drawn, before they are clamped; either this or `mu`, which is then ln(mean) - sigma^2 / 2.",
+        default=None,
+        minimum=SMALLEST,
+        maximum=_MOST,
+        examples=(350,),
+    )
+    sigma: float = setting("Standard deviation of the logarithm.", minimum=0, maximum=10, examples=(0.8,))
 
 
 @LENGTHS.plugin("lognormal", "exp(mu + sigma * Z), clamped to [min, max] and rounded.", LognormalSettings)
 class LognormalTokens:
-    """``exp`` of a normal (``mu``, ``sigma``); optionally clamped to [``min``, ``max``]."""
+    """``exp`` of a normal (``mu``, ``sigma``); optionally clamped to [``min``, ``max``].
+
+    Raises:
+        PolicyError: not exactly one of ``mu`` and ``mean`` is given.
+    """
 
     __slots__ = ("_max", "_min", "_mu", "_sigma")
 
     def __init__(self, settings: LognormalSettings) -> None:
-        self._mu = settings.mu
         self._sigma = settings.sigma
+        if (settings.mu is None) == (settings.mean is None):
+            raise PolicyError("lognormal lengths need either `mu` or `mean`", help="give one of them")
+        if settings.mu is not None:
+            self._mu = settings.mu
+        elif settings.mean is not None:
+            self._mu = ln(settings.mean) - settings.sigma * settings.sigma / 2.0
         self._min, self._max = settings.pair()
 
     def sample(self, stream: Stream) -> int:
@@ -164,7 +186,7 @@ class LognormalTokens:
 class ExponentialSettings(_Bounds):
     """Settings of exponential lengths."""
 
-    mean: float = setting("Mean.", exclusiveMinimum=0, maximum=_MOST)
+    mean: float = setting(_MEAN, minimum=SMALLEST, maximum=_MOST, examples=(256,))
 
 
 @LENGTHS.plugin(
@@ -195,7 +217,7 @@ class UntilEosSettings:
         "Mean tokens of an answer, including those that were cut: generated tokens / requests of the benchmark."
         " Default: 0.753 of `max`, as 160 answers to random prompts were in vLLM's pull request 28227.",
         default=None,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=_MOST,
         examples=(771,),
     )
@@ -242,8 +264,8 @@ class UntilEosTokens:
 class ParetoLognormalSettings:
     """Settings of a mixture."""
 
-    alpha: float = setting("Shape of the Pareto part.", exclusiveMinimum=0, maximum=1000)
-    xm: float = setting("Smallest value of the Pareto part.", exclusiveMinimum=0, maximum=_MOST)
+    alpha: float = setting("Shape of the Pareto part.", minimum=SMALLEST, maximum=1000)
+    xm: float = setting("Smallest value of the Pareto part.", minimum=SMALLEST, maximum=_MOST)
     mu: float = setting("Mean of the logarithm of the lognormal part.", minimum=-20, maximum=20)
     sigma: float = setting("Standard deviation of the logarithm of the lognormal part.", minimum=0, maximum=10)
     mix_weight: float = setting("Probability of the Pareto part, 0 to 1.", minimum=0, maximum=1)
@@ -288,7 +310,7 @@ class EmpiricalSettings:
         "Weight of each value; the keys are quoted whole numbers. Need not add up to 1.",
         minProperties=1,
         propertyNames={"pattern": "^[1-9][0-9]{0,8}$", "description": "A positive whole number."},
-        additionalProperties={"description": "Weight.", "type": "number", "minimum": 0},
+        additionalProperties={"description": "Weight.", "type": "number", "minimum": 0, "maximum": 10**9},
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import NamedTuple
 from blis_tui.engine.request import NO_MEDIA, Media, MediaItem
+from blis_tui.errors import PolicyError
 from blis_tui.workload.lengths import LENGTHS
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class DrawnMedia(NamedTuple):
     """The items in order; they precede the prompt's text."""
 
 
+MAX_ITEMS: Final = 10_000
+"""Maximum number of items of one kind in a prompt."""
 NOTHING_DRAWN: Final = DrawnMedia(NO_MEDIA, ())
 
 
@@ -67,7 +70,11 @@ class MediaDraws:
         self._items = [_Items(f"{client}/{name}", one, plugins) for name, one in kinds.items()]
 
     def draw(self, stream: Stream) -> DrawnMedia:
-        """Draw the media of the next prompt; each of the client's modalities takes at least one number."""
+        """Draw the media of the next prompt; each of the client's modalities takes at least one number.
+
+        Raises:
+            PolicyError: it has more items than any prompt may have.
+        """
         found: list[DrawnItem] = []
         counts: list[int] = []
         for one in self._items:
@@ -100,7 +107,12 @@ class _Items:
     def draw(self, stream: Stream) -> list[DrawnItem]:
         if self._counts is None or self._tokens is None or stream.uniform() >= self._probability:
             return []
-        return [self._draw_item(self._tokens, stream) for _ in range(self._counts.sample(stream))]
+        count = self._counts.sample(stream)
+        if count > MAX_ITEMS:
+            raise PolicyError(
+                f"a prompt has {count:,} items of {self._name}", help=f"{MAX_ITEMS:,} are the most: give `count` a max"
+            )
+        return [self._draw_item(self._tokens, stream) for _ in range(count)]
 
     def _draw_item(self, tokens: TokenCounts, stream: Stream) -> DrawnItem:
         if not self._distinct:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import PolicyError
+from blis_tui.keys import SMALLEST
 from blis_tui.registry import PlugPoint, setting
 from blis_tui.workload.sampled import shares
 
@@ -101,8 +102,8 @@ class GaussianRatio:
 class BetaRatioSettings:
     """Settings of a beta-distributed ratio."""
 
-    alpha: float = setting("First shape; the mean is alpha / (alpha + beta).", exclusiveMinimum=0, maximum=1000)
-    beta: float = setting("Second shape.", exclusiveMinimum=0, maximum=1000)
+    alpha: float = setting("First shape; the mean is alpha / (alpha + beta).", minimum=SMALLEST, maximum=1000)
+    beta: float = setting("Second shape.", minimum=SMALLEST, maximum=1000)
 
 
 @RATIOS.plugin("beta", "Beta distribution: any shape between 0 and 1.", BetaRatioSettings)
@@ -131,7 +132,7 @@ class EmpiricalRatioSettings:
         "Weight of each share; the keys are quoted numbers from 0 to 1. Need not add up to 1.",
         minProperties=1,
         propertyNames={"pattern": r"^(0(\.[0-9]{1,9})?|1(\.0{1,9})?)$", "description": "A number from 0 to 1."},
-        additionalProperties={"description": "Weight.", "type": "number", "minimum": 0},
+        additionalProperties={"description": "Weight.", "type": "number", "minimum": 0, "maximum": 10**9},
         examples=({"0": 1, "0.6": 3},),
     )
 

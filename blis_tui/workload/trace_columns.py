@@ -197,7 +197,11 @@ def resolve_columns(
         complaints.append("both `prefix_length` and `prefix_tokens` are given, but a file can have only one of them")
     if complaints:
         for what in REQUIRED:
-            others = [name for name in unknown if familiar and name not in names.values()]
+            others = [
+                name
+                for name, cell in zip(header, first, strict=False)
+                if familiar and name in unknown and name not in names.values() and (what == "arrival" or _counts(cell))
+            ]
             names.setdefault(what, _guess(what, others))
         mapping = ", ".join(f"{what}: {flow(names[what])}" for what in FIELDS if what in names)
         lines = f"`columns: {{{mapping}}}`{either}"
@@ -271,6 +275,11 @@ def _guess(what: str, names: Sequence[str]) -> str:
             return keys[near[0]]
     looks = [name for name in names if re.search(_HINTS[what], name.replace("_", " "), re.IGNORECASE)]
     return looks[0] if looks else _NO_GUESS
+
+
+def _counts(cell: str) -> bool:
+    """Whether a cell may be a number of tokens, for advice."""
+    return not cell.strip() or re.fullmatch(r"[0-9]+(\.0*)?", cell.strip()) is not None
 
 
 @cache

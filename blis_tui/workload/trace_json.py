@@ -150,12 +150,13 @@ class JsonRow:
             return None
         return count_of(value, self.line, self.at(key), self.problems, least=least)
 
-    def time_us(self, key: str, us: float) -> int | None:
+    def time_us(self, key: str, us: int) -> int | None:
         """Return a time in microseconds, from a number of units of ``us`` each; None = invalid, which is noted."""
         value = self.data.get(key)
+        not_a_number = isinstance(value, float) and isnan(value)
         if key not in self.data:
             self.note(key, f"there is no `{key}`", "it says when the request arrives")
-        elif isinstance(value, bool) or not isinstance(value, int | float) or isnan(value):
+        elif not_a_number or isinstance(value, bool) or not isinstance(value, int | float):
             self.note(key, f"{brief(value)} is not a number", "it says when the request arrives", cell=brief(value))
         elif not 0 <= value * us <= LARGEST_NUMBER:
             wrong = "is negative" if value < 0 else "is too large for a time"

@@ -19,7 +19,7 @@ from blis_tui.shipped import builtin
 from blis_tui.spec.branches import with_plugins
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.schema import complete, schema, violations
-from docs.make_schemas import NAMES, catalog, text_of
+from docs.make_schemas import NAMES, catalog, extending, published
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,35 @@ MORE = Registry([*builtin().plugins, ADDED])
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_files_say_what_the_plugins_say(name: str) -> None:
-    assert schema_path(name).read_text(encoding="utf-8") == text_of(name), "make docs"
+    assert schema_path(name).read_text(encoding="utf-8") == published(name), "make docs"
+
+
+def in_an_editor(document: object) -> list[str]:
+    """The paths at which an editor marks an experiment, by the files that are exported for editors."""
+    files: Resources[bool | Mapping[str, object]] = Resources()
+    for name, text in schema_files().items():
+        files = files.with_resource(name, DRAFT202012.create_resource(json.loads(text)))
+    check = Draft202012Validator({"$ref": "experiment.schema.json"}, registry=files)
+    return [error.json_path for error in check.iter_errors(document)]
+
+
+def test_an_editor_takes_nulls_that_drop_inherited_keys_and_no_others() -> None:
+    head = {"apiVersion": "blis/v1", "kind": "Experiment", "metadata": {"name": "child"}}
+    drops: dict[str, object] = {
+        "horizon_us": None,
+        "engine": {"kv_blocks": None, "lora": {"max_cpu_loras": None}},
+        "workload": {"rate_per_s": None, "trace": {"slice": None}},
+        "policy": {"preemption": None, "routing": {"scorers": None}},
+    }
+    assert in_an_editor({**head, "extends": "quickstart", **drops}) == []
+    assert in_an_editor({**head, "extends": None}) != []
+    assert in_an_editor({**head, "model": "m", "hardware": "h", "workload": "w", "engine": {"kv_blocks": None}}) == [
+        "$.engine.kv_blocks"
+    ]
+    client = {"id": "a", "input_tokens": 1, "output_tokens": 1, "share": None}  # lists replace: nothing is inherited
+    assert in_an_editor({**head, "extends": "quickstart", "workload": {"clients": [client]}}) != []
+    assert in_an_editor({**head, "extends": "quickstart", "engine": {"kv_blocks": "many"}}) != []
+    assert (schema_path("latency").parent / "extending.schema.json").read_text(encoding="utf-8") == extending()
 
 
 def test_each_has_an_address_by_which_the_others_find_it() -> None:

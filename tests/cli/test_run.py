@@ -123,8 +123,22 @@ def test_a_failed_expectation_is_told_and_exits_with_1(small: Path) -> None:
         (["run", "{small}", "-o", "{small}"], ExitCode.USAGE, "-o would overwrite"),
         (["run", "{small}", "--requests", "-"], ExitCode.USAGE, "only the report can go to standard output"),
         (["run", "{small}", "--openmetrics-interval", "5"], ExitCode.USAGE, "has no effect without --openmetrics"),
-        (["run", "{small}", "--set", "workload.rate_per_s=1e-306"], ExitCode.SIMULATION, "a time exceeds 2**63"),
-        (["run", "{small}", "--set", "workload.rate_per_s=1e-14"], ExitCode.SIMULATION, "a time exceeds 2**63"),
+        (
+            [
+                *("run", "{small}", "--set", "workload.rate_per_s=1e-9"),
+                *("--set", "workload.clients.0.rate_curve.points=[{{at_s: 0, factor: 1e-9}}]"),
+            ],
+            ExitCode.SIMULATION,
+            "a time exceeds 2**63",
+        ),
+        (
+            [
+                *("run", "{small}", "--set", "latency=roofline", "--set", "hardware.peak_tflops.bf16=1e-9"),
+                *("--set", "hardware.mfu.prefill=1e-9"),
+            ],
+            ExitCode.SIMULATION,
+            "a time exceeds 2**63",
+        ),
         (["walk"], ExitCode.USAGE, "No such command 'walk'"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -265,11 +266,13 @@ def test_records_and_terms_are_explained() -> None:
 
 def test_every_name_that_is_listed_is_explained() -> None:
     listed = json.loads(blis("explain", "--format", "json").stdout)
-    assert {next(iter(one)) for one in listed} == {"code", "warning", "record", "term", "value", "figure"}
+    assert {next(iter(one)) for one in listed} == {"code", "warning", "record", "term", "value", "figure", "invariant"}
     for one in listed:
         kind, name = next(iter(one.items()))
         if kind != "code":
-            assert f"{name}: a " in "".join(part.text for part in subjects(name))
+            assert re.search(
+                f"^{re.escape(str(name))}: an? ", "".join(part.text for part in subjects(name)), re.MULTILINE
+            )
 
 
 def test_the_index_names_all_and_fits_a_terminal() -> None:
@@ -450,7 +453,7 @@ def test_schema() -> None:
     assert sorted(path.name for path in Path("some").iterdir()) == ["common.schema.json", "hardware.schema.json"]
     Path("some/keep.txt").touch()
     assert blis("spec", "schema", "-o", "some").exit_code == 0
-    assert len(list(Path("some").iterdir())) == len(KINDS) + 2
+    assert len(list(Path("some").iterdir())) == len(KINDS) + 3
     assert blis("spec", "schema").exit_code == ExitCode.USAGE
     assert blis("spec", "schema", "nothing").exit_code == ExitCode.USAGE
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from blis_tui.errors import SpecError, TraceError
 from blis_tui.spec.diagnostics import (
     MAX_SHOWN,
@@ -16,7 +18,19 @@ from blis_tui.spec.source import Location, Source, Span
 
 
 def at(text: str, column: int, end: int) -> Diagnostic:
-    return located("BLIS1001", "unknown key", Location(Source("f.yaml", text), Span(1, column, end)), path=("a", 0))
+    place = Location(Source("f.yaml", text), Span(1, column, end))
+    return replace(located("BLIS1001", "unknown key", place, path=("a", 0)), help=None)
+
+
+def test_without_a_hint_of_its_own_it_has_the_remedy_of_its_code() -> None:
+    place = Location(Source("f.yaml", "a: 1"), Span(1, 1, 2))
+    assert located("BLIS1001", "unknown key", place).help == "correct the spelling or remove the key"
+    assert located("BLIS1001", "unknown key", place, hint="did you mean `b`?").help == "did you mean `b`?"
+
+
+def test_of_two_that_say_the_same_of_a_place_the_first_stays() -> None:
+    first = at("abc", 1, 2)
+    assert in_order([first, replace(first, help="another hint")]) == [first]
 
 
 def test_text_form() -> None:
@@ -50,7 +64,8 @@ def test_only_so_many_are_shown() -> None:
     many = [at("x" * 50, n, n + 1) for n in range(1, MAX_SHOWN + 6)]
     text = render_text(many)
     assert text.count("error[") == MAX_SHOWN
-    assert text.endswith("... and 5 more errors")
+    assert text.endswith("... and 5 more errors: `blis-tui check --all` shows them")
+    assert render_text(many, limit=None).count("error[") == len(many)
     assert str(SpecError(many)) == text
 
 

@@ -244,7 +244,7 @@ def test_a_key_under_another_name_is_not_missing_too() -> None:
     found = hints(CLIENT % "input_tokens: 100 - 200, output_tokens: {kind: gaussian, mean: 9, std: 2, min: 1}")
     assert found == [
         "write `{kind: uniform, min: 100, max: 200}`",
-        "largest value",
+        "add it, such as `max: 800` (largest value; what is drawn above it becomes it)",
         "did you mean `std_dev`?",
     ]
 

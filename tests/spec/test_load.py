@@ -421,3 +421,52 @@ def test_errors_of_several_files_come_together(tmp_path: Path) -> None:
     path = tmp_path / "broken.yaml"
     path.write_text(HEAD + "model: nope\nhardware: h100\nworkload: chatbot\npolicy: policy.yaml\nseed: x\n")
     assert sorted(codes(path)) == ["BLIS1003", "BLIS1004", "BLIS2001"]
+
+
+PARENT = """\
+model: qwen3-14b
+hardware: h100
+engine: {kv_blocks: 900, max_num_seqs: 6}
+workload: {requests: 9, rate_per_s: 5, clients: [{id: a, input_tokens: 5, output_tokens: 5}]}
+slo_targets: {batch: {ttft_ms: 5}, standard: {ttft_ms: 9}}
+"""
+DROPS = """\
+extends: ./base.yaml
+workload:
+  rate_per_s: null
+  clients: [{id: a, arrivals: {kind: closed-loop, users: 3}, input_tokens: 5, output_tokens: 5}]
+engine: {kv_blocks: null}
+slo_targets: {batch: null}
+"""
+
+
+def test_null_drops_an_inherited_key(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(HEAD + PARENT)
+    (tmp_path / "top.yaml").write_text(HEAD + DROPS)
+    experiment = load(tmp_path / "top.yaml")
+    assert "rate_per_s" not in experiment.document["workload"]  # type: ignore[operator]
+    assert [*experiment.document["slo_targets"]] == ["standard"]  # type: ignore[misc]
+    engine = experiment.pools[0].engine
+    assert (engine.kv_blocks > 900, engine.max_num_seqs) == (True, 6)
+
+
+def test_null_drops_a_key_of_a_document_that_is_only_named(tmp_path: Path) -> None:
+    top = tmp_path / "top.yaml"
+    top.write_text(
+        HEAD + "extends: quickstart\nworkload: {rate_per_s: null, stages: [{rate_per_s: 2, duration_s: 9}]}\n"
+    )
+    assert "rate_per_s" not in load(top).document["workload"]  # type: ignore[operator]
+
+
+def test_null_as_a_value_stays_and_without_anything_to_drop_it_is_an_error(tmp_path: Path) -> None:
+    top = tmp_path / "top.yaml"
+    top.write_text(HEAD + "extends: quickstart\nhorizon_us: 5000000\nworkload: {requests: null}\n")
+    assert load(top).workload.requests is None
+    top.write_text(HEAD + "extends: quickstart\nengine: {kv_blocks: null}\n")
+    assert codes(top) == ["BLIS1003"]
+
+
+def test_an_override_with_null_drops_a_key() -> None:
+    stages = "workload.stages=[{rate_per_s: 2, duration_s: 9}]"
+    found = load("quickstart", overrides=["workload.rate_per_s=null", stages]).document
+    assert "rate_per_s" not in found["workload"]  # type: ignore[operator]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from blis_tui.classes import dataclass
 from blis_tui.cluster.policies.saturation import utilization
 from blis_tui.cluster.policy import ADMISSION
+from blis_tui.keys import SMALLEST
 from blis_tui.registry import setting
 
 if TYPE_CHECKING:
@@ -39,12 +40,12 @@ class GaieLegacySettings:
     """Settings: what counts as saturated."""
 
     queue_depth_threshold: float = setting(
-        "Queue length at which an instance counts as saturated.", default=5.0, exclusiveMinimum=0, maximum=1e9
+        "Queue length at which an instance counts as saturated.", default=5.0, minimum=SMALLEST, maximum=1e9
     )
     kv_utilization_threshold: float = setting(
         "Share of KV blocks in use at which an instance counts as saturated.",
         default=0.8,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=1,
     )
 
@@ -143,9 +144,9 @@ class TokenBucketSettings:
     """Settings of a token bucket."""
 
     capacity_tokens: float = setting(
-        "Maximum number of tokens in the bucket; it starts full.", default=10000.0, exclusiveMinimum=0, maximum=10**12
+        "Maximum number of tokens in the bucket; it starts full.", default=10000.0, minimum=SMALLEST, maximum=10**12
     )
-    refill_tokens_per_s: float = setting("Tokens added per second.", default=1000.0, exclusiveMinimum=0, maximum=10**12)
+    refill_tokens_per_s: float = setting("Tokens added per second.", default=1000.0, minimum=SMALLEST, maximum=10**12)
 
 
 @ADMISSION.plugin("token-bucket", "A request is admitted when the bucket holds its input tokens.", TokenBucketSettings)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.classes import dataclass
 from blis_tui.cluster.policy import SATURATION
+from blis_tui.keys import SMALLEST
 from blis_tui.registry import setting
 
 if TYPE_CHECKING:
@@ -77,12 +78,12 @@ class UtilizationSettings:
     """Settings: what counts as saturated."""
 
     queue_depth_threshold: float = setting(
-        "Queue length at which an instance counts as saturated.", default=5.0, exclusiveMinimum=0, maximum=1e9
+        "Queue length at which an instance counts as saturated.", default=5.0, minimum=SMALLEST, maximum=1e9
     )
     kv_utilization_threshold: float = setting(
         "Share of KV blocks in use at which an instance counts as saturated.",
         default=0.8,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=1,
     )
 

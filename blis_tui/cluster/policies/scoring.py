@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.cluster.policy import SCORING
+from blis_tui.keys import SMALLEST
 from blis_tui.registry import setting
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 class Weight:
     """The setting that all scorers share; settings of scorers with more of them inherit from it."""
 
-    weight: float = setting("How much it counts, relative to the others.", default=1.0, exclusiveMinimum=0, maximum=1e6)
+    weight: float = setting("How much it counts, relative to the others.", default=1.0, minimum=SMALLEST, maximum=1e6)
 
 
 class FigureScorer:

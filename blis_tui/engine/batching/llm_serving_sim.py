@@ -46,6 +46,7 @@ class Settings:
         " prints it (`--log-interval`); 0 = it does not.",
         default=0.0,
         minimum=0.0,
+        maximum=10**9,
     )
     reserve_full_isl: bool = setting(
         "Admit a waiting request only when its whole prompt fits into the free KV blocks (2026-08 only).", default=True

@@ -66,13 +66,14 @@ class Settings:
         maximum=10**15,
     )
     max_prefill_tokens: int = setting(
-        "Number of prompt tokens after which a step takes no further request.", default=16384, minimum=1
+        "Number of prompt tokens after which a step takes no further request.", default=16384, minimum=1, maximum=10**9
     )
     schedule_conservativeness: float = setting(
         "Factor of the share of their declared answers that running requests are expected to generate, which is 0.7 at"
         " first; what they are expected to need is kept free. Less admits more, and retracts more.",
         default=1.0,
         minimum=0,
+        maximum=1000,
     )
     enable_mixed_chunk: bool = setting(
         "Let running requests decode in steps that prefill; off = they wait.", default=False
@@ -81,7 +82,7 @@ class Settings:
         "Plan a step while the previous one runs (off is SGLang's --disable-overlap-schedule).", default=True
     )
     scheduler_recv_interval: int = setting(
-        "Decode steps after which the scheduler looks for new requests.", default=1, minimum=1
+        "Decode steps after which the scheduler looks for new requests.", default=1, minimum=1, maximum=10**9
     )
     enable_priority_scheduling: bool = setting(
         "Order the queue by priority (policy.priority) before anything else, and preempt running requests for more"

@@ -46,6 +46,7 @@ class Settings:
         "While other requests decode, prompts wait up to this many steps for more prompts; 0 = they do not wait.",
         default=0,
         minimum=0,
+        maximum=10**9,
     )
     batch_wait_max_tokens_ratio: float = setting(
         "They stop waiting once the step would have this share of max_num_batched_tokens; 0 = they do not wait.",

@@ -58,7 +58,10 @@ class Settings:
         "Split a prompt that exceeds the step's token budget; off = it waits for a step it fits in.", default=True
     )
     max_num_active_seqs: int | None = setting(
-        "Maximum number of requests running at the same time, if less than max_num_seqs.", default=None, minimum=1
+        "Maximum number of requests running at the same time, if less than max_num_seqs.",
+        default=None,
+        minimum=1,
+        maximum=10**6,
     )
     long_prefill_token_threshold_adaptive: bool = setting(
         "Never let long_prefill_token_threshold be less than max_num_batched_tokens / requests waiting or running.",

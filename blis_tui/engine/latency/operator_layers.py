@@ -98,7 +98,7 @@ def layers_of(model: Model, split: int) -> Layers:
         heads=max(1, model.num_attention_heads // split),
         kv_heads=kv_heads,
         head_dim=model.head_dim,
-        cache_dim=elements // (2 * kv_heads),
+        cache_dim=max(1, elements // (2 * kv_heads)),
         kv_cache="fp8" if model.kv_cache_bytes < 2.0 else "bfloat16",
         sums=2 * layers + 1 if split > 1 else 0,
         norm_sums=2 * layers if split > 1 and model.qk_norm == "layer" else 0,

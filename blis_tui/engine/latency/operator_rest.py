@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
+from blis_tui.keys import SMALLEST
 from blis_tui.registry import setting
 
 if TYPE_CHECKING:
@@ -78,19 +79,22 @@ class Settings:
     products: float | None = setting(
         "Dense products of 16 bits relative to their tables. Default: 1, as TensorRT-LLM's own tables are, within 5 %.",
         default=None,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
+        maximum=1000,
     )
     products_fp8: float | None = setting(
         "The same of FP8 products of up to 512 tokens. Default: 1 for vLLM; for TensorRT-LLM, whose kernels read"
         " weights faster, 0.95 on Hopper and 0.88 on Blackwell.",
         default=None,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
+        maximum=1000,
     )
     products_fp8_long: float | None = setting(
         "The same of longer ones, relative to the engine's own tables, which are of kernels alone, one after the other."
         " Default: 1.2 for vLLM, as five servers took on three GPUs; 1 for TensorRT-LLM.",
         default=None,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
+        maximum=1000,
     )
     layer_tp_us: float | None = setting(
         "Per layer and doubling of `tensor_parallel`: norms beside the all-reduces, waiting for the slowest GPU (us)."
@@ -98,16 +102,19 @@ class Settings:
         " for vLLM where a model has experts, whose sums are none.",
         default=None,
         minimum=0,
+        maximum=10**9,
     )
     moved: float | None = setting(
         "Norms, rotations, activations: time relative to moving their bytes at full memory bandwidth. Default: 1.8.",
         default=None,
         minimum=1,
+        maximum=1000,
     )
     experts_fp8_channel: float | None = setting(
         "FP8 experts with a scale per channel, relative to block-wise scales, which were measured. Default: 0.95.",
         default=None,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
+        maximum=1000,
     )
     experts_spread: float | None = setting(
         "How unevenly tokens choose: squared coefficient of variation of the popularity of 128 experts. Fewer are as"
@@ -121,24 +128,28 @@ class Settings:
         " 0 elsewhere, where activations keep their 16 bits.",
         default=None,
         minimum=0,
+        maximum=10**9,
     )
     experts_mxfp4: float | None = setting(
         "MXFP4 experts in steps outside of CUDA graphs, relative to the engine's own tables. Default: 2 for vLLM on"
         " Hopper, where servers took that much longer than the newer kernels of the tables; 1 elsewhere.",
         default=None,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
+        maximum=1000,
     )
     experts_token_us: float | None = setting(
         "Around MXFP4 experts in such steps: routing and quantizing, per token and layer, on every GPU alike (us)."
         " Default: 0.1 for vLLM, 0.05 for TensorRT-LLM.",
         default=None,
         minimum=0,
+        maximum=10**9,
     )
     queue_us: float | None = setting(
         "From a request's arrival until it waits, whatever else goes on (us). Default: 0 for vLLM, 9000 for"
         " TensorRT-LLM.",
         default=None,
         minimum=0,
+        maximum=10**9,
     )
     attention_16_bit: bool | None = setting(
         "Whether decodes attend to an 8-bit KV cache no faster than to one of 16 bits. Default: true for vLLM on"
@@ -150,44 +161,54 @@ class Settings:
         " varies from request to request. Default: 7500 for vLLM, 9000 for TensorRT-LLM.",
         default=None,
         minimum=0,
+        maximum=10**9,
     )
     prompt_token_us: float | None = setting(
-        "The same: tokenizing, per token of a prompt (us). Default: 0.5.", default=None, minimum=0
+        "The same: tokenizing, per token of a prompt (us). Default: 0.5.", default=None, minimum=0, maximum=10**9
     )
     stream_us: float | None = setting(
         "The same: a token for a client (us). While it streams, requests take longer, up to five times. Default: 20 for"
         " vLLM, 15 for TensorRT-LLM, which sends ten tokens at a time.",
         default=None,
         minimum=0,
+        maximum=10**9,
     )
-    queue_per_token_us: float = setting("The same, more per input token (us).", default=0.0, minimum=0)
-    output_token_us: float = setting("Extra time until the client sees a token (us).", default=0.0, minimum=0)
+    queue_per_token_us: float = setting("The same, more per input token (us).", default=0.0, minimum=0, maximum=10**9)
+    output_token_us: float = setting(
+        "Extra time until the client sees a token (us).", default=0.0, minimum=0, maximum=10**9
+    )
     host_us: float | None = setting(
         "What the host does between steps while the GPU waits, without asynchronous scheduling: per step (us). Default:"
         " 0. Recorded: 2,400 to 2,900.",
         default=None,
         minimum=0,
+        maximum=10**9,
     )
     host_request_us: float | None = setting(
         "The same, per request in the step (us). Default: 0. With 11, 256 requests and 2,600 a step take the 5 to 6 ms"
         " that were measured (Llama 2 7B, vLLM issue 10634).",
         default=None,
         minimum=0,
+        maximum=10**9,
     )
-    sort_step_us: float = setting("Sorting logits: per step (us).", default=130.0, minimum=0)
+    sort_step_us: float = setting("Sorting logits: per step (us).", default=130.0, minimum=0, maximum=10**9)
     sort_logits_us: float = setting(
         "Sorting logits: per request and 1000 entries of the vocabulary (us). It works in the GPU's caches and is the"
         " same whatever the memory's bandwidth.",
         default=0.17,
         minimum=0,
+        maximum=10**9,
     )
     penalties_step_us: float = setting(
-        "Penalties: per step (us); the CPU gathers the tokens so far while the GPU waits.", default=650.0, minimum=0
+        "Penalties: per step (us); the CPU gathers the tokens so far while the GPU waits.",
+        default=650.0,
+        minimum=0,
+        maximum=10**9,
     )
     steps: float | None = setting(
         "Whole steps relative to all of that: 1.12 for a server whose steps take 12 % longer. Default: 1.",
         default=None,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=1000,
     )
 

@@ -23,6 +23,7 @@ from blis_tui.engine.latency.operator_document import (
     row_of,
 )
 from blis_tui.engine.portable_math import ln, power
+from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -186,6 +187,8 @@ class OperatorTables:
                     total += weight * time / reference
                     weights += weight
             hole = hole or weights < 0.999
+            if weights == 0.0 and not times:
+                raise PolicyError(f"no products as large as {n:,} x {k:,} weights were measured on {self.name}")
             ratio = (
                 total / weights if weights > 0.0 else times[-1] / self._product_us(table, bytes_, grid.m[at - 1], n, k)
             )

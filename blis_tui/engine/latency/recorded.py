@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from blis_tui.classes import dataclass
 from blis_tui.engine.latency.model import LATENCY, Overheads
 from blis_tui.errors import PolicyError
+from blis_tui.keys import LARGEST
 from blis_tui.registry import setting
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class Settings:
 
     durations_us: tuple[float, ...] = setting(
         "How long each step took, in microseconds, until the next one could begin. Later steps take the mean.",
-        items={"type": "number", "minimum": 1},
+        items={"type": "number", "minimum": 1, "maximum": LARGEST},
         minItems=1,
         examples=[[9000, 8400, 8700]],
     )
@@ -32,8 +33,9 @@ class Settings:
         "From sending a request to the waiting queue, and from its last step to the client, in microseconds.",
         default=0.0,
         minimum=0,
+        maximum=10**9,
     )
-    queue_per_token_us: float = setting("The same for each token of its prompt.", default=0.0, minimum=0)
+    queue_per_token_us: float = setting("The same for each token of its prompt.", default=0.0, minimum=0, maximum=10**9)
 
 
 @LATENCY.plugin("recorded", "Measured steps by their number, whatever is in them; of one instance.", Settings)

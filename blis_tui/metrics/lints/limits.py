@@ -33,6 +33,8 @@ _BESIDE_SHARE: Final = 20
 _WORTH_IT: Final = 5
 """Minimum gain in prompt tokens per second, in percent, for the advice to raise the token budget."""
 _PROBE: Final = Request(-1, "", 0, 1, 0)
+_RESERVING: Final = ("reserve_full_input", "reserve_full_isl")
+"""Settings of batching rules that admit a prompt only if all its KV blocks are free."""
 _AGAINST_THRASHING: Final[tuple[str, ...]] = ("engine.kv_blocks", "engine.max_num_seqs")
 
 
@@ -134,6 +136,10 @@ def thrashing(seen: LintContext) -> Finding | str:
     if "watermark" in seen.experiment.policy.batching.settings:
         advice = "add KV blocks, lower max_num_seqs, or set a watermark"
         keys = (*keys, "policy.batching.watermark")
+    settings = seen.experiment.policy.batching.settings
+    if reserving := next((name for name in _RESERVING if settings.get(name) is False), ""):
+        advice = f"let a prompt in only when all of it fits (`{reserving}: true`), add KV blocks or lower max_num_seqs"
+        keys = (f"policy.batching.{reserving}", *_AGAINST_THRASHING)
     if seen.total("outranked"):
         advice = "raise priority_scheduling_preemption_threshold or add instances"
         keys = ("policy.batching.priority_scheduling_preemption_threshold", "cluster.instances")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.keys import DocumentKey, amount, choice, document_key, key, part, plug_in
+from blis_tui.keys import SMALLEST, DocumentKey, amount, choice, document_key, key, part, plug_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,7 @@ class Transfer:
     """The link over which prefilled KV blocks reach the decode instance."""
 
     bandwidth_gb_per_s: float = key(
-        "Bandwidth in 10^9 bytes per second.", default=25.0, exclusiveMinimum=0, maximum=10**6
+        "Bandwidth in 10^9 bytes per second.", default=25.0, minimum=SMALLEST, maximum=10**6
     )
     base_latency_us: int = key("Latency of every transfer in microseconds.", default=50, minimum=0, maximum=10**9)
     bytes_per_token: int | None = amount(
@@ -268,18 +268,18 @@ class Autoscaler:
     bounds: Mapping[str, tuple[int, int]]
     """Pool -> minimum and maximum number of instances."""
     kv_utilization_threshold: float = key(
-        "Share of an instance's KV cache that counts as supply.", default=0.8, exclusiveMinimum=0, maximum=1
+        "Share of an instance's KV cache that counts as supply.", default=0.8, minimum=SMALLEST, maximum=1
     )
     scale_up_threshold: float = key(
         "More instances are needed when demand is above this share of the supply.",
         default=0.8,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=1,
     )
     scale_down_boundary: float = key(
         "Fewer are enough when demand is below this share of the supply.",
         default=0.4,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=1,
     )
     avg_input_tokens: int = key("KV tokens that each waiting request counts as.", default=512, minimum=1, maximum=10**9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.keys import DocumentKey, amount, choice, document_key, key, part, variants
+from blis_tui.keys import SMALLEST, DocumentKey, amount, choice, document_key, key, part, variants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +44,7 @@ class HostLink:
     bandwidth_gb_per_s: float | None = key(
         "Of one accelerator, in one direction. Default: the hardware's `host_link`, or 32.",
         absent=None,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=10**6,
     )
     base_latency_us: int = key(_LATENCY, default=10, minimum=0, maximum=10**9)
@@ -67,7 +67,7 @@ class KvTier:
 
     name: str = key("What reports call it, such as `cpu`, `disk`, `remote`.", minLength=1, maxLength=40)
     blocks: int = key("KV blocks that fit there.", minimum=0, maximum=_MOST_BLOCKS)
-    bandwidth_tokens_per_us: float = key(_BANDWIDTH, default=100.0, exclusiveMinimum=0, maximum=10**9)
+    bandwidth_tokens_per_us: float = key(_BANDWIDTH, default=100.0, minimum=SMALLEST, maximum=10**9)
     base_latency_us: int = key(_LATENCY, default=0, minimum=0, maximum=10**9)
 
 
@@ -75,7 +75,7 @@ class Mirror:
     """Settings of ``kv_tiers: mirror``."""
 
     cpu_blocks = document_key(int, _CPU_BLOCKS, required=True, minimum=0, maximum=_MOST_BLOCKS)
-    bandwidth_tokens_per_us = document_key(float, _BANDWIDTH, default=100.0, exclusiveMinimum=0, maximum=10**9)
+    bandwidth_tokens_per_us = document_key(float, _BANDWIDTH, default=100.0, minimum=SMALLEST, maximum=10**9)
     base_latency_us = document_key(int, _LATENCY, default=0, minimum=0, maximum=10**9)
     overlap = document_key(bool, _OVERLAP, default=False)
 
@@ -110,7 +110,7 @@ class Hicache:
         float,
         "Host memory for KV blocks, as a multiple of the GPU's KV cache; each tensor parallel rank has its share.",
         default=2.0,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=10**6,
     )
     hicache_write_policy = document_key(
@@ -215,7 +215,7 @@ class Encoder:
     token_us: float = key(
         "What the encoder takes for one token of media, in microseconds: about 2 x parameters x patches per token /"
         " (FLOP/s x utilisation).",
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=10**6,
         examples=[8],
     )
@@ -340,7 +340,7 @@ class Lora:
         "From the host's memory to one accelerator, each of which loads its share. Default: the hardware's "
         "`host_link`, or 32.",
         absent=None,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=10**6,
     )
     storage_latency_us: int = key(
@@ -353,7 +353,7 @@ class Lora:
     storage_gb_per_s: float = key(
         "From storage into the host's memory: a local disk unless told otherwise.",
         default=2.0,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=10**6,
     )
     step_overhead: float | None = key(
@@ -395,13 +395,13 @@ class AllToAll:
     intra_node_gb_per_s: float = key(
         "What one accelerator sends to others of its node, in 10^9 bytes per second.",
         default=150.0,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=10**6,
     )
     inter_node_gb_per_s: float = key(
         "What one accelerator sends over the network, in 10^9 bytes per second.",
         default=43.5,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=10**6,
     )
     latency_us: float = key(
@@ -414,7 +414,7 @@ class AllToAll:
         "Bytes of an element that is sent to experts: 1.03125 is FP8 with a scale of four bytes for each 128; results"
         " come back in the type of the activations.",
         default=1.03125,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=8,
     )
 
@@ -460,7 +460,7 @@ class Engine:
     gpu_memory_utilization: float = key(
         "Share of the accelerator's memory the engine may use, for `kv_blocks: auto`.",
         default=GPU_MEMORY_UTILIZATION,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=1,
     )
     kv_cache_dtype: ClassVar[DocumentKey] = document_key(

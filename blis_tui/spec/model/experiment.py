@@ -7,7 +7,20 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.keys import DocumentKey, amount, choice, document_key, entry, group_of, key, part, plug_in
+from blis_tui.keys import (
+    LARGEST,
+    LARGEST_SEED,
+    SMALLEST,
+    DocumentKey,
+    amount,
+    choice,
+    document_key,
+    entry,
+    group_of,
+    key,
+    part,
+    plug_in,
+)
 from blis_tui.spec.model.cluster import NAME, Cluster
 from blis_tui.spec.model.engine import Engine
 from blis_tui.spec.model.policy import SLO_CLASSES, SLO_PRIORITIES, named_in
@@ -101,9 +114,23 @@ class Expectation:
         minLength=1,
         examples=["latency.ttft_ms.p99", "requests.completed", "throughput.output_tokens_per_s"],
     )
-    min: float | None = key("Smallest value that passes, in the metric's own unit.", absent=None, examples=[100])
-    max: float | None = key("Largest value that passes, in the metric's own unit.", absent=None, examples=[250])
-    equals: float | str | bool | None = key("The only value that passes.", absent=None, examples=[0])
+    min: float | None = key(
+        "Smallest value that passes, in the metric's own unit.",
+        absent=None,
+        minimum=-LARGEST,
+        maximum=LARGEST,
+        examples=[100],
+    )
+    max: float | None = key(
+        "Largest value that passes, in the metric's own unit.",
+        absent=None,
+        minimum=-LARGEST,
+        maximum=LARGEST,
+        examples=[250],
+    )
+    equals: float | str | bool | None = key(
+        "The only value that passes.", absent=None, minimum=-LARGEST, maximum=LARGEST, examples=[0]
+    )
 
 
 _DURATION: Final = r"^([0-9]+\.?[0-9]*|\.[0-9]+)(us|ms|s)$"
@@ -152,8 +179,8 @@ class CourseExpectation:
         "How long behind `after`, in simulated time.", absent="", pattern=_DURATION, examples=["1s", "250ms"]
     )
     by: str = key("The simulated time by which it must have happened.", absent="", pattern=_DURATION, examples=["30s"])
-    min: float | None = key("Smallest count that passes.", absent=None, minimum=0, examples=[1])
-    max: float | None = key("Largest count that passes.", absent=None, minimum=0, examples=[10])
+    min: float | None = key("Smallest count that passes.", absent=None, minimum=0, maximum=LARGEST, examples=[1])
+    max: float | None = key("Largest count that passes.", absent=None, minimum=0, maximum=LARGEST, examples=[10])
 
 
 def _weight(doc: str) -> DocumentKey:
@@ -161,7 +188,7 @@ def _weight(doc: str) -> DocumentKey:
 
 
 def _target(doc: str, example: float) -> float | None:
-    return key(doc, absent=None, exclusiveMinimum=0, maximum=10**12, examples=[example])
+    return key(doc, absent=None, minimum=SMALLEST, maximum=10**12, examples=[example])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,8 +234,8 @@ class FitnessWeights:
 class Tolerance:
     """Accepted deviation of one number: the larger of the two bounds."""
 
-    rel = document_key(float, "Relative to the golden value.", minimum=0)
-    abs = document_key(float, "Absolute, in the unit of the metric.", minimum=0)
+    rel = document_key(float, "Relative to the golden value.", minimum=0, maximum=LARGEST)
+    abs = document_key(float, "Absolute, in the unit of the metric.", minimum=0, maximum=LARGEST)
 
 
 class GoldenComparison:
@@ -259,11 +286,11 @@ class Experiment:
         str,
         "Another experiment (a name, or a path relative to this file) whose keys this one inherits: maps merge, also"
         " with the documents that it names (`workload: {rate_per_s: 5}`); lists, and whole documents with a `kind`,"
-        " replace.",
+        " replace; `key: null` drops a key.",
         minLength=1,
         examples=["quickstart", "./base.blis.yaml"],
     )
-    seed: int = key("Seed of all random streams.", default=42, minimum=0, maximum=2**63 - 1)
+    seed: int = key("Seed of all random streams.", default=42, minimum=0, maximum=LARGEST_SEED)
     model: ClassVar[DocumentKey] = document_key(
         None,
         "What is served: the name of a Model document, a Hugging Face id that one lists, a path, or its body. A file at"

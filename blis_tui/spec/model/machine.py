@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from blis_tui.classes import dataclass
-from blis_tui.keys import DocumentKey, document_key, group_of, key
+from blis_tui.keys import SMALLEST, DocumentKey, document_key, group_of, key
 
 _MOST_TFLOPS = 10**6
+_MOST_WATTS = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +67,14 @@ class Link:
     """A data link."""
 
     bandwidth_gb_per_s = document_key(
-        float, "Bandwidth in GB/s (10^9 bytes a second).", required=True, exclusiveMinimum=0, examples=[900]
+        float,
+        "Bandwidth in GB/s (10^9 bytes a second).",
+        required=True,
+        minimum=SMALLEST,
+        maximum=10**6,
+        examples=[900],
     )
-    latency_us = document_key(float, "Latency in microseconds.", minimum=0)
+    latency_us = document_key(float, "Latency in microseconds.", minimum=0, maximum=10**9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +82,7 @@ class Hardware:
     """One accelerator: datasheet figures and measured utilisation."""
 
     name: str
-    memory_gib: float = key("Memory of one accelerator in GiB.", exclusiveMinimum=0, maximum=10_000, examples=[80])
+    memory_gib: float = key("Memory of one accelerator in GiB.", minimum=SMALLEST, maximum=10_000, examples=[80])
     peak_tflops: ClassVar[DocumentKey] = group_of(
         "Dense matrix throughput (no sparsity) in 10^12 floating-point operations a second.",
         required=True,
@@ -86,7 +92,7 @@ class Hardware:
         "At 16-bit precision, in TFLOPS.",
         name="bf16",
         group="peak_tflops",
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=_MOST_TFLOPS,
         examples=[989.5],
     )
@@ -108,14 +114,14 @@ class Hardware:
         examples=[9000.0],
     )
     memory_bandwidth_tb_per_s: float = key(
-        "Memory bandwidth in TB/s (10^12 bytes a second).", exclusiveMinimum=0, maximum=200, examples=[3.35]
+        "Memory bandwidth in TB/s (10^12 bytes a second).", minimum=SMALLEST, maximum=200, examples=[3.35]
     )
     mfu: ClassVar[DocumentKey] = group_of("Share of the peak throughput that real kernels reach.", required=True)
     mfu_prefill: float = key(
         "While processing prompts, 0 to 1.",
         name="prefill",
         group="mfu",
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=1,
         examples=[0.45],
     )
@@ -123,7 +129,7 @@ class Hardware:
         "While generating tokens, 0 to 1.",
         name="decode",
         group="mfu",
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=1,
         examples=[0.3],
     )
@@ -137,7 +143,7 @@ class Hardware:
         name="products",
         group="reached",
         absent=None,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=1,
         examples=[0.45],
     )
@@ -146,7 +152,7 @@ class Hardware:
         name="memory",
         group="reached",
         absent=None,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=1,
         examples=[0.81],
     )
@@ -156,7 +162,7 @@ class Hardware:
         name="experts",
         group="reached",
         absent=None,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=1,
         examples=[0.28],
     )
@@ -194,7 +200,12 @@ class Hardware:
         examples=[{"idle": 100, "peak": 700}, {"idle": 120, "memory_bound": 415, "peak": 700}],
     )
     idle_watts: float | None = key(
-        "Between steps, with the model loaded, in watts.", name="idle", group="watts", absent=None, minimum=0
+        "Between steps, with the model loaded, in watts.",
+        name="idle",
+        group="watts",
+        absent=None,
+        minimum=0,
+        maximum=_MOST_WATTS,
     )
     memory_bound_watts: float | None = key(
         "In steps that wait for memory and compute next to nothing, as a few decodes do, in watts. Left out = `peak`.",
@@ -202,10 +213,11 @@ class Hardware:
         group="watts",
         absent=None,
         minimum=0,
+        maximum=_MOST_WATTS,
         examples=[415],
     )
     peak_watts: float | None = key(
-        "Thermal design power, in watts.", name="peak", group="watts", absent=None, minimum=0
+        "Thermal design power, in watts.", name="peak", group="watts", absent=None, minimum=0, maximum=_MOST_WATTS
     )
     peak_watts_mfu: float = key(
         "The share of the 16-bit peak FLOPS from which on a step takes `peak`; below it the power grows from"
@@ -213,7 +225,7 @@ class Hardware:
         name="peak_at_mfu",
         group="watts",
         absent=0.25,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=1,
         examples=[0.25],
     )
@@ -223,5 +235,6 @@ class Hardware:
         name="cost_per_hour_usd",
         absent=None,
         minimum=0,
+        maximum=10**6,
         examples=[3.5],
     )

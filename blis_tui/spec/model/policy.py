@@ -6,7 +6,7 @@ from dataclasses import field, fields, is_dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from blis_tui.classes import dataclass
-from blis_tui.keys import DocumentKey, choice, document_key, entry, group_of, key, part, plug_in, variants
+from blis_tui.keys import SMALLEST, DocumentKey, choice, document_key, entry, group_of, key, part, plug_in, variants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -130,7 +130,7 @@ class Gateway:
         "Saturation up to which the least urgent band is served; the most urgent one is up to 1, those between at equal"
         " distances.",
         default=1.0,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=1,
     )
     slo_targets_us: Mapping[str, int] = part(

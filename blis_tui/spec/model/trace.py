@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from blis_tui.classes import dataclass
-from blis_tui.keys import DocumentKey, choice, document_key, key, part, plug_in
+from blis_tui.keys import SMALLEST, DocumentKey, choice, document_key, key, part, plug_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ class Slice:
         float,
         "Where it ends, in seconds of the trace; a request that arrives then is not part of it. Without it, the trace"
         " goes on to its end.",
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=10**9,
         examples=[600],
     )
@@ -74,14 +74,14 @@ class Trace:
         "Times of arrival are divided by it: 2.0 is twice the load in half the time. With `pacing: answers` sessions"
         " begin at other times, but the pauses in them stay. Without it, the trace is replayed as it was recorded.",
         absent=1.0,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=10**6,
         examples=[2.0],
     )
     rate_per_s: float | None = key(
         "Requests per second, evenly spaced, of a file that does not say when they arrive (format `sharegpt`).",
         absent=None,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=10**6,
         examples=[2.0],
     )

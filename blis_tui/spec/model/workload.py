@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.keys import amount, choice, document_key, key, part, plug_in
+from blis_tui.keys import SMALLEST, amount, choice, document_key, key, part, plug_in
 from blis_tui.spec.model.policy import SLO_CLASSES
 from blis_tui.spec.model.trace import Trace
 
@@ -20,7 +20,7 @@ _RATIO: Final = {
         "ratio": {
             "description": "Times as many tokens as the answer will have, to the nearest whole one.",
             "type": "number",
-            "exclusiveMinimum": 0,
+            "minimum": SMALLEST,
             "maximum": 10**6,
         }
     },
@@ -50,7 +50,12 @@ class Prefix:
     """A prompt prefix shared by all requests of a group."""
 
     group: str = key("Name of the group.", minLength=1, examples=["system-prompt"])
-    tokens: int = key("Length of the prefix in tokens.", minimum=1, maximum=_MOST_TOKENS, examples=[512])
+    tokens: int = key(
+        "Length of the prefix in tokens, in addition to `input_tokens`: a prompt is as long as both.",
+        minimum=1,
+        maximum=_MOST_TOKENS,
+        examples=[512],
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +66,7 @@ class Network:
     bandwidth_mbps: float | None = key(
         "Bandwidth in 10^6 bits per second; a token is four bytes. Unlimited by default.",
         absent=None,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=10**9,
         examples=[100],
     )
@@ -295,7 +300,7 @@ class Modality:
     probability: float = key(
         "Probability that a prompt has any of them. Default: 1.",
         absent=1.0,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=1,
         examples=[0.3],
     )
@@ -339,7 +344,7 @@ class Client:
     share: float = key(
         "Share of rate_per_s; shares need not add up to 1, they are normalised. No effect in a closed loop.",
         default=1.0,
-        exclusiveMinimum=0,
+        minimum=SMALLEST,
         maximum=10**9,
     )
     arrivals: PluginConfig = plug_in(
@@ -473,8 +478,8 @@ class Client:
 class Stage:
     """A rate for some time."""
 
-    rate_per_s: float = key(_RATE, exclusiveMinimum=0, maximum=10**6, examples=[8.0])
-    duration_s: float = key("Duration in seconds.", exclusiveMinimum=0, maximum=10**8, examples=[600.0])
+    rate_per_s: float = key(_RATE, minimum=SMALLEST, maximum=10**6, examples=[8.0])
+    duration_s: float = key("Duration in seconds.", minimum=SMALLEST, maximum=10**8, examples=[600.0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -497,7 +502,7 @@ class Workload:
         maximum=10**8,
         examples=[100],
     )
-    rate_per_s: float = key(_RATE, absent=0.0, exclusiveMinimum=0, maximum=10**6, examples=[8.0])
+    rate_per_s: float = key(_RATE, absent=0.0, minimum=SMALLEST, maximum=10**6, examples=[8.0])
     stages: tuple[Stage, ...] = part(
         "Instead of `rate_per_s`: rates that follow one another; requests end with the last stage.",
         (Stage,),

@@ -87,7 +87,7 @@ def _check_values(document: Document, at: DataPath, wanted: Json, axes: Sequence
     if isinstance(wanted, dict):
         low, high = wanted.get("min"), wanted.get("max")
         if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
-            problems.add(about(document, (*at, "min"), "BLIS2008", f"min {low:g} is greater than max {high:g}"))
+            problems.add(about(document, (*at, "min"), "BLIS2008", f"min {low:.15g} is greater than max {high:.15g}"))
             return False
     single = not isinstance(wanted, list)
     for number, one in enumerate([wanted] if single else as_list(wanted)):
@@ -116,7 +116,9 @@ def check_figures(document: Document, problems: Problems) -> None:
         low, high = _limit(entry, "min", -inf), _limit(entry, "max", inf)
         for other, least, most in seen.setdefault(str(entry["metric"]), []):
             if max(low, least) > min(high, most) and low <= high and least <= most:
-                message = f"`{entry['metric']}` cannot be at least {max(low, least):g} and at most {min(high, most):g}"
+                message = (
+                    f"`{entry['metric']}` cannot be at least {max(low, least):.15g} and at most {min(high, most):.15g}"
+                )
                 hint = f"see also `constraints.{other}`"
                 problems.add(about(document, ("constraints", at), "BLIS2065", message, hint=hint))
         seen[str(entry["metric"])].append((at, low, high))

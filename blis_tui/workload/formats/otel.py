@@ -85,7 +85,7 @@ def otel(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems
 def _left_out(others: int, again: int) -> tuple[LeftOut, ...]:
     """Describe the spans that are not requests."""
     found = (
-        LeftOut(others, "span", "that are not model calls with token counts"),
+        LeftOut(others, "span", "without a model call and its token counts"),
         LeftOut(again, "span", "with the ids of an earlier one"),
     )
     return tuple(one for one in found if one.count)

@@ -88,7 +88,8 @@ def _as_replayed(cells: Cells, lines: Sequence[int]) -> tuple[Cells, Sequence[in
 
 def _spans(start: str, end: str) -> bool:
     """Whether these are times in whole microseconds, in order."""
-    return start.isdecimal() and end.isdecimal() and len(end) < _LONGEST and int(end) >= int(start)
+    digits = start.isdecimal() and end.isdecimal() and max(len(start), len(end)) < _LONGEST
+    return digits and int(end) >= int(start)
 
 
 def _counts(cell: str) -> bool:

@@ -24,19 +24,27 @@ if TYPE_CHECKING:
 _LISTS: Final = ("start_times", "input_lens", "output_lens")
 _ADVICE: Final = "`vllm bench serve --save-result --save-detailed` writes it"
 _US_PER_S: Final = 1_000_000
+_MOST_PER_S: Final = 10**6
 
 
 @TRACES.plugin(
     "vllm-bench", "The result of `vllm bench serve --save-detailed`: JSON with start_times, input_lens, output_lens."
 )
 def vllm_bench(settings: NoSettings, text: TraceText, trace: Trace, problems: Problems) -> TraceColumns:
-    """Arrivals count from the first request; failed requests are left out."""
+    """Arrivals count from the first request; failed requests are left out. Without times it needs ``rate_per_s``."""
     del settings
     csv_only(trace, problems)
     document = json_document(text)
     if not isinstance(document, dict):
         problems.fail(1, "", f"the file is {brief(document)}, not an object", _ADVICE)
-    starts, prompts, outputs = (_list(document.get(name), name, problems) for name in _LISTS)
+    prompts, outputs = (_list(document.get(name), name, problems) for name in _LISTS[1:])
+    timed = "start_times" in document
+    if not timed and trace.rate_per_s is None and prompts:
+        message = "there is no list `start_times`, so the file does not say when requests arrived"
+        rate = document.get("request_throughput")
+        example = f"{rate:.4g}" if isinstance(rate, float) and 0.0 < rate < _MOST_PER_S else "2"
+        problems.fail(1, "", message, f"add under `trace:` how many arrive in a second: `rate_per_s: {example}`")
+    starts = _list(document.get("start_times"), "start_times", problems) if timed else [0.0] * len(prompts)
     problems.check()
     errors = document.get("errors")
     failed = errors if isinstance(errors, list) else [""] * len(starts)
@@ -64,7 +72,7 @@ def vllm_bench(settings: NoSettings, text: TraceText, trace: Trace, problems: Pr
         message = "no request of the benchmark has succeeded"
         problems.fail(1, "", message, "it has no answers that could be replayed")
     first = min(times)
-    arrivals = array("q", (round((time - first) * _US_PER_S) for time in times))
+    arrivals = array("q", (round((time - first) * _US_PER_S) for time in times)) if timed else None
     failures = (LeftOut(left_out, "request", "that failed"),) if left_out else ()
     return TraceColumns(arrival_us=arrivals, input_tokens=inputs, output_tokens=answers, left_out=failures)
 
