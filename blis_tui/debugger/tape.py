@@ -390,6 +390,10 @@ class Tape:
         """Return the latest event of a kind up to ``until``; 0 if there is none."""
         return self._kinds[:until].tobytes().rfind(self.code(kind)) + 1
 
+    def latest_on(self, instance: int, until: int) -> int:
+        """Return the latest event on an instance up to ``until``; 0 if there is none."""
+        return next((event for event in range(until, 0, -1) if self._instances[event - 1] == instance), 0)
+
     def next_step(self, event: int, *, back: bool = False) -> int:
         """Return the nearest step after (or before) an event; 0 if the tape has none."""
         move = -1 if back else 1

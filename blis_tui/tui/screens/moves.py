@@ -119,10 +119,12 @@ class Moves(Stage):
 
     def action_run_to_cursor(self) -> None:
         """Go to the event at the cursor."""
-        event = self.session.selection.event
+        about, event = self.pane_in_use.at_cursor(), self.session.selection.event
         if event is None:
             self.notify("Move the cursor of the event list first.", markup=False)
             return
+        if about is not None and about.kind == "event":
+            event = int(about.value)
         self._jump(self.session.debugger.seek(event), "to the cursor")
 
     def action_run_to_end(self) -> None:

@@ -8,6 +8,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 if TYPE_CHECKING:
+    from blis_tui.debugger.why.explanation import Ref
     from blis_tui.tui.view import View
 
 
@@ -55,3 +56,17 @@ class Pane(Widget, can_focus=True):
     def show(self, view: View) -> None:
         """Update the display to the view."""
         raise NotImplementedError
+
+    # ---- the cursor ----
+
+    def at_cursor(self) -> Ref | None:
+        """Return what the cursor is on, for keys that are about it; None if it is on nothing that a run consists of."""
+        return None
+
+    def selected_path(self) -> str:
+        """Return the path at the cursor; empty = that of :meth:`at_cursor`."""
+        return ""
+
+    def selected_value(self) -> str:
+        """Return the value at the cursor; empty = that of :meth:`at_cursor`."""
+        return ""

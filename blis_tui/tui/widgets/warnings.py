@@ -10,6 +10,7 @@ from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widgets import Static
 
+from blis_tui.debugger.why.explanation import Ref, instance_ref, request_ref
 from blis_tui.tui.presenters.warnings import FINDING, warnings_page
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.pane import Pane
@@ -153,18 +154,25 @@ class WarningsPane(Pane):
         scroll = self.query_one(VerticalScroll)
         scroll.scroll_relative(y=pages * max(1, scroll.size.height - 1), animate=False)
 
+    def at_cursor(self) -> Ref | None:
+        """Return the request or the instance of the marked warning."""
+        if self.checkup is None or self._chosen is None:
+            return None
+        found = self.checkup.findings[self._chosen]
+        if found.request is not None:
+            return request_ref(found.request)
+        return None if found.instance is None else instance_ref(found.instance)
+
     def action_pick(self) -> None:
         """Go to the subject of the marked warning."""
         self._pick(go=True)
 
     def _pick(self, *, go: bool) -> None:
-        if self.checkup is None or self._chosen is None:
-            return
-        found = self.checkup.findings[self._chosen]
-        if found.request is not None:
-            self.post_message(Picked(request=found.request, go=go))
-        elif found.instance is not None:
-            self.post_message(Picked(instance=found.instance))
+        found = self.at_cursor()
+        if found is not None and found.kind == "request":
+            self.post_message(Picked(request=found.value, go=go))
+        elif found is not None:
+            self.post_message(Picked(instance=int(found.value)))
 
     def on_click(self, event: Click) -> None:
         """Mark the clicked warning; a double click goes to its subject."""
