@@ -19,7 +19,7 @@ from blis_tui.cluster.reroute import RouteOverrides, normalized_overrides
 from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers, Record, record_classes
 from blis_tui.errors import BlisError, InputError, InvariantError, SimulationError, in_words
-from blis_tui.metrics.report import build_report, run_checks
+from blis_tui.metrics.report import build_report, latencies_so_far, run_checks
 from blis_tui.metrics.request_log import RequestLog
 from blis_tui.registry import place_in_plugin
 from blis_tui.spec.model import Experiment
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot, Snapshot
     from blis_tui.metrics.lints.lints import Checkup
-    from blis_tui.metrics.report import Report
+    from blis_tui.metrics.report import Latencies, Report
     from blis_tui.metrics.request_log import LogMark
     from blis_tui.workload.source import RequestSource
 
@@ -513,6 +513,16 @@ class Simulation:
         """
         self._require_consistent()
         return run_checks(self.experiment, self._cluster, self.log, duration_us=self._duration_us(), done=self.done)
+
+    @_attributing_failures
+    def latencies(self) -> Latencies:
+        """Return the latencies of ``report(by_clock=True)``, in time proportional to the requests so far.
+
+        Raises:
+            SimulationError: an exception interrupted the simulation in the middle of an event.
+        """
+        self._require_consistent()
+        return latencies_so_far(self.experiment, self._cluster, self.log, None if self.done else self.now_us)
 
     def _duration_us(self) -> int:
         """Time of the latest event, or the horizon if that ended the run."""

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 IMAGES: Final = Path(__file__).with_name("img")
 NORMAL: Final = (140, 40)
 NARROW: Final = (80, 24)
-_FONTS: Final = "'DejaVu Sans Mono', 'Fira Code', Menlo, Consolas, monospace"
-_FRAME: Final = re.compile(r'(clip-terminal">\s*<rect x="0" y="0" width="[\d.]+" height=")([\d.]+)')
 STEP: Final = "2761"
 """A step of kv-pressure that preempts one request and completes another while fifteen wait."""
 OWN: Final = {
@@ -281,11 +279,8 @@ def _store(folder: Path, spec: Path, *, pending: bool) -> None:
 
 
 def picture(svg: str) -> str:
-    """Textual's export with fonts of the reader's system, so that nothing is loaded from elsewhere."""
-    svg = re.sub(r"(?s)@font-face \{.*?\}", "", svg).replace("Fira Code, monospace", _FONTS)
-    svg = re.sub(r"terminal-\d+", "terminal", svg)
-    # The frame ends a little above the last line's descenders.
-    return _FRAME.sub(lambda found: f"{found[1]}{float(found[2]) + 4}", svg)
+    """Return the export of a screen without the number that it draws for itself."""
+    return re.sub(r"terminal-\d+", "terminal", svg)
 
 
 def furnished(name: str, home: Path) -> Path:

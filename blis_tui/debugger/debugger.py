@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.tape import EventRow
     from blis_tui.engine.records import Record
     from blis_tui.metrics.lints.lints import Checkup
-    from blis_tui.metrics.report import Report
+    from blis_tui.metrics.report import Latencies, Report
     from blis_tui.spec.model import Experiment
 
 _VERIFIED: Final = 10_000
@@ -149,6 +149,10 @@ class Debugger:
     def checkup(self) -> Checkup:
         """Return the checks behind the report's warnings, as of the current position."""
         return self.ask(lambda simulation: simulation.checkup())
+
+    def latencies(self) -> Latencies:
+        """Return the latencies of the report, as of the current position."""
+        return self.ask(lambda simulation: simulation.latencies())
 
     def upcoming(self) -> PendingEvent | None:
         """Return the next event, or None at the end."""

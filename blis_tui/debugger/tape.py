@@ -91,6 +91,17 @@ class StopRow(NamedTuple):
     tried_us: int
 
 
+class PlannedChange(NamedTuple):
+    """What the plan made in one event, for a later one, does to a request."""
+
+    what: str
+    """The kind of record: ``scheduled`` or ``preempted``."""
+    request: int
+    """Number of the request."""
+    instance: int
+    """Index of the instance whose following step it belongs to."""
+
+
 @dataclass(frozen=True, slots=True)
 class RequestEvent:
     """One thing that happened to a request.
@@ -112,6 +123,7 @@ _WORDS: Final = ("step", "chunk", "stalled", "resumed", "last-token", "started")
 """Words with a fixed code on every tape; kinds of records get their codes when they first occur."""
 STEP, CHUNK, STALLED, RESUMED, LAST_TOKEN, STARTED = range(len(_WORDS))
 _STEP_WIDTH: Final = len(StepRow._fields)
+_PLAN_WIDTH: Final = len(PlannedChange._fields)
 _STOP_WIDTH: Final = 1 + len(StopRow._fields)
 """Each entry starts with the number of the step."""
 _RESULTS: Final = frozenset({"chunk", "last-token"})
@@ -162,6 +174,8 @@ class Tape:
         self._steps = array("q")
         self._stop_events = array("q")
         self._stops = array("q")
+        self._plan_events = array("q")
+        self._plans = array("q")
         self._causes: list[str] = []
         self._cause_codes: dict[str, int] = {}
         self._names: list[str] = []
@@ -227,6 +241,15 @@ class Tape:
                 return StopRow(self._causes[cause], *rest)
             place -= 1
         return None
+
+    def plan(self, event: int) -> tuple[PlannedChange, ...]:
+        """Return whom the plan that a step's event makes for the following step schedules and preempts.
+
+        Empty where steps are planned in their own events.
+        """
+        there = range(bisect_left(self._plan_events, event), bisect_right(self._plan_events, event))
+        entries = (self._plans[place * _PLAN_WIDTH : (place + 1) * _PLAN_WIDTH] for place in there)
+        return tuple(PlannedChange(self._words[code], request, instance) for code, request, instance in entries)
 
     def stops_of(self, first: int, last: int) -> Mapping[tuple[int, int], tuple[str, int]]:
         """Return what :meth:`stop` knows in a range of events: cause and request by event and step number."""
@@ -390,6 +413,10 @@ class Tape:
         """Return the latest event of a kind up to ``until``; 0 if there is none."""
         return self._kinds[:until].tobytes().rfind(self.code(kind)) + 1
 
+    def latest_on(self, instance: int, until: int) -> int:
+        """Return the latest event on an instance up to ``until``; 0 if there is none."""
+        return next((event for event in range(until, 0, -1) if self._instances[event - 1] == instance), 0)
+
     def next_step(self, event: int, *, back: bool = False) -> int:
         """Return the nearest step after (or before) an event; 0 if the tape has none."""
         move = -1 if back else 1
@@ -489,6 +516,9 @@ class Tape:
         stops = bisect_right(self._stop_events, event)
         del self._stop_events[stops:]
         del self._stops[stops * _STOP_WIDTH :]
+        plans = bisect_right(self._plan_events, event)
+        del self._plan_events[plans:]
+        del self._plans[plans * _PLAN_WIDTH :]
         for beside in self._beside.values():
             del beside[bisect_right(beside, event) :]
         while self._reasons and (last := next(reversed(self._reasons))) >> _REASON_BITS > event:
@@ -546,6 +576,9 @@ class Tape:
             self._note_beside(record)
         if not own and not isinstance(record, self._counted):
             self._note_beside(record)
+            if self.plans_ahead and not self._unnamed and isinstance(record, Scheduled | Preempted):
+                self._plan_events.append(record.event)
+                self._plans.extend((code, subject, instance))
 
     def add_step(self, record: StepFinished, figures: Iterable[int], work: int) -> None:
         """Add a step's row and figures; ``work``: how many extra events it counts as (see :meth:`work`)."""

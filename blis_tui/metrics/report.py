@@ -504,6 +504,14 @@ def _latencies(overall: _Tally, cluster: Cluster) -> Latencies:
     )
 
 
+def latencies_so_far(experiment: Experiment, cluster: Cluster, log: RequestLog, now_us: int | None = None) -> Latencies:
+    """Return the latencies of a report of the current state, without the rest of it; ``now_us`` as there."""
+    tally = _Tally()
+    for block in log.table(cluster, now_us).blocks():
+        tally.add(block, experiment.warm_up_us)
+    return _latencies(tally, cluster)
+
+
 def _step_models(experiment: Experiment, cluster: Cluster) -> dict[str, StepTimeModel]:
     """Return the step-time model of each pool, which is that of its first instance."""
     found, first = {}, 0

@@ -157,6 +157,7 @@ _TABLE: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
         ("compare.to_start", "home", "to the start", "Go to the start, before the first event.", _RUN),
         ("compare.stop", "escape", "stop", "Stop what is running.", _RUN),
         ("compare.go_to", "g", "go to", "Go to a time or an event on both sides.", _GO, "go to"),
+        ("compare.why", "?", "why", "Explain the latest event of this side.", _LOOK, "why"),
         ("compare.side", "tab", "other side", "Go to the other side, then to the tables.", _PANES, "side"),
         ("compare.open_side", "enter", "open side", "Open this side in the debugger.", _OPEN, "open"),
         ("compare.export", "x", "export", "Write the comparison as text to a file.", _COPY),

@@ -183,6 +183,12 @@ class BlisApp(OrderedInputApp, inherit_bindings=False):
         """Return Textual's filters, and the one against control characters."""
         return [*super().get_line_filters(), _CONTROL_CHARACTER_FILTER]
 
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        """Return the screen as SVG, as Textual does, but such that it looks the same everywhere."""
+        from blis_tui.tui.picture import portable  # noqa: PLC0415  (only needed to export one)
+
+        return portable(super().export_screenshot(title=title, simplify=simplify))
+
     def _keep_printed(self, text: str) -> None:
         """Keep printed output from any thread, and announce it once."""
         self._print(text)

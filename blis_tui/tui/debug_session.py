@@ -77,6 +77,7 @@ class DebugSession:
             breakpoints=self.breakpoints,
             records_of=debugger.records_of,
             checkup=debugger.checkup,
+            latencies=debugger.latencies,
         )
 
     def select(

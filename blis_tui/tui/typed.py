@@ -20,6 +20,7 @@ from textual.message import Message
 if TYPE_CHECKING:
     from textual.await_complete import AwaitComplete
     from textual.dom import DOMNode
+    from textual.driver import Driver
     from textual.events import Event
     from textual.screen import Screen
 
@@ -50,6 +51,15 @@ class OrderedInputApp(App[None], inherit_bindings=False):
     def __init__(self) -> None:
         self._typed = deque()
         super().__init__()
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return Textual's driver; on Linux and macOS ours, which tells keys after escape from sequences."""
+        found = super().get_driver_class()
+        if found.__module__ != "textual.drivers.linux_driver":
+            return found
+        from blis_tui.tui.terminal_driver import TerminalDriver  # noqa: PLC0415  (its base is not on Windows)
+
+        return TerminalDriver
 
     async def on_event(self, event: Event) -> None:
         """Handle keys one after the other, and everything else as Textual does."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.tape import Tape
     from blis_tui.engine.records import Record
     from blis_tui.metrics.lints.lints import Checkup
+    from blis_tui.metrics.report import Latencies
     from blis_tui.spec.model import Experiment
 
 
@@ -57,6 +58,8 @@ class View:
     """Returns the records of a recorded event, including on-demand ones; may replay it."""
     checkup: Callable[[], Checkup]
     """Runs the checks behind the warnings at the present position, which may be slow in a long run."""
+    latencies: Callable[[], Latencies]
+    """Returns the latencies of a report of the present position, which may be slow, too."""
 
     def same_place(self, other: View | None) -> bool:
         """Return whether another view differs at most in the selected event or request."""

@@ -50,6 +50,7 @@ def view_at(
         breakpoints=(),
         records_of=made.records_of,
         checkup=made.checkup,
+        latencies=made.latencies,
     )
 
 

@@ -13,10 +13,12 @@ from textual.widgets import Input
 
 import blis_tui
 from blis_tui.compare.comparison import RequestChanges, Row
-from blis_tui.compare.divergence import Divergence
+from blis_tui.compare.divergence import Divergence, run_to_end
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.lockstep import Lockstep
-from blis_tui.debugger.side_by_side import NOT_ARRIVED, RequestStatus
+from blis_tui.debugger.side_by_side import NOT_ARRIVED, FigurePair, RequestStatus
+from blis_tui.debugger.why.explain import explain_event
+from blis_tui.debugger.why.explanation import event_ref
 from blis_tui.engine.records import Admitted, Dropped, Queued, Routed
 from blis_tui.records.tables import record_dict
 from blis_tui.tui.app import BlisApp
@@ -36,6 +38,7 @@ from blis_tui.tui.presenters.series import KV_USE, SERIES
 from blis_tui.tui.screens import compare as compare_screen
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.help import HelpScreen
+from blis_tui.tui.screens.why import WhyScreen
 from tests.tui.screens import check_screen, idle, press, screen_text, settle
 
 if TYPE_CHECKING:
@@ -264,17 +267,62 @@ async def test_a_place_that_is_nowhere_changes_nothing() -> None:
         assert "Neither run has a request with that name." in [note.message for note in app._notifications]
 
 
-async def test_a_question_mark_asks_for_the_keys_where_it_does_not_ask_why() -> None:
+async def test_a_question_mark_asks_for_the_keys_where_there_is_no_event_to_explain() -> None:
     app = BlisApp()
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        for screen in (app.screen, comparison()):
-            if screen is not app.screen:
-                app.push_screen(screen)
+        home = app.screen
+        await press(pilot, "?")
+        assert isinstance(app.screen, HelpScreen)
+        await press(pilot, "escape")
+        assert app.screen is home
+
+
+async def test_a_question_mark_explains_the_event_of_the_selected_side() -> None:
+    screen = comparison(1500)
+    app = BlisApp()
+    async with app.run_test(size=(140, 40)) as pilot:
+        app.push_screen(screen)
+        await finish(pilot, screen)
+        await press(pilot, "n", "n")
+        for side in (0, 1):
+            wanted = screen.lockstep.sides[side]
             await press(pilot, "?")
-            assert isinstance(app.screen, HelpScreen)
-            await press(pilot, "escape")
-            assert app.screen is screen
+            assert isinstance(app.screen, WhyScreen)
+            assert app.screen._explanation == explain_event(wanted, wanted.event)
+            await press(pilot, "escape", "tab")
+        await press(pilot, "?")
+        app.screen.dismiss(event_ref(700))
+        await finish(pilot, screen)
+        assert events(screen) == (700, 700)
+
+
+@pytest.mark.parametrize("width", [136, 74, 68, 60, 59, 38])
+@pytest.mark.parametrize("size", [1, 50, 5_000, 50_000])
+def test_columns_of_figures_do_not_touch(width: int, size: int) -> None:
+    names = ("running", "waiting", "kv", "preemptions")
+    pairs = [
+        FigurePair(instance=one, name=name, left=some * (1 + one + at), right=some * (7 + at))
+        for one in range(3)
+        for at, name in enumerate(names)
+        for some in [size if name == "kv" else min(size, 400)]
+    ]
+    view = replace(comparison().view(), figures=tuple(pairs))
+    for side in (0, 1):
+        rows = side_text(view, side, width).plain.splitlines()[-4:]
+        assert max(map(len, rows)) <= width
+        assert rows[0].split()[-1] in ("pre", "preempt", "preemptions")
+        for one, row in enumerate(rows[1:]):
+            figures = [f"{(pair.left, pair.right)[side]:,}" for pair in pairs if pair.instance == one]
+            words = [word for word in row.split() if word != "≠" and word[0] != "("]
+            assert words == [f"i{one}", *figures]
+
+
+@pytest.mark.parametrize("width", [72, 46, 38])
+def test_a_change_does_not_touch_the_figure_before_it(width: int) -> None:
+    row = Row(metric="requests.completed", a=12, b=1_190)
+    line = metrics_text(replace(comparison().view(), metrics=(row,)), width).plain.splitlines()[1]
+    assert line.split()[:5] == ["completed", "12", "1,190", "+9,817", "%"]
 
 
 async def test_tab_visits_every_box_and_the_last_side_is_marked() -> None:
@@ -445,6 +493,23 @@ def test_a_divergence_is_told_in_one_line() -> None:
     assert told(queued, later) == "≠ first at event 9: queued r1, time_us 100 → 1,105; place 4th → 6th"
     assert "request_id r1 → r2" in told(Admitted(9, 100, "r1", "x"), Admitted(9, 100, "r2", "x"))
     assert len(told(Dropped(9, 100, "r1", 0, "x" * 90), Dropped(9, 100, "r1", 0, "y"))) == 80
+
+
+@pytest.mark.parametrize("width", [68, 38])
+@pytest.mark.parametrize("change", [{"engine.kv_blocks": 900}, {"engine.max_num_seqs": 8}])
+def test_where_plans_diverge_the_two_lines_do(width: int, change: dict[str, object]) -> None:
+    """Steps are planned an event ahead: at the first divergence both sides still run the same step."""
+    few = {"workload.requests": 60}
+    lockstep = Lockstep(blis_tui.load("kv-overload", set=few), blis_tui.load("kv-overload", set={**few, **change}))
+    found = run_to_end(lockstep.first_divergence())
+    assert found is not None
+    run_to_stop(lockstep.seek(found.event))
+    screen = CompareScreen(lockstep.left.experiment, lockstep.right.experiment, NAMES)
+    screen.lockstep = lockstep
+    view = replace(screen.view(), figures=())
+    here, other = (side_text(view, side, width).plain.splitlines() for side in (0, 1))
+    (line,) = [row for row in here if row.startswith("▶")]
+    assert line not in other
 
 
 def test_titles_name_files_by_their_stems_where_that_tells_them_apart() -> None:

@@ -73,8 +73,9 @@ async def test_breakpoints_are_edited_switched_and_removed() -> None:
         assert "kv.utilization > 0.9" in screen_text(here.app)
         await here.press("space")
         assert not here.session.breakpoints[0].enabled
-        await here.press("r")
-        assert "no breakpoint" in here.said()
+        await here.press("r", "ctrl+r")
+        assert "Every breakpoint is off: ^b lists them, space turns one on." in here.said()
+        assert "There is no breakpoint" not in here.said()
         await here.press("space", "enter")
         await here.press(*["backspace"] * 3)
         await here.type("0.5")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,8 +11,10 @@ import blis_tui
 from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
+from blis_tui.engine.records import Preempted, Scheduled, StepFinished
 from blis_tui.tui.presenters.event_filter import FilterError, parse_filter
 from blis_tui.tui.presenters.events import (
+    PLANNED,
     PREEMPTED,
     columns,
     event_line,
@@ -22,6 +25,9 @@ from blis_tui.tui.presenters.events import (
 )
 from tests.tui.driven_pane import knowing, view_with
 from tests.tui.pane_harness import view_at
+
+if TYPE_CHECKING:
+    from blis_tui.engine.records import Record
 
 DONE = knowing(at=0)
 TAPE = DONE.tape
@@ -230,3 +236,46 @@ def test_marked_events_are_those_at_which_runs_stop(name: str, text: str) -> Non
         marked = stops_at(replace(view_at(made, made.frontier), breakpoints=(breaks,)))
         assert [event for event in range(1, made.frontier + 1) if marked(made.tape.row(event))] == stops
         assert stops or "preemption" in text
+
+
+@pytest.mark.parametrize("name", ["kv-overload", "vllm-preemption", "schedulers", "conversations"])
+def test_the_event_that_plans_ahead_says_whom_it_schedules_and_preempts(name: str) -> None:
+    """A breakpoint stops there: the step that does it is on the next line."""
+    size = {"workload.sessions": 4} if name == "conversations" else {"workload.requests": 90}
+    made = Debugger(blis_tui.load(name, set=size))
+    records: list[Record] = []
+    made.simulation.subscribe("all", records.append)
+    run_to_stop(made.run())
+    assert made.tape.plans_ahead
+    by_event: dict[int, list[Record]] = {}
+    for record in records:
+        by_event.setdefault(record.event, []).append(record)
+    found = 0
+    for event, own in by_event.items():
+        step = next((at for at, record in enumerate(own) if isinstance(record, StepFinished)), None)
+        ahead = own[len(own) if step is None else step + 1 :]
+        for kind, word, sign in ((Preempted, "preempts", PREEMPTED), (Scheduled, "schedules", "+")):
+            names = [one.request_id for one in ahead if isinstance(one, kind)]
+            line = event_line(made.tape, event)
+            said = " ".join(part.text for part in line.parts)
+            if not names:
+                assert word not in said
+                continue
+            found += 1
+            number = made.tape.step(made.tape.row(event).step).number + 1
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            assert f"plans step {number}: " in said
+            assert f"{word} {names[0]}{more}" in said
+            assert f"{sign}{len(names) if more else names[0]}" in next(r.text for r in line.short if "plans" in r.text)
+            assert f"{sign}{len(names)}" in next(run.text for run in line.brief if run.text.startswith(PLANNED))
+    assert found > 2
+
+
+def test_a_plan_is_not_told_before_its_step_has_results() -> None:
+    made = Debugger(blis_tui.load("kv-overload", set={"workload.requests": 40}))
+    run_to_stop(made.run())
+    event = next(event for event in range(1, made.frontier + 1) if made.tape.plan(event))
+    assert "plans" in full_text(made.tape, event)
+    for phase in range(4):
+        parts = event_line(made.tape, event, phase).parts
+        assert any("plans" in part.text for part in parts) == (phase >= 2)

@@ -17,6 +17,7 @@ import blis_tui
 from blis_tui.cluster.records import RoutingDecision, SessionBegun, SessionContinued
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
+from blis_tui.debugger.why.ranking import Position, ranking
 from blis_tui.engine.records import (
     Completed,
     Dropped,
@@ -151,3 +152,53 @@ def test_sessions() -> None:
         for name, calls in sent.items():
             row = next(each for each in text.splitlines() if each.startswith(f"{name} "))
             assert re.search(rf"\b{len(calls)} of {lengths[name]}\b", row), row
+
+
+AT_THE_END = (
+    "admission-control",
+    "burst",
+    "chunked-prefill",
+    "conversations",
+    "disaggregation",
+    "fcfs",
+    "kv-overload",
+    "kv-pressure",
+    "pipeline-bubble",
+    "retraction",
+    "shared-prefixes",
+    "skipping",
+    "steady-chat",
+    "thinking",
+    "vllm-preemption",
+)
+
+
+@pytest.mark.parametrize("name", AT_THE_END)
+def test_at_the_end_figures_are_those_of_the_report_under_the_same_name(name: str) -> None:
+    few = {"workload.sessions": 6} if name == "conversations" else {"workload.requests": 60}
+    warmed = {"warm_up_us": 500_000} if name == "burst" else {}
+    experiment = blis_tui.load(name, set={**few, **warmed})
+    run = Debugger(experiment)
+    run_to_stop(run.run())
+    report = blis_tui.run(experiment)
+    assert run.latencies() == report.latency
+    here = Position(run.event, run.settled)
+    if name != "burst":  # rankings have the requests of the warm-up, too
+        for by, found in (
+            ("e2e", report.latency.e2e_ms),
+            ("ttft", report.latency.ttft_ms),
+            ("tpot", report.latency.tpot_ms),
+        ):
+            largest = next(iter(ranking(run.tape, by, here)), None)
+            shown = None if largest is None else largest.value / 1000
+            assert shown == (None if found.max is None else pytest.approx(found.max, abs=0.000_51, rel=0))
+    preempted = sum(one.value for one in ranking(run.tape, "preemptions", here))
+    instances = run.moment().state.instances
+    assert preempted == sum(one.preemptions for one in instances) == report.kv.preemptions
+    asked = sum(one.kv.hits + one.kv.misses for one in instances)
+    assert (sum(one.kv.hits for one in instances) / asked if asked else None) == report.kv.hit_rate
+    buckets, counts = run.tape.overview.buckets, report.requests
+    lost = counts.rejected + counts.dropped_unservable + counts.timed_out + (counts.lost or 0)
+    assert sum(one.arrivals for one in buckets) == counts.total
+    assert sum(one.completions for one in buckets) == counts.completed
+    assert sum(one.losses for one in buckets) == lost

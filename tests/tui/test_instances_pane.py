@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
+from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.tui.presenters.instances import instances_lines, step_card, step_tokens
 from blis_tui.tui.widgets.instances import ALL_INSTANCES, InstancesPane
 from blis_tui.units import span_text, time_text
@@ -185,7 +186,7 @@ async def test_the_cursor_picks_requests(pressed: Debugger) -> None:
         await pilot.press("down", "down")
         await pilot.pause()
         assert [message.request for message in app.picked] == ["request_0", "request_3"]
-        assert pane.selected_path() == "requests.request_3"
+        assert pane.at_cursor() == request_ref("request_3")
         await pilot.press("pagedown")
         await pilot.pause()
         assert app.picked[-1].request == "request_24"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.tui.presenters.kv_map import BLOCK_STYLES, holdings, kv_grid, kv_map
 from blis_tui.tui.widgets.kv_map import KvMap
 from blis_tui.tui.widgets.lines import Lines
@@ -139,7 +140,7 @@ async def test_arrows_and_clicks_select_requests(pressed: Debugger) -> None:
         await pilot.pause()
         names = [request.request_id for request in app.shown.moment.after.instances[0].running]
         assert [message.request for message in app.picked] == [names[0], names[1], names[0]]
-        assert pane.selected_path() == f"requests.{names[0]}"
+        assert pane.at_cursor() == request_ref(names[0])
         # The first line is about the selected request, the second holds the figures: the map begins in the third.
         await pilot.click(offset=(76, 3))
         await pilot.pause()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from blis_tui.braille import draw
-from blis_tui.metrics.stats import of_samples
-from blis_tui.tui.presenters.metrics import arrange, inter_token_gaps, metrics, percentile_lines
+from blis_tui.tui.presenters.metrics import arrange, metrics, percentile_lines
 from blis_tui.tui.presenters.plot import GUTTER, SECOND, plot, strips, top_value
 from blis_tui.tui.presenters.series import (
     BY_NAME,
@@ -23,6 +20,7 @@ from blis_tui.tui.presenters.series import (
     value_text,
 )
 from blis_tui.tui.widgets.metrics import MetricsPane
+from blis_tui.units import span_text
 from tests.tui.driven_pane import driven, knowing, view_with
 from tests.tui.screens import press, settle
 
@@ -35,7 +33,7 @@ SIZES = [(34, 4), (36, 10), (60, 12), (76, 13), (76, 22), (98, 30), (100, 6), (1
 def test_the_text_fits_its_room(width: int, height: int, large: bool, event: int) -> None:
     view = view_with(knowing(event, at=event))
     for chosen in range(len(SERIES)):
-        lines = metrics(view, chosen, width, height, large=large).plain.split("\n")
+        lines = metrics(view, view.latencies(), chosen, width, height, large=large).plain.split("\n")
         assert len(lines) <= height
         assert all(len(line) <= width for line in lines)
         assert any(SERIES[chosen].name in line for line in lines)
@@ -82,59 +80,35 @@ def test_at_the_start_nothing_has_a_value_yet() -> None:
         "completions": "-",
         "tokens": "-",
     }
-    assert [line.plain.split() for line in percentile_lines(view, 70)] == [
+    assert [line.plain.split() for line in percentile_lines(view.latencies(), 70)] == [
         ["TTFT", "none", "yet"],
         ["ITL", "none", "yet"],
     ]
 
 
-def test_ttft_percentiles_follow_the_rule_of_the_report() -> None:
-    made = knowing(at=1500)
-    line = percentile_lines(view_with(made), 100)[0].plain
-    p90 = of_samples(made.tape.latencies.ttfts_us(1500, 1000)).p90
-    assert p90 is not None
-    assert f"p90 {p90:.0f} ms" in line or f"p90 {p90:.1f} ms" in line
-    assert "first tokens" in line
-
-
-def test_a_steps_duration_counts_once_for_each_request_that_decodes_in_it() -> None:
-    made = knowing(at=600)
-    wanted: Counter[int] = Counter()
-    steps = 0
-    for event in range(1, 601):
-        if made.tape.is_step(event):
-            step = made.tape.step(made.tape.row(event).step)
-            steps += 1
-            if step.decode_requests:
-                wanted[step.duration_us] += step.decode_requests
-    assert inter_token_gaps(view_with(made)) == (steps, wanted)
-
-
-def test_only_the_latest_thousand_steps_count() -> None:
-    made = knowing(at=1800)
-    steps, gaps = inter_token_gaps(view_with(made))
-    assert steps == 1000
-    ends = [event for event in range(1800, 0, -1) if made.tape.is_step(event)]
-    decodes = [made.tape.step(made.tape.row(event).step).decode_requests for event in ends]
-    assert len(decodes) > 1000
-    assert sum(gaps.values()) == sum(decodes[:1000])
+@pytest.mark.parametrize("event", [1500, 1801])
+def test_percentiles_are_those_of_the_report_at_the_position(event: int) -> None:
+    made = knowing(at=event)
+    wanted = made.report().latency
+    for line, found in zip(percentile_lines(made.latencies(), 100), (wanted.ttft_ms, wanted.itl_ms), strict=True):
+        values = [span_text(int((value or 0.0) * 1000 + 0.5)) for value in (found.p50, found.p90, found.p99)]
+        said = " ".join(line.plain.split())
+        assert said.split(" ", 1)[1] == "p50 {} p90 {} p99 {} of the run so far, as in the report".format(*values)
 
 
 @pytest.mark.parametrize(
     ("width", "scope"),
     [
-        (34, "1,000 steps"),
-        (38, "steps"),
-        (44, "1,000 steps"),
-        (56, "latest 1,000 steps"),
-        (57, "1,000 steps"),
-        (61, "1,000 steps"),
-        (76, "of the latest 1,000 steps"),
-        (136, "of the latest 1,000 steps; without stalls and preemptions"),
+        (34, "so far"),
+        (44, "so far"),
+        (56, "of the run so far"),
+        (57, "so far"),
+        (76, "of the run so far"),
+        (136, "of the run so far, as in the report"),
     ],
 )
 def test_percentiles_of_gaps_say_what_they_are_of_at_every_width(width: int, scope: str) -> None:
-    line = percentile_lines(view_with(knowing(at=1800)), width)[1].plain
+    line = percentile_lines(knowing(at=1800).latencies(), width)[1].plain
     assert len(line) <= width
     assert line.split(" ms ")[-1].strip() == scope
     assert "p50 " in line
@@ -219,15 +193,15 @@ def test_each_instance_has_a_strip_on_the_axis_of_the_plot() -> None:
     assert rows[0].startswith("requests of each instance")
     assert [row[:GUTTER].strip() for row in rows[1:]] == ["i0", "i1"]
     assert [row.plain.strip() for row in strips(view, KV_USE, 90, 2)] == ["KV in use by instance", "… 2 more instances"]
-    assert len(metrics(view, 0, 140, 16).plain.splitlines()) == 16
-    assert "i1 " in metrics(view, 0, 140, 16).plain
-    assert "i1 " not in metrics(view_with(knowing(at=1000)), 0, 140, 16).plain
+    assert len(metrics(view, view.latencies(), 0, 140, 16).plain.splitlines()) == 16
+    assert "i1 " in metrics(view, view.latencies(), 0, 140, 16).plain
+    assert "i1 " not in metrics(view_with(knowing(at=1000)), None, 0, 140, 16).plain
 
 
 @pytest.mark.parametrize("height", [4, 6, 11, 12, 13, 20])
 @pytest.mark.parametrize("width", [60, 78, 138])
 def test_the_columns_have_headings_at_every_size(width: int, height: int) -> None:
-    assert "now" in metrics(view_with(knowing(at=1000)), 0, width, height).plain.splitlines()[0]
+    assert "now" in metrics(view_with(knowing(at=1000)), None, 0, width, height).plain.splitlines()[0]
 
 
 def test_the_upper_edge_is_round_and_not_below_the_largest_value() -> None:

@@ -190,6 +190,19 @@ def test_a_signal_at_the_very_end_leaves_no_process_behind(terminal: Terminal) -
     terminal.until(lambda screen: "rc=130" in screen)
 
 
+def test_a_key_typed_right_after_escape_is_not_lost(terminal: Terminal) -> None:
+    terminal.type(f"{shlex.join([sys.executable, '-m', 'blis_tui'])} tui kv-pressure --at 50; echo rc=$?", "Enter")
+    terminal.until(lambda screen: "event 50 of" in screen)
+    terminal.type("/", "completed", "Enter")
+    terminal.until(lambda screen: "completed: 0 of" in screen)
+    for key in ("Escape", "["):
+        terminal.type(key)
+        time.sleep(0.06)
+    terminal.until(lambda screen: "event 49 of" in screen and "completed: 0 of" not in screen)
+    terminal.type("C-q")
+    terminal.until(lambda screen: "rc=0" in screen)
+
+
 def test_an_editor_gets_the_terminal_and_gives_it_back(terminal: Terminal) -> None:
     editor = "sh -c 'echo this is the editor; read line; cp mine.blis.yaml broken.blis.yaml'"
     terminal.type(f"EDITOR={shlex.quote(editor)} " + shlex.join([sys.executable, "-m", "blis_tui"]), "Enter")

@@ -50,7 +50,7 @@ def _said(made: Debugger, names: list[str], order: str) -> Iterator[str]:
     yield text_of(diff_lines(moment, WIDTH, playing=False))
     ranked = replace(view, selection=replace(view.selection, order=order))
     yield text_of(ranking_lines(ranked, ranked_requests(ranked), WIDTH, ""))
-    yield "\n".join(one.plain for one in percentile_lines(view, WIDTH))
+    yield "\n".join(one.plain for one in percentile_lines(view.latencies(), WIDTH))
     yield "\n".join(f"{one.name} {value_text(one, one.now(view), view)}" for one in SERIES)
     yield "\n".join(_figures(view))
     if moment.event:

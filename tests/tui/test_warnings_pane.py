@@ -175,7 +175,7 @@ async def test_while_playing_it_looks_now_and_then(pressed: Debugger) -> None:
     async with app.run_test(size=NORMAL) as pilot:
         await settle(pilot)
         assert pane.checkup is not None
-        pane._checked_s = perf_counter() + 60  # it has just looked
+        pane._checked.done_s = perf_counter() + 60  # it has just looked
         pane.view = view_at(pressed, END, playing=True)
         await settle(pilot)
         assert pane.checkup.event == 100
@@ -190,7 +190,7 @@ async def test_checks_that_take_long_wait_for_a_pause(pressed: Debugger) -> None
     app = OnePane(pane, view_at(pressed, 100))
     async with app.run_test(size=NORMAL) as pilot:
         await settle(pilot)
-        pane._took_s = 1.0
+        pane._checked.took_s = 1.0
         pane.view = view_at(pressed, END)
         assert pane.checkup is not None
         assert pane.checkup.event == 100

@@ -108,11 +108,12 @@ def _ttft(life: Life, _steps: _Steps) -> int | None:
 
 
 def _tpot(life: Life, _steps: _Steps) -> int | None:
-    """Return the mean time between two tokens at the engine."""
-    end, first, last = life.end, life.first_token, life.last("last-token")
-    if end is None or end.what != "completed" or first is None or last is None or end.first < 2:
+    """Return the time per output token as in the report, rounded to microseconds."""
+    end, first = life.end, life.first_token
+    if end is None or end.what != "completed" or first is None or end.first < 2:
         return None
-    return (last.first - first.first) // (end.first - 1)
+    gaps = end.first - 1
+    return (2 * (end.second - first.second) + gaps) // (2 * gaps)
 
 
 def _longest_gap(life: Life, steps: _Steps) -> int | None:
@@ -152,7 +153,7 @@ ORDERS: Final[Mapping[str, Order]] = MappingProxyType(
     {
         "e2e": Order("end-to-end latency", "of those completed", _e2e),
         "ttft": Order("time to first token", "of those that have one", _ttft),
-        "tpot": Order("time per output token", "of those completed, at the engine", _tpot),
+        "tpot": Order("time per output token", "of those completed", _tpot),
         "gap": Order("longest gap between tokens", "at the engine", _longest_gap),
         "queue": Order("time in the queue", "so far", _queued),
         "preemptions": Order("preemptions", "so far", _preemptions),

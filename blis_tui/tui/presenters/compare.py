@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from rich.cells import cell_len
 from textual.content import Content
 
 from blis_tui.classes import dataclass
@@ -210,41 +211,60 @@ def _style(colour: str) -> str:
 
 
 _COLUMNS: Final = (
-    ("running", "running", "running"),
-    ("waiting", "waiting", "waiting"),
-    ("kv", "KV used", "KV blocks used"),
-    ("preemptions", "preempt", "preemptions"),
+    ("running", "run", "running", "running"),
+    ("waiting", "wait", "waiting", "waiting"),
+    ("kv", "KV", "KV used", "KV blocks used"),
+    ("preemptions", "pre", "preempt", "preemptions"),
 )
-"""Figures of an instance, with short and long titles."""
+"""Figures of an instance, with titles from short to long."""
+_LONG: Final = 3
+"""Place of the long titles."""
+_INDEX: Final = 3
+"""Width of an instance's index."""
 
 
 def _instances(figures: Sequence[FigurePair], side: int, width: int) -> list[Content]:
     """Return a row for each instance of either side, with differences marked."""
     wide = width >= _WIDE
-    cell = (width - 3) // len(_COLUMNS)
-    titles = "".join(f"{long if wide else short:>{cell}}" for _, short, long in _COLUMNS)
-    lines = [Content.styled(f"   {titles}", _MUTED)]
     by_instance: dict[int, dict[str, FigurePair]] = {}
     for pair in figures:
         by_instance.setdefault(pair.instance, {})[pair.name] = pair
-    for index, pairs in by_instance.items():
-        row = Content.styled(f"i{index:<2}", _MUTED)
-        for name, *_ in _COLUMNS:
-            row += _figure(pairs[name], side, cell, deltas=wide)
-        lines.append(row)
+    room = width - _INDEX
+    for deltas, length in ((True, _LONG), (False, _LONG), (False, 2), (False, 1)):
+        table = [[_figure(pairs[name], side, deltas=deltas) for name, *_ in _COLUMNS] for pairs in by_instance.values()]
+        heads = [column[length] for column in _COLUMNS]
+        texts = [[text for text, _ in row] for row in table]
+        least = [1 + max(map(cell_len, column)) for column in zip(heads, *texts, strict=True)]
+        if sum(least) <= room and (wide or length < _LONG):
+            break
+    widths = _spread(least, room)
+    lines = [Content.styled(" " * _INDEX + "".join(map(str.rjust, heads, widths)), _MUTED)]
+    for index, row in zip(by_instance, table, strict=True):
+        cells = [(text.rjust(cell), style) for (text, style), cell in zip(row, widths, strict=True)]
+        lines.append(Content.assemble((f"i{index:<{_INDEX - 1}}", _MUTED), *cells))
     return lines
 
 
-def _figure(pair: FigurePair, side: int, width: int, *, deltas: bool) -> Content:
+def _spread(least: Sequence[int], room: int) -> list[int]:
+    """Return widths of columns that fill the room: equal ones if each column has enough of that, else a share more."""
+    equal = room // len(least)
+    if max(least) <= equal:
+        return [equal] * len(least)
+    spare = max(room - sum(least), 0) // len(least)
+    return [one + spare for one in least]
+
+
+def _figure(pair: FigurePair, side: int, *, deltas: bool) -> tuple[str, str]:
+    """Return a figure and its style."""
     value = (pair.left, pair.right)[side]
     if value is None:
-        return Content.styled(f"{'-':>{width}}", _MUTED)
+        return "-", _MUTED
     text = count_text(value)
     if not pair.differs:
-        return Content(f"{text:>{width}}")
+        return text, ""
     if deltas and side == 1 and pair.delta is not None:
         text = f"{text} ({pair.delta:+,})"
-    return Content.styled(f"{f'{DIFFERS} {text}':>{width}}", _LIT)
+    return f"{DIFFERS} {text}", _LIT
 
 
 # ---- metrics ----
@@ -268,6 +288,8 @@ _METRICS: Final = (
 """Figures of the report and their titles, the most important first."""
 _WORDS_FROM: Final = 46
 """Width from which `better` and `worse` are written out."""
+_CHANGE: Final = 9
+"""Width of a change: ``+9,876 %``, and a space before it."""
 _NOTHING_MUCH: Final = 0.0005
 """Smaller relative changes would be shown as 0.0 %."""
 _VERDICTS: Final[Mapping[str, tuple[str, str, str]]] = {
@@ -284,8 +306,8 @@ def metrics_text(view: CompareView, width: int) -> Content:
     rows = {row.metric: row for row in view.metrics}
     words = width >= _WORDS_FROM
     last = 6 if words else 1
-    cell = min((width - 12 - 8 - last - 2) // 2, 12)
-    lines = [Content.styled(f"{'so far':<12}{'A':>{cell}}{'B':>{cell}}{'change':>8}", _MUTED)]
+    cell = min((width - 12 - _CHANGE - last - 2) // 2, 12)
+    lines = [Content.styled(f"{'so far':<12}{'A':>{cell}}{'B':>{cell}}{'change':>{_CHANGE}}", _MUTED)]
     for metric, title in _METRICS:
         row = rows.get(metric)
         if row is not None:
@@ -296,13 +318,13 @@ def metrics_text(view: CompareView, width: int) -> Content:
 def _metric(row: Row, title: str, cell: int, *, words: bool) -> Content:
     figures = f"{_number(row.a):>{cell}}{_number(row.b):>{cell}}"
     if not row.differs:
-        return Content.assemble(f"{title:<12}{figures}", (f"{'=':>8}", _MUTED))
+        return Content.assemble(f"{title:<12}{figures}", (f"{'=':>{_CHANGE}}", _MUTED))
     if row.is_noise:
         change = "≈" if abs(row.relative or 0) < _NOTHING_MUCH else _change(row)
-        return Content.assemble(f"{title:<12}{figures}", (f"{change:>8}", _MUTED))
+        return Content.assemble(f"{title:<12}{figures}", (f"{change:>{_CHANGE}}", _MUTED))
     glyph, word, colour = _VERDICTS[row.verdict]
     said = word if words else glyph
-    return Content.assemble(f"{title:<12}{figures}", (f"{_change(row):>8}", _LIT), " ", (said, colour))
+    return Content.assemble(f"{title:<12}{figures}", (f"{_change(row):>{_CHANGE}}", _LIT), " ", (said, colour))
 
 
 def _number(value: float | None) -> str:

@@ -10,7 +10,7 @@ from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.columns import cut
 from blis_tui.conditions.probes import Reaches, RecordMatch, Sends
 from blis_tui.debugger.moment import settles
-from blis_tui.engine.records import described
+from blis_tui.engine.records import Preempted, Scheduled, described
 from blis_tui.tui.actions import named, shown_key
 from blis_tui.tui.presenters.event_filter import of_kind, of_request
 from blis_tui.units import count_text, filled, plural, span_text, time_text
@@ -33,6 +33,8 @@ CURSOR: Final = "▸"
 """Marks the cursor for readers without colours, except at the position."""
 PREEMPTED: Final = "×"  # noqa: RUF001  (a cross, not a letter)
 """Prefix of the number of preempted requests in a narrow line; ``+`` joined the batch, ``✓`` are done."""
+PLANNED: Final = "→"
+"""Prefix of such changes in a narrow line that the event plans for the following step."""
 START: Final = "start: nothing has happened yet"
 
 
@@ -67,7 +69,8 @@ def event_line(tape: Tape, event: int, phase: int | None = None) -> EventLine:
         if not settles(phase):
             step = step._replace(first_tokens=0, completed=0, duration_us=step.duration_us if phase else 0)
         subject = f"i{row.instance} step {step.number}"
-        return EventLine(row.kind, look, subject, _step(step), _short_step(step), _signs(step))
+        plan = _Plan(tape, row) if settles(phase) else None
+        return EventLine(row.kind, look, subject, _step(step, plan), _short_step(step, plan), _signs(step, plan))
     if row.request >= 0:
         subject = tape.name(row.request)
     else:
@@ -85,16 +88,66 @@ def _filled(template: str, values: Mapping[str, object], look: Description) -> t
     return (Run(head, look.colour if look.ends else ""), *map(Run, rest))
 
 
-def _step(step: StepRow) -> tuple[Run, ...]:
-    """Return what a step did: its work, then its changes, the worst first."""
+class _Plan:
+    """What a step's event plans for the following step of its instance, or of one that steps together with it."""
+
+    def __init__(self, tape: Tape, row: EventRow) -> None:
+        planned = tape.plan(row.event)
+        self._preempts = [tape.name(one.request) for one in planned if one.what == Preempted.kind]
+        self._schedules = [tape.name(one.request) for one in planned if one.what == Scheduled.kind]
+        self._new_tokens = sum(
+            found.second
+            for one in planned
+            if one.what == Scheduled.kind and (found := tape.latest(one.request, one.what, row.event)) is not None
+        )
+        others = [one.instance for one in planned if one.instance != row.instance]
+        self._step = f"i{others[0]}" if others else f"step {tape.step(row.step).number + 1}"
+
+    def sentence(self) -> tuple[Run, ...]:
+        """Return whom it preempts and schedules."""
+        parts = []
+        if self._preempts:
+            parts.append(Run(f"preempts {_some(self._preempts)}", "error"))
+        if self._schedules:
+            parts.append(Run(f"schedules {_some(self._schedules)} ({plural(self._new_tokens, 'prompt token')})"))
+        return tuple(
+            Run(run.text if place else f"plans {self._step}: {run.text}", run.colour) for place, run in enumerate(parts)
+        )
+
+    def short(self) -> tuple[Run, ...]:
+        """Return the same in signs, with names instead of numbers where it is one request."""
+        return self._signed("plans ", *(names[0] if len(names) == 1 else str(len(names)) for names in self._both))
+
+    def brief(self) -> tuple[Run, ...]:
+        """Return the same in signs and numbers."""
+        return self._signed(PLANNED, *(str(len(names)) for names in self._both))
+
+    @property
+    def _both(self) -> tuple[list[str], list[str]]:
+        return self._preempts, self._schedules
+
+    def _signed(self, head: str, preempted: str, scheduled: str) -> tuple[Run, ...]:
+        parts = [PREEMPTED + preempted] * bool(self._preempts)
+        parts += [described("arrived").sign + scheduled] * bool(self._schedules)
+        return (Run(head + " ".join(parts), "error" if self._preempts else ""),) if parts else ()
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first name, and how many more there are."""
+    return names[0] if len(names) == 1 else f"{names[0]} and {count_text(len(names) - 1)} more"
+
+
+def _step(step: StepRow, plan: _Plan | None) -> tuple[Run, ...]:
+    """Return what a step did: its work, its changes, the worst first, and those that it plans for the next step."""
     kinds = ((step.prefill_tokens, "prefill"), (step.decode_requests, "decode"))
     work = " + ".join(f"{count_text(count)} {kind}" for count, kind in kinds if count) or "0"
     noun = "token" if step.batch_tokens == 1 else "tokens"
-    return (Run(f"{work} {noun}{_duration(step)}"), *_changes(step))
+    return (Run(f"{work} {noun}{_duration(step)}"), *_changes(step), *(plan.sentence() if plan else ()))
 
 
-def _short_step(step: StepRow) -> tuple[Run, ...]:
-    return (Run(f"{plural(step.batch_tokens, 'token')}{_duration(step)}"), *_changes(step))
+def _short_step(step: StepRow, plan: _Plan | None) -> tuple[Run, ...]:
+    planned = plan.short() if plan else ()
+    return (Run(f"{plural(step.batch_tokens, 'token')}{_duration(step)}"), *planned, *_changes(step))
 
 
 def _duration(step: StepRow) -> str:
@@ -113,8 +166,8 @@ def _changes(step: StepRow) -> tuple[Run, ...]:
     return tuple(Run(text, colour) for count, text, colour in changes if count)
 
 
-def _signs(step: StepRow) -> tuple[Run, ...]:
-    """Return a step's changes as signs with counts, then its work."""
+def _signs(step: StepRow, plan: _Plan | None) -> tuple[Run, ...]:
+    """Return a step's changes as signs with counts, those that it plans, then its work."""
     changes = (
         (step.preempted, PREEMPTED, "error"),
         (step.admitted, described("arrived").sign, ""),
@@ -122,7 +175,8 @@ def _signs(step: StepRow) -> tuple[Run, ...]:
         (step.stalled, described("queued").sign, "warning"),
     )
     signs = [Run(f"{sign}{count}", colour) for count, sign, colour in changes if count]
-    return (*signs, Run(f"{step.batch_tokens} tok"))
+    planned = plan.brief() if plan else ()
+    return (*signs, *planned, Run(f"{step.batch_tokens} tok"))
 
 
 def stops_at(view: View) -> Callable[[EventRow], bool]:
@@ -227,7 +281,7 @@ def milliseconds(time_us: int) -> str:
 
 
 def fitting(line: EventLine, width: int) -> list[Run]:
-    """Return as much of a summary as fits: in full, in short, or without its last parts (replaced by ``…``)."""
+    """Return as much of a summary as fits: in full, in short, cut (with a ``…``), or in signs."""
     for parts in (line.parts, line.short):
         if _length(parts) <= width:
             return _joined(parts)
@@ -236,6 +290,11 @@ def fitting(line: EventLine, width: int) -> list[Run]:
         kept.pop()
     if kept:
         return [*_joined(kept), Run(" …")]
+    signs = list(line.brief)
+    while signs and len(" ".join(part.text for part in signs)) > width:
+        signs.pop()
+    if signs:
+        return _joined(signs, " ")
     only = line.short[0] if line.short else Run("")
     return [Run(only.text[: max(width - 1, 0)] + "…", only.colour)]
 
@@ -244,11 +303,11 @@ def _length(parts: Sequence[Run]) -> int:
     return len(", ".join(part.text for part in parts))
 
 
-def _joined(parts: Sequence[Run]) -> list[Run]:
+def _joined(parts: Sequence[Run], between: str = ", ") -> list[Run]:
     runs: list[Run] = []
     for part in parts:
         if runs:
-            runs.append(Run(", ", "muted"))
+            runs.append(Run(between, "muted"))
         runs.append(part)
     return runs
 

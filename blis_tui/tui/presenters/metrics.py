@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.classes import dataclass
-from blis_tui.metrics.stats import of_histogram, of_samples
 from blis_tui.tui.presenters.plot import plot, strips
 from blis_tui.tui.presenters.series import SERIES, coloured, course, top_of, value_text
 from blis_tui.tui.presenters.timeline import scale_of
-from blis_tui.units import count_text, span_text
+from blis_tui.units import span_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from blis_tui.metrics.report import Latencies
     from blis_tui.metrics.stats import Distribution
     from blis_tui.tui.presenters.series import Series
     from blis_tui.tui.view import View
 
-LATEST: Final = 1000
-"""Number of latest first tokens, and of steps, for the percentiles."""
 NAME: Final = 14
 """Width of a figure's name, including the mark before it."""
 _VALUE: Final = 11
@@ -41,6 +37,8 @@ _ALL_PERCENTILES_FROM: Final = 57
 """Width from which all percentiles and their scope fit a line."""
 _TWO_PERCENTILES_FROM: Final = 38
 """Width from which two percentiles do."""
+_SCOPES: Final = ("of the run so far, as in the report", "of the run so far", "so far")
+"""What percentiles are of, from long to short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +103,21 @@ def arrange(width: int, height: int, chosen: int, *, large: bool) -> Arrangement
     return Arrangement(Box(0, int(header), left, rows), first, header, percentiles, plot_box)
 
 
-def metrics(view: View, chosen: int, width: int, height: int, *, large: bool = False, focused: bool = False) -> Content:
+def metrics(
+    view: View,
+    latencies: Latencies | None,
+    chosen: int,
+    width: int,
+    height: int,
+    *,
+    large: bool = False,
+    focused: bool = False,
+) -> Content:
     """Return the pane's lines.
 
     Args:
         view: the view.
+        latencies: those of the view; None = not known yet.
         chosen: index of the plotted figure.
         width: columns.
         height: rows.
@@ -126,7 +134,7 @@ def metrics(view: View, chosen: int, width: int, height: int, *, large: bool = F
         left = drawn
     if places.percentiles:
         spare = height - len(left) - (0 if box.x else box.height) >= 3
-        left += ([Content("")] if spare else []) + percentile_lines(view, places.strips.width or width)
+        left += ([Content("")] if spare else []) + percentile_lines(latencies, places.strips.width or width)
     if box.x:
         return Content("\n").join(
             _beside(
@@ -178,53 +186,15 @@ def strip_line(view: View, series: Series, places: Arrangement, *, chosen: bool,
     return Content.assemble(*parts)
 
 
-def percentile_lines(view: View, width: int) -> list[Content]:
-    """Return latencies as of the position, one per line."""
-    ttfts = view.tape.latencies.ttfts_us(view.moment.event, LATEST, view.moment.settled, view.moment.time_us)
-    steps, gaps = inter_token_gaps(view)
-    first, many = f"latest {count_text(len(ttfts))}", f"{count_text(steps)} steps"
-    return [
-        _percentiles("TTFT", of_samples(ttfts), (f"of the {first} first tokens", first), width),
-        _percentiles(
-            "ITL",
-            of_histogram(gaps),
-            (
-                f"of the latest {many}; without stalls and preemptions",
-                f"of the latest {many}",
-                f"latest {many}",
-                many,
-                "steps",
-            ),
-            width,
-        ),
-    ]
+def percentile_lines(latencies: Latencies | None, width: int) -> list[Content]:
+    """Return latencies of the whole run up to the position, one per line, as in the report."""
+    found = {} if latencies is None else {"TTFT": latencies.ttft_ms, "ITL": latencies.itl_ms}
+    return [_percentiles(name, found.get(name), width) for name in ("TTFT", "ITL")]
 
 
-def inter_token_gaps(view: View) -> tuple[int, dict[int, int]]:
-    """Return the waits of decoding requests for their next tokens: each step's duration, once per request.
-
-    This covers requests that take part in every step, without gaps by stalls and preemptions.
-
-    Returns:
-        The number of latest steps examined, and how often each duration occurs, in microseconds.
-    """
-    tape = view.tape
-    last = tape.next_step(view.moment.settled + 1, back=True)
-    counts: dict[int, int] = {}
-    if not last:
-        return 0, counts
-    end = tape.row(last).step + 1
-    start = max(end - LATEST, 0)
-    for number in range(start, end):
-        step = tape.step(number)
-        if step.decode_requests:
-            counts[step.duration_us] = counts.get(step.duration_us, 0) + step.decode_requests
-    return end - start, counts
-
-
-def _percentiles(name: str, found: Distribution, scopes: Sequence[str], width: int) -> Content:
-    """Return a line of percentiles. ``scopes``: descriptions of the samples, from long to short; one that fits."""
-    if found.p50 is None or found.p90 is None or found.p99 is None:
+def _percentiles(name: str, found: Distribution | None, width: int) -> Content:
+    """Return a line of percentiles, and if there is room what they are of."""
+    if found is None or found.p50 is None or found.p90 is None or found.p99 is None:
         return Content.assemble((f" {name:<6}", "bold"), ("none yet", "$text-muted"))
     parts: list[tuple[str, str]] = [(f" {name:<6}", "bold")]
     values = [("p50", found.p50), ("p90", found.p90), ("p99", found.p99)]
@@ -235,5 +205,5 @@ def _percentiles(name: str, found: Distribution, scopes: Sequence[str], width: i
     for label, value in values:
         parts += [(f"{label} ", "$text-muted"), (f"{span_text(int(value * 1000 + 0.5)):<8} ", "")]
     line = Content.assemble(*parts)
-    scope = next((one for one in scopes if line.cell_length + len(one) <= width), "")
+    scope = next((one for one in _SCOPES if line.cell_length + len(one) <= width), "")
     return Content.assemble(line, (scope, "$text-muted"))

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from blis_tui.debugger.places import parse_instance
-from blis_tui.debugger.why.explanation import event_ref, request_ref
+from blis_tui.debugger.why.explanation import event_ref
 from blis_tui.errors import InputError
 from blis_tui.tui.presenters.router import decision_of
 from blis_tui.tui.screens.moves import Moves
 from blis_tui.tui.screens.prompt import PromptScreen
-from blis_tui.tui.widgets.inspector import Inspector
-from blis_tui.tui.widgets.sessions import SessionsPane
 
 if TYPE_CHECKING:
     from blis_tui.cluster.records import RoutingDecision
     from blis_tui.debugger.why.explanation import Ref
     from blis_tui.tui.shell import LoadedBy
+    from blis_tui.tui.view import View
 
 
 class Asking(Moves):
@@ -32,17 +32,15 @@ class Asking(Moves):
     # ---- why ----
 
     def action_ask_why(self) -> None:
-        """Explain the call or request at the cursor, the selected request or event, or the present event."""
-        selection, debugger = self.session.selection, self.session.debugger
-        pointed = self.query_one(Inspector).selected_value() if self.arrangement.active == "request" else ""
-        if self.arrangement.active == "sessions":
-            pointed = self.query_one(SessionsPane).call_at_cursor()
-        if self.arrangement.active == "events" and (selection.event is not None or selection.request is None):
-            self.why(event_ref(selection.event or debugger.event))
-        elif pointed or selection.request is not None:
-            self.why(request_ref(pointed or selection.request or ""))
-        else:
-            self.why(event_ref(debugger.event))
+        """Explain what the cursor is on; of an instance, the latest event there."""
+        about, debugger = self.at_cursor(), self.session.debugger
+        if about.kind == "instance":
+            latest = debugger.tape.latest_on(int(about.value), debugger.event)
+            if not latest:
+                self.notify(f"Nothing has happened on {about.text} yet.", markup=False)
+                return
+            about = event_ref(latest)
+        self.why(about)
 
     def why(self, about: Ref) -> None:
         """Explain an event, or what happened to a request; a run in progress waits meanwhile."""
@@ -80,7 +78,7 @@ class Asking(Moves):
     def action_ask_whatif(self) -> None:
         """Ask what another instance would change: the candidate at the cursor, or one that the user names."""
         self.halt()
-        one = decision_of(self.session.view())
+        one = decision_of(self._view_at_cursor())
         if one is None:
             self.notify("No request has been routed yet.", markup=False)
         elif self.session.debugger.routes:
@@ -89,6 +87,15 @@ class Asking(Moves):
             self._what_if(one, str(self.session.selection.instance))
         else:
             self._ask_which(one)
+
+    def _view_at_cursor(self) -> View:
+        """Return the view as if what the cursor is on were selected."""
+        view, about = self.session.view(), self.at_cursor()
+        if about.kind == "request":
+            return replace(view, selection=replace(view.selection, event=None, request=about.value))
+        if about.kind == "event":
+            return replace(view, selection=replace(view.selection, event=int(about.value)))
+        return view
 
     def _ask_which(self, one: RoutingDecision) -> None:
         """Ask for the instance to which a request should go."""

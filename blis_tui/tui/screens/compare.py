@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from blis_tui.compare.divergence import Divergence
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.history import Move, Stop
+    from blis_tui.debugger.why.explanation import Ref
     from blis_tui.metrics.report import Report
     from blis_tui.spec.model import Experiment
     from blis_tui.tui.shell import ComparedFrom
@@ -386,6 +387,20 @@ class CompareScreen(SideBySideScreen):
         side = self.lockstep.sides[self._side]
         by = self._loaded_by[self._side]
         shell(self.app).open_loaded(side.experiment, by, str(side.event), side.routes or None)
+
+    def action_compare_why(self) -> None:
+        """Explain the latest event of the selected side."""
+        from blis_tui.debugger.why.explain import explain_event  # noqa: PLC0415  (only needed for questions)
+        from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
+
+        self._halt()
+        side = self.lockstep.sides[self._side]
+        self.app.push_screen(WhyScreen(side, explain_event(side, side.event)), self._follow)
+
+    def _follow(self, reference: Ref | None) -> None:
+        """Go to an event or a request of an explanation."""
+        if reference is not None and reference.kind != "instance":
+            self._go_to(reference.value)
 
     def action_compare_export(self) -> None:
         """Ask for a file, and write the current comparison to it."""

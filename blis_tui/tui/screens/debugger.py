@@ -44,6 +44,8 @@ _OFFERED: Final = 40
 """Maximum number of entries of one kind in the command palette."""
 _NEEDED: Final = {"look_measure": "fleet", "ask_whatif": "router"}
 """Actions that need a pane which not all experiments have."""
+_PATHS: Final = {"request": "requests.{}", "instance": "instances[{}]"}
+"""Paths of requests and instances among the changes, by the kind of reference."""
 _WITHOUT: Final = {"fleet": ": it has one instance"}
 """Why an experiment lacks a pane, by the pane's requirement."""
 
@@ -142,15 +144,15 @@ class DebuggerScreen(Asking):
     # ---- breakpoints ----
 
     def action_break_toggle(self) -> None:
-        """Set or remove a breakpoint for the item at the cursor."""
-        request = self.session.selection.request
-        session = self.query_one(SessionsPane).selected_value() if self.arrangement.active == "sessions" else ""
+        """Set or remove a breakpoint for what the cursor is on."""
+        about, pane = self.at_cursor(), self.pane_in_use
+        session = pane.selected_value() if isinstance(pane, SessionsPane) else ""
         if session:
             text = about_session(session)
-        elif request is not None and self.arrangement.active in ("request", "instances", "kv"):
-            text = about_request(request)
+        elif about.kind == "request":
+            text = about_request(about.value)
         else:
-            text = f"event {self.session.selection.event or max(self.session.debugger.event, 1)}"
+            text = f"{about.kind} {max(int(about.value), about.kind == 'event')}"
         there = self.session.toggle(text)
         self.remember()
         self.notify(f"Breakpoint {'set' if there else 'removed'}: {text}", timeout=2, markup=False)
@@ -362,19 +364,19 @@ class DebuggerScreen(Asking):
 
     # ---- copy and export ----
 
-    def _copy(self, what: str) -> None:
+    def _copy(self, *, path: bool) -> None:
         """Copy the value or the path at the cursor."""
-        pane = self.query_one(f"#{self.arrangement.active}", Pane)
-        offered = getattr(pane, what, None)
-        text = offered() if callable(offered) else ""
-        if not text:
-            debugger = self.session.debugger
-            text = self.session.selection.request or f"{self.source} --at {debugger.event}"
-        self.app.copy_to_clipboard(str(text))
+        text = self.pane_in_use.selected_path() if path else self.pane_in_use.selected_value()
+        about = self.at_cursor()
+        if not text and about.kind == "event":
+            text = f"{self.source} --at {about.value}"
+        elif not text:
+            text = _PATHS[about.kind].format(about.value) if path else about.value
+        self.app.copy_to_clipboard(text)
         self.notify(f"Copied: {text}", timeout=2, markup=False)
 
-    action_copy_value = partialmethod(_copy, "selected_value")
-    action_copy_path = partialmethod(_copy, "selected_path")
+    action_copy_value = partialmethod(_copy, path=False)
+    action_copy_path = partialmethod(_copy, path=True)
 
     def action_export_open(self) -> None:
         """Open the export window."""

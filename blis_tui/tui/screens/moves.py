@@ -6,9 +6,11 @@ from functools import partialmethod
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.debugger.places import parse_place
+from blis_tui.tui.actions import shown_key
 from blis_tui.tui.driver import BACK_TO_BREAKPOINT, GOING, TO_BREAKPOINT
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.screens.stage import Stage
+from blis_tui.tui.shell import shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +109,10 @@ class Moves(Stage):
 
     def _run_watched(self, way: Callable[[Watch], Move], label: str) -> None:
         watch = self.session.watch()
-        if watch is None:
+        if watch is None and self.session.breakpoints:
+            key = shown_key(shell(self.app).keymap.keys["break.list"][0])
+            self.notify(f"Every breakpoint is off: {key} lists them, space turns one on.", markup=False)
+        elif watch is None:
             self.notify("There is no breakpoint: b sets one here, B writes one.", markup=False)
         else:
             self._jump(way(watch), label)
@@ -119,10 +124,12 @@ class Moves(Stage):
 
     def action_run_to_cursor(self) -> None:
         """Go to the event at the cursor."""
-        event = self.session.selection.event
+        about, event = self.pane_in_use.at_cursor(), self.session.selection.event
         if event is None:
             self.notify("Move the cursor of the event list first.", markup=False)
             return
+        if about is not None and about.kind == "event":
+            event = int(about.value)
         self._jump(self.session.debugger.seek(event), "to the cursor")
 
     def action_run_to_end(self) -> None:

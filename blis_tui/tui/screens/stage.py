@@ -14,6 +14,7 @@ from textual.containers import Horizontal, Vertical
 from textual.keys import key_to_character
 from textual.screen import Screen
 
+from blis_tui.debugger.why.explanation import event_ref, request_ref
 from blis_tui.errors import BlisError, DivergenceError
 from blis_tui.tui.actions import APP, bindings, of_scope
 from blis_tui.tui.debug_session import DebugSession
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.reroute import RouteOverrides
     from blis_tui.debugger.history import Move, Stop
+    from blis_tui.debugger.why.explanation import Ref
     from blis_tui.spec.model import Experiment
     from blis_tui.tui.layout import PaneInfo
     from blis_tui.tui.view import View
@@ -345,6 +347,18 @@ class Stage(Screen[None]):
     def on_resize(self) -> None:
         """Show the panes that fit the new size."""
         self.place_panes()
+
+    @property
+    def pane_in_use(self) -> Pane:
+        """The pane with the focus, which keys are about."""
+        focused = self.focused
+        return focused if isinstance(focused, Pane) else self.query_one(f"#{self.arrangement.active}", Pane)
+
+    def at_cursor(self) -> Ref:
+        """Return what the cursor is on; in a pane without one the selected request, else the present event."""
+        request = self.session.selection.request
+        otherwise = event_ref(self.session.debugger.event) if request is None else request_ref(request)
+        return self.pane_in_use.at_cursor() or otherwise
 
     @on(TabBar.Chosen)
     def _tab_chosen(self, message: TabBar.Chosen) -> None:

@@ -74,6 +74,14 @@ class BreakpointsPane(LinesPane):
         last = len(view.breakpoints) + len(self.watches) - 1
         return str(min(int(self._key or 0), last)) if last >= 0 else ""
 
+    def selected_value(self) -> str:
+        """Return the text of the breakpoint or of the watch."""
+        breakpoints = () if self.view is None else self.view.breakpoints
+        texts = [one.text for one in breakpoints] + [one.text for one in self.watches]
+        return texts[int(self._key)] if self._key else ""
+
+    selected_path = selected_value
+
     def action_want(self, what: str) -> None:
         """Request to edit a line, switch a breakpoint, or remove a line."""
         if self._key:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.debugger.why.explanation import Ref, event_ref, request_ref
 from blis_tui.tui.presenters.plugin_panes import picked, plugin_pane_lines
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.lines import LinesPane
@@ -31,3 +32,10 @@ class BroughtPane(LinesPane):
         """Select the subject of a line, or go there."""
         event, request = picked(key)
         self.post_message(Picked(event=event, request=request, go=go))
+
+    def at_cursor(self) -> Ref | None:
+        """Return the event or the request of the line."""
+        if not self._key:
+            return None
+        event, request = picked(self._key)
+        return request_ref(request or "") if event is None else event_ref(event)

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
 
+from blis_tui.debugger.why.explanation import Ref, event_ref, instance_ref, request_ref
 from blis_tui.tui.presenters.autoscaler import EVENT_KEY
 from blis_tui.tui.presenters.fleet import FleetText, fleet_text
 from blis_tui.tui.presenters.gateway import gateway_lines
 from blis_tui.tui.presenters.instances import INSTANCE_KEY
-from blis_tui.tui.presenters.router import router_lines
+from blis_tui.tui.presenters.router import routed_event, router_lines
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.lines import Lines, LinesPane
 
@@ -87,13 +88,9 @@ class FleetPane(LinesPane):
             event.prevent_default()
             self.post_message(Picked(instance=found, go=event.chain > 1))
 
-    def selected_path(self) -> str:
-        """Return the path of the instance for conditions."""
-        return "" if self._instance is None else f"instances[{self._instance}]"
-
-    def selected_value(self) -> str:
-        """Return the instance's index."""
-        return "" if self._instance is None else str(self._instance)
+    def at_cursor(self) -> Ref | None:
+        """Return the instance that is marked on the map."""
+        return None if self._instance is None else instance_ref(self._instance)
 
 
 class RouterPane(LinesPane):
@@ -112,6 +109,11 @@ class RouterPane(LinesPane):
     def pick(self, key: str, *, go: bool) -> None:
         """Select an instance."""
         self.post_message(Picked(instance=int(key.removeprefix(INSTANCE_KEY)), go=go))
+
+    def at_cursor(self) -> Ref | None:
+        """Return the event of the decision: it has the reason why this candidate was chosen, or was not."""
+        event = 0 if self.view is None else routed_event(self.view)
+        return event_ref(event) if event else None
 
     def selected_path(self) -> str:
         """Return the path of the instance for conditions."""
@@ -136,3 +138,7 @@ class GatewayPane(LinesPane):
     def pick(self, key: str, *, go: bool) -> None:
         """Select a request."""
         self.post_message(Picked(request=key, go=go))
+
+    def at_cursor(self) -> Ref | None:
+        """Return the request of the line."""
+        return request_ref(self._key) if self._key else None

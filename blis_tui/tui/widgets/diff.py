@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.debugger.differences import differences
+from blis_tui.debugger.why.explanation import Ref, event_ref, request_ref
 from blis_tui.tui.presenters.diff import diff_lines, value_text
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.lines import LinesPane
@@ -31,6 +32,13 @@ class DiffPane(LinesPane):
         change = self._change(key)
         if go and change is not None and change.request:
             self.post_message(Picked(request=change.request))
+
+    def at_cursor(self) -> Ref | None:
+        """Return the request of the line, else the event whose changes these are."""
+        change = self._change(self._key)
+        if change is not None and change.request:
+            return request_ref(change.request)
+        return None if self.view is None else event_ref(self.view.moment.event)
 
     def selected_value(self) -> str:
         """Return the new value of the line, or its text."""

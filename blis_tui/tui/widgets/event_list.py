@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.binding import Binding
 
+from blis_tui.debugger.why.explanation import Ref, event_ref
 from blis_tui.tui.presenters.events import HERE
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.event_rows import EventRows
@@ -191,10 +192,16 @@ class EventList(Pane):
         """Move the cursor by a page."""
         self.action_move(pages * max(self._rows.size.height - 1, 1))
 
+    def at_cursor(self) -> Ref | None:
+        """Return the event of the marked row: with a filter, the last match up to the selected event."""
+        rows = self._rows
+        return None if rows.view is None else event_ref(rows.event_at(rows.row_of(rows.cursor)))
+
     def action_go(self) -> None:
         """Go to the event at the cursor."""
-        if self._rows.view is not None:
-            self.post_message(Picked(event=self._rows.cursor, go=True))
+        there = self.at_cursor()
+        if there is not None:
+            self.post_message(Picked(event=int(there.value), go=True))
 
     def on_click(self, event: Click) -> None:
         """Select the clicked event; a double click goes there."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.debugger.why.breakdown import decode_lines
+from blis_tui.debugger.why.explanation import Ref, request_ref
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.waits import wait_lines
 from blis_tui.tui.presenters.inspector import (
@@ -74,16 +75,11 @@ class Inspector(LinesPane):
         event = int(key.removeprefix(EVENT_KEY))
         self.post_message(Picked(event=event, go=go))
 
-    def selected_path(self) -> str:
-        """Return the path of the request for conditions."""
-        name = self.selected_value()
-        return f"requests.{name}" if name else ""
-
-    def selected_value(self) -> str:
-        """Return the request's name; in the ranking, that at the cursor."""
+    def at_cursor(self) -> Ref | None:
+        """Return the request whose life is shown; in the ranking, that of the line."""
         if self.view is None:
-            return ""
+            return None
         name = subject(self.view)
         if name is None or shows_ranking(self.view, name):
-            return self._key.removeprefix(REQUEST_KEY) if self._key.startswith(REQUEST_KEY) else ""
-        return name
+            name = self._key.removeprefix(REQUEST_KEY) if self._key.startswith(REQUEST_KEY) else ""
+        return request_ref(name) if name else None

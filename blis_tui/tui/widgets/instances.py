@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
 
+from blis_tui.debugger.why.explanation import Ref, instance_ref, request_ref
 from blis_tui.tui.presenters.instances import INSTANCE_KEY, instances_lines
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.lines import LinesPane
@@ -69,12 +70,8 @@ class InstancesPane(LinesPane):
             place = (by if now is None else now + 1 + by) % (count + 1)
             self.post_message(Picked(instance=place - 1 if place else ALL_INSTANCES))
 
-    def selected_path(self) -> str:
-        """Return the path at the cursor for conditions."""
+    def at_cursor(self) -> Ref | None:
+        """Return the request or the instance of the line."""
         if self._key.startswith(INSTANCE_KEY):
-            return f"instances[{self._key.removeprefix(INSTANCE_KEY)}]"
-        return f"requests.{self._key}" if self._key else ""
-
-    def selected_value(self) -> str:
-        """Return the request's name, or the instance's index."""
-        return self._key.removeprefix(INSTANCE_KEY)
+            return instance_ref(int(self._key.removeprefix(INSTANCE_KEY)))
+        return request_ref(self._key) if self._key else None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
 
+from blis_tui.debugger.why.explanation import Ref, request_ref
 from blis_tui.tui.presenters.kv_map import KvMapText, holding_text, kv_map
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.lines import GUTTER, Lines, LinesPane
@@ -91,6 +92,6 @@ class KvMap(LinesPane):
             self._key = found.request
             self.post_message(Picked(request=found.request, go=event.chain > 1))
 
-    def selected_path(self) -> str:
-        """Return the path of the request for conditions."""
-        return f"requests.{self._key}" if self._key else ""
+    def at_cursor(self) -> Ref | None:
+        """Return the selected request."""
+        return request_ref(self._key) if self._key else None

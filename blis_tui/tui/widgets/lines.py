@@ -181,14 +181,6 @@ class LinesPane(Pane):
             return None
         return next((at for at, one in enumerate(lines) if one.key == key), None)
 
-    def selected_path(self) -> str:
-        """Return the path at the cursor; empty if there is no cursor."""
-        return self._key
-
-    def selected_value(self) -> str:
-        """Return the value at the cursor; empty if there is no cursor."""
-        return self._key
-
     # ---- the cursor ----
 
     def _go_to(self, at: int, *, go: bool = False) -> None:

@@ -12,7 +12,7 @@ from blis_tui.tui.presenters.plot import GUTTER, plot_scale
 from blis_tui.tui.presenters.series import SERIES
 from blis_tui.tui.presenters.timeline import event_at, hover_text, scale_of
 from blis_tui.tui.view import Picked
-from blis_tui.tui.widgets.pane import Pane
+from blis_tui.tui.widgets.pane import InTime, Pane
 
 if TYPE_CHECKING:
     from textual.content import Content
@@ -41,8 +41,13 @@ class MetricsPane(Pane):
     large: reactive[bool] = reactive(False)
     """Whether the plot takes all the room."""
 
-    def show(self, view: View) -> None:  # noqa: ARG002  (render uses the view)
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
+        super().__init__(id=id)
+        self._latencies = InTime(self, lambda view: view.latencies())
+
+    def show(self, view: View) -> None:
         """Redraw the pane."""
+        self._latencies.follow(view)
         if self._places().plot.height:
             self.border_subtitle = "enter: all figures" if self.large else ""
         else:
@@ -54,7 +59,8 @@ class MetricsPane(Pane):
         if self.view is None:
             return ""
         width, height = self.content_size
-        return metrics(self.view, self.chosen, width, height, large=self.large, focused=self.has_focus)
+        look = {"large": self.large, "focused": self.has_focus}
+        return metrics(self.view, self._latencies.value, self.chosen, width, height, **look)
 
     def _places(self) -> Arrangement:
         return arrange(*self.content_size, self.chosen, large=self.large)

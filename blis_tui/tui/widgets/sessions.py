@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.debugger.why.explanation import Ref, request_ref
 from blis_tui.tui.presenters.sessions import CALL_KEY, SESSION_KEY, course_lines, session_lines
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.lines import LinesPane
@@ -55,21 +56,21 @@ class SessionsPane(LinesPane):
         opened = None if self.view is None else self.view.selection.session
         return opened or (self._key.removeprefix(SESSION_KEY) if self._key.startswith(SESSION_KEY) else "")
 
-    def call_at_cursor(self) -> str:
+    def at_cursor(self) -> Ref | None:
         """Return the request of the call at the cursor; without one, the session's latest call, or its first."""
         if self.view is None:
-            return ""
+            return None
         log, tape = self.view.tape.sessions, self.view.tape
         place = log.place(self.selected_value())
         if place is None:
-            return ""
+            return None
         calls = log.calls(place)
         names = [tape.name(one.request) for one in calls]
         pointed = self._key.removeprefix(CALL_KEY)
-        if pointed in names:
-            return pointed
-        sent = [name for name, one in zip(names, calls, strict=True) if one.event <= self.view.moment.event]
-        return (sent or names[:1] or [""])[-1]
+        if pointed not in names:
+            sent = [name for name, one in zip(names, calls, strict=True) if one.event <= self.view.moment.event]
+            pointed = (sent or names[:1] or [""])[-1]
+        return request_ref(pointed) if pointed else None
 
     def selected_path(self) -> str:
         """Return the request of the call at the cursor; in the list, the session."""

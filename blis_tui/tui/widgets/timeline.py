@@ -8,6 +8,7 @@ from textual.binding import Binding
 from textual.content import Content
 from textual.reactive import reactive
 
+from blis_tui.debugger.why.explanation import Ref, event_ref
 from blis_tui.tui.presenters.arrivals import arrival_lines, groupings, row_text, rows_of
 from blis_tui.tui.presenters.timeline import (
     CHOICES,
@@ -98,6 +99,10 @@ class Timeline(Pane):
         """Go one column back or forward."""
         if self.view is not None:
             self._go(event_beside(self.view, self._scale(self.view), direction))
+
+    def at_cursor(self) -> Ref | None:
+        """Return the present event, which is what its keys and clicks move."""
+        return None if self.view is None else event_ref(self.view.moment.event)
 
     def _go(self, event: int) -> None:
         self._asked = event

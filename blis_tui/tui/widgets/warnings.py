@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from time import perf_counter
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widgets import Static
 
+from blis_tui.debugger.why.explanation import Ref, instance_ref, request_ref
 from blis_tui.tui.presenters.warnings import FINDING, warnings_page
 from blis_tui.tui.view import Picked
-from blis_tui.tui.widgets.pane import Pane
+from blis_tui.tui.widgets.pane import InTime, Pane
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.events import Click
-    from textual.timer import Timer
 
-    from blis_tui.debugger.tape import Tape
     from blis_tui.metrics.lints.lints import Checkup
     from blis_tui.tui.presenters.warnings import WarningsPage
     from blis_tui.tui.view import View
-
-_CHEAP_S: Final = 0.03
-"""Checks that took longer are only repeated after the reader pauses."""
-_PAUSE_S: Final = 0.2
-_PLAYING_S: Final = 0.25
-"""Interval of checks during a run; they take at most a tenth of the time."""
 
 
 class WarningsPane(Pane):
@@ -53,14 +45,17 @@ class WarningsPane(Pane):
     class Counted(Message):
         """The number of warnings has changed."""
 
-    _tape: Tape | None = None
-    checkup: Checkup | None = None
-    """The latest result of the checks; None before the first."""
-    _checked_at = (-1, -1)
     _chosen: int | None = None
     _page: WarningsPage | None = None
-    _checked_s = _took_s = 0.0
-    _pause: Timer | None = None
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
+        super().__init__(id=id)
+        self._checked = InTime(self, self._check)
+
+    @property
+    def checkup(self) -> Checkup | None:
+        """The latest result of the checks; None before the first."""
+        return self._checked.value
 
     @property
     def count(self) -> int:
@@ -76,40 +71,17 @@ class WarningsPane(Pane):
 
     def watch_view(self) -> None:
         """Check a new view, at once or a little later, then show the result."""
-        view = self.view
-        if view is not None:
-            if view.tape is not self._tape:
-                self._tape, self.checkup, self._chosen, self._took_s = view.tape, None, None, 0.0
-            if self.checkup is None or self._checked_at != _place(view):
-                self._check_in_time(view)
+        if self.view is not None:
+            self._checked.follow(self.view)
         super().watch_view()
 
-    def _check_in_time(self, view: View) -> None:
-        if self._pause is not None:
-            self._pause.stop()
-        if view.playing:
-            if perf_counter() - self._checked_s >= max(_PLAYING_S, 9 * self._took_s):
-                self._check(view)
-        elif self._took_s <= _CHEAP_S:
-            self._check(view)
-        else:
-            self._pause = self.set_timer(_PAUSE_S, self._check_late)
-
-    def _check_late(self) -> None:
-        if self.view is not None and not self.view.playing:
-            self._check(self.view)
-            self.refresh_view()
-
-    def _check(self, view: View) -> None:
-        began = perf_counter()
-        before = self.count
-        self.checkup, self._checked_at = view.checkup(), _place(view)
-        self._checked_s = perf_counter()
-        self._took_s = self._checked_s - began
-        if self.count != before:
-            if self._chosen is not None and self._chosen >= self.count:
-                self._chosen = None
+    def _check(self, view: View) -> Checkup:
+        found = view.checkup()
+        if len(found.findings) != self.count:
             self.post_message(self.Counted())
+        if self.checkup is None or (self._chosen is not None and self._chosen >= len(found.findings)):
+            self._chosen = None
+        return found
 
     # ---- display ----
 
@@ -153,18 +125,25 @@ class WarningsPane(Pane):
         scroll = self.query_one(VerticalScroll)
         scroll.scroll_relative(y=pages * max(1, scroll.size.height - 1), animate=False)
 
+    def at_cursor(self) -> Ref | None:
+        """Return the request or the instance of the marked warning."""
+        if self.checkup is None or self._chosen is None:
+            return None
+        found = self.checkup.findings[self._chosen]
+        if found.request is not None:
+            return request_ref(found.request)
+        return None if found.instance is None else instance_ref(found.instance)
+
     def action_pick(self) -> None:
         """Go to the subject of the marked warning."""
         self._pick(go=True)
 
     def _pick(self, *, go: bool) -> None:
-        if self.checkup is None or self._chosen is None:
-            return
-        found = self.checkup.findings[self._chosen]
-        if found.request is not None:
-            self.post_message(Picked(request=found.request, go=go))
-        elif found.instance is not None:
-            self.post_message(Picked(instance=found.instance))
+        found = self.at_cursor()
+        if found is not None and found.kind == "request":
+            self.post_message(Picked(request=found.value, go=go))
+        elif found is not None:
+            self.post_message(Picked(instance=int(found.value)))
 
     def on_click(self, event: Click) -> None:
         """Mark the clicked warning; a double click goes to its subject."""
@@ -172,8 +151,3 @@ class WarningsPane(Pane):
         if isinstance(number, int) and number < self.count:
             self._choose(number)
             self._pick(go=event.chain > 1)
-
-
-def _place(view: View) -> tuple[int, int]:
-    """Return a position: in the middle of a step, less has happened than after it."""
-    return view.moment.event, view.moment.settled

@@ -23,7 +23,8 @@ def figures(reader: Reader) -> dict[str, dict[str, int]]:
         if gaps:
             found["gap"][name] = max(gaps)
             if name in reader.completed:
-                found["tpot"][name] = sum(gaps) // len(gaps)
+                us = reader.completed[name] - found["ttft"][name]
+                found["tpot"][name] = int(us / len(gaps) + 0.5)
         found["queue"][name] = one.queued_us
         if one.preemptions:
             found["preemptions"][name] = one.preemptions

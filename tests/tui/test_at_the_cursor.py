@@ -1,0 +1,154 @@
+"""Questions, breakpoints and copies are about what the cursor is on, whatever was selected before in another pane."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from blis_tui.tui.presenters.inspector import REQUEST_KEY
+from blis_tui.tui.screens.why import WhyScreen
+from blis_tui.tui.widgets.diff import DiffPane
+from blis_tui.tui.widgets.event_list import EventList
+from blis_tui.tui.widgets.inspector import Inspector
+from blis_tui.tui.widgets.instances import InstancesPane
+from blis_tui.tui.widgets.timeline import Timeline
+from blis_tui.tui.widgets.warnings import WarningsPane
+from tests.tui.debugging import debugging
+
+if TYPE_CHECKING:
+    from tests.tui.debugging import Debugging
+
+STALE = ("3", "l", "enter")
+"""Keys that select a request in its pane: it stays selected."""
+
+
+async def explained(here: Debugging) -> tuple[str, str]:
+    """What `?` explains: its kind, and its number or name."""
+    await here.press("?")
+    screen = here.app.screen
+    assert isinstance(screen, WhyScreen)
+    about = screen._explanation.about
+    await here.press("escape")
+    assert here.on_top
+    return about.kind, about.value
+
+
+async def test_the_event_at_the_cursor_not_the_request_selected_before() -> None:
+    async with debugging("kv-overload", requests=200, at="1500") as here:
+        await here.press(*STALE, "1")
+        assert here.session.selection.request is not None
+        assert await explained(here) == ("event", "1500")
+        await here.press("n")
+        assert await explained(here) == ("event", "1501")
+        await here.press("up", "up")
+        assert await explained(here) == ("event", "1499")
+        await here.press("b", "y")
+        assert [one.text for one in here.session.breakpoints] == ["event 1499"]
+        assert here.app.clipboard == "kv-overload --at 1499"
+
+
+async def test_the_request_at_the_cursor_of_the_ranking() -> None:
+    async with debugging(at="1500") as here:
+        await here.press("1", "up", "3", "l", "down")
+        name = here.screen.query_one(Inspector)._key.removeprefix(REQUEST_KEY)
+        assert name
+        assert await explained(here) == ("request", name)
+        await here.press("b", "y")
+        assert [one.text for one in here.session.breakpoints] == [f"request {name}"]
+        assert here.app.clipboard == name
+
+
+async def test_the_request_of_a_change_and_the_event_of_the_others() -> None:
+    async with debugging(requests=None, at="640") as here:
+        await here.press("2", "down", "6", "down")
+        pane = here.screen.query_one(DiffPane)
+        assert pane.selected_path() == "requests.request_24.phase"
+        assert await explained(here) == ("request", "request_24")
+        await here.press("down")
+        assert pane.selected_value() == "17 requests decoded one token each"
+        assert await explained(here) == ("event", "640")
+
+
+async def test_the_timeline_is_about_the_present_event() -> None:
+    async with debugging(at="1500") as here:
+        await here.press(*STALE)
+        here.screen.query_one(Timeline).focus()
+        await here.press("left")
+        assert await explained(here) == ("event", str(here.event))
+
+
+async def test_the_subject_of_a_warning() -> None:
+    async with debugging("vllm-preemption", requests=None) as here:
+        await here.press("end", *STALE, "7")
+        pane = here.screen.query_one(WarningsPane)
+        assert pane.checkup is not None
+        about = {}
+        for finding in pane.checkup.findings:
+            await here.press("down")
+            about[finding.request] = await explained(here)
+        del about[None]
+        assert about == {name: ("request", name) for name in about}
+        assert set(about) - {here.session.selection.request}
+
+
+async def test_an_instance_is_explained_by_what_last_happened_on_it() -> None:
+    async with debugging("prefix-routing", requests=60, at="200") as here:
+        await here.press(*STALE, "2", "escape")
+        pane = here.screen.query_one(InstancesPane)
+        await here.press("right", "left", "escape", "down")
+        pointed = pane.at_cursor()
+        assert pointed is not None
+        assert pointed.kind == "instance"
+        instance = int(pointed.value)
+        kind, event = await explained(here)
+        assert kind == "event"
+        row = here.debugger.tape.row(int(event))
+        assert row.instance == instance
+        later = (here.debugger.tape.row(one).instance for one in range(int(event) + 1, here.event + 1))
+        assert instance not in later
+        await here.press("b")
+        assert [one.text for one in here.session.breakpoints] == [f"instance {instance}"]
+
+
+async def test_the_routing_decision_that_is_shown() -> None:
+    async with debugging("prefix-routing", requests=60, at="200") as here:
+        await here.press("1", "0")
+        await here.screen.run_action("pane_show('router')")
+        await here.press("down")
+        kind, event = await explained(here)
+        assert kind == "event"
+        assert here.debugger.tape.has(int(event), "routed")
+
+
+async def test_what_if_is_about_the_request_at_the_cursor() -> None:
+    async with debugging("prefix-routing", requests=60, at="200") as here:
+        await here.press("3", "l", "down", "down")
+        name = here.screen.query_one(Inspector)._key.removeprefix(REQUEST_KEY)
+        await here.press("i")
+        assert here.app.screen._about.startswith(f"{name} went to ")  # type: ignore[attr-defined]
+
+
+async def test_a_breakpoint_is_copied_as_it_is_written() -> None:
+    async with debugging(at="1500") as here:
+        await here.press("B", ":kv.utilization > 0.9", "8", "y")
+        assert here.app.clipboard == "kv.utilization > 0.9"
+
+
+@pytest.mark.parametrize("key", ["4", "9"])
+async def test_without_a_cursor_the_selected_request_else_the_present_event(key: str) -> None:
+    async with debugging(at="1500") as here:
+        await here.press("1", key)
+        assert await explained(here) == ("event", "1500")
+        await here.press(*STALE, key)
+        assert await explained(here) == ("request", cast("str", here.session.selection.request))
+
+
+async def test_with_a_filter_the_event_of_the_marked_row() -> None:
+    async with debugging(at="1500") as here:
+        await here.press("/", ":preempted")
+        marked = here.screen.query_one(EventList)._rows.index[-1]  # type: ignore[index]
+        assert marked < 1500
+        assert await explained(here) == ("event", str(marked))
+        await here.press("enter")
+        assert here.event == marked
