@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Final
@@ -13,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 from blis_tui._version import __version__
 from blis_tui.authoring.export import schema_files
 from blis_tui.errors import InputError
+from blis_tui.records.files import reporting_write_errors, write_bytes
 from blis_tui.spec.library import FOLDERS, suffix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
 DEMO: Final = "specs/demo.blis.yaml"
 """The experiment of a new project."""
@@ -201,7 +201,7 @@ def check_room(folder: Path, files: Iterable[str], *, replace: bool) -> None:
     Raises:
         InputError: it is no folder, or a file exists (and ``replace`` is off).
     """
-    with _written(folder):
+    with reporting_write_errors(folder):
         if folder.exists() and not folder.is_dir():
             raise InputError(f"{folder} is not a folder")
         there = [name for name in files if os.path.lexists(folder / name)]
@@ -219,7 +219,7 @@ def write_tree(folder: Path, files: Mapping[str, str | bytes], *, replace: bool)
         InputError: a file exists (and ``replace`` is off), or something cannot be written.
     """
     check_room(folder, files, replace=replace)
-    with _written(folder):
+    with reporting_write_errors(folder):
         target = folder.absolute()
         above = next(parent for parent in target.parents if parent.is_dir())
         staged = Path(mkdtemp(prefix=f".{target.name}.", dir=above))
@@ -227,19 +227,10 @@ def write_tree(folder: Path, files: Mapping[str, str | bytes], *, replace: bool)
             for name, text in files.items():
                 path = staged / name
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(text if isinstance(text, bytes) else text.encode())
+                write_bytes(path, text if isinstance(text, bytes) else text.encode())
             _move(staged, target, files)
         finally:
             shutil.rmtree(staged, ignore_errors=True)
-
-
-@contextmanager
-def _written(folder: Path) -> Iterator[None]:
-    """Convert OSError to InputError."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
 
 
 def _move(staged: Path, target: Path, files: Iterable[str]) -> None:

@@ -178,9 +178,7 @@ def rewrite(
                 lines = unified_diff(source.text.splitlines(), text.splitlines(), path, path, lineterm="")
                 print_text("\n".join(map(printable, lines)))
             elif differs and not check:
-                mode = Path(path).stat().st_mode
                 write_text(path, text)
-                Path(path).chmod(mode)
             if differs and check:
                 tell(printable(f"{path} would be {done}"))
             elif differs and not diff and path != "-":

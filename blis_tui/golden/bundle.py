@@ -26,7 +26,7 @@ from blis_tui.golden.produce import produce
 from blis_tui.golden.session import describe
 from blis_tui.golden.store import HEADER, REPORT, GoldenFiles, files_of
 from blis_tui.inputs import MAX_TRACE_BYTES, open_input, parse_json
-from blis_tui.records.files import atomic_bytes
+from blis_tui.records.files import atomic_bytes, atomic_text
 from blis_tui.spec.load import load
 
 if TYPE_CHECKING:
@@ -146,9 +146,10 @@ def write_bundle(
     spec = f"{experiment.name}.blis.yaml"
     with TemporaryDirectory(prefix="blis-") as folder:
         # Run it from its own document, as it will be after unpacking.
-        (Path(folder) / spec).write_text(text, encoding="utf-8", newline="\n")
+        with atomic_text(Path(folder) / spec, asked_for=False) as document:
+            document.write(text)
         if trace is not None:
-            with (Path(folder) / carried).open("wb") as copy:
+            with atomic_bytes(Path(folder) / carried, asked_for=False) as copy:
                 _copy(trace.path, copy)
         golden = produce(load(Path(folder) / spec, plugins=experiment.plugins), spec=spec, case=DEFAULT, go_on=go_on)
         accept(golden, experiment)
@@ -217,7 +218,7 @@ def _unpack(opened: zipfile.ZipFile, folder: Path) -> object:
         if target.exists():
             raise ValueError(f"it has two members {member.filename}")
         target.parent.mkdir(exist_ok=True)
-        with opened.open(member) as content, target.open("wb") as out:
+        with opened.open(member) as content, atomic_bytes(target, asked_for=False) as out:
             while chunk := content.read(_CHUNK):  # the size in the member's header cannot be trusted
                 left[is_trace] -= len(chunk)
                 if left[is_trace] < 0:
