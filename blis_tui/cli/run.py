@@ -79,7 +79,7 @@ def run(
 
     outputs = Outputs(written)
     weighed = () if written.counterfactual is None else (f"counterfactual={written.counterfactual}",)
-    same = True
+    same, asked = True, source
     with ExitStack() as held, interrupting_on_signals() as signals:
         packed = [Path(source)] if is_bundle(source) else []
         if packed:
@@ -112,7 +112,7 @@ def run(
         sys.exit(ExitCode.INTERRUPTED)
     if not same:
         sys.exit(ExitCode.CHECK_FAILED)
-    _judge(report, lambda event: _opening(source, chosen, event))
+    _judge(report, lambda event: _opening(asked, chosen, event))
 
 
 def _opening(source: str, chosen: Chosen, event: int) -> str:

@@ -227,7 +227,7 @@ def test_places_where_no_file_can_be_are_errors_before_anything_is_computed(
 APART = {
     "records/files.py": "all others write with it",
     "observe/folder.py": "a recording grows while it is made",
-    "authoring/project.py": "moves what it has written in a folder beside",
+    "records/trees.py": "moves what it has written in a folder beside",
     "authoring/codes.py": "examples for the documentation, in a temporary folder",
     "golden/other_process.py": "what a process says, in a file without a name",
 }
