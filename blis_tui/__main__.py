@@ -14,10 +14,12 @@ def main() -> None:
 
     try:
         command_line()
-    except (Exception, KeyboardInterrupt) as error:
-        if not caused_by_signal(error):
-            raise
-        sys.exit(INTERRUPTED)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (all are told)
+        if caused_by_signal(error):
+            sys.exit(INTERRUPTED)
+        from blis_tui.cli.failures import tell_defect  # noqa: PLC0415  (as above)
+
+        sys.exit(tell_defect(error))
     finally:
         command_ended()
         gc.freeze()  # otherwise Python would run several garbage collections before it exits

@@ -36,6 +36,13 @@ def printable(text: str) -> str:
     return control_characters().sub(REPLACEMENT, text.replace("\t", " "))
 
 
+def escaped(text: str) -> str:
+    """Write dangerous characters of a name as escapes of Python, so that different names stay different."""
+    if text.isascii() and text.isprintable():
+        return text
+    return control_characters().sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def printable_lines(text: str) -> str:
     """Sanitize a text of several lines like :func:`printable`, but keep line ends and tabs."""
     shown = text.replace("\n", "").replace("\t", "")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from blis_tui.classes import NamedTuple
-from blis_tui.printable import printable, printable_lines
+from blis_tui.printable import escaped, printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,9 +98,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> SpecFile | None:
     """Collect files that look like experiments or studies."""
-    if any(file_path.match(pattern) for pattern in parent.config.getini("blis_spec_glob")):
+    if not any(file_path.match(pattern) for pattern in parent.config.getini("blis_spec_glob")):
+        return None
+    name = _below(parent.config.rootpath, file_path)
+    if (shown := escaped(name)) == name:
         return SpecFile.from_parent(parent, path=file_path)
-    return None
+    return SpecFile.from_parent(
+        parent, path=file_path, name=escaped(file_path.name), nodeid=shown
+    )  # pytest prints both
 
 
 class SpecFile(pytest.File):
@@ -203,9 +208,9 @@ class SpecItem(pytest.Item):
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return the location of the case."""
         return (
-            self.path,
+            Path(escaped(str(self.path))),
             (self.test.case.line if self.test else 1) - 1,
-            f"{_below(self.config.rootpath, self.path)}::{self.name}",
+            f"{escaped(_below(self.config.rootpath, self.path))}::{self.name}",
         )
 
 

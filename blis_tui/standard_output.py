@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from contextlib import contextmanager
 from io import TextIOBase
@@ -58,7 +60,7 @@ def write_standard_output(text: str) -> None:
     if stream is None:
         raise _unwritable("there is no standard output", help="`-o` writes to a file, where a command has it")
     try:
-        stream.buffer.write(text.encode(errors="replace"))
+        _write_whole(stream.buffer, text.encode(errors="replace"))
         stream.buffer.flush()
     except BrokenPipeError:
         raise
@@ -67,6 +69,16 @@ def write_standard_output(text: str) -> None:
         raise
     except OSError as error:
         raise _unwritable(f"cannot write standard output: {error.strerror or error}") from error
+
+
+def _write_whole(out: BinaryIO, content: bytes) -> None:
+    """Write everything, also if the stream has no buffer (``python -u``): then one write may take only a part."""
+    left = memoryview(content)
+    while left:
+        written: int | None = out.write(left)
+        if written is None:  # a stream that does not wait, and has no room
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        left = left[written:]
 
 
 def _unwritable(message: str, help: str | None = None) -> InputError:  # noqa: A002  (as in InputError)

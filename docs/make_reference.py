@@ -19,9 +19,9 @@ import blis_tui.engine.content_records
 import blis_tui.engine.stopped
 from blis_tui.authoring.codes import explain
 from blis_tui.authoring.figures import Field, Part, as_code, part_of, report_parts
-from blis_tui.authoring.project import write_tree
 from blis_tui.authoring.tree import Key, root
 from blis_tui.engine.records import RECORD_KINDS
+from blis_tui.records.trees import write_tree
 from blis_tui.shipped import builtin
 from blis_tui.spec.codes import CODES
 from blis_tui.spec.library import suffix

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import blis_tui
-from blis_tui.authoring.project import write_tree
 from blis_tui.engine.batching.versions import ONLY_IN, SIMULATED, VERSIONS
 from blis_tui.engine.batching.versions import RULES as RULES_OF_VERSIONS
 from blis_tui.engine.records import StepFinished
+from blis_tui.records.trees import write_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

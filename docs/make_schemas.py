@@ -15,10 +15,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from blis_tui.authoring.project import write_tree
 from blis_tui.engine.latency.model import LATENCY
 from blis_tui.keys import GROUP, WHICH, keys_of
 from blis_tui.plug_points import POINTS
+from blis_tui.records.trees import write_tree
 from blis_tui.shipped import builtin
 from blis_tui.spec.branches import with_plugins
 from blis_tui.spec.definitions import DEFINITIONS, METADATA, SHAPES, SHARED

@@ -16,6 +16,7 @@ from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request
 from blis_tui.errors import PolicyError
 from blis_tui.inputs import input_digest
+from blis_tui.records.files import atomic_text
 from blis_tui.shipped import builtin
 from blis_tui.simulation import Simulation
 from blis_tui.spec.model import Trace, Workload
@@ -47,7 +48,7 @@ def with_load(experiment: Experiment, recording: Recording, folder: Path, *, rep
     """
     require_one_instance(experiment)
     path = folder / "load.csv"
-    with path.open("w", newline="") as file:
+    with atomic_text(path, asked_for=False) as file:
         writer = csv.writer(file)
         writer.writerow(("arrival_us", "input_tokens", "output_tokens", "prefix_group", "prefix_tokens"))
         for one in recording.requests:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -153,7 +152,7 @@ def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], aske
     from blis_tui.calibration.measured import notes_of, read_recording  # noqa: PLC0415
     from blis_tui.calibration.predicted import judged  # noqa: PLC0415
     from blis_tui.calibration.run import calibrated  # noqa: PLC0415
-    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+    from blis_tui.records.files import atomic_files  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     durations = _durations(asked.stages)
@@ -166,8 +165,8 @@ def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], aske
         tell(printable(f"note: {note}"))
     runs: dict[str, Pairs]
     found = expected = None
-    with ExitStack() as opened:  # a file that cannot be written is told before the fit, which takes long
-        output, html = (opened.enter_context(atomic_text(one)) if one else None for one in written.files().values())
+    with atomic_files() as opened:  # a file that cannot be written is told before the fit, which takes long
+        output, html = (opened.text(one) if one else None for one in written.files().values())
         if asked.compare:
             runs, expected = judged(data)
         else:

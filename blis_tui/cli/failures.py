@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from enum import IntEnum
 from functools import wraps
@@ -27,6 +28,8 @@ class ExitCode(IntEnum):
     """A file could not be read or written."""
     SIMULATION = 4
     """The simulation could not go on, or code of a plug-in raised an exception."""
+    DEFECT = 70
+    """A defect of this package: an exception that nothing expects. The code is that of BSD's ``sysexits.h``."""
     INTERRUPTED = 130
     """Ctrl-C, SIGTERM or SIGHUP."""
     READER_GONE = 141
@@ -66,10 +69,36 @@ def _told(error: BaseException) -> ExitCode | None:
 
     from blis_tui.registry import place_in_plugin  # noqa: PLC0415  (as above)
 
-    if not (place := place_in_plugin(error)):
-        return None
-    tell(f"error: {errors.in_words(error)}\n  = help: {place}")
-    return ExitCode.SIMULATION
+    if place := place_in_plugin(error):
+        tell(f"error: {errors.in_words(error)}\n  = help: {place}")
+        return ExitCode.SIMULATION
+    if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+        tell(f"error: {_system_error_text(error)}")
+        return ExitCode.IO
+    return None
+
+
+def _system_error_text(error: OSError) -> str:
+    """What to say of an error of the system that no code has expected, such as a full disk for temporary files."""
+    from blis_tui.printable import printable  # noqa: PLC0415  (as above)
+
+    said = printable(error.strerror or str(error))
+    if error.filename is not None:
+        return f"{printable(os.fsdecode(error.filename))}: {said}"
+    try:
+        os.getcwd()  # noqa: PTH109  (pathlib is not needed for anything else here)
+    except OSError:
+        return "the working directory does not exist any more\n  = help: change to another one"
+    return said
+
+
+def tell_defect(error: BaseException) -> ExitCode:
+    """Print the traceback of an exception that nothing has expected; return the exit code."""
+    from traceback import format_exception  # noqa: PLC0415  (as above)
+
+    tell("".join(format_exception(error)), nl=False)
+    tell("error: this is a defect of blis-tui: please report it, with the lines above")
+    return ExitCode.DEFECT
 
 
 def _exit_code(error: Exception) -> ExitCode:

@@ -17,10 +17,10 @@ from blis_tui.cli.options import grouped, plugins_option
 from blis_tui.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from blis_tui.golden.project import Project
-    from blis_tui.golden.store import GoldenFiles
+    from blis_tui.golden.store import Golden, GoldenFiles
     from blis_tui.registry import Registry
 
 _names = click.argument("names", metavar="[NAME]...", nargs=-1)
@@ -179,7 +179,7 @@ def review(
     if accept and reject:
         raise click.UsageError("--accept and --reject exclude each other")
     project = where.project()
-    waiting = _found(project.golden_dir, names, pending=True)
+    waiting = _waiting(project.golden_dir, names)
     if accept or reject:
         verdict = "accept" if accept else "reject"
         for files in waiting:
@@ -197,25 +197,48 @@ def review(
         _ask_about(waiting, project.root, project.registry(plugins), force=force)
 
 
-def _decide(files: GoldenFiles, verdict: str, *, force: bool) -> None:
-    from blis_tui.golden.review import accept  # noqa: PLC0415
+def _waiting(folder: Path, names: Sequence[str]) -> Sequence[GoldenFiles]:
+    """Return the selected goldens with a waiting result; what a killed process has begun is done first."""
+    from blis_tui.golden.review import find  # noqa: PLC0415
+
+    for files in find(folder, names):
+        files.finish()
+    return _found(folder, names, pending=True)
+
+
+def _decide(files: GoldenFiles, verdict: str, *, force: bool, shown: Golden | None = None) -> None:
+    from blis_tui.golden.review import accept, reject  # noqa: PLC0415
 
     if verdict == "accept":
-        accept(files, force=force)
+        accept(files, force=force, shown=shown)
     else:
-        files.drop_pending()
+        reject(files, shown=shown)
 
 
 def _ask_about(waiting: Sequence[GoldenFiles], root: Path, known: Registry | None, *, force: bool) -> None:
-    from blis_tui.golden.review import difference_text  # noqa: PLC0415
-
     for number, files in enumerate(waiting, 1):
-        print_text(f"--- {number} of {len(waiting)} ---\n{difference_text(files, root, known)}\n")
-        answer = _ask(lambda files=files: difference_text(files, root, known))  # type: ignore[misc]
-        if answer == "q":
+        print_text(f"--- {number} of {len(waiting)} ---")
+        if not _asked_about(files, root, known, force=force):
             return
-        if answer != "s":
-            _decide(files, "accept" if answer == "a" else "reject", force=force)
+
+
+def _asked_about(files: GoldenFiles, root: Path, known: Registry | None, *, force: bool) -> bool:
+    """Show a result and act on the answer; return False to quit."""
+    from blis_tui.golden.review import ReplacedError, difference_text, waiting  # noqa: PLC0415
+
+    while True:
+        shown = waiting(files)
+        text = difference_text(files, root, known, shown)
+        print_text(f"{text}\n")
+        answer = _ask(text)
+        if answer in ("q", "s"):
+            return answer == "s"
+        try:
+            _decide(files, "accept" if answer == "a" else "reject", force=force, shown=shown)
+        except ReplacedError as error:
+            print_text(f"{error}:\n")
+        else:
+            return True
 
 
 @golden.command(short_help="Store the event records of goldens.")
@@ -252,12 +275,17 @@ def _found(folder: Path, names: Sequence[str], *, pending: bool = False) -> Sequ
     return found
 
 
-def _ask(show_again: Callable[[], str]) -> str:
+def _ask(text: str) -> str:
+    """Return a key that decides about the text.
+
+    A read may give several keys, pasted or pressed in haste: they decide about nothing. What was pressed before the
+    question is lost, as click changes the terminal's mode to read single keys.
+    """
     while True:
         print_text("[a]ccept  [r]eject  [s]kip  [d]iff  [q]uit: ", nl=False)
         answer = click.getchar().lower()
         print_text(answer)
-        if answer in "arsq":
+        if answer in ("a", "r", "s", "q"):
             return answer
         if answer == "d":
-            print_text(show_again())
+            print_text(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,21 +114,18 @@ def hardware(file: Path, output: Path | None, strict: bool) -> None:
 
 def _finish(documents: Sequence[tuple[Path | None, Imported]], *, strict: bool) -> None:
     """Write all documents or none, then list what could not be converted."""
-    from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.importers.section import notes_text  # noqa: PLC0415
-    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+    from blis_tui.records.files import atomic_files, reporting_write_errors  # noqa: PLC0415
 
     require_no_overwrite({f"-o ({one.name})": None if path is None else str(path) for path, one in documents})
-    with ExitStack() as files:
+    with atomic_files() as files:
         for path, document in documents:
             if path is None or str(path) == "-":
                 print_data(document.text)
                 continue
-            try:
+            with reporting_write_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise InputError(f"cannot write {path}: {error.strerror or error}") from error
-            files.enter_context(atomic_text(path)).write(document.text)
+            files.text(path).write(document.text)
     # All documents of a file share one list.
     notes = documents[0][1].notes
     tell(notes_text(notes), nl=False)

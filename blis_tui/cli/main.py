@@ -64,8 +64,8 @@ FORMER_COMMANDS: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
 
 EPILOG: Final = """\b
 Exit codes: 0 ok · 1 an expectation or invariant failed · 2 usage error or invalid
-document · 3 I/O error · 4 simulation error · 130 interrupted · 141 standard output
-closed"""
+document · 3 I/O error · 4 simulation error · 70 defect of blis-tui · 130 interrupted ·
+141 standard output closed"""
 
 
 _COLLECT_AFTER: Final = 50_000

@@ -347,7 +347,7 @@ def _show_live(url: str) -> None:
     app = BlisApp(start, survive=True)
     app.show()
     print_text(start.said, nl=False)
-    sys.exit(app.return_code or start.code)
+    sys.exit(ExitCode.DEFECT if app.return_code else start.code)
 
 
 def _headers(given: tuple[str, ...], key: str | None) -> dict[str, str]:

@@ -16,13 +16,13 @@ from blis_tui.cli.options import FiniteRange, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from contextlib import ExitStack
     from pathlib import Path
     from typing import BinaryIO
 
     from blis_tui.engine.records import Record
     from blis_tui.metrics.report import Report
     from blis_tui.pictures.load import LoadObserver
+    from blis_tui.records.files import AtomicFiles
     from blis_tui.records.openmetrics.scrapes import Scrapes
     from blis_tui.records.perfetto.timeline import Timeline
     from blis_tui.simulation import Simulation
@@ -169,15 +169,13 @@ class Outputs:
 
         return printable(", ".join(self._names.values()))
 
-    def open(self, opened: ExitStack, also: Iterable[Path]) -> None:
+    def open(self, opened: AtomicFiles, also: Iterable[Path]) -> None:
         """Open all files, so that write errors appear before a long run.
 
         Raises:
             UsageError: one of them is a file that the command has read, or one of ``also``.
             InputError: one of them cannot be written, or needs a package that is not installed.
         """
-        from blis_tui.records.files import atomic_bytes  # noqa: PLC0415
-
         require_no_overwrite(self._names, also)
         if self._parquet:
             from blis_tui.study.parquet import require_parquet  # noqa: PLC0415
@@ -188,7 +186,7 @@ class Outputs:
 
             require_plotly()
         for option, name in self._names.items():
-            self._files[option] = opened.enter_context(atomic_bytes(name))
+            self._files[option] = opened.bytes(name)
 
     def listen(self, simulation: Simulation) -> None:
         """Subscribe the outputs that are written during the run."""
@@ -261,8 +259,6 @@ class Outputs:
                     file.write(some.encode())
         if self._timeline is not None:
             self._timeline.finish()
-        for file in self._files.values():
-            file.flush()
 
     def _page(self, simulation: Simulation, report: Report) -> Iterable[str]:
         from blis_tui.pictures.run_page import run_page  # noqa: PLC0415

@@ -241,7 +241,7 @@ def _require_effect(overrides: Sequence[str], sought: Mapping[str, str], *, rate
 def _answer(question: Question, runs: Runs, written: _Written) -> Plan:
     """Answer the question and write the answer."""
     from blis_tui.canonical import to_json  # noqa: PLC0415  (as above)
-    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+    from blis_tui.records.files import atomic_files  # noqa: PLC0415
     from blis_tui.study.planning.plan import plan as ask  # noqa: PLC0415
     from blis_tui.study.planning.text import plan_data  # noqa: PLC0415
 
@@ -251,11 +251,11 @@ def _answer(question: Question, runs: Runs, written: _Written) -> Plan:
         number = next(numbers)
         line.show(lambda: _progress_text(number, row))
 
-    with ExitStack() as opened:
-        file = None if written.output is None else opened.enter_context(atomic_text(written.output))
+    with atomic_files() as opened, ExitStack() as running:
+        file = None if written.output is None else opened.text(written.output)
         page = None if written.html_file is None else open_page(opened, written.html_file)
         try:
-            runner = opened.enter_context(runs.runner(MOST_JOBS))
+            runner = running.enter_context(runs.runner(MOST_JOBS))
             found = ask(question, runner, runs.kept(), show, warn)
         finally:
             line.clear()

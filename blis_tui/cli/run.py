@@ -74,11 +74,12 @@ def run(
     too small, too few requests, ...) is listed in the report's `warnings` and printed to standard error. Ctrl-C stops
     the run and reports what has happened so far, marked as incomplete; a second Ctrl-C exits at once.
     """
+    from blis_tui.records.files import atomic_files  # noqa: PLC0415
     from blis_tui.simulation import Simulation  # noqa: PLC0415
 
     outputs = Outputs(written)
     weighed = () if written.counterfactual is None else (f"counterfactual={written.counterfactual}",)
-    same = True
+    same, asked = True, source
     with ExitStack() as held, interrupting_on_signals() as signals:
         packed = [Path(source)] if is_bundle(source) else []
         if packed:
@@ -86,7 +87,7 @@ def run(
             found, same = held.enter_context(opened(source, chosen.known()))
             source = str(found.spec)
         experiment = _load(source, chosen, weighed)
-        with ExitStack() as files:
+        with atomic_files() as files:
             outputs.open(files, packed)
             simulation = Simulation(experiment, check=check)
             outputs.listen(simulation)
@@ -111,7 +112,7 @@ def run(
         sys.exit(ExitCode.INTERRUPTED)
     if not same:
         sys.exit(ExitCode.CHECK_FAILED)
-    _judge(report, lambda event: _opening(source, chosen, event))
+    _judge(report, lambda event: _opening(asked, chosen, event))
 
 
 def _opening(source: str, chosen: Chosen, event: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,7 +61,7 @@ def shrink(
     shows the cause. The result is a trace, an experiment that replays it, and its golden result: the golden test passes
     as long as the result stays the same, and fails once the expectation holds (`golden.xfail`).
     """
-    from blis_tui.records.files import atomic_text  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.records.files import atomic_files  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.spec.load import load  # noqa: PLC0415
     from blis_tui.study.shrink import experiment_text  # noqa: PLC0415
     from blis_tui.study.shrink import shrink as find  # noqa: PLC0415
@@ -79,8 +78,8 @@ def shrink(
     made = {"-o": str(trace), "-o (document)": str(document)}
     load(source, overrides=assignments, seed=seed, plugins=known)  # notes the input files that it names
     require_no_overwrite(made)
-    with interrupting_on_signals(), ExitStack() as opened:
-        rows, spec = (opened.enter_context(atomic_text(path)) for path in (trace, document))
+    with interrupting_on_signals(), atomic_files() as opened:
+        rows, spec = map(opened.text, (trace, document))
         try:
             found = find(
                 source,

@@ -79,8 +79,9 @@ def init(folder: Path, *, force: bool) -> None:
     comment on it with what has changed. They install the blis-tui that made the project; unless that came from a
     package index, its wheel is in wheels/. Nothing is written if one of the files exists already.
     """
-    from blis_tui.authoring.project import DEMO, check_room, project_files, write_tree  # noqa: PLC0415
+    from blis_tui.authoring.project import DEMO, project_files  # noqa: PLC0415
     from blis_tui.authoring.wheel import NAME, own_wheel  # noqa: PLC0415
+    from blis_tui.records.trees import check_room, write_tree  # noqa: PLC0415
 
     texts = project_files()
     check_room(folder, texts, replace=force)  # before the slow part
@@ -97,10 +98,10 @@ def _goldens(files: Mapping[str, str], spec: str) -> dict[str, str]:
     """Return the golden files of a project's experiment, so that its first `pytest` has something to compare with."""
     from tempfile import TemporaryDirectory  # noqa: PLC0415
 
-    from blis_tui.authoring.project import write_tree  # noqa: PLC0415
     from blis_tui.golden.case import cases_of  # noqa: PLC0415
     from blis_tui.golden.session import Settings, run_case  # noqa: PLC0415
     from blis_tui.golden.store import files_of  # noqa: PLC0415
+    from blis_tui.records.trees import write_tree  # noqa: PLC0415
 
     with TemporaryDirectory() as name:
         folder, goldens = Path(name), Path(name, "golden")
@@ -178,9 +179,7 @@ def rewrite(
                 lines = unified_diff(source.text.splitlines(), text.splitlines(), path, path, lineterm="")
                 print_text("\n".join(map(printable, lines)))
             elif differs and not check:
-                mode = Path(path).stat().st_mode
                 write_text(path, text)
-                Path(path).chmod(mode)
             if differs and check:
                 tell(printable(f"{path} would be {done}"))
             elif differs and not diff and path != "-":
@@ -222,7 +221,7 @@ def schema(kind: str | None, folder: Path | None) -> None:
     copies.
     """
     from blis_tui.authoring.export import schema_files, with_references  # noqa: PLC0415
-    from blis_tui.authoring.project import write_tree  # noqa: PLC0415
+    from blis_tui.records.trees import write_tree  # noqa: PLC0415
 
     files = schema_files()
     if folder is not None:

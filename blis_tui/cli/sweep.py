@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TextIO
 
+    from blis_tui.records.files import AtomicFiles
     from blis_tui.spec.study.arguments import AxisOption
     from blis_tui.spec.study.model import Study
     from blis_tui.study.rows import StudyResult
@@ -202,6 +203,7 @@ def sweep(source: str, asked: Asked, runs: Runs, early_stop: bool, written: _Wri
     runs once per seed. Identical runs are made only once and results are cached, so an interrupted sweep continues
     where it stopped. A point that is not a valid experiment (a model that does not fit, say) gets a row that says why.
     """
+    from blis_tui.records.files import atomic_files  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.study.store import MemoryStore  # noqa: PLC0415
     from blis_tui.study.sweep import Sweep  # noqa: PLC0415
 
@@ -212,12 +214,12 @@ def sweep(source: str, asked: Asked, runs: Runs, early_stop: bool, written: _Wri
     with interrupting_on_signals():
         study = open_study(source, asked)
         require_no_overwrite({**files, "--html": written.html_file})
-        with ExitStack() as opened:
+        with atomic_files() as opened, ExitStack() as running:
             writers = _open(opened, outputs, endings)
             page = None if written.html_file is None else open_page(opened, written.html_file)
             store = runs.kept()
             points = Sweep(study, store=store, early_stop=early_stop, warn=warn)
-            complete = run_all(points, opened.enter_context(runs.runner(study.runs)), written.progress)
+            complete = run_all(points, running.enter_context(runs.runner(study.runs)), written.progress)
             result = points.result()
             for write in writers:
                 write(result.whole())
@@ -340,9 +342,8 @@ def _ending(name: str) -> str:
     return ending
 
 
-def _open(opened: ExitStack, names: Iterable[str], endings: Iterable[str]) -> list[Callable[[StudyResult], None]]:
+def _open(opened: AtomicFiles, names: Iterable[str], endings: Iterable[str]) -> list[Callable[[StudyResult], None]]:
     """Open all files, so that write errors appear before a long sweep."""
-    from blis_tui.records.files import atomic_bytes  # noqa: PLC0415
     from blis_tui.study.parquet import require_parquet, write_rows  # noqa: PLC0415
     from blis_tui.study.rows import rows_csv, rows_jsonl  # noqa: PLC0415
 
@@ -350,7 +351,7 @@ def _open(opened: ExitStack, names: Iterable[str], endings: Iterable[str]) -> li
     for name, ending in zip(names, endings, strict=True):
         if ending == "parquet":
             require_parquet()
-        file = opened.enter_context(atomic_bytes(name))
+        file = opened.bytes(name)
         if ending == "parquet":
             writers.append(lambda result, file=file: write_rows(file, result))  # type: ignore[misc]
         else:
@@ -359,15 +360,14 @@ def _open(opened: ExitStack, names: Iterable[str], endings: Iterable[str]) -> li
     return writers
 
 
-def open_page(opened: ExitStack, name: str) -> TextIO:
+def open_page(opened: AtomicFiles, name: str) -> TextIO:
     """Open the file of a page, so that write errors appear before a long search."""
     from blis_tui.pictures.library import require_plotly  # noqa: PLC0415
-    from blis_tui.records.files import atomic_text  # noqa: PLC0415
 
     if name == "-":
         raise click.UsageError("--html needs a file")
     require_plotly()
-    return opened.enter_context(atomic_text(name))
+    return opened.text(name)
 
 
 def _page(result: StudyResult) -> str:

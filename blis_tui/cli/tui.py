@@ -14,7 +14,7 @@ from blis_tui.classes import dataclass
 from blis_tui.cli import completion
 from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
 from blis_tui.cli.cases import Chosen, case_overrides, chosen_options, mention_cases
-from blis_tui.cli.failures import reported
+from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import results
 from blis_tui.cli.options import grouped
 from blis_tui.cli.sweep import (
@@ -218,4 +218,4 @@ def _run(app: BlisApp) -> None:
     """Run until the user leaves; exit with a non-zero code after a crash."""
     app.show()
     if app.return_code:
-        sys.exit(app.return_code)
+        sys.exit(ExitCode.DEFECT)

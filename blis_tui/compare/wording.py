@@ -86,7 +86,10 @@ def relative_text(one: Difference) -> str:
         return ""
     if not isinstance(old, int | float) or not isinstance(new, int | float):
         return ""
-    share = (new - old) / abs(old)
+    try:
+        share = (new - old) / abs(old)
+    except OverflowError:  # an integer of a damaged report
+        return ""
     if not share:
         return ""
     return share_change_text(share, 2) if abs(share) >= _NO_CHANGE else "< 0.01 %"

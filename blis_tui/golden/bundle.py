@@ -2,7 +2,8 @@
 
 A bundle is a zip file that contains a project with one golden test: after unpacking, `pytest` runs it. It is stored
 uncompressed and with fixed dates, so that equal runs give equal bytes, except for the Python version in the golden. It
-contains no code: plug-ins are named with their versions, and are loaded only if the user asks for them again.
+contains no code: plug-ins are named with their versions, and are loaded only if the user asks for them again. It is
+closed: its experiment names no files but its own trace, and documents that ship.
 """
 
 from __future__ import annotations
@@ -11,32 +12,40 @@ import re
 import zipfile
 import zlib
 from contextlib import contextmanager
+from dataclasses import replace
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import IO, TYPE_CHECKING, BinaryIO, Final
+from typing import IO, TYPE_CHECKING, BinaryIO, Final, cast
 
 from blis_tui.authoring.provenance import compose
 from blis_tui.canonical import to_json
 from blis_tui.classes import dataclass
 from blis_tui.conditions.breakpoints import parse_breakpoint
-from blis_tui.errors import InputError
+from blis_tui.errors import InputError, SpecError, TraceError
 from blis_tui.golden.case import DEFAULT, cases_of
 from blis_tui.golden.compare import compare
 from blis_tui.golden.produce import produce
 from blis_tui.golden.session import describe
 from blis_tui.golden.store import HEADER, REPORT, GoldenFiles, files_of
-from blis_tui.inputs import MAX_TRACE_BYTES, open_input, parse_json
-from blis_tui.records.files import atomic_bytes
+from blis_tui.inputs import MAX_TRACE_BYTES, open_input, parse_json, real_path
+from blis_tui.records.files import atomic_bytes, atomic_text
+from blis_tui.spec.compose import TEST_KEYS, is_path, shown
 from blis_tui.spec.load import load
+from blis_tui.spec.loader import read_document
+from blis_tui.spec.pools import slots
+from blis_tui.spec.source import as_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from io import RawIOBase
 
     from blis_tui.golden.case import Case
     from blis_tui.golden.store import Golden
     from blis_tui.registry import Registry
     from blis_tui.simulation import Simulation
     from blis_tui.spec.model import Experiment
+    from blis_tui.spec.source import Document
 
 SUFFIX: Final = ".blis"
 FORMAT: Final = 1
@@ -47,10 +56,13 @@ _DATE: Final = (1980, 1, 1, 0, 0, 0)
 _NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _SPEC: Final = re.compile(rf"{_NAME}\.blis\.yaml")
 _TRACE: Final = "trace."
+_TRACE_NAME: Final = re.compile(rf"{re.escape(_TRACE)}[A-Za-z0-9.]*")
 _MEMBER: Final = re.compile(
-    rf"{re.escape(_ABOUT)}|pytest\.ini|{_SPEC.pattern}|{_GOLDENS}/{_NAME}\.(report|golden)\.json|{re.escape(_TRACE)}[A-Za-z0-9.]+"
+    rf"{re.escape(_ABOUT)}|pytest\.ini|{_SPEC.pattern}|{_GOLDENS}/{_NAME}\.(report|golden)\.json|{_TRACE_NAME.pattern}"
 )
 _MOST_MEMBERS: Final = 6
+_MOST_ENTRIES: Final = 16
+"""Maximum number of members and folders."""
 _MOST_BYTES: Final = 256 * 1024 * 1024
 """Maximum size of all members together, without the recorded workload."""
 _CHUNK: Final = 1 << 20
@@ -60,6 +72,8 @@ _CHUNK: Final = 1 << 20
 class Bundle:
     """An unpacked bundle."""
 
+    source: str
+    """Its file."""
     spec: Path
     case: Case
     files: GoldenFiles
@@ -146,9 +160,10 @@ def write_bundle(
     spec = f"{experiment.name}.blis.yaml"
     with TemporaryDirectory(prefix="blis-") as folder:
         # Run it from its own document, as it will be after unpacking.
-        (Path(folder) / spec).write_text(text, encoding="utf-8", newline="\n")
+        with atomic_text(Path(folder) / spec, asked_for=False) as document:
+            document.write(text)
         if trace is not None:
-            with (Path(folder) / carried).open("wb") as copy:
+            with atomic_bytes(Path(folder) / carried, asked_for=False) as copy:
                 _copy(trace.path, copy)
         golden = produce(load(Path(folder) / spec, plugins=experiment.plugins), spec=spec, case=DEFAULT, go_on=go_on)
         accept(golden, experiment)
@@ -187,15 +202,47 @@ def unpacked(path: str, plugins: Registry | None = None) -> Iterator[Bundle]:
         InputError: it is no bundle of this format, is damaged, or exceeds the limits of bundles.
         SpecError: its experiment is not valid here.
     """
-    with TemporaryDirectory(prefix="blis-") as folder:
+    with TemporaryDirectory(prefix="blis-") as name, _named(path, folder := real_path(name)):
         with open_input(path, limit=_MOST_BYTES + MAX_TRACE_BYTES) as raw:
-            about = _read(path, raw, Path(folder))
-        yield _bundle(path, Path(folder), about, plugins)
+            about = _read(path, raw, folder)
+        yield _bundle(path, folder, about, plugins)
+
+
+@contextmanager
+def _named(path: str, folder: Path) -> Iterator[None]:
+    """Have errors name the bundle instead of the folder, which will be gone."""
+
+    def told(text: str) -> str:
+        return text.replace(str(folder), path)
+
+    try:
+        yield
+    except SpecError as error:
+        raise SpecError(
+            [
+                replace(one, file=told(one.file), message=told(one.message), help=one.help and told(one.help))
+                for one in error.diagnostics
+            ]
+        ) from error
+    except TraceError as error:
+        raise TraceError([replace(one, file=told(one.file)) for one in error.problems]) from error
+    except InputError as error:
+        raise InputError(told(error.message), help=error.help and told(error.help)) from error
+
+
+class _SmallReads(BufferedReader):
+    """A file that is read in small pieces only: the list of a zip file's members is read at once, whatever its size."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        found = super().read(_CHUNK + 1 if size is None or size < 0 else min(size, _CHUNK + 1))
+        if len(found) > _CHUNK:
+            raise ValueError("its list of members is longer than that of a bundle")
+        return found
 
 
 def _read(path: str, raw: BinaryIO, folder: Path) -> object:
     try:
-        with zipfile.ZipFile(raw) as opened:
+        with _SmallReads(cast("RawIOBase", raw)) as file, zipfile.ZipFile(file) as opened:
             return _unpack(opened, folder)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, ValueError) as error:
         raise _foreign(path, error) from error
@@ -203,9 +250,10 @@ def _read(path: str, raw: BinaryIO, folder: Path) -> object:
 
 def _unpack(opened: zipfile.ZipFile, folder: Path) -> object:
     """Write its members below a folder; return the bundle's description."""
-    members = [one for one in opened.infolist() if not one.is_dir()]
-    if len(members) > _MOST_MEMBERS:
-        raise ValueError(f"it has {len(members)} members")
+    entries = opened.infolist()
+    members = [one for one in entries if not one.is_dir()]
+    if len(members) > _MOST_MEMBERS or len(entries) > _MOST_ENTRIES:
+        raise ValueError(f"it has {len(entries):,} members")
     left = {True: MAX_TRACE_BYTES, False: _MOST_BYTES}
     for member in members:
         if _MEMBER.fullmatch(member.filename) is None:
@@ -217,7 +265,7 @@ def _unpack(opened: zipfile.ZipFile, folder: Path) -> object:
         if target.exists():
             raise ValueError(f"it has two members {member.filename}")
         target.parent.mkdir(exist_ok=True)
-        with opened.open(member) as content, target.open("wb") as out:
+        with opened.open(member) as content, atomic_bytes(target, asked_for=False) as out:
             while chunk := content.read(_CHUNK):  # the size in the member's header cannot be trusted
                 left[is_trace] -= len(chunk)
                 if left[is_trace] < 0:
@@ -241,12 +289,30 @@ def _bundle(path: str, folder: Path, about: object, plugins: Registry | None) ->
     ):
         raise _foreign(path, f"what {_ABOUT} says is not understood")
     spec = folder / name
+    if spec.is_file() and (outside := _outside(read_document(spec, shown(spec)))):
+        raise _foreign(path, f"its experiment refers to others with `{outside}`")
     cases = cases_of(spec, plugins) if spec.is_file() else ()
     if len(cases) != 1:
         raise _foreign(path, "it holds no experiment")
     (case,) = cases
     files = files_of(spec, case.name, folder=folder / _GOLDENS, root=folder)
-    return Bundle(spec=spec, case=case, files=files, golden=files.read(), at=at, breaks=tuple(breaks))
+    return Bundle(source=path, spec=spec, case=case, files=files, golden=files.read(), at=at, breaks=tuple(breaks))
+
+
+def _outside(document: Document) -> str:
+    """Return the first key that may name a file outside the bundle; empty = none. Names find what ships."""
+    said = as_map(document.data)
+    for key in TEST_KEYS:
+        if key in said:
+            return key
+    for at in (("extends",), *(slot for slot, _ in slots(document))):
+        reference = document.get(*at)
+        if isinstance(reference, str) and is_path(reference):
+            return ".".join(map(str, at))
+        if isinstance(reference, dict) and "config_file" in reference:
+            return ".".join(map(str, (*at, "config_file")))
+    trace = as_map(document.get("workload", "trace")).get("file", _TRACE)
+    return "" if isinstance(trace, str) and _TRACE_NAME.fullmatch(trace) else "workload.trace.file"
 
 
 def verified(bundle: Bundle, go_on: Callable[[Simulation], bool] | None = None) -> str:
@@ -260,7 +326,8 @@ def verified(bundle: Bundle, go_on: Callable[[Simulation], bool] | None = None) 
     found = compare(bundle.golden, result, bundle.case.comparison)
     if not (found.report or found.records or found.spec):
         return ""  # only the order of keys in the header differs
-    return describe(bundle.case, bundle.files, bundle.golden, result, found, experiment)
+    opened = replace(bundle.case, spec=Path(bundle.source))  # by this name it can be opened again
+    return describe(opened, bundle.files, bundle.golden, result, found, experiment)
 
 
 def _foreign(path: str, why: object) -> InputError:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from blis_tui.golden.case import Case
-    from blis_tui.golden.store import GoldenFiles
+    from blis_tui.golden.store import Golden, GoldenFiles
     from blis_tui.registry import Registry
 
 
@@ -65,11 +65,20 @@ def case_of(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> 
     return None
 
 
-def difference_text(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> str:
-    """Return what a waiting result would change, with the first divergent event if the spec still exists."""
+def waiting(files: GoldenFiles) -> Golden:
+    """Return the result that waits. Raises InputError if there is none, or it is damaged."""
     if not files.exists(pending=True):
         raise InputError(f"no new result of {files.name} is waiting")
-    new = files.read(pending=True)
+    return files.read(pending=True)
+
+
+def difference_text(files: GoldenFiles, root: Path, plugins: Registry | None = None, new: Golden | None = None) -> str:
+    """Return what a waiting result changes (``new``, if it is known), and the first divergent event if the spec exists.
+
+    Raises:
+        BlisError: none waits, a file is damaged, or the spec is broken.
+    """
+    new = waiting(files) if new is None else new
     if not files.exists():
         beginning = "\n".join(f"    {line}" for line in new.report.split("\n")[:40])
         return f"{printable(files.name)}: a new golden\n{beginning}"
@@ -81,23 +90,41 @@ def difference_text(files: GoldenFiles, root: Path, plugins: Registry | None = N
     return describe(case, files, golden, new, difference, case.load() if case.is_run else None)
 
 
-def accept(files: GoldenFiles, *, force: bool = False) -> None:
-    """Make a waiting result the golden.
+def accept(files: GoldenFiles, *, force: bool = False, shown: Golden | None = None) -> None:
+    """Make a waiting result the golden: the one that was shown, if one was.
 
     Raises:
+        ReplacedError: another result waits now.
         InputError: none waits, or it was made by another Python or system than the golden (unless ``force``).
     """
-    if not files.exists(pending=True):
-        raise InputError(f"no new result of {files.name} is waiting")
+    found = _as_shown(files, shown)
     if files.exists() and not force:
-        old, new = files.read().baseline, files.read(pending=True).baseline
+        old, new = files.read().baseline, found.baseline
         if old != new:
             raise InputError(
                 f"the golden of {files.name} was written by {old.python} on {old.system}, the new result by "
                 f"{new.python} on {new.system}",
                 help="produce it again there, or accept it with --force",
             )
-    files.accept()
+    files.write(found)
+
+
+def reject(files: GoldenFiles, *, shown: Golden | None = None) -> None:
+    """Delete a waiting result: the one that was shown, if one was. Raises ReplacedError if another waits now."""
+    if shown is not None:
+        _as_shown(files, shown)
+    files.drop_pending()
+
+
+class ReplacedError(InputError):
+    """A result waits that nobody was shown: a test has run again since."""
+
+
+def _as_shown(files: GoldenFiles, shown: Golden | None) -> Golden:
+    found = waiting(files)
+    if shown is not None and found != shown:
+        raise ReplacedError(f"{files.name} has got another new result since this one was shown")
+    return found
 
 
 def record_full(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> str:

@@ -163,10 +163,10 @@ def run_case(
 
 def _read(files: GoldenFiles, settings: Settings) -> Golden | None:
     """Return the golden, if there is one; a damaged one counts as missing if goldens are rewritten anyway."""
-    if not files.exists():
-        return None
     try:
-        return files.read()
+        if settings.mode != "no":
+            files.finish()
+        return files.read() if files.exists() else None
     except InputError:
         if settings.mode == "always":
             return None

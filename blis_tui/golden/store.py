@@ -5,6 +5,9 @@ Each golden test has two files. ``NAME.report.json`` has the exact bytes that ``
 resolved document, so that the old experiment can be run again. On request, ``NAME.records.jsonl.gz`` stores the
 records. Files of a waiting result have the suffix ``.new``.
 
+Report and header change together: both texts are first written to one file, ``NAME.accepted.json``, which is deleted
+once both are in place. If it is there, a process was killed in between, and ``finish`` does the rest.
+
 A file must be exactly as it was written, except for line ends, which git may change: an edited, reformatted or badly
 merged file is rejected, whatever its values are.
 """
@@ -16,7 +19,7 @@ import os
 import platform
 import sys
 import zlib
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -27,7 +30,7 @@ from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
 from blis_tui.golden.chain import Chain
 from blis_tui.inputs import open_input, parse_json, read_input, real_path, unmerged_line
-from blis_tui.records.files import atomic_bytes, write_error_text, write_text
+from blis_tui.records.files import atomic_bytes, atomic_files, reporting_write_errors, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,7 +40,10 @@ REPORT: Final = ".report.json"
 HEADER: Final = ".golden.json"
 RECORDS: Final = ".records.jsonl.gz"
 PENDING: Final = ".new"
+ACCEPTED: Final = ".accepted.json"
 _MAX_BYTES: Final = 64 * 1024 * 1024
+_ESCAPED: Final = 4
+"""How many times larger the accepted texts may be: they are two, and quoted."""
 _MAX_RECORDS_BYTES: Final = 1024 * 1024 * 1024
 
 
@@ -112,10 +118,20 @@ class GoldenFiles:
 
     def exists(self, *, pending: bool = False) -> bool:
         """Return whether a golden (or a waiting result) exists."""
-        return os.path.isfile(self.file(HEADER, pending=pending))  # noqa: PTH113  (False for names that are too long)
+        header = os.path.isfile(self.file(HEADER, pending=pending))  # noqa: PTH113  (False for names that are too long)
+        return header or (not pending and self._is_half())
 
     def read(self, *, pending: bool = False) -> Golden:
-        """Read the golden. Raises InputError if it does not exist, or is not as this program writes goldens."""
+        """Read the golden.
+
+        Raises:
+            InputError: it does not exist, is not as this program writes goldens, or was only half written.
+        """
+        if not pending and self._is_half():
+            raise InputError(
+                f"{self.file(HEADER)} was being replaced when a process was killed",
+                help="`blis-tui golden review` does the rest, as `pytest` does where it may write goldens",
+            )
         header, header_text = self._json(HEADER, pending=pending)
         report, text = self._json(REPORT, pending=pending)
         file = self.file(HEADER, pending=pending)
@@ -132,7 +148,7 @@ class GoldenFiles:
         """Return the value of a file, which must be a map, and its text."""
         path = self.file(kind, pending=pending)
         try:
-            raw = read_input(path, limit=_MAX_BYTES)
+            raw = read_input(path, limit=_MAX_BYTES * (_ESCAPED if kind == ACCEPTED else 1))
         except InputError as error:
             raise InputError(error.message, help=error.help or _ANEW) from error
         try:
@@ -148,36 +164,75 @@ class GoldenFiles:
         return value, text
 
     def write(self, golden: Golden, *, pending: bool = False) -> None:
-        """Write both files; a golden makes a waiting result obsolete."""
+        """Write both files; a golden makes a waiting result, and a record stream that is not its own, obsolete."""
+        texts = {HEADER: golden.header(), REPORT: golden.report}
         folder = self.file(HEADER).parent
-        with _reporting_write_errors(folder):
+        with reporting_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        write_text(self.file(REPORT, pending=pending), golden.report)
-        write_text(self.file(HEADER, pending=pending), golden.header())
-        if not pending:
-            self.drop_pending()
-            self._drop_other_records(golden)
+        if pending:
+            self._write_both(texts, pending=True)
+            return
+        write_text(self.file(ACCEPTED), to_json(texts))
+        try:
+            self._put_in_place(texts)
+        except InputError:
+            self._give_up(texts)
+            raise
+        self._drop_other_records(golden)
+
+    def finish(self) -> None:
+        """Put a golden in place that was being written when a process was killed; usually, there is none.
+
+        Raises:
+            InputError: it cannot be read or written.
+        """
+        if not self._is_half():
+            return
+        said, _ = self._json(ACCEPTED, pending=False)
+        texts = {kind: text for kind in (HEADER, REPORT) if isinstance(text := said.get(kind), str)}
+        if len(texts) < 2:
+            raise _damaged_error(self.file(ACCEPTED), "it has not the texts of a golden")
+        self._put_in_place(texts)
+        self._drop_other_records(self.read())
+
+    def _put_in_place(self, texts: Mapping[str, str]) -> None:
+        self._write_both(texts)
+        self.drop_pending()
+        with reporting_write_errors(self.file(ACCEPTED)):
+            self.file(ACCEPTED).unlink(missing_ok=True)
+
+    def _write_both(self, texts: Mapping[str, str], *, pending: bool = False) -> None:
+        with atomic_files() as together:
+            for kind, text in texts.items():
+                together.text(self.file(kind, pending=pending)).write(text)
+            if pending:
+                together.settle()
+                header = self.file(HEADER, pending=True)
+                with reporting_write_errors(header):
+                    header.unlink(missing_ok=True)  # who is killed from here on leaves no pair of different results
+
+    def _give_up(self, texts: Mapping[str, str]) -> None:
+        """After an error, forget what should be written, unless the report, which is put in place first, is there."""
+        report = self.file(REPORT)
+        with suppress(OSError):
+            if not report.is_file() or report.read_bytes() != texts[REPORT].encode():
+                self.file(ACCEPTED).unlink()
+
+    def _is_half(self) -> bool:
+        return os.path.isfile(self.file(ACCEPTED))  # noqa: PTH113  (as in `exists`)
 
     def drop_pending(self) -> bool:
         """Delete the waiting result; return whether there was one."""
-        waiting = [path for kind in (REPORT, HEADER) if (path := self.file(kind, pending=True)).exists()]
+        waiting = [path for kind in (HEADER, REPORT) if (path := self.file(kind, pending=True)).exists()]
         for path in waiting:
-            with _reporting_write_errors(path):
-                path.unlink()
+            with reporting_write_errors(path):
+                path.unlink(missing_ok=True)  # another process may decide, too
         return bool(waiting)
-
-    def accept(self) -> None:
-        """Make the waiting result the golden; delete a stored record stream that no longer matches."""
-        new = self.read(pending=True)
-        with _reporting_write_errors(self.file(HEADER)):
-            for kind in (REPORT, HEADER):
-                self.file(kind, pending=True).replace(self.file(kind))
-        self._drop_other_records(new)
 
     def remove(self) -> None:
         """Delete all files of this golden."""
-        with _reporting_write_errors(self.file(HEADER)):
-            for kind in (REPORT, HEADER, RECORDS):
+        with reporting_write_errors(self.file(HEADER)):
+            for kind in (ACCEPTED, HEADER, REPORT, RECORDS):
                 self.file(kind).unlink(missing_ok=True)
         self.drop_pending()
 
@@ -209,17 +264,8 @@ class GoldenFiles:
         with suppress(InputError):  # damaged ones are none of its
             if self.read_records(golden) is not None:
                 return
-        with _reporting_write_errors(self.file(RECORDS)):
+        with reporting_write_errors(self.file(RECORDS)):
             self.file(RECORDS).unlink(missing_ok=True)
-
-
-@contextmanager
-def _reporting_write_errors(path: Path) -> Iterator[None]:
-    """Raise InputError, and no OSError, where files cannot be changed, as in a checkout that is read-only."""
-    try:
-        yield
-    except OSError as error:
-        raise write_error_text(path, error) from error
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -288,10 +334,11 @@ def _parse(header: Mapping[str, object], report: str) -> Golden:
 def all_goldens(folder: Path) -> Iterator[GoldenFiles]:
     """Yield all goldens and waiting results below a folder, in order of path."""
     seen: dict[str, None] = {}
-    for path in sorted(folder.rglob(f"*{HEADER}*")):
-        name, _, rest = path.name.partition(HEADER)
-        if rest in ("", PENDING):
-            seen[path.with_name(name).relative_to(folder).as_posix()] = None
+    ends = (HEADER, HEADER + PENDING, ACCEPTED)
+    for path in sorted(folder.rglob("*.json*")):
+        for end in ends:
+            if path.name.endswith(end):
+                seen[path.with_name(path.name.removesuffix(end)).relative_to(folder).as_posix()] = None
     for name in seen:
         yield GoldenFiles(folder, name)
 

@@ -1,4 +1,9 @@
-"""Atomic result files: they appear whole or not at all, and leave nothing behind even if the process is killed."""
+"""Atomic result files: they appear whole or not at all, and leave nothing behind even if the process is killed.
+
+Content is written to a temporary file in the same folder, which replaces the old file once the disk has all of it.
+Until then, a full disk or a killed process leaves the old file as it was. All files that this package replaces are
+written here.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,10 @@ import os
 import stat
 import sys
 import zlib
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedWriter, FileIO, TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, TextIO
+from typing import IO, TYPE_CHECKING, BinaryIO, Final, TextIO
 
 from blis_tui.errors import InputError
 from blis_tui.standard_output import write_standard_output  # noqa: F401  (re-exported for importing programs)
@@ -27,20 +32,22 @@ _DESCRIPTORS: Final = Path("/proc/self/fd")
 """Where such a file can be given a name."""
 _STALE_S: Final = 60.0
 """A hidden file this old without a lock was left behind by a killed process; a younger one may not be locked yet."""
+_UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
+"""What pipes, devices and some file systems answer if asked to write everything to the disk."""
 _DIRECT: Final = os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 """Flags that make a pipe without a reader an error, instead of an endless wait."""
 
 
 @contextmanager
-def atomic_text(path: str | Path) -> Iterator[TextIO]:
+def atomic_text(path: str | Path, *, asked_for: bool = True) -> Iterator[TextIO]:
     r"""Open a text file (UTF-8, ``\n``) that replaces ``path`` when the block ends, and never before.
 
-    Special files such as ``/dev/stdout`` are written directly.
+    Special files such as ``/dev/stdout`` are written directly. Arguments are those of :func:`atomic_bytes`.
 
     Raises:
         InputError: the file cannot be written.
     """
-    with atomic_bytes(path) as raw:
+    with atomic_bytes(path, asked_for=asked_for) as raw:
         out = TextIOWrapper(raw, encoding="utf-8", newline="\n")
         yield out
         out.flush()
@@ -51,7 +58,10 @@ def atomic_text(path: str | Path) -> Iterator[TextIO]:
 def atomic_bytes(path: str | Path, *, asked_for: bool = True) -> Iterator[BinaryIO]:
     """Do the same as :func:`atomic_text` for bytes.
 
-    With ``asked_for``, a ``KeyboardInterrupt`` gets a note of what became of the file.
+    Args:
+        path: the file.
+        asked_for: whether a user has asked for it. Then a ``KeyboardInterrupt`` gets a note of what became of the file,
+            and it is on the disk before it replaces the old one. Caches and temporary folders need neither.
     """
     if not str(path):
         raise InputError("cannot write: the name of the file is empty")
@@ -63,6 +73,9 @@ def atomic_bytes(path: str | Path, *, asked_for: bool = True) -> Iterator[Binary
     try:
         yield opened
         try:
+            opened.flush()
+            if asked_for:
+                _settle(opened)
             place.publish(opened)
         except BrokenPipeError:
             raise
@@ -124,17 +137,16 @@ class _UnnamedTempFile(_TempFile):
         return _left(self._target)
 
     def publish(self, opened: BinaryIO) -> None:
-        opened.flush()
+        os.fchmod(self.descriptor, _permissions(self._target))
         try:
             self._name()
-        except OSError:  # should not happen, but hours of computation must not depend on it
+        except OSError:  # a system that lets nobody name it: hours of computation must not depend on that
             self._copy()
         opened.close()
 
     def _name(self) -> None:
-        source = _DESCRIPTORS / str(self.descriptor)
         try:
-            os.link(source, self._target, follow_symlinks=True)
+            self._link(self._target)
         except FileExistsError:  # a link does not replace a file
             _remove_left_behind(self._target, self.descriptor)
             from tempfile import mkstemp  # noqa: PLC0415  (a run that only prints its report does not need it)
@@ -142,21 +154,30 @@ class _UnnamedTempFile(_TempFile):
             reserved, name = mkstemp(dir=self._target.parent, prefix=_prefix(self._target))
             os.close(reserved)
             Path(name).unlink()
-            os.link(source, name, follow_symlinks=True)
+            self._link(Path(name))
             try:
                 Path(name).replace(self._target)
             except OSError:
                 Path(name).unlink(missing_ok=True)
                 raise
 
+    def _link(self, name: Path) -> None:
+        """Give the file a name."""
+        source = _DESCRIPTORS / str(self.descriptor)
+        # Python calls linkat(), the only way to follow the link there, only if it is given a folder, which is not used.
+        os.link(source, name, src_dir_fd=self.descriptor, follow_symlinks=True)
+
     def _copy(self) -> None:
         from shutil import copyfileobj  # noqa: PLC0415  (imports all of Python's compression modules)
 
         other = _HiddenTempFile(self._target)
         try:
-            with FileIO(self.descriptor, closefd=False) as content, FileIO(other.descriptor, "wb") as copy:
-                content.seek(0)
-                copyfileobj(content, copy)
+            with BufferedWriter(FileIO(other.descriptor, "wb")) as copy:
+                with FileIO(self.descriptor, closefd=False) as content:
+                    content.seek(0)
+                    copyfileobj(content, copy)
+                copy.flush()
+                _settle(copy)
                 other.publish(copy)
         except OSError:
             other.forget()
@@ -182,13 +203,29 @@ class _HiddenTempFile(_TempFile):
 
     def publish(self, opened: BinaryIO) -> None:
         opened.close()
-        mask = os.umask(0)
-        os.umask(mask)
-        self._file.chmod(0o666 & ~mask)  # it was created private; ordinary new files have these permissions
+        self._file.chmod(_permissions(self._target))  # it was created private
         self._file.replace(self._target)
 
     def forget(self) -> None:
         self._file.unlink(missing_ok=True)
+
+
+def _settle(opened: IO[bytes] | IO[str]) -> None:
+    """Wait until the disk has the content: some file systems report only then that it does not fit. Raises OSError."""
+    try:
+        os.fsync(opened.fileno())
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+
+
+def _permissions(target: Path) -> int:
+    """Return those of the file to be replaced, or of ordinary new files."""
+    with suppress(OSError):
+        return stat.S_IMODE(target.stat().st_mode) & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def _left(target: Path) -> str:
@@ -253,7 +290,62 @@ def write_error_text(path: str | Path, error: OSError) -> InputError:
     return InputError(f"cannot write {path}: {error.strerror or error}")
 
 
+@contextmanager
+def reporting_write_errors(path: str | Path) -> Iterator[None]:
+    """Raise InputError instead of OSError in a block that only makes, moves or deletes files at ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise write_error_text(path, error) from error
+
+
+class AtomicFiles:
+    """Files that belong together: none is replaced before the disk has the content of all."""
+
+    def __init__(self, opened: ExitStack) -> None:
+        self._stack = opened
+        self._files: list[tuple[str | Path, BinaryIO | TextIO]] = []
+
+    def text(self, path: str | Path) -> TextIO:
+        """Open a file as :func:`atomic_text` does."""
+        file = self._stack.enter_context(atomic_text(path))
+        self._files.append((path, file))
+        return file
+
+    def bytes(self, path: str | Path) -> BinaryIO:
+        """Open a file as :func:`atomic_bytes` does."""
+        file = self._stack.enter_context(atomic_bytes(path))
+        self._files.append((path, file))
+        return file
+
+    def settle(self) -> None:
+        """Have everything on the disk. Raises InputError."""
+        for path, file in self._files:
+            file.flush()
+            with reporting_write_errors(path):
+                _settle(file)
+
+
+@contextmanager
+def atomic_files() -> Iterator[AtomicFiles]:
+    """Open files that appear together when the block ends, all or none.
+
+    Raises:
+        InputError: one of them cannot be written.
+    """
+    with ExitStack() as opened:
+        files = AtomicFiles(opened)
+        yield files
+        files.settle()
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write a whole file. Raises InputError if it cannot be written."""
     with atomic_text(path) as out:
         out.write(text)
+
+
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write a whole file. Raises InputError if it cannot be written."""
+    with atomic_bytes(path) as out:
+        out.write(content)

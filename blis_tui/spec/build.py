@@ -327,7 +327,7 @@ def trace_of(part: Part, trace_path: str | None) -> spec.Trace:
     path = real_path(part.text("file") if trace_path is None else trace_path)
     found = input_digest(path, limit=MAX_TRACE_BYTES)
     if found != (expected := part.text("sha256", found)):
-        raise InputError(f"{path} is not the recorded trace: its SHA-256 is {found}, expected {expected}")
+        raise InputError(f"{path} is not the recorded trace: its SHA-256 is not {expected}")
     return decode(spec.Trace, part, path=str(path), sha256=found, slice=part.optional("slice", _slice))
 
 

@@ -155,10 +155,20 @@ def pin_trace(document: Document, problems: Problems) -> Path | None:
         return None
     if trace.get("sha256", found) != found:
         message = f"`{trace['file']}` does not match its `sha256`"
-        problems.add(about(document, at, "BLIS2015", message, hint=f"its SHA-256 is {found}"))
+        hint = f"its SHA-256 is {found}" if _may_tell(document, at, path) else "`sha256sum` computes what it is now"
+        problems.add(about(document, at, "BLIS2015", message, hint=hint))
     trace["sha256"] = found
     trace["file"] = path.name
     return real_path(path)
+
+
+def _may_tell(document: Document, at: DataPath, path: Path) -> bool:
+    """Return whether the digest of a file may be told: of those beside the document, and of those a user names.
+
+    A document from elsewhere may name any file of this machine, and a digest gives away what a short one contains.
+    """
+    beside = real_path(directory_of(document, at))
+    return document.place(at).source.is_argument or real_path(path).is_relative_to(beside)
 
 
 def _strip(document: Document) -> None:

@@ -20,6 +20,7 @@ from blis_tui.classes import dataclass
 from blis_tui.conditions.course import text_of
 from blis_tui.errors import InputError, SpecError, TraceError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest
+from blis_tui.records.files import atomic_text
 from blis_tui.records.tables import requests_csv
 from blis_tui.simulation import Simulation
 from blis_tui.spec.decode import decode
@@ -112,7 +113,8 @@ class _Trials:
             raise _OutOfRunsError
         self.runs += 1
         self._on_run(self.runs, len(rows))
-        self._trace.write_text(_text(self._columns, rows), encoding="utf-8", newline="")
+        with atomic_text(self._trace, asked_for=False) as out:
+            out.write(_text(self._columns, rows))
         try:
             found = verdicts(self._replaying())
         except (SpecError, TraceError):  # such as a prompt that is shorter than its shared prefix
@@ -267,7 +269,8 @@ def experiment_text(
     """
     with TemporaryDirectory(prefix="blis-") as folder:
         written = Path(folder) / trace
-        written.write_text(found.csv(), encoding="utf-8", newline="")
+        with atomic_text(written, asked_for=False) as out:
+            out.write(found.csv())
         own = [f"expect={json.dumps(list(found.expect))}", f"metadata.name={name}", replayed(str(written))]
         composed = compose(source, overrides=[*overrides, *own], seed=seed, plugins=plugins, trace_name=trace)
         broken = flow([one.metric for one in found.broken])

@@ -121,9 +121,9 @@ def _decoded(name: str, content: bytes) -> Outcome | None:
         return None
     with suppress(zlib.error, ValueError, KeyError, TypeError):
         said = json.loads(zlib.decompress(content[len(_MAGIC) :]))  # decompression verifies a checksum
+        report, why, left_out = said["report"], said["why"], tuple(said["left_out"])
+        for text in (report, why, *left_out):
+            str.encode(text)  # no other type, and no lone surrogate
         if said["key"] == name and said["status"] in get_args(Status):
-            left_out = tuple(said["left_out"])
-            return Outcome(
-                status=cast("Status", said["status"]), report=said["report"], why=said["why"], left_out=left_out
-            )
+            return Outcome(status=cast("Status", said["status"]), report=report, why=why, left_out=left_out)
     return None

@@ -77,3 +77,12 @@ def test_a_bundle_is_opened_as_it_is(
     done = CliRunner().invoke(cli, [command, "run.blis", *change])
     assert done.exit_code == ExitCode.USAGE
     assert "a bundle is opened as it is" in done.stderr
+
+
+def test_what_helps_names_the_bundle(demo: Path) -> None:
+    failing = "\nexpect: [{never: preempted}]\n"
+    (demo / "demo.blis.yaml").write_text(SPEC + failing, encoding="utf-8")
+    assert CliRunner().invoke(cli, ["bundle", "demo.blis.yaml", "-o", "run.blis"]).exit_code == ExitCode.OK
+    ended = CliRunner().invoke(cli, ["run", "run.blis"])
+    assert ended.exit_code == ExitCode.CHECK_FAILED
+    assert "open it in the debugger: blis-tui tui run.blis --at " in ended.stderr

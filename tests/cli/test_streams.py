@@ -170,3 +170,50 @@ def test_other_files_may_be_replaced(project: Path) -> None:
     (project / "old").write_text("old")
     assert blis("run child.blis.yaml -o old --requests rows.csv", project).returncode == ExitCode.OK
     assert json.loads((project / "old").read_text())["requests"]["completed"] == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a folder in use cannot be deleted")
+@pytest.mark.parametrize(
+    "command", ["run quickstart -o FILE", "run quickstart", "spec list", "bundle quickstart -o FILE.blis"]
+)
+def test_a_working_directory_that_is_gone_is_told_as_that(command: str, tmp_path: Path) -> None:
+    written = command.replace("FILE", str(tmp_path / "file"))
+    ended = shell(f"mkdir gone; cd gone; rmdir ../gone; blis {written}", tmp_path)
+    assert (ended.returncode, ended.stdout) == (ExitCode.IO, "")
+    assert ended.stderr == ("error: the working directory does not exist any more\n  = help: change to another one\n")
+
+
+def test_no_room_for_temporary_files_is_told_by_their_folder(tmp_path: Path) -> None:
+    ended = shell(
+        "TMPDIR=/nowhere TMP=/nowhere TEMP=/nowhere ulimit -f 0; blis bundle quickstart -o run.blis", tmp_path
+    )
+    assert (ended.returncode, ended.stdout) == (ExitCode.IO, "")
+    assert ended.stderr.startswith("error: ")
+    assert "standard output" not in ended.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits on the size of files")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_standard_output_that_takes_only_a_part_is_an_error(unbuffered: str, tmp_path: Path) -> None:
+    """Without a buffer, one write may take only a part."""
+    ended = shell(f"ulimit -f 1; PYTHONUNBUFFERED={unbuffered} blis run trace-replay > report.json", tmp_path)
+    assert ended.returncode == ExitCode.IO
+    assert ended.stderr == "error: cannot write standard output: File too large\n"
+
+
+DEFECT = """
+import sys
+import blis_tui.simulation
+def broken(*_, **__): raise ZeroDivisionError("an own fault")
+blis_tui.simulation.Simulation.run = broken
+sys.argv = ["blis-tui", "run", "quickstart"]
+from blis_tui.__main__ import main
+main()
+"""
+
+
+def test_a_defect_is_no_failed_expectation() -> None:
+    ended = subprocess.run([sys.executable, "-c", DEFECT], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (ExitCode.DEFECT, "")
+    assert "ZeroDivisionError: an own fault\nerror: this is a defect of blis-tui: please report it" in ended.stderr

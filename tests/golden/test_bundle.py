@@ -104,6 +104,7 @@ def test_another_result_is_told_with_the_first_event_that_differs(bundle: Path, 
     run = blis_in(tmp_path, "run", "other.blis")
     assert run.returncode == 1
     assert run.stderr.startswith("warning: the results of this run differ from those in other.blis\n")
+    assert "open it in the debugger: blis-tui tui other.blis --at " in run.stderr
     assert blis_in(bundle.parent, "run", "run.blis").returncode == 0
 
 

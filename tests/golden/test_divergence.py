@@ -24,6 +24,7 @@ from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
 from blis_tui.golden.options import ComparisonOptions
 from blis_tui.golden.produce import produce
+from blis_tui.golden.review import accept
 from blis_tui.golden.store import RECORDS, GoldenFiles
 from blis_tui.records.tables import record_dict
 
@@ -250,7 +251,7 @@ def test_records_of_an_older_golden_do_not_outlive_it(
         files.write(smaller)
     else:
         files.write(smaller, pending=True)
-        files.accept()
+        accept(files)
     assert not files.file(RECORDS).exists()
 
 

@@ -519,7 +519,8 @@ def test_accepting_where_nothing_can_be_written_is_an_error(tmp_path: Path) -> N
     run = blis_in(folder, "golden", "review", "--accept")
     assert run.returncode == 3
     assert "Traceback" not in run.stderr
-    assert run.stderr.startswith("error: cannot write golden/demo.golden.json: ")
+    assert run.stderr == "error: cannot write golden/demo.report.json: Is a directory\n"
+    assert files(folder) == ["demo.golden.json.new", "demo.report.json", "demo.report.json.new"]
 
 
 def test_a_damaged_golden_is_told_and_not_believed(accepted: Path) -> None:

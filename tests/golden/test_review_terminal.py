@@ -15,6 +15,7 @@ import pytest
 from .projects import SPEC, files, project, pytest_in
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 GOLDEN = ["demo.golden.json", "demo.report.json"]
@@ -24,8 +25,8 @@ _ANSWERS_S = 0.25
 """A key that has had no answer for so long is pressed again."""
 
 
-def review(folder: Path, keys: str) -> str:
-    """Press ``keys``, one at each prompt; returns what the terminal showed."""
+def review(folder: Path, keys: Sequence[str], meanwhile: Callable[[], object] = lambda: None) -> str:
+    """Press ``keys`` at one prompt each, after something has happened; returns what the terminal showed."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "blis_tui", "golden", "review"], cwd=folder, stdin=slave, stdout=slave, stderr=slave
@@ -38,6 +39,8 @@ def review(folder: Path, keys: str) -> str:
         if not select.select([master], [], [], idle_s)[0]:
             # A key pressed before the program listens is lost, so it is pressed until something happens.
             if waiting and shown.rstrip().endswith(b"[q]uit:"):
+                meanwhile()
+                meanwhile = _nothing
                 os.write(master, waiting[0].encode())
                 idle_s = _ANSWERS_S
             continue
@@ -54,6 +57,10 @@ def review(folder: Path, keys: str) -> str:
     assert process.wait(timeout=30) == 0, shown.decode()
     assert not waiting
     return shown.decode()
+
+
+def _nothing() -> None:
+    """What happens the second time."""
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +98,26 @@ def test_reject(changed: Path) -> None:
 def test_skip_and_quit_leave_it_waiting(changed: Path, key: str) -> None:
     review(changed, key)
     assert len(files(changed)) == 4
+
+
+def test_several_keys_at_once_decide_about_nothing(changed: Path) -> None:
+    before = (changed / "golden" / "demo.report.json").read_bytes()
+    review(changed, ["sq", "ar", "rs", "s"])
+    assert len(files(changed)) == 4
+    assert (changed / "golden" / "demo.report.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("key", ["a", "r"])
+def test_a_result_that_came_meanwhile_is_shown_before_it_is_decided_on(key: str, changed: Path) -> None:
+    before = (changed / "golden" / "demo.report.json").read_bytes()
+
+    def another() -> None:
+        (changed / "demo.blis.yaml").write_text(SPEC.replace("requests: 25", "requests: 26"), encoding="utf-8")
+        assert pytest_in(changed).returncode == 1
+
+    shown = review(changed, [key, "s"], another)
+    first, _, second = shown.partition("demo has got another new result since this one was shown:")
+    assert "workload.requests" not in first
+    assert "workload.requests" in second
+    assert len(files(changed)) == 4
+    assert (changed / "golden" / "demo.report.json").read_bytes() == before

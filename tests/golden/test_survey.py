@@ -11,7 +11,7 @@ from blis_tui.golden.case import cases_of
 from blis_tui.golden.comment import STYLES, comment
 from blis_tui.golden.divergence import old_experiment, record_lines, repeated
 from blis_tui.golden.produce import produce
-from blis_tui.golden.review import difference_text, find, look, survey
+from blis_tui.golden.review import accept, difference_text, find, look, survey
 from blis_tui.golden.session import Settings, run_case
 from blis_tui.golden.store import HEADER, REPORT, GoldenFiles, files_of
 from tests.golden.projects import SPEC, project
@@ -39,7 +39,7 @@ def states(folder: Path) -> list[tuple[str, str, bool]]:
 def test_states_follow_what_is_stored(tmp_path: Path) -> None:
     case, files = stored(tmp_path, pending=True)
     assert states(tmp_path) == [("demo", "new", True)]
-    files.accept()
+    accept(files)
     assert states(tmp_path) == [("demo", "golden", False)]
     files.write(produce(case.load(), spec="demo.blis.yaml", case=case.name), pending=True)
     assert states(tmp_path) == [("demo", "changed", True)]
@@ -63,7 +63,7 @@ def test_a_golden_renamed_with_its_experiment_is_one_that_changes(tmp_path: Path
     assert 'and would be `"spec": "chat.blis.yaml",`' in difference_text(renamed, tmp_path)
     text, _ = comment(renamed.folder, tmp_path, (), None, STYLES["github"])
     assert "#### `chat`: changed\n\n`chat.blis.yaml`" in text
-    renamed.accept()
+    accept(renamed)
     assert states(tmp_path) == [("chat", "golden", False)]
 
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from blis_tui.errors import InputError
 from blis_tui.records import files
-from blis_tui.records.files import atomic_text, write_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from blis_tui.records.files import atomic_files, atomic_text, write_text
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are neither pipes nor signals like these")
 
@@ -119,6 +117,68 @@ def test_a_file_that_can_be_given_no_name_is_copied(tmp_path: Path, monkeypatch:
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="files have names here from the start")
+def test_a_file_without_a_name_is_given_one_and_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy needs the room of the file once more."""
+    copied: list[object] = []
+    monkeypatch.setattr(files._UnnamedTempFile, "_copy", copied.append)
+    for text in ("first", "second"):
+        write_text(tmp_path / "report.json", text)
+        assert (tmp_path / "report.json").read_text() == text
+    assert copied == []
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.usefixtures("how")
+@pytest.mark.parametrize("fails", ["fsync", "link", "replace"])
+@pytest.mark.parametrize("old", [True, False])
+def test_whichever_step_fails_the_old_file_stays(
+    fails: str, old: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "report.json"
+    if old:
+        write_text(target, "old")
+    monkeypatch.setattr(Path if fails == "replace" else os, fails, full)
+    if fails == "link":  # then it is copied, and there is no room for that either
+        monkeypatch.setattr(files._HiddenTempFile, "publish", full)
+    if fails == "replace" and not old and files._UNNAMED is not None:
+        pytest.skip("nothing is replaced")
+    with pytest.raises(InputError, match=r"cannot write .*report.json: No space left on device"):
+        write_text(target, "new")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == ({"report.json": "old"} if old else {})
+
+
+@pytest.mark.usefixtures("how")
+def test_files_that_belong_together_are_replaced_together(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for path in (first, second):
+        write_text(path, "old")
+
+    def write(*more: Path) -> None:
+        with atomic_files() as together:
+            for path in (first, *more, second):
+                together.text(path).write("new")
+
+    with pytest.raises(InputError, match=r"cannot write .*full"):
+        write(Path("/dev/full"))
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"first": "old", "second": "old"}
+    write()
+    assert (first.read_text(), second.read_text()) == ("new", "new")
+
+
+@pytest.mark.usefixtures("how")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+def test_a_replaced_file_keeps_its_permissions(mode: int, tmp_path: Path) -> None:
+    target = tmp_path / "report.json"
+    target.write_text("old")
+    target.chmod(mode)
+    write_text(target, "new")
+    assert (target.read_text(), target.stat().st_mode & 0o777) == ("new", mode)
+
+
 def test_a_pipe_that_nobody_reads_is_an_error_at_once(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -160,5 +220,30 @@ def test_places_where_no_file_can_be_are_errors_before_anything_is_computed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot write"), atomic_text(name):
+    with pytest.raises(InputError, match=r"cannot write"), atomic_text(name):
         pytest.fail("it was opened")
+
+
+APART = {
+    "records/files.py": "all others write with it",
+    "observe/folder.py": "a recording grows while it is made",
+    "records/trees.py": "moves what it has written in a folder beside",
+    "authoring/codes.py": "examples for the documentation, in a temporary folder",
+    "golden/other_process.py": "what a process says, in a file without a name",
+}
+"""Modules that write, make or move files themselves."""
+WRITING = re.compile(
+    r"\.write_(text|bytes)\(|\bopen\([^)\n]*[\"'][rb]*[wax+]|os\.(link|open|rename|replace)\(|\.rename\(|mkstemp|TemporaryFile\("
+    r"|\.replace\((self\.|path|target|staged)|copyfile|shutil\.(copy|move)"
+)
+
+
+def test_one_module_writes_files() -> None:
+    package = Path(files.__file__).parents[1]
+    found = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if WRITING.search(path.read_text(encoding="utf-8"))
+    }
+    reading = {"inputs.py", "cli/main.py"}  # with `os.open`
+    assert found - reading == set(APART)

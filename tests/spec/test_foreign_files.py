@@ -8,6 +8,7 @@ import pytest
 
 from blis_tui.api import run
 from blis_tui.errors import BlisError
+from blis_tui.inputs import input_digest
 from blis_tui.spec.load import load
 from blis_tui.spec.loader import parse
 from blis_tui.spec.source import Source
@@ -106,3 +107,27 @@ def test_a_document_with_mistakes_is_quoted_all_the_same(tmp_path: Path) -> None
         with pytest.raises(BlisError) as caught:
             load(str(spec))
         assert line in str(caught.value)
+
+
+@pytest.mark.parametrize("where", ["absolute", "../outside.csv", "inside/link.csv"])
+def test_a_digest_is_told_only_of_what_lies_beside_the_document(where: str, tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    (folder / "inside").mkdir(parents=True)
+    for path in (tmp_path / "outside.csv", folder / "inside" / "trace.csv"):
+        path.write_text("arrival_us,input_tokens,output_tokens\n0,10,5\n", encoding="utf-8")
+    (folder / "inside" / "link.csv").symlink_to(tmp_path / "outside.csv")
+    digest = input_digest(tmp_path / "outside.csv", limit=1000)
+    spec = folder / "theirs.blis.yaml"
+
+    def told(file: str, *overrides: str) -> str:
+        trace = f"{{trace: {{file: {file}, format: requests, sha256: {'f' * 64}}}}}"
+        rest = "model: llama-3.1-8b-instruct\nhardware: h100\npolicy: default"
+        spec.write_text(f"{HEAD}workload: {trace}\n{rest}\n", encoding="utf-8")
+        with pytest.raises(BlisError, match="does not match its `sha256`") as caught:
+            load(str(spec), overrides=overrides)
+        return str(caught.value)
+
+    file = str(tmp_path / "outside.csv") if where == "absolute" else where
+    assert digest not in told(file)
+    assert digest in told("inside/trace.csv")
+    assert digest in told("inside/trace.csv", f"workload.trace.file={tmp_path / 'outside.csv'}"), "a user names it"

@@ -14,7 +14,7 @@ from blis_tui.study.task import Outcome
 from blis_tui.user_plugins import load_plugins
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from blis_tui.spec.study.model import Study
     from blis_tui.study.rows import StudyResult
@@ -58,20 +58,20 @@ def statuses(result: StudyResult) -> list[str]:
 
 
 class NoRunner(Runner):
-    """Gives the same outcome to every task, and counts them."""
+    """Counts tasks; gives each the same outcome, or that of a function."""
 
     name = "nowhere"
     busy = False
     room = True
 
-    def __init__(self, outcome: Outcome | None = None) -> None:
+    def __init__(self, outcome: Outcome | Callable[[Task], Outcome] | None = None) -> None:
         self.tasks: list[Task] = []
         self._outcome = outcome or Outcome(status="failed", why="nobody runs it")
         self._ended: list[tuple[Task, Outcome]] = []
 
     def start(self, task: Task) -> None:
         self.tasks.append(task)
-        self._ended.append((task, self._outcome))
+        self._ended.append((task, self._outcome if isinstance(self._outcome, Outcome) else self._outcome(task)))
 
     def collect(self, *, block: bool) -> list[tuple[Task, Outcome]]:
         ended, self._ended = self._ended, []

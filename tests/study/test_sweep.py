@@ -43,10 +43,10 @@ def done() -> Outcome:
     return execute(task_of(blis_tui.load("quickstart", set=SMALL)))
 
 
-def test_equal_points_run_once(done: Outcome) -> None:
+def test_equal_points_run_once() -> None:
     orders = ["fcfs", "sjf", {"kind": "fcfs"}]
     study = study_of({"policy.scheduling": orders, "workload.requests": [20, 30]}, set={}, seeds=[5, 6])
-    runner = NoRunner(done)
+    runner = NoRunner(execute)
     progress = list(Sweep(study).run(runner))
     assert len(runner.tasks) == len({task.key for task in runner.tasks}) == 8
     assert (progress[-1].done, progress[-1].known, progress[-1].total) == (12, 4, 12)

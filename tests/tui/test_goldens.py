@@ -16,7 +16,7 @@ from blis_tui.compare.divergence import record_text
 from blis_tui.errors import BlisError
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.produce import produce
-from blis_tui.golden.review import survey
+from blis_tui.golden.review import accept, survey
 from blis_tui.golden.session import Outcome
 from blis_tui.golden.store import HEADER, GoldenFiles, files_of
 from blis_tui.tui import golden_work
@@ -348,7 +348,7 @@ async def test_on_ci_a_check_writes_nothing(folder: Path, monkeypatch: pytest.Mo
 
 def test_a_check_that_is_stopped_leaves_everything_as_it_was(folder: Path) -> None:
     write(folder, "alpha")
-    store(folder, "alpha", pending=True)[0].accept()
+    accept(store(folder, "alpha", pending=True)[0])
     write(folder, "alpha", CHANGED.replace("requests: 25", "requests: 4000"))
     told: list[str] = []
 
