@@ -22,6 +22,8 @@ MAX_DEPTH: Final = 100
 """Maximum nesting depth of maps and lists in a document."""
 _TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
 _MOST_DIGITS: Final = 100
+_SHOWN: Final = 100
+"""Length of the shown end of a place in a document."""
 _ENDLESS: Final = 10**_MOST_DIGITS
 """No number of a document is as large; sums, products and squares of smaller ones are finite."""
 MAX_TRACE_BYTES: Final = 1024 * 1024 * 1024
@@ -140,9 +142,8 @@ def parse_json(text: str | bytes) -> object:
     except ValueError as error:  # Python reads integers of up to 4,300 digits
         raise ValueError("it has a number with too many digits") from error
     # Not a number, and infinities, are not between the bounds either.
-    wrong = [one for one in _scalars(value) if isinstance(one, int | float) and not -_ENDLESS < one < _ENDLESS]
-    if wrong:
-        raise ValueError(f"it has the number {repr(wrong[0])[:20]}, which is not finite or has too many digits")
+    if [one for one in _scalars(value) if isinstance(one, int | float) and not -_ENDLESS < one < _ENDLESS]:
+        raise ValueError(next(_wrong_numbers(value, "")))
     if _may_have_half_characters(text):
         try:
             json.dumps(value, ensure_ascii=False).encode()
@@ -180,6 +181,19 @@ def _scalars(value: object) -> list[object]:
             return scalars
         level = [inner for one in containers for inner in (one.values() if isinstance(one, dict) else one)]
     raise ValueError(_TOO_DEEP)
+
+
+def _wrong_numbers(value: object, place: str) -> Iterator[str]:
+    """Say of each number that is not finite or too long where it is, in a value not nested too deeply."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _wrong_numbers(inner, f"{place}.{key}" if place else key)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _wrong_numbers(inner, f"{place}[{index}]")
+    elif isinstance(value, int | float) and not -_ENDLESS < value < _ENDLESS:
+        endless = f"has more than {_MOST_DIGITS} digits" if value - value == 0 else f"is {value}, not a number"
+        yield f"`{place[-_SHOWN:]}` {endless}"
 
 
 def _may_have_half_characters(text: str) -> bool:

@@ -176,7 +176,7 @@ def with_figure(figure: str) -> str:
         ("[1]", "wrong.json is not a report"),
         ("{", "wrong.json is not JSON"),
         ('{"meta": {"experiment": 1}, "requests": {}}', "does not say which experiment it reports"),
-        (with_figure("1" + 400 * "0"), "`latency.mean` is more than 64 bits"),
+        (with_figure("1" + 400 * "0"), "`latency.mean` has more than 100 digits"),
         (with_figure("1e999"), "`latency.mean` is inf"),
         (with_figure("NaN"), "`latency.mean` is nan"),
     ],

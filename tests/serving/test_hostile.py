@@ -92,10 +92,10 @@ def nested(depth: int) -> str:
         (PATH, '{"prompt": [2147483648]}', "one list of token ids"),
         (PATH, '{"prompt": [-1]}', "one list of token ids"),
         (PATH, '{"prompt": [1e5]}', "one list of token ids"),
-        (PATH, f'{{"prompt": [{"9" * 400}]}}', "too many digits"),
+        (PATH, f'{{"prompt": [{"9" * 400}]}}', "`prompt[0]` has more than 100 digits"),
         (PATH, f'{{"prompt": [{"9" * 5000}]}}', "too many digits"),
-        (PATH, '{"prompt": "x", "max_tokens": NaN}', "not finite"),
-        (PATH, '{"prompt": "x", "max_tokens": 1e999}', "not finite"),
+        (PATH, '{"prompt": "x", "max_tokens": NaN}', "`max_tokens` is nan"),
+        (PATH, '{"prompt": "x", "max_tokens": 1e999}', "`max_tokens` is inf"),
         (PATH, '{"prompt": "x", "user": "' + "u" * 2000 + '"}', "`user` has more than 1000 characters"),
         (PATH, '{"prompt": "x", "n": ' + json.dumps(["y" * 9000]) + "}", "`n` must be a whole number, got ['yyy"),
         (PATH, "[" * 20_000, "nested deeper"),
@@ -129,6 +129,7 @@ async def test_bodies_that_nothing_can_be_made_of_are_refused(path: str, body: s
         ("deflate", b"\xff\xff\xff\xff"),
         ("br", b"nonsense"),
     ],
+    ids=range(5),
 )
 async def test_a_body_that_is_not_compressed_as_it_says_is_refused(encoding: str, body: bytes) -> None:
     async with serving() as client:
