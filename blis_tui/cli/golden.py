@@ -152,9 +152,10 @@ def _list(folder: Path, root: Path, names: Sequence[str], known: Registry | None
             print_text(printable(line))
         waiting = len([entry for entry in entries if entry.waiting])
         states = [entry.state for entry in entries]
-        counts = [f"{states.count(one)} {told}" for one, told in _STATES.items() if one in states]
+        counts = [f"{states.count(one)} {words}" for one, words in _STATES.items() if one in states]
         results = f"; {plural(waiting, 'new result')} waiting" if waiting else ""
-        print_text(f"{plural(len(entries), 'test')}: {', '.join(counts)}{results}")
+        told = f": {', '.join(counts)}{results}" if counts else ""
+        print_text(f"{plural(len(entries), 'golden test')}{told}")
     return not any(entry.waiting or entry.state != "golden" for entry in entries)
 
 

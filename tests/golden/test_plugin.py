@@ -55,7 +55,7 @@ def test_a_new_result_waits_until_it_is_accepted(tmp_path: Path) -> None:
     assert files(folder) == GOLDEN
     assert pytest_in(folder).returncode == 0
     status = blis_in(folder, "golden", "status")
-    assert status.stdout.splitlines()[-1] == "1 golden, 0 waiting, 0 obsolete, 0 broken"
+    assert status.stdout.splitlines()[-1] == "1 golden test: 1 up to date"
     again = blis_in(folder, "golden", "review", "--accept", "demo")
     assert (again.returncode, again.stderr.splitlines()[0]) == (3, "error: no result of demo is waiting")
     both = blis_in(folder, "golden", "review", "--accept", "--reject", "demo")
@@ -357,7 +357,7 @@ def test_a_folder_of_a_project_has_its_goldens(accepted: Path) -> None:
     assert "review them with: blis-tui golden review\n" in ran.stdout
     for folder in (part, accepted):
         listed = blis_in(folder, "golden", "status").stdout.splitlines()
-        assert listed[-1] == "2 goldens, 1 waiting, 0 obsolete, 0 broken"
+        assert listed[-1] == "2 golden tests: 1 up to date, 1 new; 1 new result waiting"
     assert blis_in(part, "golden", "status", "--format", "diff").stdout.startswith("part/other: a new golden\n")
     there = blis_in(accepted.parent, "golden", "review", "--root", accepted.name).stdout
     assert f"    blis-tui golden review --accept part/other --root {accepted.name}\n" in there
@@ -483,7 +483,7 @@ def test_a_link_to_an_experiment_has_a_golden_of_its_own(tmp_path: Path) -> None
     assert pytest_in(folder, "--blis-update=unseen").returncode == 0
     assert files(folder) == [f"{name}.{kind}.json" for name in ("demo", "far", "link") for kind in ("golden", "report")]
     assert pytest_in(folder).returncode == 0
-    assert "3 goldens, 0 waiting, 0 obsolete, 0 broken" in blis_in(folder, "golden", "status").stdout
+    assert "3 golden tests: 3 up to date" in blis_in(folder, "golden", "status").stdout
 
 
 def test_an_experiment_outside_the_root_folder_is_told(tmp_path: Path) -> None:
