@@ -71,6 +71,8 @@ class _Search:
     sizes: str
     seeds: str
     duration: float
+    headroom: float
+    spare: int
     precision: float
     confidence: float | None
 
@@ -136,6 +138,20 @@ class _Written:
         default=90.0,
         show_default=True,
         help="Minimum simulated time before bounds are said to hold.",
+    ),
+    click.option(
+        "--headroom",
+        type=FiniteRange(min=0, max=10.0),
+        metavar="SHARE",
+        default=0.0,
+        help="The bounds also hold at a load higher by this share, such as 0.2.",
+    ),
+    click.option(
+        "--spare",
+        type=click.IntRange(min=0, max=1000),
+        metavar="N",
+        default=0,
+        help="The bounds also hold while N of the instances are down.",
     ),
     click.option(
         "--precision",
@@ -208,6 +224,8 @@ def plan(
             least=least,
             most=most,
             duration_s=search.duration,
+            headroom=search.headroom,
+            spare=search.spare,
             precision=search.precision,
             confidence=search.confidence,
         )

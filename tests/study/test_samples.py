@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import blis_tui
+from blis_tui.metrics.expectations import look_up
 from blis_tui.spec.model import Expectation
 from blis_tui.study.samples import samples_of
 
@@ -46,12 +47,18 @@ def beyond(simulation: Simulation, metric: str, **bound: float) -> tuple[float, 
     return found.value, one.limit
 
 
+def figure_of(simulation: Simulation, metric: str) -> float:
+    figure = look_up(metric, simulation.report().to_dict())
+    assert isinstance(figure, float)
+    return figure
+
+
 @pytest.mark.parametrize("latency", ["ttft_ms", "e2e_ms", "scheduling_delay_ms", "tpot_ms"])
 @pytest.mark.parametrize("percent", [50, 90, 99])
 def test_a_share_is_within_its_limit_where_the_percentile_is_within_its_bound(
     run: Simulation, latency: str, percent: int
 ) -> None:
-    figure = run.report().to_dict()["latency"][latency][f"p{percent}"]
+    figure = figure_of(run, f"latency.{latency}.p{percent}")
     for factor, within in ((1.02, True), (0.98, False)):
         share, limit = beyond(run, f"latency.{latency}.p{percent}", max=factor * figure)
         assert limit == pytest.approx(1 - percent / 100)
@@ -68,7 +75,7 @@ def test_a_share_is_that_of_the_rows(run: Simulation) -> None:
 
 @pytest.mark.parametrize("latency", ["ttft_ms", "e2e_ms", "itl_ms", "tpot_ms"])
 def test_a_mean_is_that_of_the_report(run: Simulation, latency: str) -> None:
-    mean = run.report().to_dict()["latency"][latency]["mean"]
+    mean = figure_of(run, f"latency.{latency}.mean")
     assert beyond(run, f"latency.{latency}.mean", max=1.0)[0] == pytest.approx(mean)
 
 
@@ -79,7 +86,7 @@ def test_gaps_are_counted_by_tokens(run: Simulation) -> None:
 
 
 def test_attainment_is_that_of_the_report(run: Simulation) -> None:
-    attainment = run.report().to_dict()["slo"]["attainment"]
+    attainment = figure_of(run, "slo.attainment")
     assert 0 < attainment < 1
     missed, limit = beyond(run, "slo.attainment", min=0.9)
     assert missed == pytest.approx(1 - attainment)
@@ -94,8 +101,8 @@ def test_what_waits_for_longer_than_the_bound_counts_before_it_is_served() -> No
     one.ended(simulation.log.rows(0), simulation.log.groups())
     found, _ = one.estimate(-1, simulation.now_us)
     simulation.run()
-    rows = [row for row in simulation.report().rows if row.ttft_us is not None]
-    late = [row for row in rows if row.arrival_us + 500_000 <= 4_000_000 and row.ttft_us > 500_000]
+    rows = simulation.report().rows
+    late = [row for row in rows if row.arrival_us + 500_000 <= 4_000_000 and (row.ttft_us or 0) > 500_000]
     known = [row for row in rows if row.first_token_us is not None and row.first_token_us <= 4_000_000]
     at_least = {row.request_id for row in late} | {row.request_id for row in known}
     assert found.weight == pytest.approx(len(at_least), abs=4)  # tokens of the step that is under way

@@ -29,6 +29,8 @@ def plan(
     sizes: tuple[str, int, int] = ("cluster.instances", 1, 64),
     seeds: int | Sequence[int] = 1,
     duration_s: float = DURATION_S,
+    headroom: float = 0.0,
+    spare: int = 0,
     precision: float = 0.1,
     confidence: float | None = None,
     prices: Mapping[str, float] | None = None,
@@ -51,6 +53,8 @@ def plan(
         sizes: the path of the size to search, its minimum and its maximum.
         seeds: the number of runs that must agree, or their seeds.
         duration_s: minimum simulated time before bounds are said to hold.
+        headroom: share by which the load may be higher without breaking a bound; not with ``max_rate``.
+        spare: number of instances that may be down without breaking a bound; not with ``max_rate``.
         precision: with ``max_rate``, maximum ratio minus 1 of the failing to the holding rate, if seeds agree.
         confidence: the share of measured servers with no slower steps than the answer allows for; None = the answer
             holds with the expected step times.
@@ -68,7 +72,8 @@ def plan(
     Raises:
         SpecError: with every problem of the experiment and the arguments; or no run can have the requested rate.
         PolicyError: plug-ins cannot be used.
-        InputError: there are no bounds, the workload's rate cannot be varied, a file cannot be read or written.
+        InputError: there are no bounds, the workload's rate cannot be varied, arguments contradict each other, a file
+            cannot be read or written.
         SimulationError: processes cannot be started, or the cluster is lost.
     """
     if jobs < 1:
@@ -79,6 +84,8 @@ def plan(
         raise ValueError("max_rate and rate_per_s cannot be combined: max_rate finds the rate")
     if not 0 < duration_s < inf:
         raise ValueError(f"duration_s must be above 0 and finite, not {duration_s}")
+    if not 0 <= headroom < inf or spare < 0:
+        raise ValueError(f"headroom and spare must not be negative, not {headroom} and {spare}")
     if not 0.01 <= precision <= 1.0:
         raise ValueError(f"precision must be from 0.01 to 1, not {precision}")
     if confidence is not None and not 0.5 <= confidence < 1.0:
@@ -94,6 +101,8 @@ def plan(
         least=least,
         most=most,
         duration_s=duration_s,
+        headroom=headroom,
+        spare=spare,
         precision=precision,
         confidence=confidence,
     )

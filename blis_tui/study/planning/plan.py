@@ -92,6 +92,10 @@ class Question:
     duration_s: float = DURATION_S
     """Minimum simulated time before bounds are said to hold; where a run ends by itself (a horizon), minimum time
     during which requests arrive."""
+    headroom: float = 0.0
+    """Share by which the load may be higher: bounds hold at the load times 1 + this; not with ``max_rate``."""
+    spare: int = 0
+    """Number of instances that may be down: bounds hold with as many fewer; not with ``max_rate``."""
     precision: float = 0.1
     """Maximum width of the found rate interval, relative to its lower end, if seeds agree."""
     confidence: float | None = None
@@ -169,6 +173,8 @@ class Candidate:
     """What arrives at the rates: ``requests``, ``sessions`` of several requests, or ``arrivals`` of both."""
     recorded: bool = False
     """Whether the workload is a trace, which is the same with every seed."""
+    spare: int = 0
+    """Number of instances of ``size`` that may be down."""
     tried: tuple[Trial, ...] = ()
     """All runs, by size, then by rate."""
 
@@ -216,6 +222,14 @@ class Candidate:
         """The runs at the answer."""
         rate = self.knee.holds if self.knee is not None else next((one.rate_per_s for one in self.tried), None)
         return None if self.why_not else self.at(size=self.size, rate_per_s=rate)
+
+    @property
+    def decides(self) -> Trial | None:
+        """The runs that had to hold: those at the answer, or with as many fewer instances as may be down."""
+        found = self.found
+        if found is None or self.size is None or not self.spare:
+            return found
+        return self.at(size=self.size - self.spare, rate_per_s=found.rate_per_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,6 +320,7 @@ def plan(
             "there is nothing to plan for",
             help="add a bound: --slo 'latency.ttft_ms.p99<=300', slos=[…] from Python",
         )
+    _require_sense(question)
     driver = Driver(study, MemoryStore() if store is None else store, on_run, warn)
     searches = [_Configuration(question, point).search() for point in study.points]
     if question.confidence is not None:
@@ -313,7 +328,7 @@ def plan(
     answers = driver.answer(searches, runner)
     candidates, expected = tuple(answers[-len(study.points) :]), answers[: len(study.points)]
     choice = _choose(question, candidates)
-    best, found = choice.best, None if choice.best is None else choice.best.found
+    best, found = choice.best, None if choice.best is None else choice.best.decides
     asked = best is not None and question.confidence is None
     second = driver.answer([_other_estimates(question, best)], runner)[0] if asked and best is not None else ()
     experiment = None if best is None else experiment_of(study, _sized(question, best), study.seeds[0])
@@ -346,6 +361,22 @@ def plan(
         warnings={name: message for row in reversed(rows) for name, message in row.warnings.items()},
         runs=driver.runs,
     )
+
+
+def _require_sense(question: Question) -> None:
+    """Raise InputError if parts of a question contradict each other."""
+    if question.max_rate and (question.headroom or question.spare):
+        what = "headroom" if question.headroom else "spare"
+        raise InputError(f"{what} and the highest rate cannot be combined", help="give a rate to plan for")
+    if question.spare and not question.size_path.endswith("instances"):
+        raise InputError(
+            f"{question.size_path} is no number of instances, so none of it can be down",
+            help="leave out --spare, or let a number of instances grow: --sizes",
+        )
+    if question.spare >= question.most:
+        raise InputError(
+            f"of at most {plural(question.most, 'instance')}, {question.spare} cannot be down", help="see --sizes"
+        )
 
 
 def _own_steps(row: Row, slow: SlowServer | str | None) -> Row:
@@ -388,7 +419,7 @@ def _order(question: Question, one: Candidate, cost: str) -> tuple[float, float,
     """Return the sort key: cheapest or highest rate first, then the largest margin, then the order of the study."""
     price = round(_cost(one, cost) or 0.0, _CENTS)
     rate = 0.0 if not question.max_rate or one.knee is None or one.knee.holds is None else one.knee.holds
-    nearest = None if one.found is None else one.found.nearest(question.study.constraints)
+    nearest = None if one.decides is None else one.decides.nearest(question.study.constraints)
     return (-rate, price, 0.0 if nearest is None else nearest[0].of_bound, one.point.number)
 
 
@@ -475,30 +506,46 @@ class _Configuration:
         return self._candidate(own, knee=knee, why_not=why)
 
     def _least_size(self, load: Load, own: int) -> Generator[list[Run], list[Row], Candidate]:
-        question, rate, seeds = self._question, self._question.rate_per_s, self._study.seeds
+        question, seeds, spare = self._question, self._study.seeds, self._question.spare
         self._require_sizes()
-        self._require_load(load)
-        least, guess = question.least, own
+        rate = self._required_rate(load)
+        least, most, guess = max(1, question.least - spare), question.most - spare, own
         wanted = rate if rate is not None else load.own_rate_per_s
         if self._not_enough is not None:
-            least = guess = (self._not_enough.size or 0) + 1
+            least = guess = (self._not_enough.size or 0) - spare + 1
         elif load.path and wanted is not None:
             found = yield from self._guessed_size(load, own, wanted)
             if isinstance(found, str):
                 return self._candidate(None, why_not=found)
             guess = found
-        search = search_size(guess, least=least, most=question.most, seeds=len(seeds), quick=load.endless)
+        search = search_size(guess, least=least, most=most, seeds=len(seeds), quick=load.endless)
         ends = yield from self._ask(search, lambda probe: (int(probe.value), rate), load)
         if ends.holds is None:
-            return self._candidate(None, why_not=self._not_enough_text(ends.fails or question.most, rate))
+            return self._candidate(None, why_not=self._not_enough_text(ends.fails or most, rate))
         # That one more holds, too, is certain where runs last until it is known of the answer.
         beside = (ends.fails,) if load.endless else (ends.fails, ends.holds + 1)
-        shown = [size for size in (*beside, ends.holds) if size is not None and least <= size <= question.most]
+        shown = [size for size in (*beside, ends.holds) if size is not None and least <= size <= most]
+        shown += [ends.holds + spare] if spare else []
         wanted_runs = [(size, seed) for size in shown for seed in seeds]
         rows = self._judged((yield [self._run(size, rate, seed, load) for size, seed in wanted_runs]))
         for (size, seed), row in zip(wanted_runs, rows, strict=True):
             self._rows.setdefault((size, rate), {})[seed] = row
-        return self._candidate(ends.holds)
+        return self._candidate(ends.holds + spare)
+
+    def _required_rate(self, load: Load) -> float | None:
+        """Return the rate at which bounds must hold; None = the workload's own.
+
+        Raises:
+            InputError: the rate must be varied, but cannot be.
+            SpecError: no run can have that rate.
+        """
+        rate, headroom = self._question.rate_per_s, self._question.headroom
+        if headroom:
+            load.require_rate()
+            own = load.own_rate_per_s if rate is None else rate
+            rate = None if own is None else own * (1 + headroom)
+        self._require_load(load, rate)
+        return rate
 
     def _guessed_size(self, load: Load, own: int, wanted: float) -> Generator[list[Run], list[Row], int | str]:
         """Return about how many are needed, or why no number is enough."""
@@ -557,9 +604,8 @@ class _Configuration:
                         placed = replace(placed, help=hint)
                         raise SpecError([placed]) from error
 
-    def _require_load(self, load: Load) -> None:
-        """Raise InputError or SpecError if no run can have the requested load."""
-        rate = self._question.rate_per_s
+    def _require_load(self, load: Load, rate: float | None) -> None:
+        """Raise InputError or SpecError if no run can have a rate; None = the workload's own."""
         if rate is not None:
             load.require_rate()
         if (found := load.impossible(rate)) is not None:
@@ -679,6 +725,7 @@ class _Configuration:
             not_known=not_known,
             of=self._of,
             recorded=self._recorded,
+            spare=self._question.spare,
             tried=tried,
         )
 
@@ -719,7 +766,7 @@ def _if_slower(
 
 def _other_estimates(question: Question, best: Candidate) -> Generator[list[Run], list[Row], tuple[OtherEstimate, ...]]:
     """Find each bounded figure at the answer with the other step-time models, in the deciding run."""
-    found = best.found
+    found = best.decides
     if found is None:
         return ()
     own = _experiment(question.study, found.rows[0]).pools[0].latency.kind

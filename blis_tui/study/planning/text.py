@@ -176,7 +176,17 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
     found, question = best.found, plan.question
     if found is None:
         return
-    yield _basis(plan, found)
+    yield _basis(plan, best.decides or found)
+    if question.headroom and found.rate_per_s is not None:
+        yield (
+            f"All figures are at {number_text(found.rate_per_s)} {best.of}/s, {100 * question.headroom:g} % above the"
+            " load that is planned for."
+        )
+    if best.spare and best.size is not None:
+        yield (
+            f"The bounds hold with {plural(best.size - best.spare, 'instance')}, so they do while any"
+            f" {plural(best.spare, 'instance')} of the {best.size} {'is' if best.spare == 1 else 'are'} down."
+        )
     if plan.drawn:
         yield f"The requests are recorded, the same with every seed; a seed only determines {in_words(plan.drawn)}."
     if plan.binding is not None:
@@ -391,6 +401,8 @@ def plan_data(plan: Plan) -> dict[str, object]:
         "slos": [bound_text(one) for one in question.study.constraints],
         "rate_per_s": question.rate_per_s,
         "max_rate": question.max_rate,
+        "headroom": question.headroom,
+        "spare": question.spare,
         "confidence": question.confidence,
         "seeds": list(question.study.seeds),
         "seeds_decide": list(plan.drawn) or None,
