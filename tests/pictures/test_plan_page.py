@@ -20,7 +20,7 @@ from tests.pictures.pages import Page
 from tests.pictures.test_study_page import study_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 BOUND = "latency.ttft_ms.p50<=120"
 METRIC = "latency.ttft_ms.p50"
@@ -33,8 +33,13 @@ class Planned(NamedTuple):
     html: str
 
 
-def planned(**question: Any) -> Planned:
-    study = study_of(axes=("hardware=h100,l40s",), slos=(BOUND,))
+ENDS = ("workload.requests=60", "horizon_us=60000000")
+"""With a horizon, runs end by themselves: they are short."""
+SLOW = ("engine.max_num_seqs=2", "workload.clients.0.output_tokens=100", "latency=roofline", "policy=blis")
+
+
+def planned(given: Sequence[str] = ENDS, **question: Any) -> Planned:
+    study = study_of(axes=("hardware=h100,l40s",), slos=(BOUND,), given=given)
     found = plan(Question(study=study, duration_s=2, **question), InProcessRunner())
     html = plan_page(found, [rerun(name, experiment) for name, experiment in answer_runs(found)])
     return Planned(found, plan_data(found), Page(html), html)
@@ -51,6 +56,21 @@ def sized() -> Planned:
 @pytest.fixture(scope="module")
 def rated() -> Planned:
     return planned(max_rate=True, precision=0.5)
+
+
+def test_runs_without_an_end_are_shown_as_far_as_they_were_judged() -> None:
+    found = planned(SLOW, rate_per_s=1.0, most=4)
+    assert found.plan.best is not None
+    assert found.plan.best.found is not None
+    (name, experiment), *_ = answer_runs(found.plan)
+    assert name.startswith("the answer: ")
+    row = found.plan.best.found.rows[0]
+    assert row.in_long_run == "holds"
+    assert (experiment.warm_up_us, experiment.horizon_us) == (
+        row.figures["stationary.start_us"],
+        row.figures["stationary.end_us"],
+    )
+    assert "holds" in found.html
 
 
 def test_plotly_knows_every_setting_of_every_figure(sized: Planned, rated: Planned) -> None:

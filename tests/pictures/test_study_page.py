@@ -37,10 +37,16 @@ SLO = "latency.ttft_ms.p99<=60"
 OBJECTIVES = ("cost.gpus", "latency.e2e_ms.p99")
 
 
-def study_of(*, axes: Sequence[str] = AXES, slos: Sequence[str] = (SLO,), objectives: Sequence[str] = ()) -> Study:
+def study_of(
+    *,
+    axes: Sequence[str] = AXES,
+    slos: Sequence[str] = (SLO,),
+    objectives: Sequence[str] = (),
+    given: Sequence[str] = ("workload.requests=60",),
+) -> Study:
     document, base = open_study_or_experiment("quickstart", None)
     study_of_arguments(document, axes=axes, slos=slos, objectives=objectives, seeds="2")
-    return read_study(document, base=base, given=("workload.requests=60", "expect=[]"))
+    return read_study(document, base=base, given=(*given, "expect=[]"))
 
 
 class Seen(NamedTuple):

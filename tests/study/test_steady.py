@@ -91,9 +91,9 @@ def test_sessions_that_build_up_are_waited_for() -> None:
     workload: Any = document["workload"]
     client = {**workload["clients"][0], "session": {"turns": 5, "think_time_ms": 20_000}}
     counted = {key: value for key, value in workload.items() if key != "requests"}
-    document = {**document, "workload": {**counted, "sessions": MOST, "clients": [client]}}
+    talking = {**document, "workload": {**counted, "sessions": MOST, "clients": [client]}}
     asked = Steady(bounds=(bound("latency.itl_ms.p90", max=1e9),), kind="long", rate_per_s=rate, duration_s=90.0)
-    section = json.loads(steady_report(blis_tui.Simulation(blis_tui.load(document)), asked))[SECTION]
+    section = json.loads(steady_report(blis_tui.Simulation(blis_tui.load(talking)), asked))[SECTION]
     assert section["verdict"] == "fails"
     assert section["open_sessions_after"] > 1.3 * section["open_sessions_before"]
 
@@ -131,5 +131,5 @@ def test_gaps_before_the_stretch_do_not_count() -> None:
     section = report[SECTION]
     values = {**SET, "workload.rate_per_s": 0.5 * capacity()}
     moments = {"warm_up_us": section["start_us"], "horizon_us": section["end_us"]}
-    again = blis_tui.run(blis_tui.load("quickstart", set={**values, **moments})).to_dict()
-    assert report["latency"]["itl_ms"] == again["latency"]["itl_ms"]
+    again: Any = blis_tui.run(blis_tui.load("quickstart", set={**values, **moments})).to_dict()["latency"]
+    assert report["latency"]["itl_ms"] == again["itl_ms"]
