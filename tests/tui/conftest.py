@@ -20,6 +20,7 @@ from textual.widgets import Input
 from blis_tui.tui import app as app_module
 from blis_tui.tui.catalog import check
 from blis_tui.tui.screens import home as home_screen
+from blis_tui.tui.widgets import pane as pane_module
 from tests.tui.screens import draw, idle, render_update
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stylesheet, "_parse_rules", _parse_rules)
     monkeypatch.setattr(textual.strip, "FIFOCache", lambda _maxsize: _NOTHING)
     monkeypatch.setattr(home_screen, "check", _check)
+    # What a slow machine would compute in the reader's next pause is shown at once.
+    monkeypatch.setattr(pane_module, "_CHEAP_S", 1e9)
     # A program sets aside once what lives as long as it does: here every test has one, and leaves garbage behind.
     monkeypatch.setattr(app_module, "gc", SimpleNamespace(collect=lambda: 0, freeze=lambda: None))
     # Messages go by the wall clock: on a busy machine, they would be gone before a test has read them.

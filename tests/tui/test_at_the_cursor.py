@@ -122,7 +122,7 @@ async def test_the_routing_decision_that_is_shown() -> None:
 
 
 async def test_what_if_is_about_the_request_at_the_cursor() -> None:
-    async with debugging("prefix-routing", requests=60, at="200") as here:
+    async with debugging("prefix-routing", requests=60, at="1500") as here:
         await here.press("3", "l", "down", "down")
         name = here.screen.query_one(Inspector)._key.removeprefix(REQUEST_KEY)
         await here.press("i")
