@@ -11,6 +11,7 @@ from pytest_regressions.file_regression import FileRegressionFixture
 
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.engine.invariants import Auditable, Invariant
 from blis_tui.errors import StalledError
 from blis_tui.simulation import Simulation
 from tests.prefork import run_module
@@ -245,3 +246,17 @@ def test_a_run_that_cannot_be_shared_says_why(small: Path, options: list[str], w
     run = blis("run", str(small), "--set", "cluster.instances=2", "--jobs", "2", *options)
     assert run.returncode == 0
     assert f"note: one process simulates this run: {why}\n" in run.stderr
+
+
+def test_a_broken_invariant_fails_the_run_by_identifier_and_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = tmp_path / "small.blis.yaml"
+    spec.write_text(SMALL, encoding="utf-8")
+    late: Invariant[Auditable] = Invariant("INV-3", lambda _state: "it went back")
+    monkeypatch.setattr("blis_tui.cluster.invariants.INVARIANTS", (late,))
+    run = CliRunner().invoke(cli, ["run", str(spec)])
+    assert run.exit_code == ExitCode.CHECK_FAILED
+    assert "FAIL  INV-3 clock monotonicity: it went back\n" in run.stderr
+    assert json.loads(run.stdout)["invariants"] == {"INV-3": "clock monotonicity: it went back"}
+    assert CliRunner().invoke(cli, ["run", str(spec), "--check", "off"]).exit_code == 0

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.differences import GROUPS, Change, compare, differences
+from blis_tui.debugger.differences import GROUPS, Change, _is_ordinary, compare, differences
 from blis_tui.debugger.history import run_to_stop
 
 if TYPE_CHECKING:
+    from blis_tui.cluster.snapshot import RequestSnapshot
     from blis_tui.debugger.moment import Moment
 
 
@@ -121,3 +123,20 @@ def test_who_only_moves_into_the_window_of_a_long_queue_has_not_come(debugger: D
     assert hidden
     told = {change.request for change in compare(before, moment.after, ())}
     assert not told & hidden
+
+
+def test_a_decode_is_ordinary_only_if_both_counts_grew_by_one() -> None:
+    old = SimpleNamespace(phase="decode", generated_tokens=4, computed_tokens=11)
+    for generated, computed, ordinary in (
+        (5, 12, True),
+        (5, 11, False),
+        (5, 14, False),
+        (6, 12, False),
+        (4, 12, False),
+    ):
+        new = SimpleNamespace(phase="decode", generated_tokens=generated, computed_tokens=computed)
+        assert _is_ordinary(cast("RequestSnapshot", old), cast("RequestSnapshot", new)) is ordinary
+    assert not _is_ordinary(
+        cast("RequestSnapshot", old),
+        cast("RequestSnapshot", SimpleNamespace(phase="prefill", generated_tokens=5, computed_tokens=12)),
+    )

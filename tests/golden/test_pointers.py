@@ -12,6 +12,8 @@ from click.testing import CliRunner
 from blis_tui.cli.main import cli
 from blis_tui.errors import SpecError
 from blis_tui.golden.case import cases_of
+from blis_tui.golden.compare import REDACTED, _report_differences, redact
+from blis_tui.golden.options import ComparisonOptions, Tolerance
 from blis_tui.spec.metric_names import unknown_step
 from tests.golden.projects import SPEC
 
@@ -55,3 +57,17 @@ def test_what_no_report_has_is_told(golden: str, path: str, hint: str, tmp_path:
     assert hint in str(told.help)
     checked = CliRunner().invoke(cli, ["check", str(spec)])
     assert (checked.exit_code, checked.stderr) == (2, f"{caught.value}\n\n")
+
+
+@pytest.mark.parametrize(("pointer", "name"), [("/~01", "~1"), ("/~1", "/"), ("/~0", "~"), ("/a~1b~0", "a/b~")])
+def test_escapes_are_those_of_json_pointers(pointer: str, name: str) -> None:
+    report: dict[str, object] = {"~1": 1, "/": 1, "~": 1, "a/b~": 1}
+    redact(report, pointer)
+    assert [key for key, value in report.items() if value == REDACTED] == [name]
+
+
+def test_a_tolerance_is_for_numbers_and_not_for_true_and_false() -> None:
+    options = ComparisonOptions(tolerance={"/ok": Tolerance(abs=2.0), "/count": Tolerance(abs=2.0)})
+    found = _report_differences('{"ok": true, "count": 5}', '{"ok": false, "count": 6}', options)
+    assert [(one.path, one.old, one.new) for one in found] == [("/ok", True, False)]
+    assert _report_differences('{"count": 5}', '{"count": 7.5}', options) != ()
