@@ -58,9 +58,9 @@ def problem(number: int, *, small: bool = False) -> Problem:
     draw = random.Random(number)  # noqa: S311
     model, gpu, split, tokens_per_s = draw.choice(_SERVERS)
     prompt, answer = draw.choice([150, 400, 900, 2000]), draw.choice([100, 250, 600, 1200])
-    if small:
-        answer, tokens_per_s = min(answer, 250), tokens_per_s * _FEW / 150
-    rate = draw.uniform(0.6, 3.0) * tokens_per_s / (answer + prompt / 12)
+    answer = min(answer, 250) if small else answer
+    share = _FEW / 150 if small else 1.0
+    rate = draw.uniform(0.6, 3.0) * share * tokens_per_s / (answer + prompt / 12)
     client: dict[str, Any] = {
         "id": "users",
         "arrivals": draw.choice([{"kind": "poisson"}, {"kind": "gamma", "cv": 2.0}]),

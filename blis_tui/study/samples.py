@@ -6,7 +6,7 @@ standard error by batch means, which a percentile has not, and late requests cou
 
 from __future__ import annotations
 
-from math import inf, sqrt
+from math import copysign, inf, sqrt
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.request import RequestState
@@ -35,22 +35,16 @@ _WORDS: Final = {"ttft_ms": "TTFT", "e2e_ms": "E2E", "tpot_ms": "TPOT", "itl_ms"
 
 
 class BoundSamples:
-    """The samples of one bound.
+    """What is known of one bound.
 
-    Args:
+    Attributes:
         metric: the bounded metric; empty = what every bound needs.
         limit: the largest ratio that is allowed.
-        tight: the largest ratio, of the samples taken for it, with which the bound has room.
-        share: whether the ratio is a share of requests, whose standard error is at least that of a binomial.
     """
 
-    def __init__(self, metric: str, limit: float, tight: float, *, share: bool) -> None:
+    def __init__(self, metric: str, limit: float) -> None:
         self.metric = metric
         self.limit = limit
-        self._tight = tight
-        self._share = share
-        self._samples: list[Sample] = []
-        self._tighter: list[Sample] = []
 
     def tick(self, now_us: int) -> None:
         """Note what is only known at regular moments."""
@@ -58,34 +52,24 @@ class BoundSamples:
     def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
         """Add requests that have ended; ``groups`` are indexed by the rows' group numbers."""
 
-    def pending(self, now_us: int) -> tuple[list[Sample], list[Sample]]:  # noqa: ARG002  (common signature)
-        """Return what requests that have not ended show already."""
-        return [], []
-
     def sentence(self, found: Ratio) -> str:
         """Return an estimate and its limit as a sentence."""
         raise NotImplementedError
 
-    def estimate(self, start_us: int, now_us: int) -> tuple[Ratio, float]:
-        """Return the ratio in a stretch, and by how many standard errors it is beyond its limit."""
-        return self._estimate(self._samples, self.pending(now_us)[0], self.limit, start_us, now_us)
+    def estimate(self, start_us: int, now_us: int) -> Ratio:
+        """Return the ratio in a stretch."""
+        raise NotImplementedError
 
-    def has_room(self, start_us: int, now_us: int) -> bool:
+    def has_room(self, start_us: int, now_us: int) -> bool:  # noqa: ARG002  (common signature)
         """Return whether a tighter bound would hold in a stretch."""
-        found, _ = self._estimate(self._tighter, self.pending(now_us)[1], self._tight, start_us, now_us)
-        return found.value <= self._tight
+        return True
 
-    def _estimate(
-        self, ended: list[Sample], pending: list[Sample], limit: float, start_us: int, now_us: int
-    ) -> tuple[Ratio, float]:
-        found = ratio([*ended, *pending], start_us, now_us)
-        if not found.weight:
-            return found, -inf
-        least = sqrt(limit * (1 - limit) / found.weight) if self._share and 0 < limit < 1 else 0.0
-        error = max(found.error, least)
-        found = Ratio(found.value, error, found.weight)
-        beyond = found.value - limit
-        return found, beyond / error if error else inf if beyond > 0 else -inf
+    def beyond(self, found: Ratio) -> float:
+        """Return by how many standard errors an estimate is beyond its limit."""
+        beyond = found.value - self.limit
+        if not found.weight or not beyond:
+            return -inf
+        return beyond / found.error if found.error else copysign(inf, beyond)
 
 
 class Latencies(BoundSamples):
@@ -104,50 +88,71 @@ class Latencies(BoundSamples):
     def __init__(
         self, metric: str, bound_ms: float, percent: int | None, latency: Latency, scope: Scope, cluster: Cluster | None
     ) -> None:
-        limit = bound_ms if percent is None else (100 - percent) / 100
-        super().__init__(metric, limit, MARGIN * limit if percent is None else limit, share=percent is not None)
+        super().__init__(metric, bound_ms if percent is None else (100 - percent) / 100)
         self._bound_us = 1000 * bound_ms
         self._percent = percent
         self._latency = latency
         self._scope = scope
         self._cluster = cluster
         self._first_tokens = ".ttft_ms." in metric
+        self._ended: list[tuple[int, float]] = []
+        """When each request was known, and its latency."""
 
     def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
         """See :meth:`BoundSamples.ended`."""
         for row in rows:
             us = self._latency(row) if self._scope.holds(row.arrival_us, groups[row.group]) else None
             if us is not None:
-                at_us = row.first_token_us if self._first_tokens else row.completed_us
-                self._add(at_us, us, self._samples, self._tighter)
+                self._ended.append((row.first_token_us if self._first_tokens else row.completed_us, us))
 
-    def pending(self, now_us: int) -> tuple[list[Sample], list[Sample]]:
-        """See :meth:`BoundSamples.pending`: first tokens, and requests that have waited for longer than the bound."""
-        told: tuple[list[Sample], list[Sample]] = [], []
+    def estimate(self, start_us: int, now_us: int) -> Ratio:
+        """See :meth:`BoundSamples.estimate`.
+
+        A share that is far below its limit is based on few late requests, which come in bursts, so its own standard
+        error is too small. The error is therefore at least that of the share above the latency that as many requests
+        exceed as may exceed the bound, and that of independent requests.
+        """
+        known = self._known(start_us, now_us, self._bound_us)
+        if self._percent is None:
+            return ratio([Sample(at, us / 1000, 1.0) for at, us in known], start_us, now_us)
+        found = _share_above(self._bound_us, known, start_us, now_us)
+        if not known or not self.limit:
+            return found
+        ordered = sorted(us for _, us in known)
+        allowed = ordered[len(ordered) - 1 - int(self.limit * len(ordered))]
+        like = _share_above(allowed, known, start_us, now_us)
+        independent = sqrt(self.limit * (1 - self.limit) / found.weight)
+        return found._replace(error=max(found.error, like.error, independent))
+
+    def has_room(self, start_us: int, now_us: int) -> bool:
+        """See :meth:`BoundSamples.has_room`."""
+        if self._percent is None:
+            return self.estimate(start_us, now_us).value <= MARGIN * self.limit
+        bound_us = MARGIN * self._bound_us
+        return _share_above(bound_us, self._known(start_us, now_us, bound_us), start_us, now_us).value <= self.limit
+
+    def _known(self, start_us: int, now_us: int, bound_us: float) -> list[tuple[int, float]]:
+        """Return when latencies became known in a stretch, and the latencies.
+
+        First tokens count when they come, and requests that have waited for longer than the bound do so already.
+        """
+        found = [one for one in self._ended if start_us < one[0] <= now_us]
         for request in () if self._cluster is None or self._percent is None else _present(self._cluster):
             if not self._scope.holds(request.arrival_us, (request.slo_class, request.tenant)):
                 continue
             if self._first_tokens and request.first_token_us >= 0:
-                self._add(request.first_token_us, request.first_token_us - request.arrival_us, *told)
-                continue
-            for samples, bound_us in zip(told, (self._bound_us, MARGIN * self._bound_us), strict=True):
-                if now_us - request.arrival_us > bound_us:
-                    samples.append(Sample(int(request.arrival_us + bound_us), 1.0, 1.0))
-        return told
-
-    def _add(self, at_us: int, us: float, samples: list[Sample], tighter: list[Sample]) -> None:
-        if self._percent is None:
-            samples.append(Sample(at_us, us / 1000, 1.0))
-            tighter.append(samples[-1])
-        else:
-            samples.append(Sample(at_us, float(us > self._bound_us), 1.0))
-            tighter.append(Sample(at_us, float(us > MARGIN * self._bound_us), 1.0))
+                one = (request.first_token_us, float(request.first_token_us - request.arrival_us))
+            else:
+                one = (int(request.arrival_us + bound_us), inf)
+            if start_us < one[0] <= now_us:
+                found.append(one)
+        return found
 
     def sentence(self, found: Ratio) -> str:
         """See :meth:`BoundSamples.sentence`."""
         bound = f"{self._bound_us / 1000:g} ms"
         if self._percent is None:
-            return f"{self.metric} is {number_text(found.value)}{_within(found.error)} in the long run, above {bound}"
+            return f"{self.metric} is {number_text(found.value)}{_within(found.error)} ms, at most {bound} is allowed"
         return f"{_share(found)} of the requests have a {_name(self.metric)} above {bound}, {_percent(self.limit)} may"
 
 
@@ -162,12 +167,22 @@ class Gaps(BoundSamples):
     """
 
     def __init__(self, metric: str, bound_ms: float, percent: int | None, cluster: Cluster) -> None:
-        limit = bound_ms if percent is None else (100 - percent) / 100
-        super().__init__(metric, limit, MARGIN * limit if percent is None else limit, share=False)
+        super().__init__(metric, bound_ms if percent is None else (100 - percent) / 100)
         self._bound_us = 1000 * bound_ms
         self._percent = percent
         self._cluster = cluster
+        self._samples: list[Sample] = []
+        self._tighter: list[Sample] = []
         self._before = (0.0, 0.0, 0.0)
+
+    def estimate(self, start_us: int, now_us: int) -> Ratio:
+        """See :meth:`BoundSamples.estimate`."""
+        return ratio(self._samples, start_us, now_us)
+
+    def has_room(self, start_us: int, now_us: int) -> bool:
+        """See :meth:`BoundSamples.has_room`."""
+        found = ratio(self._tighter, start_us, now_us).value
+        return found <= (MARGIN * self.limit if self._percent is None else self.limit)
 
     def tick(self, now_us: int) -> None:
         """See :meth:`BoundSamples.tick`."""
@@ -209,9 +224,17 @@ class Missed(BoundSamples):
     """
 
     def __init__(self, metric: str, least: float, missed: Callable[[Row, Group], bool | None], what: str) -> None:
-        super().__init__(metric, 1 - least, 1 - least, share=bool(metric))
+        super().__init__(metric, 1 - least)
         self._missed = missed
         self._what = what
+        self._samples: list[Sample] = []
+
+    def estimate(self, start_us: int, now_us: int) -> Ratio:
+        """See :meth:`BoundSamples.estimate`. That all are served is certain, that all meet their targets is chance."""
+        found = ratio(self._samples, start_us, now_us)
+        if not self.metric or not found.weight:
+            return found
+        return found._replace(error=max(found.error, sqrt(self.limit * (1 - self.limit) / found.weight)))
 
     def ended(self, rows: Sequence[Row], groups: Sequence[Group]) -> None:
         """See :meth:`BoundSamples.ended`."""
@@ -219,7 +242,6 @@ class Missed(BoundSamples):
             missed = self._missed(row, groups[row.group])
             if missed is not None:
                 self._samples.append(Sample(max(row.arrival_us, row.completed_us), float(missed), 1.0))
-        self._tighter = self._samples
 
     def sentence(self, found: Ratio) -> str:
         """See :meth:`BoundSamples.sentence`."""
@@ -271,6 +293,10 @@ def _lower(simulation: Simulation, metric: str, bound: float) -> Iterator[BoundS
 def _unserved(row: Row, group: Group) -> bool:
     del group
     return row.state != RequestState.COMPLETED
+
+
+def _share_above(bound_us: float, known: Sequence[tuple[int, float]], start_us: int, now_us: int) -> Ratio:
+    return ratio([Sample(at, float(us > bound_us), 1.0) for at, us in known], start_us, now_us)
 
 
 def _present(cluster: Cluster) -> Iterator[Request]:

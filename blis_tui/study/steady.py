@@ -17,6 +17,7 @@ from blis_tui.canonical import to_json
 from blis_tui.classes import dataclass
 from blis_tui.metrics.expectations import judge
 from blis_tui.metrics.stationary import Ratio, Trend, mser5, trend
+from blis_tui.study.bounded import PERCENTS
 from blis_tui.study.samples import BoundSamples, samples_of
 from blis_tui.units import number_text
 
@@ -40,7 +41,10 @@ _FIRST_LOOK_REQUESTS: Final = 30
 times as long, so that half of its time is the time of another."""
 _CAP_S: Final = 600.0
 _CAP_REQUESTS: Final = 2000
-"""A run that is undecided after both ends, or goes on once more for as long if it must."""
+"""A run that is undecided after both, and with enough samples, ends, or goes on once more for as long if it must."""
+_FEWEST_BEYOND: Final = 50
+"""Bounds are said to hold when so many samples might have been beyond them: 1,000 requests for a p95, 5,000 for a p99.
+Late requests come in bursts, so a stretch with fewer may have had luck."""
 _EXTENSION: Final = 2.0
 _QUICK_S: Final = 30.0
 _QUICK_REQUESTS: Final = 100
@@ -84,12 +88,18 @@ class Steady:
         """When to look for the first time."""
         return max(_FIRST_LOOK_S, _FIRST_LOOK_REQUESTS / self.rate_per_s if self.rate_per_s else 0.0)
 
+    @property
+    def fewest(self) -> int:
+        """Number of requests that bounds on percentiles need."""
+        percents = [PERCENTS.get(one.metric.rpartition(".")[2], 0) for one in self.bounds if one.max is not None]
+        return max((100 * _FEWEST_BEYOND // (100 - percent) for percent in percents if percent < 100), default=0)
+
     def cap_s(self, calls_per_s: float) -> float:
         """Return when an undecided run ends."""
         least_s, requests = {
             "quick": (_QUICK_S, _QUICK_REQUESTS),
             "opinion": (_OPINION_S, _QUICK_REQUESTS),
-            "long": (max(_CAP_S, self.duration_s), _CAP_REQUESTS),
+            "long": (max(_CAP_S, self.duration_s), max(_CAP_REQUESTS, 2 * self.fewest)),
         }[self.kind]
         return min(max(least_s, requests / calls_per_s), max(MOST_REQUESTS / calls_per_s, self.duration_s))
 
@@ -211,8 +221,8 @@ class SteadyRun:
         """Judge the second half of the run so far."""
         half, now_us = self._half, self._ticks * self._tick_us
         start_us = max(half * self._tick_us, self._simulation.experiment.warm_up_us)
-        estimates = [(bound, *bound.estimate(start_us, now_us)) for bound in self._bounds]
-        nearest, share, z = max(estimates, key=lambda one: one[2])
+        estimates = [(bound, bound.estimate(start_us, now_us)) for bound in self._bounds]
+        nearest, share = max(estimates, key=lambda one: one[0].beyond(one[1]))
         span_s = max((self._ticks - half) * self._tick_us / 1e6, 1e-6)
         calls_per_s = max((self._arrived[-1] - self._arrived[half]) / span_s, 1e-9)
         stay_s = _mean(self._in_system[half + 1 :]) / calls_per_s
@@ -223,7 +233,7 @@ class SteadyRun:
             end_us=now_us,
             nearest=nearest,
             share=share,
-            z=z,
+            z=nearest.beyond(share),
             in_system=trend(self._in_system),
             sessions=trend(self._sessions),
             transient=mser5(self._in_system) > half,
@@ -240,7 +250,8 @@ class SteadyRun:
         if stayed and found.grows.growth > _OVERLOADED and found.grows.z > _SURE_OVERLOADED:
             return "fails", _growth_text(found)
         settled = stayed and found.grows.growth < _SETTLED and not found.transient
-        if settled and found.z < -_SURE_HOLDS and found.kv < _KV_FULL and self._has_room(found):
+        enough = self._arrived[-1] - self._arrived[self._half] >= self._asked.fewest
+        if settled and enough and found.z < -_SURE_HOLDS and found.kv < _KV_FULL and self._has_room(found):
             return "holds", found.nearest.sentence(found.share)
         return "", ""
 
