@@ -109,9 +109,17 @@ def suggestion(wrong: str, known: Iterable[str], *, otherwise: str = "one of", m
 
 
 def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return the diagnostics sorted by file and position, without duplicates."""
-    unique = dict.fromkeys(diagnostics)
-    return sorted(unique, key=lambda one: (one.file, one.line, one.column, one.code, one.message))
+    """Return the diagnostics sorted by file and position, without duplicates.
+
+    What several pools inherit is written once, so that the same words about the same place are one diagnostic.
+    """
+    unique: dict[tuple[object, ...], Diagnostic] = {}
+    for one in diagnostics:
+        place = (one.line, one.column) if one.line else one.path
+        known = unique.setdefault((one.file, place, one.code, one.message, one.help), one)
+        if len(one.path) < len(known.path):
+            unique[one.file, place, one.code, one.message, one.help] = one
+    return sorted(unique.values(), key=lambda one: (one.file, one.line, one.column, one.code, one.message))
 
 
 def render_text(diagnostics: Sequence[Diagnostic], *, limit: int = MAX_SHOWN) -> str:
