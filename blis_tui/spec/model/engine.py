@@ -256,22 +256,27 @@ class Encoder:
 class ApiServer:
     """The API server in front of an instance, which takes requests in one after the other.
 
-    The defaults are those that ``operators`` has for vLLM, fitted on measured servers (``docs/accuracy.md``).
+    What is left out is what the step-time model has (``operators``), or else what it has for vLLM.
     """
 
-    request_us: float = key(
-        "A request: HTTP, checking it, handing it over to the engine, in microseconds of one processor core.",
-        default=7500.0,
+    request_us: float | None = key(
+        "A request: HTTP, checking it, handing it over to the engine, in microseconds of one processor core: a process"
+        " takes no more than one request in that time. Left out = as the step-time model has it, or 3900: measured were"
+        " 1.6 to 4 ms for gpt-oss, 8 to 14 for Qwen3 (docs/accuracy.md).",
+        absent=None,
         minimum=0,
         maximum=10**9,
     )
-    prompt_token_us: float = key(
-        "Tokenizing, per token of a prompt, in microseconds.", default=0.5, minimum=0, maximum=10**6
+    prompt_token_us: float | None = key(
+        "Tokenizing, per token of a prompt, in microseconds. Left out = as the step-time model has it, or 0.5.",
+        absent=None,
+        minimum=0,
+        maximum=10**6,
     )
-    stream_us: float = key(
+    stream_us: float | None = key(
         "Turning a token into text and sending it to its client, in microseconds. While it does, requests wait; up to"
-        " four fifths of its time.",
-        default=20.0,
+        " four fifths of its time. Left out = as the step-time model has it, or 20.",
+        absent=None,
         minimum=0,
         maximum=10**6,
     )
@@ -547,7 +552,7 @@ class Engine:
         " step times say (`operators` has one, others none).",
         ApiServer,
         absent=None,
-        examples=[{"request_us": 7500}, {"processes": 4}],
+        examples=[{"request_us": 3900}, {"processes": 4}],
     )
     lora: Lora | None = part(
         "LoRA adapters on each instance, under vLLM's names (`--enable-lora`; blis, vllm-v1 or sglang batching). "
