@@ -147,10 +147,20 @@ def choice(
     return _field(about, absent if optional else cast("F", default))
 
 
-def amount(doc: str, words: Sequence[str], *, default: F | str, **limits: object) -> F:
-    """Define a number or a word: ``auto`` is replaced before a record is created; every other word means None."""
+def amount(
+    doc: str,
+    words: Sequence[str],
+    *,
+    default: F | str,
+    made: F | None = cast("None", MISSING),  # noqa: B008
+    **limits: object,
+) -> F:
+    """Define a number or a word: ``auto`` is replaced before a record is created; every other word means None.
+
+    ``made`` is the value of a record that is made without a document; without it, such a record must give the value.
+    """
     about = Key(doc=doc, limits=limits, default=default, words=words)
-    return _field(about, cast("F", None if isinstance(default, str) and default != AUTO else MISSING))
+    return _field(about, cast("F", None if isinstance(default, str) and default != AUTO else made))
 
 
 def part(

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, Generic, ParamSpec, Protoc
 
 from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.errors import BlisError, PolicyError, in_words
-from blis_tui.keys import Key
+from blis_tui.keys import AUTO, Key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -65,8 +65,12 @@ def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: ob
 
 
 def setting_or(doc: str, words: Sequence[str], *, default: F, **limits: object) -> F:
-    """Define a setting that is a number or one of some words such as ``none``, for which the class gets None."""
-    about = Key(doc=doc, limits=limits, default=default, words=words)
+    """Define a setting that is a number or one of some words such as ``none``, for which the class gets None.
+
+    With the word ``auto``, that is what documents get that omit it: the loader replaces it by what suits the hardware,
+    and the class gets ``default`` without a loader.
+    """
+    about = Key(doc=doc, limits=limits, default=AUTO if AUTO in words else default, words=words)
     return field(default=default, metadata={"key": about})
 
 
@@ -275,7 +279,9 @@ class Registry:
                 raise PolicyError(f"{point.noun} `{name}` lacks the setting `{key}`")
         given = dict(settings)
         for key, meant in words:
-            if given.get(key) in meant:
+            if given.get(key) == AUTO and AUTO in meant:
+                del given[key]
+            elif given.get(key) in meant:
                 given[key] = None
         for key, within in points:
             if key in given:

@@ -1,6 +1,7 @@
 """Draw a few steps of each batching rule for ``docs/schedulers.md``: one workload, one SVG file per rule.
 
-The page's tables of versions are made from the table that the rules use (``engine/batching/versions.py``).
+The page's tables of versions and of defaults are made from the tables that the rules use
+(``engine/batching/versions.py``, ``spec/model/defaults.py``).
 
     make docs
 
@@ -17,10 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import blis_tui
-from blis_tui.engine.batching.versions import ONLY_IN, SIMULATED, VERSIONS
+from blis_tui.engine.batching.versions import OLD, ONLY_IN, SIMULATED, VERSIONS
 from blis_tui.engine.batching.versions import RULES as RULES_OF_VERSIONS
 from blis_tui.engine.records import StepFinished
 from blis_tui.records.trees import write_tree
+from blis_tui.spec.library import names
+from blis_tui.spec.model.defaults import DEFAULTS, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -61,6 +64,13 @@ NOTES: Final = {"prefill_schedule_interval": " (ranks that share experts had it 
 """What the names of settings do not tell."""
 
 _BEGIN, _END = "<!-- begin of the versions -->", "<!-- end of the versions -->"
+_DEFAULTS: Final = "<!-- begin of the defaults -->", "<!-- end of the defaults -->"
+_ENGINES: Final = {
+    "vLLM 0.32, 0.33": ("vllm-v1", "0.32"),
+    "vLLM 0.10": ("vllm-v1", "0.10"),
+    "SGLang": ("sglang", "0.5.23"),
+}
+"""Engines whose limits depend on the GPU, with their rule and version."""
 _ROWS: Final = (("a", 0, 90, 10), ("b", 0, 60, 8), ("c", 5, 150, 6), ("d", 5, 30, 6), ("e", 30, 40, 3))
 """Name, arrival in milliseconds, prompt, answer."""
 _EXPERIMENT: Final = """
@@ -74,6 +84,8 @@ workload: {trace: {file: requests.csv}}
 engine: {max_num_seqs: 4, max_num_batched_tokens: 160, max_model_len: 160, kv_blocks: 20}
 """
 _STEPS: Final = 20
+_SMALL: Final = "qwen2.5-7b-instruct"
+"""A model that fits on each GPU."""
 
 _LANE: Final = 26
 _LEFT: Final = 150
@@ -185,10 +197,48 @@ def pictures() -> dict[str, str]:
 
 
 def page(text: str) -> str:
-    """The page with up-to-date tables of versions."""
-    before, _, rest = text.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    return f"{before}{_BEGIN}\n{_versions()}\n{_END}{after}"
+    """The page with up-to-date tables of versions and defaults."""
+    for (begin, end), table in (((_BEGIN, _END), _versions()), (_DEFAULTS, f"{_rows()}\n\n{_by_gpu()}")):
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        text = f"{before}{begin}\n{table}\n{end}{after}"
+    return text
+
+
+def _rows() -> str:
+    """The rules of defaults, with their sources."""
+    lines = ["| engine | limit left out | its value | on GPUs | source |", "|---|---|--:|---|---|"]
+    seen: set[tuple[str, str]] = set()
+    for row in DEFAULTS:
+        for key, value in row.values.items():
+            engine = f"`{row.engine}`" if row.engine else "`blis`, others"
+            if row.versions:
+                engine += f" {', '.join(row.versions)}"
+            elif row.engine == "vllm-v1":
+                engine += f" {OLD}"
+            on = row.condition() or ("others" if (row.source, key) in seen else "all")
+            seen.add((row.source, key))
+            lines.append(f"| {engine} | `{key}` | {value_text(key, value)} | {on} | {row.source} |")
+    return "\n".join(lines)
+
+
+def _by_gpu() -> str:
+    """The defaults of each shipped GPU, one per instance."""
+    lines = [
+        f"| GPU | GiB | {' | '.join(f'{name}: tokens, requests, share' for name in _ENGINES)} |",
+        f"|---|--:|{'---|' * len(_ENGINES)}",
+    ]
+    for name in names("Hardware"):
+        texts: list[str] = []
+        for kind, version in _ENGINES.values():
+            batching = {"kind": kind, "version": version}
+            settings = {"model": _SMALL, "hardware": name, "policy.batching": batching, "expect": []}
+            pool = blis_tui.load("quickstart", set=settings).pools[0]
+            engine, memory_gib = pool.engine, pool.hardware.memory_gib
+            seqs = f"{engine.max_num_seqs:,}" if kind != "sglang" else "by KV cache"
+            texts.append(f"{engine.max_num_batched_tokens:,}, {seqs}, {engine.gpu_memory_utilization:g}")
+        lines.append(f"| `{name}` | {memory_gib:g} | {' | '.join(texts)} |")
+    return "\n".join(lines)
 
 
 def _versions() -> str:

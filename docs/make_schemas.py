@@ -293,8 +293,9 @@ class _File:
             return {} if annotation == "str" or "$ref" in one.limits else _plugged("string")
         if one.variants is not None:
             return self._variants(one.variants, name)
-        if one.words and annotation.startswith("int"):
-            return {"type": ["integer", "string"], "if": {"type": "string"}, "then": {"enum": list(one.words)}}
+        if one.words and annotation.startswith(("int", "float")):
+            number = "integer" if annotation.startswith("int") else "number"
+            return {"type": [number, "string"], "if": {"type": "string"}, "then": {"enum": list(one.words)}}
         if one.words:
             texts = {"enumDescriptions": list(one.words.values())} if isinstance(one.words, dict) else {}
             return {"enum": list(one.words), **texts}

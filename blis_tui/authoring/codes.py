@@ -99,7 +99,7 @@ _TABLE: Final = {
     "BLIS0016": Example("engine: *shared"),
     "BLIS1001": Example("engine: {max_num_seq: 64}"),
     "BLIS1002": Example("latency: {alpha: [0, 0, 0]}"),
-    "BLIS1003": Example('engine: {max_num_seqs: "64"}'),
+    "BLIS1003": Example('engine: {block_size_tokens: "64"}'),
     "BLIS1004": Example("latency: {kind: roofine}"),
     "BLIS1005": Example("engine: {gpu_memory_utilization: 1.5}"),
     "BLIS1006": Example("latency: {kind: blackbox, alpha: [0, 0], beta: [0, 0, 0]}"),
@@ -133,7 +133,9 @@ _TABLE: Final = {
         _clients(_INPUT, _OUTPUT, "# and once more:") + f"\n    - id: chat\n      {_INPUT}\n      {_OUTPUT}"
     ),
     "BLIS2018": Example("model: {config: {hidden_size: 4096, num_attention_heads: 32}}"),
-    "BLIS2019": Example("policy: {batching: {kind: vllm-v1, enable_chunked_prefill: false}}"),
+    "BLIS2019": Example(
+        "policy: {batching: {kind: vllm-v1, enable_chunked_prefill: false}}\nengine: {max_num_batched_tokens: 2048}"
+    ),
     "BLIS2020": Example(
         _clients(_INPUT, _OUTPUT, "prefix: {group: system, tokens: 2000000}")
         + "\nengine: {block_size_tokens: 1, kv_blocks: 3000000, max_model_len: none}"

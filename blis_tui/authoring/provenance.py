@@ -14,6 +14,7 @@ from blis_tui.inputs import real_path
 from blis_tui.printable import printable
 from blis_tui.spec.compose import naming_directory
 from blis_tui.spec.library import find
+from blis_tui.spec.limits import source_of
 from blis_tui.spec.load import build, resolve_source
 from blis_tui.spec.places import data_root
 from blis_tui.spec.pools import owner_of, slot_of
@@ -168,7 +169,7 @@ def _origin(document: Document, path: DataPath, value: Json) -> str:
     if inside[:2] == ("model", "config"):
         around = document.place(path)
         return f"{_written(document, path, around)}, from the model's configuration"
-    return "default"
+    return source_of(document, path) or "default"
 
 
 def _written(document: Document, path: DataPath, place: Location) -> str:

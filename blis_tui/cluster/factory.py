@@ -15,7 +15,7 @@ from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.batching.traits import traits_of
 from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.flow import Ahead, OneAtATime
-from blis_tui.engine.front_end import FrontEnd
+from blis_tui.engine.front_end import FrontEnd, ServiceTimes
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.kv.prompt_keys import PromptKeys
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Observers
     from blis_tui.engine.scheduling.queue import WaitingQueue
     from blis_tui.engine.speculative.drafting import Drafting
-    from blis_tui.spec.model import ApiServer, Engine, Experiment, Lora, Pool, Speculative
     from blis_tui.spec.model import Encoder as EncoderKeys
+    from blis_tui.spec.model import Engine, Experiment, Lora, Pool, Speculative
 
 
 class InstanceFactory:
@@ -74,7 +74,7 @@ class InstanceFactory:
         self._observers = observers
         self._latencies: dict[str, StepTimeModel] = {}
         self._measured: dict[str, CountsSteps | None] = {}
-        self._front_ends: dict[str, ApiServer | None] = {}
+        self._front_ends: dict[str, ServiceTimes | None] = {}
         self._prompts: dict[tuple[int, int], PromptKeys] = {}
         self._groups: dict[str, RankGroup] = {}
         """Pool -> latest rank group, for pools whose ranks step together."""
@@ -324,8 +324,10 @@ class InstanceFactory:
         if pool.name not in self._latencies:
             latency, encoder = create_latency(self._experiment.plugins, pool), pool.engine.encoder
             self._measured[pool.name] = latency if isinstance(latency, CountsSteps) else None
-            of_model = latency.front_end if isinstance(latency, HasFrontEnd) else None
-            self._front_ends[pool.name] = pool.engine.front_end or of_model
+            times = latency.front_end if isinstance(latency, HasFrontEnd) else None
+            if pool.engine.front_end is not None:
+                times = (times or ServiceTimes()).given(pool.engine.front_end)
+            self._front_ends[pool.name] = times
             latency = launched(validated(latency, pool.latency.kind), pool)
             if encoder is not None:
                 from blis_tui.engine.latency.encoding import Encoding

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.classes import NamedTuple, mypyc_attr
 from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
@@ -21,6 +21,28 @@ if TYPE_CHECKING:
 
 _MOST_STREAMING: Final = 0.8
 """The largest share of its time that a process spends on streaming."""
+
+
+class ServiceTimes(NamedTuple):
+    """What a front end takes for a request and a token, in microseconds of one process."""
+
+    request_us: float = 3900.0
+    prompt_token_us: float = 0.5
+    stream_us: float = 20.0
+    varying: float = 0.5
+    processes: int = 1
+
+    def given(self, server: ApiServer | None) -> ServiceTimes:
+        """Return these times with what a document gives."""
+        if server is None:
+            return self
+        return ServiceTimes(
+            request_us=self.request_us if server.request_us is None else server.request_us,
+            prompt_token_us=self.prompt_token_us if server.prompt_token_us is None else server.prompt_token_us,
+            stream_us=self.stream_us if server.stream_us is None else server.stream_us,
+            varying=server.varying,
+            processes=server.processes,
+        )
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -35,7 +57,7 @@ class FrontEnd(Picklable):
 
     __slots__ = ("_free_us", "_latency", "_next", "_stream", "_times")
 
-    def __init__(self, times: ApiServer, stream: Stream, latency: StepTimeModel) -> None:
+    def __init__(self, times: ServiceTimes, stream: Stream, latency: StepTimeModel) -> None:
         self._times = times
         self._latency = latency
         self._stream = stream

@@ -13,7 +13,7 @@ from blis_tui.canonical import to_sorted_json
 from blis_tui.engine.adapters.costs import reserved_bytes
 from blis_tui.engine.batching.rule import BATCHING
 from blis_tui.engine.batching.traits import Traits
-from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks
+from blis_tui.engine.kv.capacity import InstanceMemory, kv_capacity
 from blis_tui.engine.portable_math import power
 from blis_tui.errors import InputError, PolicyError
 from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
@@ -157,18 +157,7 @@ def _numbers(document: Mapping[str, object], stack: Mapping[str, object], traits
     if groups is not None:
         engine["disable_hybrid_kv_cache_manager"] = False
     if engine.get("kv_blocks") == "auto":
-        memory = InstanceMemory(
-            model=model,
-            hardware=build_hardware_part(stack),
-            tensor_parallel=Part(stack, "").integer("tensor_parallel"),
-            block_size_tokens=block_size,
-            gpu_memory_utilization=part.number("gpu_memory_utilization"),
-            pipeline_parallel=part.integer("pipeline_parallel", 1),
-            reserved_bytes=adapter_bytes(part, model),
-            expert_ranks=expert_ranks(part),
-            groups=groups,
-        )
-        engine["kv_blocks"] = kv_blocks(memory, traits.sizes_pool)
+        engine["kv_blocks"] = kv_capacity(memory_of(stack, groups), traits.sizes_pool).blocks
     if engine.get("max_model_len") == "auto":
         blocks = Part(engine, "engine").integer("kv_blocks")
         longest = blocks * block_size
@@ -176,6 +165,26 @@ def _numbers(document: Mapping[str, object], stack: Mapping[str, object], traits
             longest = groups.longest(blocks, block_size, part.integer("max_num_batched_tokens"), None, traits)
         engine["max_model_len"] = min(model.max_position_embeddings, longest)
     return engine
+
+
+def memory_of(stack: Mapping[str, object], groups: KvGroups | None) -> InstanceMemory:
+    """Return what an instance's memory budget depends on; its limits are numbers."""
+    part, model = Part(stack, "").part("engine"), build_model_part(stack)
+    tokens = part.integer("max_num_batched_tokens")
+    return InstanceMemory(
+        model=model,
+        hardware=build_hardware_part(stack),
+        tensor_parallel=Part(stack, "").integer("tensor_parallel"),
+        block_size_tokens=part.integer("block_size_tokens"),
+        gpu_memory_utilization=part.number("gpu_memory_utilization"),
+        max_num_batched_tokens=tokens,
+        max_num_seqs=part.integer("max_num_seqs", tokens) or tokens,
+        graphs=not part.flag("enforce_eager", False),
+        pipeline_parallel=part.integer("pipeline_parallel", 1),
+        reserved_bytes=reserved_bytes(_lora(part.part("lora")), model) if "lora" in part.data else 0,
+        expert_ranks=part.integer("data_parallel", 1) if part.flag("expert_parallel", False) else 1,
+        groups=groups,
+    )
 
 
 def groups_in(document: Mapping[str, object], stack: Mapping[str, object], traits: Traits) -> KvGroups | None:
@@ -205,16 +214,6 @@ def ungrouped_with(document: Mapping[str, object], stack: Mapping[str, object]) 
     policy = Part(document, "").part("policy")
     swaps = "preemption" in policy.data and policy.part("preemption").text("restore", "recompute") != "recompute"
     return "policy.preemption.restore" if swaps else ""
-
-
-def adapter_bytes(engine: Part, model: spec.Model) -> int:
-    """Return the memory that the LoRA adapter slots take on all accelerators of an instance together."""
-    return reserved_bytes(_lora(engine.part("lora")), model) if "lora" in engine.data else 0
-
-
-def expert_ranks(engine: Part) -> int:
-    """Return the number of instances that share the experts, each holding a part of them."""
-    return engine.integer("data_parallel", 1) if engine.flag("expert_parallel", False) else 1
 
 
 def _engine(part: Part) -> spec.Engine:

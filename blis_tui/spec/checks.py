@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.classes import dataclass
-from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks, kv_capacity, minimum_tensor_parallel
+from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
 from blis_tui.engine.kv.prompt_keys import MAX_SHARED_BLOCKS
 from blis_tui.errors import PolicyError
 from blis_tui.spec.build import (
-    adapter_bytes,
     batching_traits,
     build_hardware_part,
     build_model_part,
-    expert_ranks,
     groups_in,
+    memory_of,
     stack_of,
 )
 from blis_tui.spec.cluster_checks import check_cluster
@@ -42,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from blis_tui.engine.batching.traits import Traits
+    from blis_tui.engine.kv.capacity import InstanceMemory, KvCapacity
     from blis_tui.engine.kv.groups import KvGroups
     from blis_tui.registry import Registry
-    from blis_tui.spec.model import Hardware, Model
     from blis_tui.spec.source import DataPath, Document, Json
 
 
@@ -116,6 +115,10 @@ class _Stack:
         """Return the groups of layers whose KV blocks the instances manage apart; None = they do not."""
         return groups_in(as_map(self.document.data), self._data, traits)
 
+    def memory(self, traits: Traits) -> InstanceMemory:
+        """Return what the instances' memory budget depends on."""
+        return memory_of(self._data, self.groups(traits))
+
     def about(self, path: tuple[str, ...], code: str, message: str, hint: str | None) -> Diagnostic:
         """Return a diagnostic about the stack, placed at the pool's name if the key itself is outside the pool."""
         at = self.at(*path)
@@ -178,39 +181,26 @@ def _check_stages(stack: _Stack) -> Iterator[Diagnostic]:
 
 def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
     """Check that the model fits, and that the smallest request of each client fits into the remaining memory."""
-    document, model, hardware, split = stack.document, stack.model, stack.hardware, stack.split
+    document = stack.document
     block_size = document.whole(*stack.at("engine", "block_size_tokens")) or 1
     blocks = document.whole(*stack.at("engine", "kv_blocks"))
     if blocks is None:
-        utilization = document.number(*stack.at("engine", "gpu_memory_utilization")) or 1.0
-        engine = Part(as_map(document.get(*stack.at("engine"))), "engine")
-        memory = InstanceMemory(
-            model=model,
-            hardware=hardware,
-            tensor_parallel=split,
-            block_size_tokens=block_size,
-            gpu_memory_utilization=utilization,
-            pipeline_parallel=document.whole(*stack.at("engine", "pipeline_parallel")) or 1,
-            reserved_bytes=adapter_bytes(engine, model),
-            expert_ranks=expert_ranks(engine),
-            groups=stack.groups(traits),
-        )
+        memory = stack.memory(traits)
         try:
-            found = kv_capacity(memory)
+            found = kv_capacity(memory, traits.sizes_pool)
         except PolicyError as error:
             yield stack.about(("model",), "BLIS2018", error.message, error.help)
             return
         if found.blocks <= 0:
-            needed = found.weights_gib + found.activation_gib + found.overhead_gib
             yield stack.about(
                 ("model",),
                 "BLIS2005",
-                f"{model.name} does not fit on {hardware.name} with tensor_parallel {split}: "
-                f"{needed - found.available_gib:.1f} GiB short of a KV cache",
-                _fitting(model, hardware, utilization, needed, found.available_gib),
+                f"{stack.model.name} does not fit on {stack.hardware.name} with tensor_parallel {stack.split}: "
+                f"{found.needed_gib - found.available_gib:.1f} GiB short of a KV cache",
+                _fitting(memory, found, traits.sizes_pool),
             )
             return
-        blocks = kv_blocks(memory, traits.sizes_pool)
+        blocks = found.blocks
     limit, slots = document.get(*stack.at("engine", "max_model_len")), blocks * block_size
     longest = limit if isinstance(limit, int) else None
     if (groups := stack.groups(traits)) is not None:
@@ -218,7 +208,7 @@ def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
         slots = groups.longest(blocks, block_size, budget, longest, traits)
     room = f"{blocks} blocks of {block_size} tokens hold {slots}"
     if limit == "auto":
-        longest = min(model.max_position_embeddings, slots)
+        longest = min(stack.model.max_position_embeddings, slots)
     yield from _check_smallest(stack, slots, longest, room)
     if not traits.chunked_prefill:
         yield from _check_whole_prompts(stack, longest)
@@ -237,9 +227,9 @@ def _check_whole_prompts(stack: _Stack, longest: int | None) -> Iterator[Diagnos
         yield stack.about(path, "BLIS2019", message, hint)
 
 
-def _fitting(model: Model, hardware: Hardware, utilization: float, needed: float, available: float) -> str:
-    split = minimum_tensor_parallel(model, hardware, utilization)
-    figures = f"needs {needed:.1f} GiB of {available:.1f} GiB"
+def _fitting(memory: InstanceMemory, found: KvCapacity, sizing: str) -> str:
+    split = minimum_tensor_parallel(memory, sizing)
+    figures = f"needs {found.needed_gib:.1f} GiB of {found.available_gib:.1f} GiB"
     return f"{figures}; " + ("no tensor_parallel is enough" if split is None else f"tensor_parallel {split} is enough")
 
 

@@ -86,7 +86,7 @@ def _reader(about: Key, annotation: str) -> Callable[[Part, str], object]:
         return _kind
     if plain == "int" and (about.words or about.default is None):
         return partial(_amount, about.words) if plain != annotation else Part.integer
-    if about.words:
+    if about.words and plain != "float":
         return Part.text
     if plain in _READERS:
         return _READERS[plain]

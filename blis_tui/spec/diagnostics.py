@@ -116,11 +116,17 @@ def suggestion(wrong: str, known: Iterable[str], *, otherwise: str = "one of", m
 
 
 def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return the diagnostics sorted by file and position; of those that say the same of a place, the first."""
-    unique: dict[tuple[str, int, int, str, str], Diagnostic] = {}
+    """Return the diagnostics sorted by file and position; of those that say the same of a place, the first.
+
+    What several pools inherit is written once, so that the same words about the same place are one diagnostic.
+    """
+    unique: dict[tuple[object, ...], Diagnostic] = {}
     for one in diagnostics:
-        unique.setdefault((one.file, one.line, one.column, one.code, one.message), one)
-    return [unique[place] for place in sorted(unique)]
+        place = (one.line, one.column) if one.line else one.path
+        known = unique.setdefault((one.file, place, one.code, one.message), one)
+        if len(one.path) < len(known.path):
+            unique[one.file, place, one.code, one.message] = one
+    return sorted(unique.values(), key=lambda one: (one.file, one.line, one.column, one.code, one.message))
 
 
 def render_text(diagnostics: Sequence[Diagnostic], *, limit: int | None = MAX_SHOWN) -> str:

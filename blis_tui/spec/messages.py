@@ -11,7 +11,7 @@ from blis_tui.shipped import are_plugins
 from blis_tui.spec.diagnostics import Diagnostic, about, in_order
 from blis_tui.spec.hints import expected_hint, in_unit_of, key_hint, plain, renamed, unit_of, word_hint
 from blis_tui.spec.scalars import flow, is_text, plain_scalar
-from blis_tui.spec.schema import Violation, property_of, violations
+from blis_tui.spec.schema import Violation, node_at, property_of, violations
 from blis_tui.spec.source import as_list, as_map
 from blis_tui.spec.synonyms import WORDS
 
@@ -261,7 +261,7 @@ def _number_help(value: str, violation: Violation) -> str | None:
     if found is None:
         return None
     number, unit = found.groups()
-    if unit == "%" and violation.schema.get("maximum") == 1:
+    if unit == "%" and node_at(violation.kind, violation.path).get("maximum") == 1:
         return f"write {float(number) / 100:g}, a share"
     name = next((str(step) for step in reversed(violation.path) if isinstance(step, str)), "")
     if (converted := in_unit_of(name, unit.removeprefix("/"), float(number))) is not None:
@@ -334,11 +334,11 @@ def _bound(document: Document, violation: Violation) -> Iterator[Diagnostic]:
 
 
 def _lower_first(text: object) -> str | None:
-    """Return a description as a hint: without full stop, and in lower case unless it begins with an acronym."""
+    """Return a description as a hint: without full stop and defaults, in lower case unless an acronym begins it."""
     if not isinstance(text, str) or len(text) < 2:
         return None
     first = text[0] if text[1].isupper() else text[0].lower()
-    return f"{first}{text[1:].rstrip('.')}"
+    return f"{first}{text[1:].partition('. Left out')[0].rstrip('.')}"
 
 
 _SIZES: Final = {

@@ -27,6 +27,7 @@ from blis_tui.spec.diagnostics import about, in_order
 from blis_tui.spec.generation import family_generation
 from blis_tui.spec.hf import canonical_config, contradictions, missing_fields
 from blis_tui.spec.library import find
+from blis_tui.spec.limits import fill_limits
 from blis_tui.spec.loader import ForeignFileError
 from blis_tui.spec.operator_files import coverage_error, table_digest, table_names, tables_of
 from blis_tui.spec.overrides import apply_override
@@ -81,6 +82,8 @@ def resolve(document: Document, overrides: tuple[Override, ...] = (), plugins: R
     complete_pools(document)
     document.data = complete(document.data, "Experiment", plugins)
     _strip(document)
+    for problem in fill_limits(document, plugins):
+        problems.add(problem)
     _fill_coefficients(document, problems)
     for slot, kind in slots(document):
         if kind == "Model":

@@ -227,12 +227,20 @@ def _long_form(data: Json, node: Schema) -> dict[str, Json] | None:
 
 def default(kind: str, *path: str) -> Json:
     """Return the default of a property of a document of a kind, such as ``default("Experiment", "policy")``."""
+    return copied(node_at(kind, path).get("default"))
+
+
+def node_at(kind: str, path: DataPath) -> Schema:
+    """Return the schema of the value at a path of a document of a kind; empty if the path leaves plain maps and lists.
+
+    ``kind`` of a map adds keys that this does not follow.
+    """
     found: Json = _document(kind)
     file = File(kind.lower(), None)
     for key in path:
         node, file = _follow(found, file)
-        found = _part(node, "properties").get(key)
-    return copied(found.get("default")) if isinstance(found, dict) else None
+        found = node.get("items") if isinstance(key, int) else _part(node, "properties").get(key)
+    return as_map(found)
 
 
 def properties_of(kind: str, definition: str = "document") -> tuple[str, ...]:

@@ -36,6 +36,7 @@ _SHARE: Final = "share"
 _SWITCH: Final = "switch"
 
 _INSTANCES: Final = "cluster.instances"
+PROCESSES: Final = "engine.front_end.processes"
 KNOBS: Final[Mapping[str, str | tuple[Json, ...]]] = {
     _INSTANCES: _ONE,
     "cluster.tensor_parallel": _HALVES,
@@ -47,6 +48,7 @@ KNOBS: Final[Mapping[str, str | tuple[Json, ...]]] = {
     "engine.block_size_tokens": _HALVES,
     "engine.enable_prefix_caching": _SWITCH,
     "engine.enforce_eager": _SWITCH,
+    PROCESSES: _HALVES,
     "policy.scheduling": ("fcfs", "sjf", "lof"),
     "policy.routing": ("round-robin", "least-loaded", "power-of-two", "least-estimated-ttft"),
     "policy.preemption.victim": ("tail", "cheapest-recompute"),
@@ -205,9 +207,15 @@ def _tried(document: Document) -> list[tuple[str, Json, Json]]:
         if isinstance(now, dict):
             now = now.get("kind")
         elif now is None:
-            now = _LEFT_OUT.get(path)
+            now = _processes(document) if path == PROCESSES else _LEFT_OUT.get(path)
         found += [(path, now, value) for value in _steps(now, how)]
     return found
+
+
+def _processes(document: Document) -> int | None:
+    """Return the number of API server processes of a document that gives none; None = it has no front end."""
+    there = document.get("engine", "front_end") is not None or document.get("latency", "kind") == "operators"
+    return 1 if there else None
 
 
 def _instances_of(pool: int) -> str:

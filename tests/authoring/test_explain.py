@@ -34,7 +34,12 @@ def test_keys(path: str, file_regression: FileRegressionFixture) -> None:
 
 def test_a_key_has_everything_that_its_schema_says() -> None:
     _, (key,) = look_up("engine.max_num_batched_tokens")
-    assert (key.type, key.unit, key.default, key.range) == ("whole number", "tokens", 2048, "1 to 1,000,000,000")
+    assert (key.type, key.unit, key.default, key.range) == (
+        "whole number or `auto`",
+        "tokens",
+        "auto",
+        "1 to 1,000,000,000",
+    )
     _, (kind,) = look_up("latency.kind")
     assert {one.value: one.description for one in kind.choices}["roofline"].startswith("Derived from")
     _, (share,) = look_up("workload.clients.0.share")

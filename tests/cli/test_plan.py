@@ -155,7 +155,8 @@ workload:
 
 
 def test_a_case_of_the_experiment_is_planned_for() -> None:
-    few = ("--set", "workload.requests=40", "--set", "horizon_us=1000000000000", "--duration", "1", "--jobs", "1", "--store", "none")
+    ends = ("--set", "workload.requests=40", "--set", "horizon_us=1000000000000", "--duration", "1")
+    few = (*ends, "--jobs", "1", "--store", "none")
     slo = ("--slo", "latency.e2e_ms.p90<=9000", "--format", "json")
     found = plan("lora-adapters", "--case", "round-robin", *few, *slo)
     assert found.exit_code == 0, found.output

@@ -60,15 +60,20 @@ H100 = Hardware(
 )
 
 
-def capacity(model: Model, tensor_parallel: int = 1, block: int = 16, utilization: float = 0.9) -> KvCapacity:
-    memory = InstanceMemory(
+def memory_of(model: Model, tensor_parallel: int = 1, block: int = 16, utilization: float = 0.9) -> InstanceMemory:
+    return InstanceMemory(
         model=model,
         hardware=H100,
         tensor_parallel=tensor_parallel,
         block_size_tokens=block,
         gpu_memory_utilization=utilization,
+        max_num_batched_tokens=2048,
+        max_num_seqs=256,
     )
-    return kv_capacity(memory)
+
+
+def capacity(model: Model, tensor_parallel: int = 1, block: int = 16, utilization: float = 0.9) -> KvCapacity:
+    return kv_capacity(memory_of(model, tensor_parallel, block, utilization))
 
 
 def test_qwen3_14b_on_one_h100_has_as_many_blocks_as_in_blis() -> None:
@@ -139,16 +144,16 @@ def test_blocks_never_exceed_the_memory_left(block: int, utilization: float, ten
 
 @pytest.mark.parametrize(("model", "fits_on"), [(QWEN3_14B, 1), (MIXTRAL, 2), (LLAMA_70B, 2)])
 def test_the_smallest_tensor_parallelism_that_fits(model: Model, fits_on: int) -> None:
-    assert minimum_tensor_parallel(model, H100, 0.9) == fits_on
+    assert minimum_tensor_parallel(memory_of(model), "") == fits_on
 
 
 def test_no_tensor_parallelism_may_fit() -> None:
-    assert minimum_tensor_parallel(replace(LLAMA_70B, num_hidden_layers=20000), H100, 0.9) is None
+    assert minimum_tensor_parallel(memory_of(replace(LLAMA_70B, num_hidden_layers=20000)), "") is None
 
 
 def test_only_degrees_that_divide_the_heads_count() -> None:
     odd = replace(LLAMA_70B, num_attention_heads=65, num_key_value_heads=5)
-    assert minimum_tensor_parallel(odd, H100, 0.9) is None
+    assert minimum_tensor_parallel(memory_of(odd), "") is None
 
 
 def test_ungated_activations_are_refused() -> None:
@@ -168,3 +173,84 @@ def test_a_kv_cache_of_one_byte_elements_has_twice_the_blocks(model: Model) -> N
     usual, narrow = capacity(model), capacity(replace(model, kv_cache_bytes=1.0))
     assert narrow.bytes_per_block * 2 == usual.bytes_per_block
     assert narrow.blocks in (2 * usual.blocks, 2 * usual.blocks + 1)
+
+
+# ---- what engines profile ----
+
+
+def shaped(name: str, hidden: int, vocab: int, intermediate: int, experts: int = 0, used: int = 0) -> Model:
+    """A model whose weights do not matter."""
+    return replace(
+        QWEN3_14B,
+        name=name,
+        hidden_size=hidden,
+        vocab_size=vocab,
+        intermediate_size=intermediate,
+        num_experts=experts,
+        num_experts_per_tok=used,
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "split", "tokens", "seqs", "measured_gib"),
+    [
+        # llm-d-benchmark, config_explorer/empirical-vllm-memory-results.md: peak activation of one H100.
+        (shaped("qwen3-0.6b", 1024, 151936, 3072), 1, 8192, 1024, 5.56),
+        (shaped("llama-3.1-8b", 4096, 128256, 14336), 1, 8192, 1024, 4.76),
+        (shaped("llama-3.3-70b", 8192, 128256, 28672), 2, 8192, 1024, 4.84),
+        (shaped("gpt-oss-20b", 2880, 201088, 2880, 32, 4), 1, 8192, 1024, 7.38),
+        (shaped("gpt-oss-120b", 2880, 201088, 2880, 128, 4), 1, 8192, 1024, 7.38),
+        # Logs of vLLM servers with 256 requests.
+        (shaped("llama-3-8b", 4096, 128256, 14336), 1, 8192, 256, 1.26),
+        (shaped("llama-3.1-8b", 4096, 128256, 14336), 1, 2048, 256, 1.20),
+    ],
+)
+def test_vllms_peak_follows_from_requests_and_vocabulary(
+    model: Model, split: int, tokens: int, seqs: int, measured_gib: float
+) -> None:
+    memory = replace(memory_of(model, split), max_num_batched_tokens=tokens, max_num_seqs=seqs)
+    each = kv_capacity(memory, "profiled").activation_gib / split
+    assert each == pytest.approx(measured_gib, rel=0.02)
+
+
+def test_a_long_step_of_few_requests_takes_what_a_layer_does() -> None:
+    memory = replace(memory_of(LLAMA_70B, 4), max_num_batched_tokens=16384, max_num_seqs=8)
+    found = kv_capacity(memory, "profiled")
+    assert found.activation_gib == 4 * 16384 * 2 * (2 * 8192 + 3 * 28672 // 4) / 2**30
+    twice = kv_capacity(replace(memory, max_num_batched_tokens=32768), "profiled")
+    assert twice.activation_gib == pytest.approx(2 * found.activation_gib)
+
+
+def test_graphs_are_set_aside_where_they_are_captured() -> None:
+    memory = memory_of(QWEN3_14B, 2)
+    plain, late = kv_capacity(memory, "profiled"), kv_capacity(memory, "profiled-with-graphs")
+    assert late.overhead_gib == plain.overhead_gib + 2 * 0.7
+    assert kv_capacity(replace(memory, graphs=False), "profiled-with-graphs") == plain
+
+
+def test_each_engine_takes_its_share_of_something_else() -> None:
+    """The same memory of a group of two, by hand."""
+    memory = replace(memory_of(QWEN3_14B, 2, utilization=0.8), reserved_bytes=2**30)
+    found = {sizing: kv_capacity(memory, sizing) for sizing in ("", "profiled", "free", "rank", "static")}
+    weights, overhead, peak = found[""].weights_gib, 1.2, found["profiled"].activation_gib
+    left = {
+        "": 160 * 0.8 - weights - 5.5 - overhead - 1,
+        "profiled": 160 * 0.8 - weights - found["profiled"].activation_gib - overhead - 1,
+        "free": (160 - weights - found["free"].activation_gib - overhead - 1) * 0.8,
+        "rank": (160 - weights) * 0.8 - found["rank"].activation_gib - overhead - 1,
+        "static": (160 - overhead) * 0.8 - weights - 1,
+    }
+    for sizing, made in found.items():
+        assert made.blocks == int(left[sizing] * 2**30 / made.bytes_per_block), sizing
+        assert made.available_gib - made.needed_gib == pytest.approx(left[sizing])
+    assert found["static"].activation_gib == 0.0 < found["rank"].activation_gib == found["free"].activation_gib < peak
+
+
+@pytest.mark.parametrize("sizing", ["", "profiled", "profiled-with-graphs", "free", "rank", "static"])
+@given(st.floats(0.05, 1.0), st.integers(20, 200))
+def test_a_model_fits_where_there_is_a_block_for_it(sizing: str, utilization: float, memory_gib: int) -> None:
+    """What is short of a cache has no block, and what has one is not short: the check and the size are one."""
+    memory = memory_of(QWEN3_14B, 1, 1, utilization)
+    found = kv_capacity(replace(memory, hardware=replace(H100, memory_gib=memory_gib)), sizing)
+    assert (found.blocks > 0) == (found.available_gib - found.needed_gib >= found.bytes_per_block / 2**30)
+    assert found.blocks * found.bytes_per_block <= max(0.0, found.available_gib - found.needed_gib) * 2**30 * (1 + 1e-9)

@@ -57,7 +57,13 @@ def test_without_windows_there_are_no_groups() -> None:
 def test_a_block_holds_its_tokens_for_the_layers_of_one_group() -> None:
     model = windowed(18, 18)
     memory = InstanceMemory(
-        model=model, hardware=H100, tensor_parallel=1, block_size_tokens=16, gpu_memory_utilization=0.9
+        model=model,
+        hardware=H100,
+        tensor_parallel=1,
+        block_size_tokens=16,
+        gpu_memory_utilization=0.9,
+        max_num_batched_tokens=2048,
+        max_num_seqs=256,
     )
     whole, grouped = kv_capacity(memory), kv_capacity(replace(memory, groups=groups_of(model)))
     assert grouped.bytes_per_block * 2 == whole.bytes_per_block

@@ -14,7 +14,7 @@ import pytest
 from blis_tui.engine.batching.versions import RULES, SIMULATED, VERSIONS
 from blis_tui.engine.batching.vllm_v1 import Settings as VllmSettings
 from blis_tui.engine.batching.vllm_v1 import VllmV1Batching
-from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks, kv_capacity
+from blis_tui.engine.kv.capacity import InstanceMemory, kv_capacity
 from blis_tui.engine.latency.wrappers import captured_size
 from blis_tui.engine.records import Preempted, StepFinished
 from blis_tui.engine.steps import Steps
@@ -102,15 +102,21 @@ def test_a_victim_keeps_its_answer_and_prefills_it_with_the_prompt() -> None:
 
 def test_the_smallest_rank_decides_how_many_blocks_there_are() -> None:
     memory = InstanceMemory(
-        model=MODEL, hardware=HARDWARE, tensor_parallel=2, block_size_tokens=16, gpu_memory_utilization=0.9
+        model=MODEL,
+        hardware=HARDWARE,
+        tensor_parallel=2,
+        block_size_tokens=16,
+        gpu_memory_utilization=0.9,
+        max_num_batched_tokens=16384,
+        max_num_seqs=512,
     )
-    made, blocks = kv_capacity(memory), kv_blocks(memory, "rank")
+    made = kv_capacity(memory, "rank")
     # 2 (K, V) * 8 layers * 4 of 8 heads * 128 * 2 bytes * 16 tokens on each of the two ranks.
     block_gib = 2 * 8 * 4 * 128 * 2 * 16 / 2**30
     free_gib = 80.0 - made.weights_gib / 2
     peak_gib = (made.activation_gib + made.overhead_gib) / 2
-    assert blocks == int((free_gib * 0.9 - peak_gib) / block_gib)
-    assert blocks != made.blocks
+    assert made.blocks == int((free_gib * 0.9 - peak_gib) / block_gib)
+    assert made.blocks != kv_capacity(memory).blocks
 
 
 # llm-serving-sim
@@ -273,9 +279,11 @@ def test_a_pipeline_holds_the_blocks_of_its_largest_stage() -> None:
             tensor_parallel=1,
             block_size_tokens=16,
             gpu_memory_utilization=0.9,
+            max_num_batched_tokens=2048,
+            max_num_seqs=256,
             pipeline_parallel=stages,
         )
-        return kv_blocks(memory, "")
+        return kv_capacity(memory).blocks
 
     assert MODEL.num_hidden_layers == 8
     assert blocks(1) < blocks(2) < blocks(3) < blocks(4)

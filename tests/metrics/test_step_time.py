@@ -523,7 +523,8 @@ def test_near_the_knee_and_beyond_it_no_waits_are_promised() -> None:
     chat = {"input_tokens": 256, "output_tokens": 128}
 
     def at(rate: float, requests: int) -> tuple[set[str], str]:
-        report = simulated(workload={**few(requests, **chat), "rate_per_s": rate})
+        seats = {"max_num_seqs": 256, "max_num_batched_tokens": 2048}  # so that requests wait above capacity
+        report = simulated(workload={**few(requests, **chat), "rate_per_s": rate}, engine=seats)
         (known,) = report.expected_errors().values()
         return set(known.reasons), error_text(known)
 

@@ -94,7 +94,7 @@ def test_the_pages_of_a_study_and_a_plan_are_drawn_offline(tmp_path: Path) -> No
     assert document.count('<th scope="col"><button>') + document.count('<th scope="col" class="n"><button>') > 5
 
     page = tmp_path / "plan.html"
-    question = ("--slo", "latency.ttft_ms.p50<=60", "--max-rate", "--duration", "5", "--set", "horizon_us=1000000000000")
+    question = ("--slo", "latency.ttft_ms.p50<=60", "--max-rate", "--duration", "5", "--set", "horizon_us=10000000000")
     assert CliRunner().invoke(cli, ["plan", "quickstart", *question, *rest[2:-1], str(page)]).exit_code == 0
     document, console = opened(page)
     assert console == ""

@@ -195,7 +195,7 @@ def test_trace_v2_says_what_came_of_each_request(odd: Path) -> None:
         '  type: "blis-tui"\n'
         '  model: "qwen3-14b"\n'
         "  tensor_parallel: 1\n"
-        "  max_num_seqs: 256\n"
+        "  max_num_seqs: 1024\n"
         "  block_size: 16\n"
         "  max_model_len: 700\n"
     )

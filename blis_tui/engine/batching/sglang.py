@@ -23,7 +23,9 @@ from blis_tui.engine.scheduling.queue import ByPriority
 from blis_tui.engine.scheduling.radix_order import LongestPrefix
 from blis_tui.engine.stopped import OUTRANKED, PLACES, PREEMPTED, UNSEEN, Stopped
 from blis_tui.errors import StalledError
+from blis_tui.keys import AUTO
 from blis_tui.registry import setting, setting_or
+from blis_tui.spec.model.defaults import CHUNK, MOST_PREFILL_TOKENS, left_out
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -59,14 +61,18 @@ class Settings:
 
     version: str = setting("The SGLang version whose scheduler is simulated.", default=SGLANG[0], enum=list(SGLANG))
     chunked_prefill_size: int | None = setting_or(
-        "Maximum number of prompt tokens in a step; a prompt that exceeds it is split. none = prompts are never split.",
-        ["none"],
+        "Maximum number of prompt tokens in a step; a prompt that exceeds it is split. none = prompts are never split. "
+        + left_out(CHUNK),
+        [AUTO, "none"],
         default=8192,
         minimum=1,
         maximum=10**15,
     )
     max_prefill_tokens: int = setting(
-        "Number of prompt tokens after which a step takes no further request.", default=16384, minimum=1, maximum=10**9
+        "Number of prompt tokens after which a step takes no further request.",
+        default=MOST_PREFILL_TOKENS,
+        minimum=1,
+        maximum=10**9,
     )
     schedule_conservativeness: float = setting(
         "Factor of the share of their declared answers that running requests are expected to generate, which is 0.7 at"

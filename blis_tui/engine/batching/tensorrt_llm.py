@@ -76,6 +76,7 @@ class TensorRtLlmBatching(RunningFirst):
             ties_by_name=False,
             cuts_output=True,
             overtakes=False,
+            sizes_pool="free",
             asks_for_more=" ".join(self._asked_for()),
         )
 

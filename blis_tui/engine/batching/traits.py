@@ -71,7 +71,7 @@ class Traits:
     ranks: bool = False
     """Ranks that share a model's experts may step together (``engine.data_parallel``)."""
     sizes_pool: str = ""
-    """The number of KV blocks is computed per ``rank``, or for a ``static`` share of memory: see ``kv.capacity``."""
+    """How the number of KV blocks follows from the memory: see ``kv.capacity.kv_capacity``."""
     adapters: str = ""
     """How it loads LoRA adapters: ``beside`` steps (concurrently), or ``in-step``; empty = it does not support them."""
     encoder: str = ""

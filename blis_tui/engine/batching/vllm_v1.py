@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.engine.batching.rule import BATCHING, RunningFirst
 from blis_tui.engine.batching.traits import Traits
-from blis_tui.engine.batching.versions import DEFAULT, RULES, VERSIONS, unsupported_settings
+from blis_tui.engine.batching.versions import DEFAULT, OLD, RULES, VERSIONS, unsupported_settings
 from blis_tui.engine.stopped import ADAPTER, CADENCE, LATE, Stopped
 from blis_tui.errors import PolicyError
 from blis_tui.registry import setting
@@ -107,6 +107,7 @@ class VllmV1Batching(RunningFirst):
             watermark=settings.watermark,
             null_block=True,
             vllm_block_pool=True,
+            sizes_pool="profiled" if version == OLD else "profiled-with-graphs",
             plans_ahead=settings.async_scheduling,
             plans_past_stops=settings.async_scheduling,
             drafters=_ON_THE_GPU if settings.async_scheduling else ("ngram", *_ON_THE_GPU),

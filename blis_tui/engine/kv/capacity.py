@@ -1,14 +1,13 @@
 """How many KV-cache blocks fit into the accelerators' memory beside the weights.
 
-The arithmetic is that of the llm-d capacity planner, which BLIS uses too: usable memory of all accelerators of an
-instance, minus the weights, minus a measured allowance for activations and for memory outside PyTorch's pool (CUDA
-context, NCCL buffers), divided by the bytes of a block on all of them.
+Memory is what an engine may use, minus the weights, the peak of activations, and what lies outside the allocator's pool
+(CUDA context, NCCL buffers). Engines differ in the order: see :func:`kv_capacity`.
 
-On one accelerator the result equals BLIS's. On several it does not: BLIS divides the memory of the whole group by the
-bytes of a block on *one* member, so its capacity grows with the square of ``tensor_parallel`` and exceeds the actual
-memory several times. A known approximation: an interleaved model counts as if every layer had experts.
-
-Engines differ in what ``gpu_memory_utilization`` is a share of: see ``kv_blocks``.
+BLIS's way, the llm-d capacity planner's, is that of its batching rule: an allowance for activations, whatever a step
+computes, and ``gpu_memory_utilization`` as a share of all memory. On one accelerator the result equals BLIS's. On
+several it does not: BLIS divides the memory of the whole group by the bytes of a block on *one* member, so its capacity
+grows with the square of ``tensor_parallel`` and exceeds the actual memory several times. A known approximation: an
+interleaved model counts as if every layer had experts.
 """
 
 from __future__ import annotations
@@ -30,7 +29,14 @@ _OVERHEAD_SINGLE_GIB: Final = 0.15
 _OVERHEAD_PER_ACCELERATOR_GIB: Final = 0.6
 _GATED_ACTIVATIONS: Final = ("silu", "swiglu", "geglu", "")
 _LARGEST_TENSOR_PARALLEL: Final = 64
-_USUAL_BLOCK_TOKENS: Final = 16
+_SAMPLER_BYTES: Final = 38.4
+"""Bytes that vLLM's sampler takes for each request and word of the vocabulary, in its profile run of ``max_num_seqs``
+requests. Source: peak activations of five models on H100, 0.6B to 120B, with 1,024 requests and 8,192 tokens
+(llm-d-benchmark, ``config_explorer/empirical-vllm-memory-results.md``): 38.2 to 38.6. Llama 3.1 8B with 256 requests:
+38 to 40."""
+_GRAPHS_GIB: Final = 0.7
+"""What vLLM from 0.21 on sets aside for CUDA graphs on each accelerator. Logs of servers say 0.4 to 1.2 GiB, 2 for a
+large model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +47,20 @@ class KvCapacity:
     """0 when not even one block fits."""
     weights_gib: float
     activation_gib: float
+    """Of the largest step; 0 where what an engine may use does not include it."""
     overhead_gib: float
-    """Memory outside the allocator's pool: contexts and communication buffers."""
+    """Memory outside the allocator's pool: contexts and communication buffers, and CUDA graphs where they count."""
     available_gib: float
-    """What the instance may use in total: memory times utilization times accelerators."""
+    """What weights, activations, overhead and KV cache may use in total."""
     bytes_per_block: int
     """Bytes of one block on all accelerators of the instance together."""
+    reserved_gib: float = 0.0
+    """Memory reserved for LoRA adapters."""
+
+    @property
+    def needed_gib(self) -> float:
+        """What everything but the KV cache takes."""
+        return self.weights_gib + self.activation_gib + self.overhead_gib + self.reserved_gib
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +77,12 @@ class InstanceMemory:
     """Tokens per KV block."""
     gpu_memory_utilization: float
     """Share of the memory that may be used, in (0, 1]."""
+    max_num_batched_tokens: int
+    """Tokens of the largest step."""
+    max_num_seqs: int
+    """Requests of the largest step."""
+    graphs: bool = True
+    """Whether steps are held in CUDA graphs."""
     pipeline_parallel: int = 1
     """Pipeline stages; the one with the most layers counts, as if it also had all embeddings."""
     reserved_bytes: int = 0
@@ -83,24 +103,66 @@ class InstanceMemory:
         return model if self.groups is None else replace(model, num_hidden_layers=self.groups.layers)
 
 
-def kv_capacity(memory: InstanceMemory) -> KvCapacity:
+def kv_capacity(memory: InstanceMemory, sizing: str = "") -> KvCapacity:
     """Budget the memory of an instance's largest stage.
 
+    ``sizing`` (``Traits.sizes_pool``) says what ``gpu_memory_utilization`` is a share of, and what it has to hold:
+
+    - empty: all memory, for weights, an allowance for activations, overhead and KV cache. Source: BLIS, llm-d.
+    - ``profiled``, ``profiled-with-graphs``: all memory, for weights, the peak of the largest step, overhead (with CUDA
+      graphs) and KV cache. Source: vLLM 0.32.0, ``v1/worker/gpu_worker.py`` (``determine_available_memory``).
+    - ``free``: what is free beside weights, that peak and overhead, for the KV cache alone. Source: TensorRT-LLM 1.1,
+      ``_torch/pyexecutor/_util.py``.
+    - ``rank``: what is free on a rank once the weights are loaded, for that peak, overhead and KV cache; the rank with
+      the fewest blocks decides for all. Source: nano-vLLM, ``engine/model_runner.py`` (``allocate_kv_cache``).
+    - ``static``: what is free before the weights are loaded, for weights and KV cache; activations and CUDA graphs
+      take the rest. Source: SGLang 0.5.23, ``mem_cache/kv_cache_configurator.py`` (``_profile_available_bytes``).
+
     Returns:
-        The budget; ``blocks`` is 0 when weights and allowances leave too little.
+        The budget; ``blocks`` is 0 when weights and the rest leave too little.
 
     Raises:
         PolicyError: the model's MLP is not of the gated kind the weight formula counts, or a figure is
             out of range.
     """
-    model, hardware, tensor_parallel = memory.stage_model(), memory.hardware, memory.tensor_parallel
-    block_size_tokens, gpu_memory_utilization = memory.block_size_tokens, memory.gpu_memory_utilization
-    if tensor_parallel < 1 or block_size_tokens < 1 or not 0.0 < gpu_memory_utilization <= 1.0:
+    split, share = memory.tensor_parallel, memory.gpu_memory_utilization
+    if split < 1 or memory.block_size_tokens < 1 or not 0.0 < share <= 1.0:
         raise PolicyError(
-            f"no KV capacity for tensor_parallel {tensor_parallel}, block_size_tokens {block_size_tokens}, "
-            f"gpu_memory_utilization {gpu_memory_utilization}",
+            f"no KV capacity for tensor_parallel {split}, block_size_tokens {memory.block_size_tokens}, "
+            f"gpu_memory_utilization {share}",
             help="the first two must be at least 1, the utilization in (0, 1]",
         )
+    weights, reserved = _weights_gib(memory), memory.reserved_bytes / _GIB
+    activation = _activation_gib(memory, sizing)
+    overhead = (_OVERHEAD_SINGLE_GIB if split == 1 else _OVERHEAD_PER_ACCELERATOR_GIB) * split
+    whole = memory.hardware.memory_gib * split
+    if sizing == "profiled-with-graphs" and memory.graphs:
+        overhead += _GRAPHS_GIB * split
+    needed = weights + activation + overhead + reserved
+    match sizing:
+        case "static":
+            left = (whole - overhead) * share - weights - reserved
+        case "rank":
+            left = (whole - weights) * share - activation - overhead - reserved
+        case "free":
+            left = (whole - needed) * share
+        case _:
+            left = whole * share - needed
+    bytes_per_block = _bytes_per_block(memory.block_model(), split, memory.block_size_tokens)
+    return KvCapacity(
+        blocks=int(left * _GIB) // bytes_per_block if left > 0.0 else 0,
+        weights_gib=weights,
+        activation_gib=activation,
+        overhead_gib=overhead,
+        available_gib=needed + left,
+        bytes_per_block=bytes_per_block,
+        reserved_gib=reserved,
+    )
+
+
+def _weights_gib(memory: InstanceMemory) -> float:
+    """Return what the weights of the largest stage take on all its accelerators."""
+    model = memory.stage_model()
     if model.hidden_act not in _GATED_ACTIVATIONS:
         raise PolicyError(
             f"weights of {model.name!r} cannot be estimated: activation {model.hidden_act!r} is not gated",
@@ -112,69 +174,42 @@ def kv_capacity(memory: InstanceMemory) -> KvCapacity:
     if memory.expert_ranks > 1:
         elsewhere = _expert_parameters(model) * (memory.expert_ranks - 1) // memory.expert_ranks
         weights -= int(elsewhere * (model.expert_weight_bytes or model.weight_bytes)) / _GIB
-    activation = _ACTIVATION_MOE_GIB if model.num_experts > 1 else _ACTIVATION_DENSE_GIB
-    per_accelerator = _OVERHEAD_SINGLE_GIB if tensor_parallel == 1 else _OVERHEAD_PER_ACCELERATOR_GIB
-    overhead = per_accelerator * tensor_parallel
-    available = hardware.memory_gib * gpu_memory_utilization * tensor_parallel
-    bytes_per_block = _bytes_per_block(memory.block_model(), tensor_parallel, block_size_tokens)
-    left = available - (weights + activation + overhead + memory.reserved_bytes / _GIB)
-    return KvCapacity(
-        blocks=int(left * _GIB) // bytes_per_block if left > 0.0 else 0,
-        weights_gib=weights,
-        activation_gib=activation,
-        overhead_gib=overhead,
-        available_gib=available,
-        bytes_per_block=bytes_per_block,
-    )
+    return weights
 
 
-def kv_blocks(memory: InstanceMemory, sizing: str) -> int:
-    """Return the number of KV blocks of an instance; 0 when not even one fits.
+def _activation_gib(memory: InstanceMemory, sizing: str) -> float:
+    """Return what activations take at most on all accelerators together, as far as it comes out of the budget.
 
-    Without a ``sizing`` (``Traits.sizes_pool``), :func:`kv_capacity` applies: ``gpu_memory_utilization`` is a share of
-    the whole memory of all accelerators. The two variants below use the same weights, activations and overhead, divided
-    evenly among the ranks; block bytes are block size * 2 * layers * KV heads of the rank * head size * bytes of an
-    element.
-
-    ``rank``: a share of the memory that is free on a rank once the weights are loaded, minus the peak overhead of its
-    largest step: ``floor((free memory * utilization - peak overhead) / block bytes)``; the rank with the fewest blocks
-    decides for all. Source: nano-vLLM, ``engine/model_runner.py`` (``allocate_kv_cache``).
-
-    ``static``: weights and KV cache together get a share of the memory that is free before the weights are loaded (but
-    not of the overhead): ``floor((memory before loading * utilization - weights) / token bytes)`` tokens of a rank, in
-    whole blocks. Source: SGLang 0.5.23, ``mem_cache/kv_cache_configurator.py`` (``_profile_available_bytes``).
-
-    Raises:
-        PolicyError: as for :func:`blis_tui.engine.kv.capacity.kv_capacity`.
+    It is the peak of the engine's profile run, with as many requests and tokens as a step may have: the sampler's on
+    each rank, beside the hidden states, or that of one layer. nano-vLLM's run samples for as few requests as have the
+    longest prompts, which is less than a layer's peak.
     """
-    whole, model, hardware = kv_capacity(memory), memory.stage_model(), memory.hardware
-    tensor_parallel, block_size_tokens = memory.tensor_parallel, memory.block_size_tokens
+    model, split = memory.stage_model(), memory.tensor_parallel
     if not sizing:
-        return whole.blocks
+        return _ACTIVATION_MOE_GIB if model.num_experts > 1 else _ACTIVATION_DENSE_GIB
     if sizing == "static":
-        before_gib = hardware.memory_gib - whole.overhead_gib / tensor_parallel
-        left_gib = before_gib * memory.gpu_memory_utilization - whole.weights_gib / tensor_parallel
-        return max(0, int(left_gib * _GIB) // kv_bytes_per_token(model, tensor_parallel)) // block_size_tokens
-    free_gib = hardware.memory_gib - whole.weights_gib / tensor_parallel
-    peak_gib = (whole.activation_gib + whole.overhead_gib) / tensor_parallel
-    # Key/value heads divide evenly or are replicated (BLIS2004), so all ranks have the same block size.
-    block_bytes = block_size_tokens * kv_bytes_per_token(model, tensor_parallel)
-    return max(0, int((free_gib * memory.gpu_memory_utilization - peak_gib) * _GIB) // block_bytes)
+        return 0.0
+    tokens, hidden = memory.max_num_batched_tokens, model.hidden_size
+    states = tokens * hidden * model.activation_bytes
+    if model.num_experts > 1:
+        expert = model.moe_intermediate_size or model.intermediate_size
+        width = model.num_experts_per_tok * (max(2 * expert // split, hidden) + expert // split)
+    else:
+        width = 3 * model.intermediate_size // split
+    peak = 2 * states + tokens * width * model.activation_bytes
+    if sizing.startswith("profiled"):
+        requests = min(memory.max_num_seqs, tokens)
+        peak = max(peak, states + _SAMPLER_BYTES * requests * model.vocab_size)
+    return peak * split / _GIB
 
 
-def minimum_tensor_parallel(model: Model, hardware: Hardware, gpu_memory_utilization: float) -> int | None:
+def minimum_tensor_parallel(memory: InstanceMemory, sizing: str) -> int | None:
     """Smallest power of two of accelerators that can hold the model and divides its heads, up to 64."""
     tensor_parallel = 1
     while tensor_parallel <= _LARGEST_TENSOR_PARALLEL:
-        if _divides_heads(model, tensor_parallel):
-            memory = InstanceMemory(
-                model=model,
-                hardware=hardware,
-                tensor_parallel=tensor_parallel,
-                block_size_tokens=_USUAL_BLOCK_TOKENS,
-                gpu_memory_utilization=gpu_memory_utilization,
-            )
-            if kv_capacity(memory).blocks > 0:
+        if _divides_heads(memory.model, tensor_parallel):
+            split = replace(memory, tensor_parallel=tensor_parallel)
+            if kv_capacity(split, sizing).blocks > 0:
                 return tensor_parallel
         tensor_parallel *= 2
     return None

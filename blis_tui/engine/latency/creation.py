@@ -12,17 +12,18 @@ from blis_tui.keys import Key
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.engine.front_end import ServiceTimes
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.tallies import Tallies
     from blis_tui.registry import Registry
-    from blis_tui.spec.model import ApiServer, Pool, Setting
+    from blis_tui.spec.model import Pool, Setting
 
 
 @runtime_checkable
 class HasFrontEnd(Protocol):
     """A step-time model that knows the service times of the API server process."""
 
-    front_end: ApiServer | None
+    front_end: ServiceTimes | None
 
 
 @runtime_checkable

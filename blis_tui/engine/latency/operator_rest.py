@@ -37,8 +37,8 @@ class Rest:
     experts_layer_us: float = 0.0
     experts_mxfp4: float = 1.0
     experts_token_us: float = 0.1
-    queue_us: float = 0.0
-    request_us: float = 7500.0
+    queue_us: float = 3600.0
+    request_us: float = 3900.0
     prompt_token_us: float = 0.5
     stream_us: float = 20.0
     attention_16_bit: bool = False
@@ -145,8 +145,8 @@ class Settings:
         maximum=10**9,
     )
     queue_us: float | None = setting(
-        "From a request's arrival until it waits, whatever else goes on (us). Default: 0 for vLLM, 9000 for"
-        " TensorRT-LLM.",
+        "From a request's arrival until it waits, whatever else goes on (us): what passes while a process in front of"
+        " the engine does something else. Default: 3600 for vLLM, 9000 for TensorRT-LLM.",
         default=None,
         minimum=0,
         maximum=10**9,
@@ -158,7 +158,7 @@ class Settings:
     )
     request_us: float | None = setting(
         "The process in front of the engine: a request (us). It takes requests in one after the other; half of the time"
-        " varies from request to request. Default: 7500 for vLLM, 9000 for TensorRT-LLM.",
+        " varies from request to request. Default: 3900 for vLLM, 9000 for TensorRT-LLM.",
         default=None,
         minimum=0,
         maximum=10**9,

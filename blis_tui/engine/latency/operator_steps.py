@@ -7,11 +7,11 @@ from copy import copy
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import mypyc_attr
+from blis_tui.engine.front_end import ServiceTimes
 from blis_tui.engine.latency.model import Overheads, Timed
 from blis_tui.engine.latency.operator_costs import OperatorCosts
 from blis_tui.errors import PolicyError
 from blis_tui.pickling import Picklable
-from blis_tui.spec.model import ApiServer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,7 +140,7 @@ class OperatorModel(Overheads):
             output_token_us=settings.output_token_us,
             post_decode_us=0.0,
         )
-        work = ApiServer(request_us=rest.request_us, prompt_token_us=rest.prompt_token_us, stream_us=rest.stream_us)
+        work = ServiceTimes(rest.request_us, rest.prompt_token_us, rest.stream_us)
         self.front_end = work if max(work.request_us, work.prompt_token_us) > 0.0 else None
         doublings = (pool.tensor_parallel - 1).bit_length()
         self._step_us = pool.model.num_hidden_layers * rest.layer_tp_us * doublings + (settings.host_us or 0.0)

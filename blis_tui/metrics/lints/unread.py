@@ -6,17 +6,18 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.adapters.costs import reserved_bytes
-from blis_tui.engine.kv.capacity import InstanceMemory, kv_blocks
+from blis_tui.engine.kv.capacity import InstanceMemory, kv_capacity
 from blis_tui.metrics.lints.finding import Finding
 from blis_tui.metrics.lints.step_times import operators_of
 from blis_tui.spec.model.cluster import Signals
-from blis_tui.spec.model.engine import GPU_MEMORY_UTILIZATION, MAX_NUM_BATCHED_TOKENS
+from blis_tui.spec.model.defaults import CHUNK, SHARE, TOKENS, Server, default_of, static_share
 from blis_tui.spec.model.policy import SLO_PRIORITIES, PluginConfig
 from blis_tui.units import span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from blis_tui.engine.batching.traits import Traits
     from blis_tui.engine.kv.groups import KvGroups
     from blis_tui.metrics.lints.finding import LintContext
     from blis_tui.spec.model import Disaggregation, Pool
@@ -164,7 +165,8 @@ def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
     """Yield unused engine keys; a key that several pools do not use is reported once."""
     for instance, pool in zip(seen.cluster.instances, seen.cluster.pools, strict=True):
         engine, traits = pool.engine, instance.batch.traits
-        if engine.gpu_memory_utilization != GPU_MEMORY_UTILIZATION and engine.kv_blocks != _fitting(
+        share, budget = _left_out(seen.experiment.policy.batching, pool, traits)
+        if engine.gpu_memory_utilization != share and engine.kv_blocks != _fitting(
             pool, instance.batch.limits.kv_groups, traits.sizes_pool
         ):
             yield (
@@ -174,7 +176,7 @@ def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
         if engine.disable_hybrid_kv_cache_manager is not None and not pool.model.sliding_window_layers:
             yield "engine.disable_hybrid_kv_cache_manager", f"no layer of {pool.model.name} has a sliding window"
         own = traits.step_tokens
-        if own and engine.max_num_batched_tokens != MAX_NUM_BATCHED_TOKENS:
+        if own and engine.max_num_batched_tokens != budget:
             kind = seen.experiment.policy.batching.kind
             yield "engine.max_num_batched_tokens", f"`{kind}` batching uses its own setting, {own:,} tokens"
 
@@ -291,6 +293,25 @@ def _unused_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
         yield "engine.encoder", "no prompt has images, audio or video"
 
 
+def _left_out(batching: PluginConfig, pool: Pool, traits: Traits) -> tuple[float, int]:
+    """Return the share of memory and the token budget that a pool has if its document leaves them out."""
+    server = Server(
+        engine=batching.kind,
+        version=str(batching.settings.get("version", "")),
+        hardware=pool.hardware.name,
+        memory_gib=pool.hardware.memory_gib,
+        tensor_parallel=pool.tensor_parallel,
+        pipeline_parallel=pool.engine.pipeline_parallel,
+        latent_attention=pool.model.kv_lora_rank > 0,
+        graphs=not pool.engine.enforce_eager,
+    )
+    if traits.sizes_pool == "static":
+        split = traits.step_tokens_setting == CHUNK
+        return static_share(server, traits.step_tokens, pool.engine.max_num_seqs, split=split), traits.step_tokens
+    share, tokens = (default_of(key, server) for key in (SHARE, TOKENS))
+    return float(share[0]) if share else 0.0, int(tokens[0]) if tokens else 0
+
+
 def _fitting(pool: Pool, groups: KvGroups | None, sizing: str) -> int:
     """Return the number of KV blocks that ``kv_blocks: auto`` would give."""
     engine = pool.engine
@@ -300,9 +321,12 @@ def _fitting(pool: Pool, groups: KvGroups | None, sizing: str) -> int:
         tensor_parallel=pool.tensor_parallel,
         block_size_tokens=engine.block_size_tokens,
         gpu_memory_utilization=engine.gpu_memory_utilization,
+        max_num_batched_tokens=engine.max_num_batched_tokens,
+        max_num_seqs=engine.max_num_seqs,
+        graphs=not engine.enforce_eager,
         pipeline_parallel=engine.pipeline_parallel,
         reserved_bytes=0 if engine.lora is None else reserved_bytes(engine.lora, pool.model),
         expert_ranks=engine.expert_ranks,
         groups=groups,
     )
-    return kv_blocks(memory, sizing)
+    return kv_capacity(memory, sizing).blocks

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.keys import SMALLEST, DocumentKey, amount, choice, document_key, key, part, variants
+from blis_tui.keys import AUTO, SMALLEST, DocumentKey, amount, choice, document_key, key, part, variants
+from blis_tui.spec.model.defaults import SEQS, SHARE, TOKENS, left_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,10 +15,6 @@ if TYPE_CHECKING:
 _READ_HIDDEN_STATES: Final = ("eagle", "mtp")
 """Draft methods that use the model's hidden states and keep KV entries of their own."""
 _MOST_BLOCKS: Final = 10**15
-GPU_MEMORY_UTILIZATION: Final = 0.9
-"""vLLM's default."""
-MAX_NUM_BATCHED_TOKENS: Final = 2048
-"""vLLM's default."""
 _OVERLAP: Final = (
     "Overlap steps with transfers, so that a step takes as long as the longer of the two; off = transfers come first."
 )
@@ -259,22 +256,27 @@ class Encoder:
 class ApiServer:
     """The API server in front of an instance, which takes requests in one after the other.
 
-    The defaults are those that ``operators`` has for vLLM, fitted on measured servers (``docs/accuracy.md``).
+    What is left out is what the step-time model has (``operators``), or else what it has for vLLM.
     """
 
-    request_us: float = key(
-        "A request: HTTP, checking it, handing it over to the engine, in microseconds of one processor core.",
-        default=7500.0,
+    request_us: float | None = key(
+        "A request: HTTP, checking it, handing it over to the engine, in microseconds of one processor core: a process"
+        " takes no more than one request in that time. Left out = as the step-time model has it, or 3900: measured were"
+        " 1.6 to 4 ms for gpt-oss, 8 to 14 for Qwen3 (docs/accuracy.md).",
+        absent=None,
         minimum=0,
         maximum=10**9,
     )
-    prompt_token_us: float = key(
-        "Tokenizing, per token of a prompt, in microseconds.", default=0.5, minimum=0, maximum=10**6
+    prompt_token_us: float | None = key(
+        "Tokenizing, per token of a prompt, in microseconds. Left out = as the step-time model has it, or 0.5.",
+        absent=None,
+        minimum=0,
+        maximum=10**6,
     )
-    stream_us: float = key(
+    stream_us: float | None = key(
         "Turning a token into text and sending it to its client, in microseconds. While it does, requests wait; up to"
-        " four fifths of its time.",
-        default=20.0,
+        " four fifths of its time. Left out = as the step-time model has it, or 20.",
+        absent=None,
         minimum=0,
         maximum=10**6,
     )
@@ -423,15 +425,20 @@ class AllToAll:
 class Engine:
     """One instance's limits."""
 
-    max_num_seqs: int = key(
-        "Maximum number of requests running at the same time; 0 = no limit (llm-serving-sim batching only).",
-        default=256,
+    max_num_seqs: int = amount(
+        "Maximum number of requests running at the same time; 0 = no limit (llm-serving-sim batching only). "
+        + left_out(SEQS),
+        [AUTO],
+        default=AUTO,
+        made=256,
         minimum=0,
         maximum=10**6,
     )
-    max_num_batched_tokens: int = key(
-        "Maximum number of tokens that one step processes, prefill and decode together.",
-        default=MAX_NUM_BATCHED_TOKENS,
+    max_num_batched_tokens: int = amount(
+        "Maximum number of tokens that one step processes, prefill and decode together. " + left_out(TOKENS),
+        [AUTO],
+        default=AUTO,
+        made=2048,
         minimum=1,
         maximum=10**9,
     )
@@ -444,22 +451,25 @@ class Engine:
     max_model_len: int | None = amount(
         "Longest prompt plus output in tokens: `auto` = the model's own limit capped by the KV cache, `none` ="
         " unlimited, or a number.",
-        ["auto", "none"],
-        default="auto",
+        [AUTO, "none"],
+        default=AUTO,
         minimum=1,
         maximum=10**15,
     )
     block_size_tokens: int = key("Tokens per KV cache block.", default=16, minimum=1, maximum=4096)
     kv_blocks: int = amount(
         "KV-cache blocks of one instance: `auto` = what fits into the accelerator's memory, or a number.",
-        ["auto"],
-        default="auto",
+        [AUTO],
+        default=AUTO,
         minimum=1,
         maximum=_MOST_BLOCKS,
     )
-    gpu_memory_utilization: float = key(
-        "Share of the accelerator's memory the engine may use, for `kv_blocks: auto`.",
-        default=GPU_MEMORY_UTILIZATION,
+    gpu_memory_utilization: float = amount(
+        "Share of the accelerator's memory the engine may use, for `kv_blocks: auto`; what it is a share of depends on"
+        " the engine (docs/memory.md). " + left_out(SHARE),
+        [AUTO],
+        default=AUTO,
+        made=0.9,
         minimum=SMALLEST,
         maximum=1,
     )
@@ -542,7 +552,7 @@ class Engine:
         " step times say (`operators` has one, others none).",
         ApiServer,
         absent=None,
-        examples=[{"request_us": 7500}, {"processes": 4}],
+        examples=[{"request_us": 3900}, {"processes": 4}],
     )
     lora: Lora | None = part(
         "LoRA adapters on each instance, under vLLM's names (`--enable-lora`; blis, vllm-v1 or sglang batching). "

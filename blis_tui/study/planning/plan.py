@@ -20,6 +20,7 @@ from blis_tui.spec.study.document import experiment_of, resolve_point
 from blis_tui.spec.study.model import Point
 from blis_tui.study.expected import expected_of
 from blis_tui.study.planning.driver import Driver, Run
+from blis_tui.study.planning.front_end import MoreProcesses, busy_processes, more_processes
 from blis_tui.study.planning.load import capacity_of, load_of
 from blis_tui.study.planning.search import (
     Verdict,
@@ -277,6 +278,8 @@ class Plan:
     """If the bounds do not hold on such a server: the answer for it, with the same configuration."""
     as_expected: Candidate | None
     """With ``confidence``: the answer without it."""
+    front_end: MoreProcesses | None
+    """One instance less, if it would do with more API server processes."""
     ties: tuple[Candidate, ...]
     """Equally cheap candidates (with the same rate) with smaller margins, or later in the study."""
     drawn: tuple[str, ...]
@@ -338,6 +341,9 @@ def plan(
         (if_slower,) = driver.answer([_if_slower(question, found, slow)], runner)
     if best is not None and if_slower is not None and not if_slower.holds:
         (on_slower,) = driver.answer([_Configuration(question, best.point, USUAL_CONFIDENCE, best).search()], runner)
+    fewer: MoreProcesses | None = None
+    if best is not None and experiment is not None and question.size_path == INSTANCES and not question.max_rate:
+        (fewer,) = driver.answer([_one_less(question, best, experiment)], runner)
     pool = None if experiment is None else experiment.pools[0]
     rows = () if found is None else found.rows
     nearest = None if found is None else found.nearest(study.constraints)
@@ -356,6 +362,7 @@ def plan(
         if_slower=if_slower,
         on_slower=on_slower,
         as_expected=None if question.confidence is None else _choose(question, expected).best,
+        front_end=fewer,
         ties=choice.ties,
         drawn=other_random_draws(experiment) if differs and experiment is not None else (),
         warnings={name: message for row in reversed(rows) for name, message in row.warnings.items()},
@@ -377,6 +384,20 @@ def _require_sense(question: Question) -> None:
         raise InputError(
             f"of at most {plural(question.most, 'instance')}, {question.spare} cannot be down", help="see --sizes"
         )
+
+
+def _one_less(
+    question: Question, best: Candidate, experiment: Experiment
+) -> Generator[list[Run], list[Row], MoreProcesses | None]:
+    """Find whether one instance less is enough with twice as many API server processes, if these limit it."""
+    found, size = best.decides, (best.size or 1) - best.spare - 1
+    less = None if found is None else best.at(size=size, rate_per_s=found.rate_per_s)
+    offered = None if less is None else less.mean("offered.requests_per_s")
+    processes = None if offered is None else busy_processes(experiment, offered, size)
+    if less is None or processes is None:
+        return None
+    tried = MoreProcesses(size=size, processes=2 * processes)
+    return (yield from more_processes(less.rows, less.steady, question.study.constraints, tried))
 
 
 def _own_steps(row: Row, slow: SlowServer | str | None) -> Row:

@@ -194,6 +194,12 @@ def remarks(plan: Plan, best: Candidate) -> Iterator[str]:
         used = f"{number_text(one.value)} of {one.bound:g} ({100 * one.of_bound:.0f} %)"
         yield f"The tightest bound is {one.metric}: {used}."
         yield from _next(plan, best, one.metric)
+    if (less := plan.front_end) is not None:
+        many = "1 instance is" if less.size == 1 else f"{less.size} instances are"
+        yield (
+            f"The API server is the limit: {many} enough with `--set engine.front_end.processes={less.processes}`"
+            " (vLLM's --api-server-count)."
+        )
     yield from _ties(plan, best)
     if best.interval is not None and best.accuracy:
         low, high = best.interval
@@ -412,6 +418,7 @@ def plan_data(plan: Plan) -> dict[str, object]:
         "binding": None if plan.binding is None else asdict(plan.binding),
         "step_time": {name: expected_data(kind, known) for name, (kind, known) in plan.expected.items()},
         "other_step_times": [{**asdict(one), "apart": one.apart} for one in plan.opinions],
+        "front_end": None if plan.front_end is None else plan.front_end._asdict(),
         "slower_steps": _slower_data(plan),
         "as_cheap": [plan.candidates.index(one) for one in plan.ties],
         "warnings": dict(plan.warnings),

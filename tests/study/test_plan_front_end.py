@@ -1,0 +1,63 @@
+"""Plans and sensitivity: an API server that limits an instance, and its processes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import blis_tui
+from blis_tui.study.api import study_from
+from blis_tui.study.runners import InProcessRunner
+from blis_tui.study.sensitivity import PROCESSES, Effect, sensitivity
+from blis_tui.study.store import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SHORT: Mapping[str, object] = {
+    "model": "llama-3.1-8b-instruct",
+    "hardware": "h100",
+    "latency": {"kind": "operators", "sampling": "plain"},
+    "cluster": {"instances": 1, "tensor_parallel": 1},
+    "engine": {"front_end": {"request_us": 10_000}},
+    "workload": {
+        "requests": 400,
+        "rate_per_s": 120,
+        "clients": [{"id": "a", "arrivals": "poisson", "input_tokens": 64, "output_tokens": 4}],
+    },
+    "expect": [],
+}
+"""Short prompts and answers, at a rate that a process of 10 ms a request cannot take."""
+_SIZES = ("cluster.instances", 1, 8)
+_BOUND = "latency.ttft_ms.p95<=200"
+
+
+def test_processes_are_proposed_where_they_are_what_an_instance_lacks() -> None:
+    made = blis_tui.plan("quickstart", slos=[_BOUND], set=dict(_SHORT), seeds=[1, 2], duration_s=3, sizes=_SIZES)
+    assert made.best is not None
+    assert made.best.size == 2
+    assert made.front_end is not None
+    assert (made.front_end.size, made.front_end.processes) == (1, 2)
+
+
+def test_processes_are_not_proposed_where_the_gpu_is_the_limit() -> None:
+    long = {"requests": 60, "rate_per_s": 12, "clients": [{"id": "a", "input_tokens": 8000, "output_tokens": 4}]}
+    changes = {**_SHORT, "workload": long, "engine": {}}
+    made = blis_tui.plan(
+        "quickstart", slos=["latency.ttft_ms.p95<=900"], set=changes, seeds=[1], duration_s=3, sizes=_SIZES
+    )
+    assert made.best is not None
+    assert (made.best.size or 0) > 1
+    assert made.front_end is None
+
+
+def tried(settings: Mapping[str, object]) -> list[Effect]:
+    study = study_from("quickstart", {}, [1, 2], settings, [_BOUND], (), (), {})
+    with InProcessRunner() as runner:
+        found = sensitivity(study, runner, MemoryStore())
+    return [one for one in found.effects if one.path == PROCESSES]
+
+
+def test_processes_are_among_what_is_tried() -> None:
+    (two,) = tried(_SHORT)
+    assert (two.now, two.value, two.holds) == (1, 2, 2)
+    assert not tried({**_SHORT, "engine": {}, "latency": "roofline"})  # which knows no API server
