@@ -46,6 +46,8 @@ _FEWEST_BEYOND: Final = 50
 """Bounds are said to hold when so many samples might have been beyond them: 1,000 requests for a p95, 5,000 for a p99.
 Late requests come in bursts, so a stretch with fewer may have had luck."""
 _EXTENSION: Final = 2.0
+_CHEAP_REQUESTS: Final = 20_000
+"""If it goes on, it does for at least so many requests, which take a second or two."""
 _QUICK_S: Final = 30.0
 _QUICK_REQUESTS: Final = 100
 _OPINION_S: Final = 120.0
@@ -94,14 +96,15 @@ class Steady:
         percents = [PERCENTS.get(one.metric.rpartition(".")[2], 0) for one in self.bounds if one.max is not None]
         return max((100 * _FEWEST_BEYOND // (100 - percent) for percent in percents if percent < 100), default=0)
 
-    def cap_s(self, calls_per_s: float) -> float:
-        """Return when an undecided run ends."""
+    def cap_s(self, calls_per_s: float, *, extended: bool) -> float:
+        """Return when an undecided run ends, or when it does if it goes on once more."""
         least_s, requests = {
             "quick": (_QUICK_S, _QUICK_REQUESTS),
             "opinion": (_OPINION_S, _QUICK_REQUESTS),
             "long": (max(_CAP_S, self.duration_s), max(_CAP_REQUESTS, 2 * self.fewest)),
         }[self.kind]
-        return min(max(least_s, requests / calls_per_s), max(MOST_REQUESTS / calls_per_s, self.duration_s))
+        cap_s = min(max(least_s, requests / calls_per_s), max(MOST_REQUESTS / calls_per_s, self.duration_s))
+        return max(_EXTENSION * cap_s, _CHEAP_REQUESTS / calls_per_s) if extended else cap_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +174,7 @@ class SteadyRun:
                 continue
             found = self._look()
             done = self._simulation.done
-            last = done or found.end_s >= self._asked.cap_s(found.calls_per_s) * (_EXTENSION if extended else 1.0)
+            last = done or found.end_s >= self._asked.cap_s(found.calls_per_s, extended=extended)
             verdict, why = self._early(found)
             if last and not verdict:
                 verdict, why = self._at_cap(found, extended=extended)

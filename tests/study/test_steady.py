@@ -47,7 +47,7 @@ def bound(metric: str = TTFT, **ends: float) -> Expectation:
 def test_what_is_well_within_its_bounds_holds_before_the_cap() -> None:
     report = decided(0.5, bound(max=2000.0))
     assert report[SECTION]["verdict"] == "holds"
-    assert report[SECTION]["end_us"] < 600_000_000
+    assert report["requests"]["total"] < 2000
     assert report["latency"]["ttft_ms"]["p90"] < 0.85 * 2000
 
 
