@@ -37,7 +37,8 @@ from blis_tui.engine.latency.operator_costs import OperatorCosts
 from blis_tui.engine.latency.operator_rest import Settings
 from blis_tui.errors import BlisError
 from blis_tui.metrics.expected_error import ObservedLoad, error_bands
-from blis_tui.metrics.measured import measured, traits_of
+from blis_tui.metrics.measured import LEFT_OUT as TRAITS_LEFT_OUT
+from blis_tui.metrics.measured import SIZES, measured, traits_of
 from blis_tui.metrics.pool_load import clients_wait, itl_amplification, pool_loads, strained
 from blis_tui.shipped import builtin
 
@@ -53,7 +54,18 @@ SEEN = "fitted-seen"
 """``fitted`` as it ships, with coefficients fitted to all models."""
 METRICS = ("e2e", "ttft", "itl")
 LEFT_OUT = HERE / "left_out.json"
-"""Server -> engine -> coefficient of ``operators`` -> its factor on the shipped value, fitted without that server."""
+"""Server, or value of a trait (``group_of``) -> engine -> coefficient of ``operators`` -> its factor on the shipped
+value, fitted without that server, or without all servers of that value."""
+EVERY = 4
+"""Of the serving runs, every fourth is simulated without the servers of its tensor parallelism and of its size."""
+UNTOLD: dict[tuple[str, str], dict[str, float]] = {
+    ("tensor_parallel", "trtllm"): {"layer_tp_us": 8.0},
+    ("tensor_parallel", "vllm on b200"): {"layer_tp_us": 8.0},
+    ("64B to 90B", "trtllm"): {"products_fp8": 1.0, "products_fp8_long": 1.2},
+    ("90B to 256B", "trtllm"): {"experts_spread": 1.0, "experts_token_us": 0.1, "experts_layer_us": 0.0},
+}
+"""Trait or its value, and engine -> the coefficients that only servers of that value tell, because those left share it
+or do not depend on it. Without them one would take what vLLM's servers on H100 and H200 told."""
 COEFFICIENTS = (
     "products_fp8",
     "products_fp8_long",
@@ -72,6 +84,8 @@ CONTRADICTORY = ("vllm, 4 x h100, gpt-oss-120b", 512)
 """Two runs whose measured times contradict each other (see the page); nothing is derived from them."""
 MEASURED = HERE.parent / "blis_tui/metrics/measured_errors.json"
 """The file from which reports derive their expected errors."""
+MEDIANS = MEASURED.with_name("median_errors.json")
+"""The medians of the summary."""
 CALIBRATION_BEGIN, CALIBRATION_END = "<!-- begin of the calibration -->", "<!-- end of the calibration -->"
 SUMMARY_BEGIN, SUMMARY_END = "<!-- begin of the summary -->", "<!-- end of the summary -->"
 BEGIN, END = "<!-- begin of the tables -->", "<!-- end of the tables -->"
@@ -505,6 +519,15 @@ def summary(found: dict[str, Expected]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def medians_text(found: dict[str, Expected]) -> str:
+    """The content of the file from which ``blis_tui.metrics.measured`` has the medians."""
+    gpus = {
+        kind: {gpu: {name: value for name, value in row.items() if name != "runs"} for gpu, row in one["gpus"].items()}
+        for kind, one in found.items()
+    }
+    return json.dumps(gpus, indent=1, sort_keys=True) + "\n"
+
+
 def values_of(run: Run) -> dict[str, float]:
     """The fitted coefficients of ``operators`` for a run."""
     (pool,) = blis_tui.load({**run.spec, "latency": latency_of("operators", run, {})}).pools
@@ -514,15 +537,46 @@ def values_of(run: Run) -> dict[str, float]:
     return {name: float(getattr(costs.rest, name)) for name in COEFFICIENTS}
 
 
-def measured_row(run: Run, without: dict[str, dict[str, float]]) -> list[object]:
+def size_of(run: Run) -> str:
+    """The class of the model's size."""
+    (pool,) = blis_tui.load(run.spec).pools
+    return traits_of(blis_tui.load(run.spec), pool, prompt_tokens=0.0, cached_share=0.0).size
+
+
+def group_of(run: Run, trait: str) -> str:
+    """The name in ``LEFT_OUT`` of all servers with the run's value of a trait."""
+    return f"size {size_of(run)}" if trait == "size" else f"{trait} {run.tensor_parallel}"
+
+
+def untold(run: Run, trait: str) -> dict[str, float]:
+    """Coefficients that only servers with the run's value of a trait tell, and what one would take without them."""
+    found: dict[str, float] = {}
+    if trait == "tensor_parallel" and run.tensor_parallel == 1:
+        return found
+    for of in (trait, size_of(run) if trait == "size" else trait):
+        for engine in (run.engine, f"{run.engine} on {run.hardware}"):
+            found |= UNTOLD.get((of, engine), {})
+    return found
+
+
+def errors_without(run: Run, trait: str, factors: dict[str, float]) -> dict[str, float]:
+    """Metric -> the run's error with coefficients fitted without all servers that have its value of a trait."""
+    latency = latency_of("operators", run, {})
+    latency |= {name: value * factors.get(name, 1.0) for name, value in values_of(run).items()}
+    found = simulate(run, {**latency, **untold(run, trait)})
+    return {metric: round(found[metric] / run.measured[metric] - 1.0, 5) for metric in ("ttft", "itl")}
+
+
+def measured_row(run: Run, without: dict[str, dict[str, dict[str, float]]], *, more: bool) -> list[object]:
     """One run as the error file has it: its server, the relevant properties, the errors, and their amplification.
 
     Args:
         run: what was measured.
-        without: engine -> coefficient -> its factor on the shipped value, fitted without the server.
+        without: what ``LEFT_OUT`` has.
+        more: whether also to simulate it without the servers of its tensor parallelism, and of its size.
     """
     latency = latency_of("operators", run, {})
-    factors = without.get(run.engine, {})
+    factors = without.get(run.server, {}).get(run.engine, {})
     latency |= {name: value * factors[name] for name, value in values_of(run).items() if factors.get(name, 1.0) != 1.0}
     warm_up = {"warm_up_us": run.warm_up_us} if run.warm_up_us else {}
     experiment = blis_tui.load({**run.spec, **warm_up, "latency": latency})
@@ -547,7 +601,18 @@ def measured_row(run: Run, without: dict[str, dict[str, float]]) -> list[object]
     )
     trust = run.group.partition(", ")[2]
     first, rest = run.measured["ttft"], run.measured["itl"] * (run.answer_tokens - 1.0)
-    return [run.server, list(traits), errors, round(amplified, 3), trust, round(first / (first + rest), 4)]
+    row = [run.server, list(traits), errors, round(amplified, 3), trust, round(first / (first + rest), 4)]
+    if not more:
+        return row
+    return [*row, {trait: _without(run, trait, without, errors) for trait in TRAITS_LEFT_OUT}]
+
+
+def _without(
+    run: Run, trait: str, without: dict[str, dict[str, dict[str, float]]], errors: dict[str, float]
+) -> dict[str, float]:
+    """The errors without the servers that share a trait, of the metrics that have an error."""
+    factors = without.get(group_of(run, trait), {}).get(run.engine, {})
+    return {metric: error for metric, error in errors_without(run, trait, factors).items() if metric in errors}
 
 
 def measured_text(runs: list[Run], rows: list[list[object]]) -> str:
@@ -575,6 +640,7 @@ def measured_text(runs: list[Run], rows: list[list[object]]) -> str:
         "hardware": {one.hardware.name: {name: getattr(one.hardware, name) for name in FIGURES} for one in pools},
         "limits": limits,
         "most_tokens": max(round(run.prompt_tokens + run.answer_tokens) for run in kept),
+        "least_at_a_time": min(run.at_a_time for run in kept),
         "most_at_a_time": max(run.at_a_time for run in kept),
     }
     head = json.dumps(document, indent=2).removesuffix("\n}")
@@ -652,6 +718,20 @@ def judged(known: Known, apart: Callable[[Measured, Measured], bool] | None = No
     return found
 
 
+def judged_without(known: Known, trait: str) -> list[Judged]:
+    """Every run and metric, as of a server of a tensor parallelism, or size, that neither fit nor band has seen."""
+    runs = [one._replace(errors=one.without[trait]) for one in known.runs if trait in one.without]
+    found = []
+    for one in runs:
+        others = [other for other in known.runs if getattr(other.traits, trait) != getattr(one.traits, trait)]
+        bands = error_bands(one.traits, others, ObservedLoad(0.0, amplified=one.amplified)).bands
+        found += [Judged(one, name, 100 * error, bands[name]) for name, error in one.errors.items() if name in bands]
+    return found
+
+
+TRAITS_IN_TURN = (("tensor_parallel", "tensor parallelism", (1, 2, 4)), ("size", "size", SIZES[1:5]))
+
+
 @dataclass(frozen=True)
 class Held:
     """How often the quoted errors of a metric hold in a group of runs."""
@@ -674,13 +754,20 @@ def held(kind: str) -> tuple[Held, ...]:
     every, rows = judged(known), list[Held]()
     for name, belongs in GROUPS.items():
         rows += _held(name, [one for one in every if belongs(one.run)], JUDGED)
-    other = judged(known, lambda one, two: one.traits.tensor_parallel != two.traits.tensor_parallel)
-    return (*rows, *_held("no server of that tensor parallelism among the others", other, ("ttft", "itl")))
+    for trait, title, values in TRAITS_IN_TURN:
+        found = judged_without(known, trait)
+        rows += _held(f"{title} left out, all", found, ("ttft", "itl"))
+        for value in values:
+            there = [one for one in found if getattr(one.run.traits, trait) == value]
+            rows += _held(f"{title} left out: {value}", there, ("ttft", "itl"))
+    return tuple(rows)
 
 
 def _held(name: str, found: Sequence[Judged], metrics: Sequence[str]) -> Iterator[Held]:
     for metric in metrics:
         there = [one for one in found if one.metric == metric]
+        if not there:
+            continue
         inside, band = mean(one.within_median for one in there), mean(one.within_band for one in there)
         yield Held(name, metric, len(there), inside, band, mean(one.band.median for one in there))
 
@@ -706,8 +793,11 @@ def between(page: str, begin: str, text: str, end: str) -> str:
 def write_errors(runs: list[Run], jobs: int | None) -> int:
     """Simulate every run with coefficients fitted without its server."""
     without = json.loads(LEFT_OUT.read_text())
+    serving = [number for number, run in enumerate(runs) if run.users]
+    more = {*range(len(runs))} - {*serving} | {*serving[::EVERY]}
     with ProcessPoolExecutor(jobs) as pool:
-        rows = list(pool.map(measured_row, runs, [without.get(run.server, {}) for run in runs]))
+        jobs_ = [pool.submit(measured_row, run, without, more=number in more) for number, run in enumerate(runs)]
+        rows = [one.result() for one in jobs_]
     MEASURED.write_text(measured_text(runs, rows))
     return 0
 
@@ -768,6 +858,7 @@ def main() -> int:
     if options.rows:
         write_rows(options.rows, runs, errors)
     if options.write:
+        MEDIANS.write_text(medians_text(means))
         page = between(options.write.read_text(), SUMMARY_BEGIN, summary(means), SUMMARY_END)
         options.write.write_text(between(page, BEGIN, text, END))
     return 0

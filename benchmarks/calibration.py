@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.calibration.fitting.laws import Law
-    from blis_tui.calibration.outcome import Coefficient
+    from blis_tui.calibration.outcome import Coefficient, Combined
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.request import Request
     from blis_tui.spec.model import Experiment
@@ -102,6 +102,8 @@ class Trip:
     expected: tuple[float, ...]
     """The error that these should not exceed in nine of ten trips."""
     cpu_s: float
+    sums: tuple[tuple[Combined, float], ...] = ()
+    """What is said of coefficients that cannot be told apart, each with its planted value."""
 
     @property
     def held(self) -> int:
@@ -109,7 +111,7 @@ class Trip:
         return sum(inside(one, truth) for one, truth in self.found)
 
 
-def inside(one: Coefficient, truth: float) -> bool:
+def inside(one: Coefficient | Combined, truth: float) -> bool:
     """Whether an interval contains the planted value."""
     return one.low - 1e-9 <= truth <= one.high + 1e-9
 
@@ -220,7 +222,8 @@ def trip(seed: int, requests: int = 120) -> Trip:
     expected = tuple(bands.get(metric, 0.0) for metric in METRICS) if found.draws else ()
     planted = {term.name: float(value) for term, value in zip(law.terms, truth, strict=True)}
     pairs = tuple((one, planted[one.name]) for one in found.found)
-    return Trip(seed, server[0], kind, users, error, pairs, found.statements, tuple(errors), expected, cpu_s)
+    sums = tuple((one, float(np.dot(one.weights, [planted[name] for name in one.names]))) for one in found.sums)
+    return Trip(seed, server[0], kind, users, error, pairs, found.statements, tuple(errors), expected, cpu_s, sums)
 
 
 def _line(one: Trip) -> str:
@@ -230,6 +233,9 @@ def _line(one: Trip) -> str:
         if not inside(it, truth)
     ]
     errors = " ".join(f"{100 * it:+.2f}" for it in one.elsewhere)
+    missed += [
+        f"{it.text} {truth:.4g} not in {it.low:.4g}..{it.high:.4g}" for it, truth in one.sums if not inside(it, truth)
+    ]
     return (
         f"{one.seed:3} {one.server[:20]:20} {one.kind:8} {one.users:2} users {one.error:6}"
         f" {one.held:2} of {len(one.found):2} inside; elsewhere % {errors}; {one.cpu_s:.0f} s; {'; '.join(missed)}"
@@ -244,6 +250,9 @@ def table(trips: Sequence[Trip]) -> str:
             for key in ("all", f"said to be {it.told}", one.kind, f"errors: {one.error}"):
                 all_[key] += 1
                 inside_[key] += inside(it, truth)
+        for whole, truth in one.sums:
+            all_["sums of those not told apart"] += 1
+            inside_["sums of those not told apart"] += inside(whole, truth)
     lines = [f"| planted coefficients | number | within the intervals of {LEVEL:.0%} |", "|---|--:|--:|"]
     lines += [f"| {key} | {count:,} | {100 * inside_[key] / count:.0f} % |" for key, count in all_.items()]
     lines += ["", "| means under another load | off by, median | at most | expected, 9 in 10, median | held |"]

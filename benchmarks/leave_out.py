@@ -1,15 +1,15 @@
-"""How well ``operators`` predicts servers, and model families, that its coefficients were not fitted to.
+"""How well ``operators`` predicts servers, families and sizes of models, and tensor parallelisms, that no fit has seen.
 
     python -m benchmarks.leave_out --data DIR              the errors of each left-out server and family
     python -m benchmarks.leave_out --data DIR --write      also write benchmarks/left_out.json
 
 DIR is the folder of measurements described in ``accuracy.py``. A second simulation with each coefficient a fifth larger
 gives its effect on each run. The coefficients are then fitted to the errors of all runs but those of one server (a
-model on a number of GPUs of one kind, with an engine) or of one family, by bounded least squares in logarithms, with a
-normal prior of width ``PRIOR`` around the shipped values. The script prints the remaining errors of those left out. The
-tables of operators do not change: they were measured without any server. ``left_out.json`` has the coefficients without
-each server; ``accuracy.py --errors`` simulates the servers with them, and reports quote the result. Needs scipy (the
-extra ``calibrate``).
+model on a number of GPUs of one kind, with an engine), of one family, tensor parallelism or size, by bounded least
+squares in logarithms, with a normal prior of width ``PRIOR`` around the shipped values. The script prints the remaining
+errors of those left out. The tables of operators do not change: they were measured without any server.
+``left_out.json`` has the coefficients without each server, tensor parallelism and size; ``accuracy.py --errors``
+simulates the servers with them, and reports quote the result. Needs scipy (the extra ``calibrate``).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from benchmarks.accuracy import (
     LEFT_OUT,
     Run,
     development_runs,
+    group_of,
     latency_of,
     serving_runs,
     simulate,
@@ -168,12 +169,20 @@ def main() -> int:
     with ProcessPoolExecutor(options.jobs) as pool:
         found = list(pool.map(responses, runs))
     known = [(run, one) for run, one in zip(runs, found, strict=True) if one is not None]
-    for title, group_of in (("server", lambda run: run.server), ("family", lambda run: run.family)):
+    groupings: tuple[tuple[str, Callable[[Run], str]], ...] = (
+        ("server", lambda run: run.server),
+        ("family", lambda run: run.family),
+        ("tensor parallelism", lambda run: group_of(run, "tensor_parallel")),
+        ("size", lambda run: group_of(run, "size")),
+    )
+    written: dict[str, dict[str, dict[str, float]]] = {}
+    for title, name_of in groupings:
         sys.stdout.write(f"\n| {title} left out | runs | TTFT, shipped | without | ITL, shipped | without |\n")
         sys.stdout.write("|---|--:|--:|--:|--:|--:|\n")
-        without = left_out([run for run, _ in known], [one for _, one in known], group_of)
-        if options.write and title == "server":
-            LEFT_OUT.write_text(json.dumps(without, indent=1, sort_keys=True) + "\n")
+        without = left_out([run for run, _ in known], [one for _, one in known], name_of)
+        written |= {} if title == "family" else without
+    if options.write:
+        LEFT_OUT.write_text(json.dumps(written, indent=1, sort_keys=True) + "\n")
     return 0
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 METRICS: Final = ("ttft", "tpot", "e2e", "step")
 GRADES: Final = ((0.05, 0.1, 0.9, "excellent"), (0.1, 0.2, 0.7, "good"), (0.2, 0.4, 0.4, "fair"))
 """Grades: maximum error of the mean, maximum error of single requests, minimum correlation, and the word."""
-_NO_VARIATION: Final = 0.03
-"""Below this error of single requests, there is too little variation for the correlation to matter."""
+VARIATION: Final = 0.03
+"""Correlation counts where the standard deviation of the measured values is more than this share of their mean."""
 _BINS: Final = 8
 
 
@@ -81,12 +81,12 @@ class Agreement:
     mape: float
     """Mean absolute error of single requests, relative to the measured value."""
     pearson_r: float | None
-    """Correlation of single requests; None if there is no variation."""
+    """Correlation of single requests; None if measured values hardly vary, so that it says nothing."""
 
     @property
     def grade(self) -> str:
         """The grade for which all three figures are good enough."""
-        r = 1.0 if self.pearson_r is None or self.mape <= _NO_VARIATION else self.pearson_r
+        r = 1.0 if self.pearson_r is None else self.pearson_r
         for bias, mape, correlation, word in GRADES:
             if abs(self.bias) <= bias and self.mape <= mape and r >= correlation:
                 return word
@@ -113,7 +113,9 @@ def agreement(pairs: Pairs, metric: str) -> Agreement | None:
 def _pearson(values: Sequence[tuple[float, float]], left: float, right: float) -> float | None:
     product = fsum((one - left) * (other - right) for one, other in values)
     squares = [fsum((both[side] - mean) ** 2 for both in values) for side, mean in ((0, left), (1, right))]
-    return product / sqrt(squares[0] * squares[1]) if all(squares) else None
+    if sqrt(squares[0] / len(values)) <= VARIATION * left:
+        return None
+    return product / sqrt(squares[0] * squares[1]) if squares[1] else 0.0
 
 
 def by_stage(pairs: Pairs, durations_s: Sequence[float]) -> list[list[Pair]]:

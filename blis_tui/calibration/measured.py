@@ -25,10 +25,22 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 1 << 30
 _SUMMARY: Final = {"input_lens", "request_throughput", "total_input_tokens", "mean_ttft_ms"}
 """Keys of `vllm bench serve` that exist even without times of single requests."""
+_PERF_SUMMARY: Final = {"load_summary", "successes"}
+"""Keys of inference-perf's summary."""
 _COLUMNS: Final = ("arrival_us", "input_tokens", "output_tokens", "ttft_us", "e2e_us")
 """Columns of requests as ``run --requests`` writes them."""
 _FEWEST: Final = 20
 """Minimum number of requests."""
+_WRITES: Final[Mapping[str, str]] = {
+    "vllm bench serve": "`vllm bench serve --save-result --save-detailed` writes the lists of all requests",
+    "GuideLLM": "`guidellm benchmark --output-path FILE.json` writes each request, unless --sample-requests leaves some"
+    " out",
+    "inference-perf": "inference-perf writes per_request_lifecycle_metrics.json with `report.request_lifecycle."
+    "per_request: true`",
+    "BLIS TraceV2": "`--trace-output PREFIX` writes all columns",
+    "requests": "`blis-tui run --requests FILE` and `blis-tui observe` write all columns",
+}
+"""Format -> the option of its tool that writes what is read."""
 _LONGEST_US: Final = 1e14
 """Longer recordings, and answers, are mistakes: three years."""
 _MOST_TOKENS: Final = 1_000_000_000
@@ -103,7 +115,8 @@ def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, csv.Error) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(
-            f"{path}, request {len(found) + failed + 1}: {what}", help=f"it was read as a file of {name}"
+            f"{path}, request {len(found) + failed + 1}: {what}",
+            help=f"it was read as a file of {name}" + (f": {_WRITES[name]}" if isinstance(error, KeyError) else ""),
         ) from error
     if len(found) < _FEWEST:
         raise InputError(
@@ -164,7 +177,10 @@ def _parse(path: Path, text: str) -> tuple[str, Iterator[Measured | None]]:
             return "vllm bench serve", _vllm(document)
         if isinstance(document, dict) and _SUMMARY & document.keys():
             message = f"{path} has no times of single requests, only what `vllm bench serve` sums up"
-            raise InputError(message, help="run it again with --save-detailed")
+            raise InputError(message, help=_WRITES["vllm bench serve"])
+        if isinstance(document, dict) and document.keys() >= _PERF_SUMMARY:
+            message = f"{path} has no times of single requests, only what inference-perf sums up"
+            raise InputError(message, help=_WRITES["inference-perf"])
         if isinstance(document, dict) and "benchmarks" in document:
             return "GuideLLM", _guidellm(document["benchmarks"])
         if isinstance(document, list) and document and isinstance(document[0], dict) and "start_time" in document[0]:
@@ -184,7 +200,7 @@ def _parse(path: Path, text: str) -> tuple[str, Iterator[Measured | None]]:
             named = in_words([f"`{name}`" for name in lacking])
             raise InputError(
                 f"{path} lacks {'the column' if len(lacking) == 1 else 'columns'} {named}",
-                help="times are in microseconds: the columns of requests are " + ", ".join(_COLUMNS),
+                help=f"{_WRITES['requests']}: {', '.join(_COLUMNS)}; times are in microseconds",
             )
     raise InputError(
         f"{path} is not a file of a known load generator",

@@ -44,12 +44,12 @@ class Coefficient:
 
     @property
     def words(self) -> str:
-        """Its rating in words."""
+        """Its rating in words, which are those of docs/accuracy.md."""
         return {
             "measured": "measured",
             "roughly": f"within {share_text(self.width, 0)}" if self.value else "at its bound",
             "together": f"not told apart from {', '.join(self.together_with)}",
-            "hardly": "barely determined",
+            "hardly": "hardly told",
             "averaged": "for the means alone",
         }[self.told]
 
@@ -63,6 +63,44 @@ class Coefficient:
         """Distance to the farther end of its interval, relative to its value."""
         reach = max(self.high - self.value, self.value - self.low)
         return reach / self.value if self.value else float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """The combination of coefficients that the measurements tell, where they do not tell the coefficients apart."""
+
+    names: tuple[str, ...]
+    weights: tuple[float, ...]
+    """What each coefficient is multiplied with; the first has 1."""
+    value: float
+    base: float
+    low: float
+    """Lower end of its interval; rounded down."""
+    high: float
+    """Upper end of its interval; rounded up."""
+
+    @property
+    def text(self) -> str:
+        """The combination as a sum, such as ``step_us + 32 layer_us``."""
+        first, *others = self.names
+        rest = zip(others, self.weights[1:], strict=True)
+        return first + "".join(f" {'-' if weight < 0 else '+'} {abs(weight):g} {name}" for name, weight in rest)
+
+    @property
+    def interval(self) -> str:
+        """Its interval as text."""
+        return f"{self.low:.4g} to {self.high:.4g}"
+
+    @property
+    def words(self) -> str:
+        """How exactly it is known, in the words for coefficients."""
+        return "measured" if self.width <= MEASURED_WITHIN else f"within {share_text(self.width, 0)}"
+
+    @property
+    def width(self) -> float:
+        """Distance to the farther end of its interval, relative to its size."""
+        reach = max(self.high - self.value, self.value - self.low)
+        return reach / abs(self.value) if self.value else float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +121,8 @@ class Fit:
     left_out: tuple[LeftOut, ...]
     statements: tuple[str, ...]
     """Remarks, as sentences."""
+    sums: tuple[Combined, ...] = ()
+    """What is known of the coefficients that cannot be told apart."""
     followed: float = 1.0
     """Share of the first and last tokens that came in their expected steps."""
     gap_us: float = 0.0

@@ -22,7 +22,7 @@ from blis_tui.extras import install_command
 from blis_tui.units import plural, share_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from blis_tui.calibration.data import Data
     from blis_tui.calibration.other_loads import OtherLoadErrors
@@ -60,12 +60,13 @@ def require_extra() -> None:
         raise InputError(message, help=install_command("calibrate")) from error
 
 
-def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
+def calibrated(data: Sequence[Data], kind: str = "", progress: Callable[[str], None] = lambda _: None) -> Calibrated:
     """Fit to all recordings, and to all but each.
 
     Args:
         data: the measurements.
         kind: the step-time model to fit; by default the first experiment's if it can be fitted, else ``fitted``.
+        progress: called with what is done next.
 
     Raises:
         InputError: the extra is not installed, or the measurements determine no coefficient.
@@ -81,7 +82,7 @@ def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
     before = compared(data)
     eager = any(without_graphs(one.experiment.pools[0].engine) for one in data)
     data = [_with_all_in_coefficients(one) for one in data]
-    found = fit(data, kind)
+    found = fit(data, kind, progress=progress)
     if not any(one.told in ("measured", "roughly", "averaged") for one in found.found):
         raise InputError(
             "these measurements determine no coefficient", help="record more requests, under several loads"
@@ -92,12 +93,14 @@ def calibrated(data: Sequence[Data], kind: str = "") -> Calibrated:
         found, runs = _kept(found, data), before
     others: Runs = {}
     for number in range(len(data) if len(data) > 1 else 0):
+        progress(f"without recording {number + 1} of {len(data)}")
         rest = [one for at, one in enumerate(data) if at != number]
         without = fit(rest, kind, advise=False)
         others[name_of(data, number)] = pairs_of(data[number], without.latency, without.gap_us)
     launched = [_LAUNCHED] if eager and not found.kept else []
     found = replace(found, statements=(*_mixtures(data), *launched, *found.statements))
     if not found.kept:
+        progress("what to expect under other loads")
         found = replace(found, elsewhere=_elsewhere(found, data))
     pairs = [pair for run in runs.values() for pair in run if isinstance(pair, Pair)]
     steps = [pair for run in runs.values() for pair in run if isinstance(pair, StepPair)]

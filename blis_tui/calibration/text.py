@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.calibration.judge import METRICS, agreement, by_batch, by_stage, size_of
+from blis_tui.calibration.judge import METRICS, VARIATION, agreement, by_batch, by_stage, size_of
 from blis_tui.calibration.other_loads import expected_text
 from blis_tui.calibration.outcome import LEVEL
 from blis_tui.canonical import to_json
@@ -28,7 +28,8 @@ EXPECTED: Final = (
 )
 _HEAD = f"{'milliseconds, means':34}{'number':>9}{'measured':>12}{'predicted':>12}{'bias':>9}{'MAPE':>9}{'r':>8}  grade"
 _ABOUT: Final = (
-    "bias: of means; MAPE: mean absolute error of single requests; r: their correlation; grade: of all three, the worst"
+    "bias: of means; MAPE: mean absolute error of single requests; r: their correlation, where measured values vary by"
+    f" more than {share_text(VARIATION, 0)}; grade: of all three, the worst"
 )
 
 
@@ -67,9 +68,13 @@ def as_table(
 
 
 def _coefficients(found: Calibrated) -> list[str]:
-    return [
-        f"{one.name:20}{one.value:>10.4g}{one.interval:>25}{one.base:>10.4g}  {one.words}" for one in found.fit.found
-    ]
+    lines, summed = [], {name for one in found.fit.sums for name in one.names}
+    for one in found.fit.found:
+        known = "" if one.name in summed else one.interval  # only the sum is known
+        lines.append(f"{one.name:20}{one.value:>10.4g}{known:>25}{one.base:>10.4g}  {one.words}")
+    for whole in found.fit.sums:
+        lines += [whole.text, f"{'':20}{whole.value:>10.4g}{whole.interval:>25}{whole.base:>10.4g}  {whole.words}"]
+    return lines
 
 
 def _lines(label: str, pairs: Pairs, metrics: Sequence[str] = METRICS) -> list[str]:
@@ -106,6 +111,7 @@ def as_json(
         document["kept"] = found.fit.kept
         document["level"] = LEVEL
         document["found"] = [asdict(one) for one in found.fit.found]
+        document["sums"] = [{**asdict(one), "text": one.text} for one in found.fit.sums]
         document["statements"] = found.fit.statements
         document["expected_error_percent"] = [
             {

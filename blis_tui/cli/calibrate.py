@@ -13,6 +13,7 @@ from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text, require_different_files, require_no_overwrite, tell
 from blis_tui.cli.options import format_option, grouped, set_option
+from blis_tui.cli.progress import ProgressLine
 from blis_tui.printable import printable
 from blis_tui.units import plural
 
@@ -170,7 +171,13 @@ def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], aske
         if asked.compare:
             runs, expected = judged(data)
         else:
-            found = calibrated(data, asked.base or "")
+            line = ProgressLine(None)
+            try:
+                found = calibrated(
+                    data, asked.base or "", lambda text: line.show(lambda: f"{line.elapsed_s:,.0f} s, {text}")
+                )
+            finally:
+                line.clear()
             runs = found.runs
             if output:
                 output.write(found.document)

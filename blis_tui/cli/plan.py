@@ -232,8 +232,8 @@ def plan(
         found = _answer(question, runs, written)
     if found.best is None:
         unknown = any(one.not_known for one in found.candidates)
-        why = f"no answer with a confidence of {found.question.confidence} is known"
-        tell(f"FAIL  {why if unknown else 'nothing that was tried meets all bounds'}")
+        why = f"?     no answer with a confidence of {found.question.confidence} is known"
+        tell(why if unknown else "FAIL  nothing that was tried meets all bounds")
         sys.exit(ExitCode.CHECK_FAILED)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.importers.draft import Draft, as_name
 from blis_tui.importers.section import Fate, Input
 from blis_tui.inputs import real_path
-from blis_tui.spec.hf import build_model, canonical_config, missing_fields
+from blis_tui.spec.hf import ATTENTION, build_model, canonical_config, missing_fields
 from blis_tui.spec.library import is_id
 from blis_tui.spec.schema import complete, properties_of
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from blis_tui.importers.draft import Imported
     from blis_tui.spec.source import DataPath, Json
 
-_ATTENTION: Final = frozenset({"full_attention", "sliding_attention"})
 _CONSEQUENCES: Final = {
     "full_attention_interval": "all layers count as full attention",
     "attention_chunk_size": "every layer attends to the whole context",
@@ -108,7 +107,7 @@ def _notes(given: Input, name: str, config: dict[str, Json]) -> None:
         if value is None:
             continue
         if key in known:
-            if key == "layer_types" and isinstance(value, list) and not _ATTENTION.issuperset(map(str, value)):
+            if key == "layer_types" and isinstance(value, list) and not ATTENTION.issuperset(map(str, value)):
                 given.note(Fate.APPROXIMATED, path, "layers of neither full nor sliding attention count as full")
         elif key in _CONSEQUENCES and _matters(key, value, config):
             given.note(Fate.NOT_CARRIED, path, _CONSEQUENCES[key])

@@ -4,18 +4,21 @@ All measured runs (``metrics.measured``) contribute. Servers that differ in rele
 all runs of one server together weigh as much as one, and the levels of the quantiles are raised to allow for the small
 number of servers. Errors are converted to errors of step times: those of runs whose load amplified them
 (``metrics.amplified``) are reduced accordingly, and the result is amplified as in the simulated run. The E2E error
-follows from both: each measured run's TTFT and ITL errors are applied to this run's TTFT and decode shares.
+follows from both: each measured run's TTFT and ITL errors are applied to this run's TTFT and decode shares. If no
+server with the same engine, and prompts as fresh, has the same tensor parallelism or size of the model, the errors are
+those of servers whose value of that trait was left out of the fit, too.
 ``benchmarks/accuracy.py --calibration`` checks how often the bands hold, leaving out one server at a time.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.engine.portable_math import power
-from blis_tui.metrics.measured import CACHED_SHARE, LOADS, measured, nearest, traits_of
-from blis_tui.metrics.unmeasured import STEP_METRICS, WAIT_METRICS, unmeasured
+from blis_tui.metrics.measured import CACHED_SHARE, LEFT_OUT, LOADS, measured, medians, nearest, traits_of
+from blis_tui.metrics.unmeasured import STEP_METRICS, TWICE, WAIT_METRICS, server_reason, unmeasured
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -33,6 +36,7 @@ DIFFERENT: Final[Mapping[str, Mapping[str, float]]] = {
         "tensor_parallel": 0.7,
         "fresh": 0.2,
         "long": 0.7,
+        "size": 0.7,
         "load": 0.7,
     },
     "itl": {
@@ -44,6 +48,7 @@ DIFFERENT: Final[Mapping[str, Mapping[str, float]]] = {
         "tensor_parallel": 0.7,
         "fresh": 0.2,
         "long": 0.5,
+        "size": 0.7,
         "load": 0.5,
     },
 }
@@ -51,6 +56,8 @@ DIFFERENT: Final[Mapping[str, Mapping[str, float]]] = {
 class of distance; for tensor parallelism, per doubling."""
 COMPARED: Final = ("fitted", "roofline", "trained-physics")
 """Step-time models without expected errors whose errors on measured servers are in docs/accuracy.md."""
+LIKE: Final = "operators"
+"""The step-time model whose measurements tell which servers were measured."""
 _AT_LEAST: Final = 0.01
 """Minimum weight of every server, so that the bands also hold where few servers are near."""
 MIN_NEAR_WEIGHT: Final = 0.1
@@ -154,6 +161,29 @@ def expectation(experiment: Experiment, pool: Pool, seen: ObservedLoad) -> Expec
     return error_bands(traits, known.runs, seen, reasons)
 
 
+def known_for(kind: str, experiment: Experiment, metrics: Iterable[str], most: float) -> bool:
+    """Return whether a step-time model's median error on such servers is known, and small.
+
+    Args:
+        kind: the step-time model.
+        experiment: the experiment whose pools are asked about.
+        metrics: the means that matter; E2E is judged by TTFT and ITL.
+        most: the largest median error in percent.
+    """
+    known = measured(LIKE)
+    if known is None:
+        return False
+    names = dict.fromkeys(one for metric in metrics for one in (("ttft", "itl") if metric == "e2e" else (metric,)))
+    for pool in experiment.pools:
+        traits = traits_of(experiment, pool, prompt_tokens=0.0, cached_share=0.0)
+        off = medians(kind).get(traits.gpu, {})
+        if not traits.engine or server_reason(pool, traits, known):
+            return False
+        if any(off.get(name, inf) > most for name in names):
+            return False
+    return True
+
+
 def _of_load(seen: ObservedLoad, known: Known) -> Iterable[tuple[str, tuple[str, ...]]]:
     """Yield the properties of the load that no measured server had."""
     tokens = seen.prompt_tokens + seen.answer_tokens
@@ -162,6 +192,9 @@ def _of_load(seen: ObservedLoad, known: Known) -> Iterable[tuple[str, tuple[str,
     if seen.at_a_time is not None and seen.at_a_time > known.most_at_a_time:
         at_a_time = f"{seen.at_a_time:,.0f} concurrent requests per instance"
         yield f"{at_a_time} (measured: up to {known.most_at_a_time:,.0f})", STEP_METRICS
+    if seen.at_a_time is not None and seen.at_a_time < known.least_at_a_time / TWICE:
+        at_a_time = f"{seen.at_a_time:.2g} concurrent requests per instance"
+        yield f"{at_a_time} (measured: {known.least_at_a_time:,.0f} and more)", STEP_METRICS
     if CACHED_SHARE[0] < seen.cached_share < CACHED_SHARE[1]:
         share = f"{100 * seen.cached_share:.0f} % of prompt tokens from the prefix cache"
         yield f"{share} (measured: none, or all but their last block)", WAIT_METRICS
@@ -181,6 +214,7 @@ def error_bands(
         reasons: for metrics without a known error, the reason.
     """
     why, bands = dict(reasons or {}), dict[str, Band]()
+    measured_runs, runs = runs, as_new(traits, runs)
     likeness = {metric: _likenesses(metric, traits, runs) for metric in DIFFERENT}
     decodes = seen.ttft_share is not None and seen.ttft_share <= 0.5
     by = {"ttft": "ttft", "itl": "itl", "e2e": "itl" if decodes else "ttft"}
@@ -196,8 +230,39 @@ def error_bands(
         if metric in why or (metric == "e2e" and seen.ttft_share is None):
             continue
         bands[metric] = _band([_error(one, metric, seen) for one, _ in there], *_run_weights(there))
-    near = nearest(runs, likeness["itl"]) if why else ""
+    near = nearest(measured_runs, _likenesses("itl", traits, measured_runs)) if why else ""
     return Expectation(bands, {name: f"not measured: {reason}; nearest: {near}" for name, reason in why.items()})
+
+
+def as_new(traits: Traits, runs: Sequence[Measured]) -> Sequence[Measured]:
+    """Return measured runs with the errors that they would have had if they had been as new to the fit as a server.
+
+    Which way they would have been off depends on what one takes for coefficients that nothing tells, so that each
+    counts with both signs. Traits in which the server is new do not make servers less like it: their errors do.
+
+    Args:
+        traits: the server's traits.
+        runs: measured runs of others. If the server is new, those that were not simulated as if they were, and those
+            of the other kind of prompts (fresh, or cached), say nothing of it.
+    """
+    like = [one.traits for one in runs if (one.traits.engine, one.traits.fresh) == (traits.engine, traits.fresh)]
+    new = [name for name in LEFT_OUT if getattr(traits, name) not in {getattr(one, name) for one in like}]
+    if not new:
+        return runs
+    shared = {name: getattr(traits, name) for name in new}
+    found: list[Measured] = []
+    for one in runs:
+        if one.traits.fresh == traits.fresh and all(name in one.without for name in new):
+            errors = _largest([one.errors, *(one.without[name] for name in new)])
+            mirrored = {metric: 1.0 / (1.0 + error) - 1.0 for metric, error in errors.items()}
+            as_like = one._replace(traits=one.traits._replace(**shared))
+            found += [as_like._replace(errors=errors), as_like._replace(errors=mirrored)]
+    return found
+
+
+def _largest(errors: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return, of each metric, the error that is farthest off."""
+    return {metric: max((one[metric] for one in errors), key=abs) for metric in errors[0]}
 
 
 def _error(one: Measured, metric: str, seen: ObservedLoad) -> float:
@@ -313,9 +378,9 @@ def slower_server(
     traits = traits_of(
         experiment, pool, prompt_tokens=seen.prompt_tokens, cached_share=seen.cached_share, at_a_time=seen.at_a_time
     )
-    times = {}
+    times, runs = {}, as_new(traits, known.runs)
     for metric in ("itl", "ttft"):
-        there = [(one, _likeness(metric, traits, one.traits)) for one in known.runs if metric in one.errors]
+        there = [(one, _likeness(metric, traits, one.traits)) for one in runs if metric in one.errors]
         weights, count = _run_weights(there)
         level = confidence * (1.0 + QUANTILE_RAISE / count)
         if level > 1.0:

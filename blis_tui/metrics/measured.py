@@ -1,6 +1,7 @@
 """Measured servers, and the error of the simulation for each.
 
-For each step-time model, ``measured_errors.json`` has the errors of a run's means on measured servers. The coefficients
+For each step-time model, ``measured_errors.json`` has the errors of a run's means on measured servers, and
+``median_errors.json`` the medians by GPU. The coefficients
 for each server were fitted without it (``benchmarks/leave_out.py`` fits them, ``benchmarks/accuracy.py`` writes the
 file). The errors thus tell what to expect of a server that was not measured.
 """
@@ -8,12 +9,13 @@ file). The errors thus tell what to expect of a server that was not measured.
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from blis_tui.classes import NamedTuple
+from blis_tui.engine.kv.capacity import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +30,13 @@ LOADS: Final = ("few", "some", "many")
 """Classes of the number of requests per instance."""
 _AT_A_TIME: Final = (8.0, 64.0)
 """Upper bounds of the first and the second class."""
+SIZES: Final = ("below 4B", "4B to 16B", "16B to 64B", "64B to 90B", "90B to 256B", "above 256B")
+"""Classes of the number of a model's parameters, of the experts all."""
+_BILLIONS: Final = (4.0, 16.0, 64.0, 90.0, 256.0)
+"""Upper bounds of the classes but the last, excluded. 70B and 109B are apart, so that each can be left out."""
+LEFT_OUT: Final = ("tensor_parallel", "size")
+"""Traits whose measured values are also left out of the fit one by one, to know the errors of servers with another one.
+"""
 CACHED_SHARE: Final = (0.05, 0.9)
 """Prompts are fresh up to the first share of cached tokens, and cached from the second one on. None were measured
 between."""
@@ -49,6 +58,8 @@ class Traits(NamedTuple):
     """Whether prompts are computed, instead of being found in the prefix cache again and again."""
     long: bool
     """Whether prompts are longer than ``LONG_TOKENS``."""
+    size: str
+    """One of ``SIZES``."""
     load: str = ""
     """One of ``LOADS``; empty = unknown (before a run), in which case it is ignored."""
 
@@ -67,6 +78,9 @@ class Measured(NamedTuple):
     """The authors' rating of the measurement; empty = none given."""
     ttft_share: float
     """Measured share of TTFT in E2E."""
+    without: Mapping[str, Mapping[str, float]] = {}
+    """Trait of ``LEFT_OUT`` -> the errors with coefficients fitted without any server that has this one's value of it.
+    Not all runs have been simulated so."""
 
     @property
     def e2e_error(self) -> float | None:
@@ -92,15 +106,28 @@ class Known(NamedTuple):
     """Engine limit -> its smallest and its largest value on the measured servers."""
     most_tokens: int
     """Largest mean length of a request, prompt and answer together."""
+    least_at_a_time: float
+    """Smallest mean number of requests at a time on a server."""
     most_at_a_time: float
-    """Largest number of requests at a time on a server."""
+    """Largest mean number of requests at a time on a server."""
     runs: tuple[Measured, ...]
+
+
+@cache
+def _read(name: str) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", json.loads(Path(__file__).with_name(name).read_text("utf-8")))
+
+
+def medians(kind: str) -> Mapping[str, Mapping[str, float]]:
+    """Return a step-time model's median errors on measured vLLM servers: GPU -> metric -> percent."""
+    found: Mapping[str, Mapping[str, float]] = _read("median_errors.json").get(kind, {})
+    return found
 
 
 @cache
 def measured(kind: str) -> Known | None:
     """Return the measurements of a step-time model; None if there are none."""
-    found = json.loads(Path(__file__).with_name("measured_errors.json").read_text(encoding="utf-8")).get(kind)
+    found = _read("measured_errors.json").get(kind)
     if found is None:
         return None
     runs = (Measured(server, Traits(*traits), *rest) for server, traits, *rest in found["runs"])
@@ -115,6 +142,7 @@ def measured(kind: str) -> Known | None:
         hardware=found["hardware"],
         limits={name: (low, high) for name, (low, high) in found["limits"].items()},
         most_tokens=found["most_tokens"],
+        least_at_a_time=found["least_at_a_time"],
         most_at_a_time=found["most_at_a_time"],
         runs=tuple(runs),
     )
@@ -144,6 +172,7 @@ def traits_of(
         tensor_parallel=pool.tensor_parallel,
         fresh=cached_share <= CACHED_SHARE[0],
         long=prompt_tokens > LONG_TOKENS,
+        size=SIZES[bisect_right(_BILLIONS, parameters(model) / 1e9)],
         load="" if at_a_time is None else LOADS[bisect_left(_AT_A_TIME, at_a_time)],
     )
 

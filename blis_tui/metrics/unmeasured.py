@@ -16,13 +16,15 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import NamedTuple
-from blis_tui.metrics.measured import ENGINES
+from blis_tui.engine.kv.capacity import parameters
+from blis_tui.metrics.measured import ENGINES, SIZES
+from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from blis_tui.metrics.measured import Known, Traits
-    from blis_tui.spec.model import Experiment, Pool
+    from blis_tui.spec.model import Client, Experiment, Pool
 
 STEP_METRICS: Final = ("ttft", "itl", "e2e")
 """Metrics without a known error if steps are of another kind."""
@@ -89,8 +91,11 @@ _LOAD_BLIND_ROUTERS: Final = ("round-robin",)
 """Routing policies that ignore the state of instances."""
 _OF_STEPS: Final = ("async_scheduling", "disable_overlap_scheduler")
 """Batching settings that change the time between steps; the other settings change which requests are in which step."""
-_TWICE: Final = 2
-"""Bands also hold up to this multiple of the largest measured tensor parallelism, as tests with each left out show."""
+TWICE: Final = 2
+"""Up to this multiple of the largest measured tensor parallelism, and down to this part of the smallest measured number
+of requests at a time, errors are those of servers that were left out."""
+_CALM: Final = ("poisson", "constant", CLOSED_LOOP)
+"""Arrivals without bursts, as on the measured servers."""
 
 
 def unmeasured(experiment: Experiment, pool: Pool, traits: Traits, known: Known) -> dict[str, str]:
@@ -139,12 +144,14 @@ def _reasons(experiment: Experiment, pool: Pool, traits: Traits, known: Known) -
         for one in OF_CLIENT:
             if reason := one.reason(client):
                 yield reason, one.spoils
+        if reason := _of_arrivals(client):
+            yield reason, WAIT_METRICS
         if client.max_output_tokens is not None and traits.engine == "trtllm":
             yield "`workload.clients.max_output_tokens` (measured: answers as long as declared)", WAIT_METRICS
 
 
 def _of_server(experiment: Experiment, pool: Pool, traits: Traits, known: Known) -> str:
-    """Return what differs in engine, coefficients, GPU, model family, or number of GPUs."""
+    """Return what differs in engine, coefficients, GPU, model, or number of GPUs."""
     if not traits.engine:
         rules = ", ".join(f"`{rule}`" for rule in ENGINES)
         return f"`{experiment.policy.batching.kind}` batching (measured: {rules})"
@@ -155,6 +162,11 @@ def _of_server(experiment: Experiment, pool: Pool, traits: Traits, known: Known)
             continue  # its value is multiplied by zero
         if name not in known.varied and value != expected.get(name):
             return f"{name} {value} beside this engine and these step times"
+    return server_reason(pool, traits, known)
+
+
+def server_reason(pool: Pool, traits: Traits, known: Known) -> str:
+    """Return what differs in GPU, model or number of GPUs, whatever the step-time model; empty if nothing does."""
     for name, noun in (("gpu", "GPU"), ("family", "family"), ("precision", "precision of the weights")):
         there = dict.fromkeys(str(getattr(one.traits, name)) for one in known.runs)
         if (mine := getattr(traits, name)) not in there:
@@ -162,10 +174,24 @@ def _of_server(experiment: Experiment, pool: Pool, traits: Traits, known: Known)
     for name, value in known.hardware[traits.gpu].items():
         if (mine := getattr(pool.hardware, name)) != value:
             return f"`hardware.{name}: {mine:g}` on {traits.gpu} (measured: {value:g})"
+    if pool.model.other_layers:
+        return f"{pool.model.other_layers}, simulated as full attention (measured: full attention, windows)"
+    sizes = [one for one in SIZES if any(one == run.traits.size for run in known.runs)]
+    if traits.size not in sizes:
+        return f"a model of {parameters(pool.model) / 1e9:.1f}B parameters (measured: {', '.join(sizes)})"
     most = max(one.traits.tensor_parallel for one in known.runs)
-    if traits.tensor_parallel > _TWICE * most:
+    if traits.tensor_parallel > TWICE * most:
         return f"tensor parallelism {traits.tensor_parallel} (measured: up to {most})"
     return ""
+
+
+def _of_arrivals(client: Client) -> str:
+    """Return how a client's arrivals are burstier than those measured."""
+    kind, calm = client.arrivals.kind, "measured: Poisson arrivals, and users who wait for answers"
+    cv = client.arrivals.settings.get("cv")
+    if isinstance(cv, int | float):
+        return f"`workload.clients.arrivals: {kind}` with a cv of {cv:g} ({calm})" if cv > 1.0 else ""
+    return "" if kind in _CALM else f"`workload.clients.arrivals: {kind}` ({calm})"
 
 
 def _of_batching(experiment: Experiment, known: Known, engine: str) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -15,7 +15,15 @@ from blis_tui.pictures.parts import Card, Picture, Section, View, cards, label, 
 from blis_tui.pictures.points import short
 from blis_tui.plain_page import Table
 from blis_tui.spec.study.document import experiment_of
-from blis_tui.study.planning.text import answer_text, configuration_name, remarks, size_text, size_title
+from blis_tui.study.planning.text import (
+    answer_text,
+    configuration_name,
+    cost_titles,
+    remarks,
+    row_error,
+    size_text,
+    size_title,
+)
 from blis_tui.study.rows import as_judged
 from blis_tui.study.text import bound_text
 from blis_tui.units import number_text, plural
@@ -268,22 +276,21 @@ def _tried_rows(plan: Plan, metrics: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _configurations(plan: Plan) -> Table:
-    rows = []
+    rows, titles = [], cost_titles(plan)
     for one in plan.candidates:
         found = one.found
         rate = "-" if found is None or found.rate_per_s is None else f"{found.rate_per_s:g}"
-        costs = (
-            number_text(None if found is None else found.mean(name)) for name in ("cost.gpus", "cost.usd_per_hour")
-        )
+        costs = (number_text(None if found is None else found.mean(name)) for name in titles)
         result = one.why_not or ("the answer" if one is plan.best else "holds")
         size = "-" if one.size is None else f"{one.size}"
-        rows.append((configuration_name(plan, one), size, rate, *costs, result))
+        rows.append((configuration_name(plan, one), size, rate, *costs, row_error(plan, one), result))
+    head = ("configuration", size_title(plan), f"{plan.candidates[0].of}/s", *titles.values(), "expected error", "")
     return Table(
         caption="The answer for each configuration",
-        head=("configuration", size_title(plan), f"{plan.candidates[0].of}/s", "GPUs", "USD/h", ""),
+        head=head,
         rows=rows,
-        words=(5,),
-        classes=["bad" if one.found is None else "good" for one in plan.candidates],
+        words=(len(head) - 2, len(head) - 1),
+        classes=["" if one.not_known else "bad" if one.found is None else "good" for one in plan.candidates],
     )
 
 

@@ -79,6 +79,46 @@ _TIED: Final = frozenset(
 """Model types whose input and output embeddings are one matrix unless the configuration says otherwise: it leaves out
 what is the default of its type. Source: transformers 5.19, the classes of these configurations."""
 
+_OTHER_LAYERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), "sparse attention"),
+        **dict.fromkeys(
+            (
+                "kimi_linear",
+                "minimax",
+                "minimax_m1",
+                "qwen3_5",
+                "qwen3_5_moe",
+                "qwen3_5_moe_text",
+                "qwen3_5_text",
+                "qwen3_next",
+            ),
+            "linear attention",
+        ),
+        **dict.fromkeys(
+            (
+                "bamba",
+                "falcon_h1",
+                "falcon_mamba",
+                "granitemoehybrid",
+                "jamba",
+                "mamba",
+                "mamba2",
+                "nemotron_h",
+                "plamo2",
+                "recurrent_gemma",
+                "rwkv",
+                "zamba",
+                "zamba2",
+            ),
+            "state-space layers",
+        ),
+    }
+)
+"""Model types some or all of whose layers are not attention over the whole context or a window, and what they are."""
+ATTENTION: Final = frozenset({"full_attention", "sliding_attention"})
+"""The ``layer_types`` that are simulated as they are."""
+
 _MXFP4_BYTES: Final = 4.25 / 8
 """Four bits per weight, plus eight bits for every 32 weights."""
 
@@ -173,7 +213,16 @@ def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "
         expert_weight_bytes=_MXFP4_BYTES if _is_mxfp4(config) else 0.0,
         sliding_window=window,
         sliding_window_layers=window_layers,
+        other_layers=_other_layers(config),
     )
+
+
+def _other_layers(config: Mapping[str, object]) -> str:
+    """Return which layers are simulated as full attention although they are not; empty if there are none."""
+    listed = config.get("layer_types")
+    others = [one for one in map(str, listed) if one not in ATTENTION] if isinstance(listed, list) else []
+    named = _OTHER_LAYERS.get(str(config.get("model_type")), "")
+    return named or (others[0].replace("_", " ") if others else "")
 
 
 def _activation(config: Mapping[str, object]) -> str:

@@ -18,6 +18,7 @@ from blis_tui.metrics.expected_error import (
     ExpectedError,
     ObservedLoad,
     SlowerServer,
+    as_new,
     error_bands,
     expectation,
     slower_server,
@@ -75,7 +76,7 @@ def found(**changes: object) -> StepTime:
 
 def few(requests: int, **more: object) -> dict[str, object]:
     client = {"id": "c", "input_tokens": 200, "output_tokens": 20, **more}
-    return {"requests": requests, "rate_per_s": 5.0, "clients": [client]}
+    return {"requests": requests, "rate_per_s": 40.0, "clients": [client]}  # several at a time, as on all servers
 
 
 # ---- how often what is quoted holds ----
@@ -110,10 +111,14 @@ def test_what_is_quoted_holds_as_often_as_it_says() -> None:
     shown = PAGE.split("<!-- begin of the calibration -->")[1].split("<!-- end of the calibration -->")[0].strip()
     assert shown == accuracy.calibration().strip()
     for (group, metric), (number, median, band, _) in cells(shown).items():
-        assert number >= 20
-        small = group == "cached prompts"
-        assert 35 - 5 * small <= median <= 60 + 5 * small, (group, metric)
-        assert 80 <= band <= 97 + 3 * small, (group, metric)
+        new = "left out" in group
+        if number < 20:
+            assert new, "too few to count"
+            continue
+        small = group.startswith(("cached prompts", "size left out"))  # both are of the same two dozen runs
+        one_value = group.startswith("tensor parallelism left out: ")  # the largest of several errors may be too large
+        assert 35 - 5 * small <= median <= 60 + 5 * (small or new) + 10 * one_value, (group, metric)
+        assert 80 <= band <= 97 + 3 * (small or new), (group, metric)
         if group in ("all", "`good`", "`fair`"):
             assert 40 <= median <= 60
             assert 80 <= band <= 97
@@ -160,7 +165,7 @@ def weights_of(metric: str, mine: Traits, runs: list[Measured]) -> tuple[list[fl
     return weights, sum(shares) ** 2 / sum(share**2 for share in shares)
 
 
-MINE = Traits("vllm", "h200", "dense", "fp8", "fp8", 4, fresh=True, long=False)
+MINE = Traits("vllm", "h200", "dense", "fp8", "fp8", 4, fresh=True, long=False, size="64B to 90B")
 
 
 @pytest.mark.parametrize("amplified", [1.0, 2.5])
@@ -212,7 +217,7 @@ def test_a_slower_server_is_one_that_so_many_servers_were_not_slower_than() -> N
     for confidence in (0.5, 0.8, 0.9):
         times = {}
         for metric in ("itl", "ttft"):
-            runs = [one for one in known_runs().runs if metric in one.errors]
+            runs = [one for one in as_new(mine, known_runs().runs) if metric in one.errors]
             weights, count = weights_of(metric, mine, runs)
             errors = [(1 + one.errors[metric]) ** (1 / one.amplified) - 1 for one in runs]
             level = 1 - confidence * (1 + 0.5 / count)
@@ -253,6 +258,28 @@ def cluster(**more: object) -> dict[str, object]:
 
 def client(**more: object) -> dict[str, object]:
     return {"workload": {"requests": 5, "rate_per_s": 1.0, "clients": [{**CLIENT, **more}]}}
+
+
+LARGER = {"hidden_size": 4096, "intermediate_size": 14336}
+
+
+def own_model(**more: object) -> dict[str, object]:
+    """A model of 0.6 billion parameters, or more."""
+    config = {
+        "model_type": "qwen3",
+        "hidden_size": 1024,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "intermediate_size": 3072,
+        "vocab_size": 151936,
+        "max_position_embeddings": 40960,
+        "torch_dtype": "bfloat16",
+        "tie_word_embeddings": True,
+    }
+    named = {"apiVersion": "blis/v1", "kind": "Model", "metadata": {"name": "own"}}
+    return {**named, "config": {**config, **more}}
 
 
 CHANGES: list[tuple[dict[str, object], set[str], str]] = [
@@ -328,7 +355,23 @@ CHANGES: list[tuple[dict[str, object], set[str], str]] = [
     ),
     (client(multimodal={"images": {"tokens": 100}}), WAITS, "`workload.clients.multimodal`"),
     (client(network={"rtt_ms": 10}), WAITS, "`workload.clients.network`"),
+    (client(arrivals={"kind": "gamma", "cv": 3.0}), WAITS, "`workload.clients.arrivals: gamma` with a cv of 3"),
+    (client(arrivals={"kind": "weibull", "cv": 1.5}), WAITS, "`workload.clients.arrivals: weibull` with a cv of 1.5"),
+    # models that no measured one resembles
+    ({"model": own_model()}, ALL, "a model of 0.6B parameters (measured: 4B to 16B, 16B to 64B, 64B to 90B, 90B to 2"),
+    ({"model": own_model(model_type="qwen3_next", **LARGER)}, ALL, "linear attention, simulated as full attention"),
+    (
+        {"model": own_model(layer_types=["linear_attention"] * 27 + ["full_attention"], **LARGER)},
+        ALL,
+        "linear attention, simulated as full attention (measured: full attention, windows)",
+    ),
+    ({"model": own_model(model_type="deepseek_v32", **LARGER)}, ALL, "sparse attention"),
+    ({"model": own_model(model_type="nemotron_h", **LARGER)}, ALL, "state-space layers"),
+    ({"hardware": "a100-80"}, ALL, "GPU a100-80"),
     # what changes nothing
+    ({"model": own_model(layer_types=["full_attention", "sliding_attention"] * 14, **LARGER)}, set(), ""),
+    (client(arrivals={"kind": "gamma", "cv": 0.5}), set(), ""),
+    (client(arrivals="constant"), set(), ""),
     ({"latency": {"kind": "operators", "steps": 1.0}}, set(), ""),
     (policy(batching={**VLLM, "watermark": 0.0}), set(), ""),
     (cluster(tensor_parallel=8), set(), ""),
@@ -436,20 +479,46 @@ def test_what_is_nearest_is_named() -> None:
 
 def test_far_from_all_servers_nothing_is_said() -> None:
     """16-bit experts on Blackwell with cached long prompts: each was measured, and hardly two of them together."""
-    far = Traits("trtllm", "b200", "dense", "bf16", "bf16", 2, fresh=False, long=True)
+    far = Traits("trtllm", "b200", "dense", "bf16", "bf16", 2, fresh=False, long=True, size="4B to 16B")
     known = error_bands(far, known_runs().runs, SEEN)
     assert "ttft" in known.reasons
     assert "no server similar to this one" in known.reasons["ttft"]
-    assert max(likeness("ttft", far, one.traits) for one in known_runs().runs) < 0.1
+    assert max(likeness("ttft", far, one.traits) for one in as_new(far, known_runs().runs)) < 0.1
 
 
 def test_what_was_measured_nearby_counts_more() -> None:
     """Cached prompts were forecast better than fresh ones, in each other's company or not."""
-    mine = Traits("vllm", "h100", "dense", "bf16", "bf16", 4, fresh=False, long=False)
+    mine = Traits("vllm", "h100", "dense", "bf16", "bf16", 4, fresh=False, long=False, size="64B to 90B")
     cached, fresh = (
         error_bands(mine._replace(fresh=one), known_runs().runs, SEEN).bands["ttft"] for one in (False, True)
     )
     assert cached.median < fresh.median
+
+
+def test_a_server_that_is_new_to_the_fit_has_the_errors_of_those_that_were() -> None:
+    """Errors of a tensor parallelism, or size, that no like server has are those with that value left out."""
+    runs = known_runs().runs
+    new = MINE._replace(tensor_parallel=8)
+    assert as_new(MINE, runs) == runs
+    for mine, traits in (
+        (new, ("tensor_parallel",)),
+        (MINE._replace(size="4B to 16B"), ("size",)),
+        (new._replace(size="16B to 64B"), ("tensor_parallel", "size")),
+    ):
+        known = [one for one in runs if one.traits.fresh and all(name in one.without for name in traits)]
+        found = as_new(mine, runs)
+        assert (
+            [one.server for one in found[::2]] == [one.server for one in found[1::2]] == [one.server for one in known]
+        )
+        for one, mirrored, before in zip(found[::2], found[1::2], known, strict=True):
+            for metric, error in one.errors.items():
+                others = [before.errors[metric], *(before.without[name][metric] for name in traits)]
+                assert error in others
+                assert abs(error) == max(map(abs, others))
+                assert (1 + error) * (1 + mirrored.errors[metric]) == pytest.approx(1.0)
+        wide, usual = (error_bands(each, runs, SEEN).bands["itl"] for each in (mine, MINE))
+        assert wide.high - wide.low > usual.high - usual.low
+        assert wide.median > usual.median
 
 
 # ---- what of the load no server had ----
@@ -462,6 +531,8 @@ def test_what_was_measured_nearby_counts_more() -> None:
         (SEEN._replace(cached_share=0.95), set(), ""),
         (SEEN._replace(prompt_tokens=9_000.0, answer_tokens=3_000.0), ALL, "requests of 12,000 tokens"),
         (SEEN._replace(at_a_time=900.0), ALL, "900 concurrent requests per instance"),
+        (SEEN._replace(at_a_time=1.4), ALL, "1.4 concurrent requests per instance (measured: 4 and more)"),
+        (SEEN._replace(at_a_time=2.5), set(), ""),
         (SEEN._replace(strained="a flood"), WAITS, "not measured: a flood; nearest"),
     ],
 )
@@ -474,7 +545,7 @@ def test_loads_that_no_server_had(seen: ObservedLoad, unknown: set[str], reason:
 @pytest.mark.parametrize(("mu", "long"), [(6.0, False), (8.6, True)])
 def test_prompts_are_as_long_as_they_were_in_the_run(mu: float, long: bool) -> None:
     lengths = {"kind": "lognormal", "mu": mu, "sigma": 0.3}
-    report = simulated(workload={**few(30, input_tokens=lengths), "rate_per_s": 1.0})
+    report = simulated(workload={**few(30, input_tokens=lengths, output_tokens=300), "rate_per_s": 2.0})
     assert (report.tokens.input / report.requests.total > LONG_TOKENS) is long
     (known,) = report.expected_errors().values()
     (pool,) = report.experiment.pools
@@ -553,7 +624,7 @@ def test_requests_that_were_not_served_are_in_no_measured_mean() -> None:
 
 def test_a_mean_that_a_run_does_not_have_has_no_error() -> None:
     """Answers of one token have no gaps between tokens; within a microsecond, nothing is answered."""
-    report = simulated(workload=few(20, output_tokens=1))
+    report = simulated(workload={**few(20, output_tokens=1), "rate_per_s": 200.0})
     (known,) = report.expected_errors().values()
     assert set(known.bands) == {"ttft", "e2e"}
     assert not known.reasons

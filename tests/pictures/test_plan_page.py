@@ -14,7 +14,7 @@ from blis_tui.spec.loader import parse
 from blis_tui.spec.source import Source
 from blis_tui.spec.study.document import read_study
 from blis_tui.study.planning.plan import Plan, Question, plan
-from blis_tui.study.planning.text import answer_text, plan_data, plan_text, step_times_text
+from blis_tui.study.planning.text import answer_text, plan_data, plan_text, row_error, step_times_text
 from blis_tui.study.runners import InProcessRunner
 from tests.pictures.pages import Page
 from tests.pictures.test_study_page import study_of
@@ -113,7 +113,9 @@ def test_the_answer_and_how_sure_it_is_stand_there(sized: Planned, rated: Planne
         assert answer_text(one.plan) in one.page.text
         for line in step_times_text(one.plan.expected):
             assert line in one.page.text
-        assert "expected error of mean latencies" in one.page.text
+        assert "expected error" in one.page.text
+        for each in one.plan.candidates:
+            assert row_error(one.plan, each) in one.page.text
         for configuration in one.data["configurations"]:
             assert configuration["why_not"] in one.page.text
         assert f"{one.data['runs']:,} runs in total" in one.page.text

@@ -13,7 +13,7 @@ from blis_tui.calibration.fitting.blackbox_law import BlackboxLaw, expected_of
 from blis_tui.calibration.fitting.fit import ASSUMED, FOLLOWED, Problem
 from blis_tui.calibration.fitting.fitted_law import FittedLaw
 from blis_tui.calibration.fitting.gap import Gapped, gap_of
-from blis_tui.calibration.fitting.told import Side, coefficients
+from blis_tui.calibration.fitting.told import Side, coefficients, combinations
 from blis_tui.calibration.fitting.words import absent, statements
 from blis_tui.calibration.measured import Recording
 from blis_tui.calibration.other_loads import DRAWS, Load, candidate_loads
@@ -22,7 +22,7 @@ from blis_tui.calibration.predicted import compared
 from blis_tui.engine.latency.fitted import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from blis_tui.calibration.data import Data
     from blis_tui.calibration.fitting.fit import Found
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _DIGITS: Final = 7
 """Digits of coefficients; a smaller error already makes a long simulated run drift from the measured one."""
+_STARTS: Final = 3
 _POSSIBLE: Final = 3.0
 """Alternative sides of a maximum are considered if their cost is at most this much higher."""
 
@@ -65,21 +66,26 @@ def law_of(data: Sequence[Data], kind: str) -> Law:
     return Gapped(law) if both else law
 
 
-def fit(data: Sequence[Data], kind: str, *, advise: bool = True) -> Fit:
+def fit(
+    data: Sequence[Data], kind: str, *, advise: bool = True, progress: Callable[[str], None] = lambda _: None
+) -> Fit:
     """Fit to all recordings together.
 
     Args:
         data: the measurements.
         kind: the step-time model: ``fitted`` or ``blackbox``.
         advise: whether to find loads that would determine the remaining coefficients.
+        progress: called with what is done next.
     """
     law = law_of(data, kind)
     problem = Problem(data, law)
-    found, *others = _search(problem)
+    found, *others = _search(problem, progress)
     # If the server was not followed, no start is known to be the nearest to the truth, so intervals cover all of them.
     sides = _sides(problem, found)
     best = sides[0]
-    told = coefficients(law, sides, [one.values for one in others])
+    ends = [one.values for one in others]
+    told = coefficients(law, sides, ends)
+    sums = combinations(law, sides, told, ends)
     values = best.values
     draws = best.posterior.draws(values, DRAWS) if problem.requests else []
     held_up = 1.0 if problem.requests else missing(compared(data, law.config(values)))
@@ -98,6 +104,7 @@ def fit(data: Sequence[Data], kind: str, *, advise: bool = True) -> Fit:
         prompts = float(np.mean([one.input_tokens for one in first.recording.requests]))
         adviser = Adviser(law, first.data, best.posterior, best.values, found.noises)
         loads = candidate_loads(first.data.experiment, prompts)
+        progress("which loads would tell the coefficients apart")
         advice = partial(_advised, data, kind, told, adviser, loads)
     said = (*_held_up(held_up), *statements(told, found.followed, problem, advice, loads))
     return Fit(
@@ -105,6 +112,7 @@ def fit(data: Sequence[Data], kind: str, *, advise: bool = True) -> Fit:
         told,
         left_out,
         said,
+        sums if any(one.told == "together" for one in told) else (),
         found.followed,
         gap_of(law, values),
         draws=tuple(law.config(one) for one in draws),
@@ -154,16 +162,22 @@ def _starts(problem: Problem) -> Iterator[Array]:
     yield base
 
 
-def _search(problem: Problem) -> list[Found]:
+def _search(problem: Problem, progress: Callable[[str], None]) -> list[Found]:
     """Return the results of several starts, the best one first; stop once the best one follows the server."""
     found: list[Found] = []
-    for start in _starts(problem):
-        for noise in ASSUMED if problem.requests else ASSUMED[:1]:
-            found.append(problem.exact(start, noise))
+    noises = ASSUMED if problem.requests else ASSUMED[:1]
+    for at, start in enumerate(_starts(problem)):
+        for number, noise in enumerate(noises, 1):
+            said = f"following the server: attempt {at * len(noises) + number} of at most {_STARTS * len(noises)}"
+            found.append(problem.exact(start, noise, partial(_after, progress, said)))
             found.sort(key=lambda one: one.cost)
             if found[0].followed >= FOLLOWED:
                 return found[:1]
     return found
+
+
+def _after(progress: Callable[[str], None], said: str, text: str) -> None:
+    progress(f"{said}, {text}")
 
 
 def _sides(problem: Problem, found: Found) -> list[Side]:

@@ -25,7 +25,7 @@ from blis_tui.calibration.replay import with_latency
 from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from blis_tui.calibration.data import Data
     from blis_tui.calibration.fitting.clock import Gains
@@ -249,17 +249,19 @@ class Problem:
 
     # ---- exact stage ----
 
-    def exact(self, start: Array, noise: Noise) -> Found:
+    def exact(self, start: Array, noise: Noise, progress: Callable[[str], None] = lambda _: None) -> Found:
         """Return coefficients from single step ends.
 
         Args:
             start: the initial coefficients.
             noise: the noise assumed while following the measurements.
+            progress: called with the number of each round.
         """
         values = start
         for one in self.requests:
             one.begin(values, noise)
-        for _ in range(_EXACT_ROUNDS if self.requests else 1):
+        for number in range(_EXACT_ROUNDS if self.requests else 1):
+            progress(f"round {number + 1}")
             systems = [self._system(one, values, noise) for one in self.requests]
             before = values
             values, posterior = self.solve(values, systems)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil, floor, log10
+from math import ceil, floor, log10, sqrt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from blis_tui.calibration.fitting.posterior import INTERVAL_COST_RISE
-from blis_tui.calibration.outcome import MEASURED_WITHIN, UNDETERMINED_SHARE, Coefficient
+from blis_tui.calibration.outcome import MEASURED_WITHIN, UNDETERMINED_SHARE, Coefficient, Combined
 from blis_tui.classes import dataclass
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ _EXPECTED: Final = 1.645
 """Prior interval in spreads around the base, at the level of the intervals."""
 _DIGITS: Final = 4
 """Digits of interval ends, which are rounded outwards."""
+_WEIGHT_DIGITS: Final = 3
+"""Digits of weights; their rounding is in the interval."""
 _ROUNDING: Final = 1e-9
 """Ends nearer to the bound than this many spreads are at the bound."""
 
@@ -73,6 +75,56 @@ def coefficients(law: Law, sides: Sequence[Side], ends: Sequence[Array] = ()) ->
         )
         for place, one in found.items()
     )
+
+
+def groups_of(found: Sequence[Coefficient]) -> list[list[str]]:
+    """Return the groups of coefficients that cannot be told apart."""
+    names = [one.name for one in found if one.told == "together"]
+    beside = {one.name: set(one.together_with) for one in found}
+    groups: list[list[str]] = []
+    while names:
+        group = [names[0]]
+        for name in group:
+            group += [one for one in names if one not in group and (one in beside[name] or name in beside[one])]
+        names = [one for one in names if one not in group]
+        if len(group) > 1:
+            groups.append([one.name for one in found if one.name in group])
+    return groups
+
+
+def combinations(
+    law: Law, sides: Sequence[Side], found: Sequence[Coefficient], ends: Sequence[Array] = ()
+) -> tuple[Combined, ...]:
+    """Return, of each group of coefficients that cannot be told apart, the combination that is known best.
+
+    It is the residual of the first one's regression on the others under the posterior, as if that were normal. The
+    first is the one that is least known in its own unit, so that the others' weights are how often they occur beside
+    it, such as the layers in a step. Those of different sides of a maximum do not occur together, and have none.
+
+    Args:
+        law: the law.
+        sides: as for :func:`coefficients`.
+        found: what that returned.
+        ends: results of other starts, which the intervals cover.
+    """
+    best, places = sides[0], {term.name: place for place, term in enumerate(law.terms)}
+    scale = best.posterior.spread
+    covariance = np.linalg.inv(best.posterior.curvature(best.posterior.place(best.values))) * np.outer(scale, scale)
+    base = np.array([term.base for term in law.terms])
+    told: list[Combined] = []
+    for group in groups_of(found):
+        at = sorted((places[name] for name in group), key=lambda place: -covariance[place, place])
+        if _swapped(sides) & {*at}:
+            continue
+        rest = np.linalg.solve(covariance[np.ix_(at[1:], at[1:])], covariance[at[1:], at[0]])
+        weights = np.array([1.0, *(float(f"{-one:.{_WEIGHT_DIGITS}g}") for one in rest)])
+        deviation = sqrt(float(weights @ covariance[np.ix_(at, at)] @ weights))
+        value, others = float(weights @ best.values[at]), [float(weights @ one[at]) for one in ends]
+        low, high = (value + side * sqrt(2.0 * INTERVAL_COST_RISE) * deviation for side in (-1.0, 1.0))
+        names = tuple(law.terms[place].name for place in at)
+        low, high = _rounded(min(low, *others) if others else low, floor), _rounded(max([high, *others]), ceil)
+        told.append(Combined(names, tuple(weights.tolist()), value, float(weights @ base[at]), low, high))
+    return tuple(one for one in told if one.width < 1.0)  # else it says no more than each of them
 
 
 def _swapped(sides: Sequence[Side]) -> set[int]:

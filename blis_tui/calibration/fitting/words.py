@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.calibration.fitting.averages import NOT_FOLLOWED
 from blis_tui.calibration.fitting.fit import FOLLOWED
+from blis_tui.calibration.fitting.told import groups_of
 from blis_tui.units import in_words, share_text
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def statements(
 ) -> tuple[str, ...]:
     """Return what the measurements leave open, helpful loads, bounds reached, and how well the server was followed."""
     said: list[str] = []
-    for names in _groups(found):
+    for names in groups_of(found):
         load = None if advice is None else advice(names)
         what = f"{in_words(names)} cannot be told apart by these loads"
         if load is not None:
@@ -65,21 +66,6 @@ def statements(
 def _most(loads: Sequence[Load]) -> str:
     users, tokens = max(one.users for one in loads), max(one.prompt_tokens for one in loads)
     return f"{users} users and prompts of {tokens:,} tokens"
-
-
-def _groups(found: Sequence[Coefficient]) -> list[list[str]]:
-    """Return the groups of coefficients that cannot be distinguished."""
-    names = [one.name for one in found if one.told == "together"]
-    beside = {one.name: set(one.together_with) for one in found}
-    groups: list[list[str]] = []
-    while names:
-        group = [names[0]]
-        for name in group:
-            group += [one for one in names if one not in group and (one in beside[name] or name in beside[one])]
-        names = [one for one in names if one not in group]
-        if len(group) > 1:
-            groups.append([one.name for one in found if one.name in group])
-    return groups
 
 
 def absent(name: str, problem: Problem) -> str:

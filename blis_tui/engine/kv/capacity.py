@@ -168,7 +168,7 @@ def _weights_gib(memory: InstanceMemory) -> float:
             f"weights of {model.name!r} cannot be estimated: activation {model.hidden_act!r} is not gated",
             help="set engine.kv_blocks to a number",
         )
-    weights = int(_parameters(model) * model.weight_bytes) / _GIB
+    weights = int(parameters(model) * model.weight_bytes) / _GIB
     if model.expert_weight_bytes:
         weights += int(_expert_parameters(model) * (model.expert_weight_bytes - model.weight_bytes)) / _GIB
     if memory.expert_ranks > 1:
@@ -244,9 +244,9 @@ def kv_bytes_per_token(model: Model, tensor_parallel: int) -> int:
 def active_parameters(model: Model) -> int:
     """Number of weights that one token is multiplied with; of the experts, only those it is routed to."""
     if model.num_experts <= 1:
-        return _parameters(model)
+        return parameters(model)
     experts = _expert_parameters(model)
-    return _parameters(model) - experts + experts * model.num_experts_per_tok // model.num_experts
+    return parameters(model) - experts + experts * model.num_experts_per_tok // model.num_experts
 
 
 def _expert_parameters(model: Model) -> int:
@@ -273,7 +273,7 @@ def _attention_parameters(model: Model) -> int:
     return queries + hidden * (rank + rope) + rank * 2 * query + query * hidden
 
 
-def _parameters(model: Model) -> int:
+def parameters(model: Model) -> int:
     """Number of weights of the whole model, counted from its shape."""
     hidden = model.hidden_size
     attention = _attention_parameters(model)

@@ -61,6 +61,9 @@ class Model:
     """Width of the sliding window in tokens; 0 = none."""
     sliding_window_layers: int = 0
     """Number of layers with a sliding window."""
+    other_layers: str = ""
+    """Layers that are simulated as full attention although they are not: ``linear attention``, ``sparse attention`` or
+    ``state-space layers``; empty = none."""
 
 
 class Link:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import field, replace
 from math import ceil, fsum, sqrt
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -11,6 +11,7 @@ from blis_tui.classes import NamedTuple, dataclass
 from blis_tui.engine.speculative.drafts import AcceptanceSampler
 from blis_tui.engine.streams import Stream
 from blis_tui.errors import InputError, SpecError
+from blis_tui.metrics.expected_error import known_for
 from blis_tui.simulation import Simulation
 from blis_tui.spec.diagnostics import Diagnostic, located
 from blis_tui.spec.overrides import parse_overrides
@@ -31,7 +32,7 @@ from blis_tui.study.planning.search import (
     search_size,
     verdict_of,
 )
-from blis_tui.study.planning.slower import LATER, SlowServer, slower
+from blis_tui.study.planning.slower import LATER, SlowServer, metrics_bounded, slower
 from blis_tui.study.steady import Steady
 from blis_tui.study.store import MemoryStore
 from blis_tui.units import plural
@@ -178,6 +179,14 @@ class Candidate:
     """Number of instances of ``size`` that may be down."""
     tried: tuple[Trial, ...] = ()
     """All runs, by size, then by rate."""
+    expected: Mapping[str, tuple[str, Expected]] = field(default_factory=dict)
+    """Pool -> its step-time model, and the expected errors of the means of the deciding run; empty without an answer.
+    """
+
+    @property
+    def measured(self) -> bool:
+        """Whether errors of step times were measured on servers like those of the answer."""
+        return bool(self.expected) and all("itl" in known.bands for _, known in self.expected.values())
 
     @property
     def coordinates(self) -> Mapping[str, Json]:
@@ -260,16 +269,16 @@ class Plan:
     """One for each configuration, in the order of the study's points."""
     best: Candidate | None
     """The cheapest that holds, or the one with the highest rate; None = nothing holds."""
+    best_measured: Candidate | None
+    """The best of those whose step times have a known error; None = none of those that hold."""
     cost: str
     """The figure by which configurations were compared."""
     binding: Margin | None
     """The bound with the least margin at the answer, in the deciding run."""
     kind: str
     """The step-time model of the answer's first pool; empty without an answer."""
-    expected: Mapping[str, tuple[str, Expected]]
-    """Pool -> its step-time model, and the expected errors of the deciding run's means."""
     opinions: tuple[OtherEstimate, ...]
-    """Results of the other step-time models; only for expected step times."""
+    """Results of the other step-time models whose error on such servers is known; only for expected step times."""
     slower: SlowServer | str | None
     """A server as slow as ``confidence`` or ``USUAL_CONFIDENCE`` requires; a text = why it is unknown."""
     if_slower: OtherEstimate | None
@@ -288,6 +297,11 @@ class Plan:
     """Warnings of the runs at the answer: id -> message, from the first run that has it."""
     runs: int
     """Number of runs, including known ones."""
+
+    @property
+    def expected(self) -> Mapping[str, tuple[str, Expected]]:
+        """Pool -> its step-time model, and the expected errors of the deciding run's means; empty without an answer."""
+        return {} if self.best is None else self.best.expected
 
     def __repr__(self) -> str:
         """Return one line, without the runs."""
@@ -329,7 +343,8 @@ def plan(
     if question.confidence is not None:
         searches += [_Configuration(question, point, question.confidence).search() for point in study.points]
     answers = driver.answer(searches, runner)
-    candidates, expected = tuple(answers[-len(study.points) :]), answers[: len(study.points)]
+    candidates = tuple(_with_errors(question, one) for one in answers[-len(study.points) :])
+    expected = answers[: len(study.points)]
     choice = _choose(question, candidates)
     best, found = choice.best, None if choice.best is None else choice.best.decides
     asked = best is not None and question.confidence is None
@@ -347,16 +362,15 @@ def plan(
     pool = None if experiment is None else experiment.pools[0]
     rows = () if found is None else found.rows
     nearest = None if found is None else found.nearest(study.constraints)
-    decides = nearest[1] if nearest is not None else next(iter(rows), None)
     differs = found is not None and len(found.rows) > 1 and best is not None and best.recorded
     return Plan(
         question=question,
         candidates=candidates,
         best=best,
+        best_measured=_choose(question, [one for one in candidates if one.measured]).best,
         cost=choice.cost,
         binding=None if nearest is None else nearest[0],
         kind="" if pool is None else pool.latency.kind,
-        expected={} if decides is None else expected_of(study, _own_steps(decides, slow)),
         opinions=second,
         slower=slow,
         if_slower=if_slower,
@@ -400,11 +414,17 @@ def _one_less(
     return (yield from more_processes(less.rows, less.steady, question.study.constraints, tried))
 
 
-def _own_steps(row: Row, slow: SlowServer | str | None) -> Row:
-    """Return a run without its slowdown, because expected errors refer to expected step times."""
+def _with_errors(question: Question, one: Candidate) -> Candidate:
+    """Return a configuration with the expected errors at its answer, which refer to step times as expected."""
+    found, study = one.decides, question.study
+    if found is None:
+        return one
+    nearest = found.nearest(study.constraints)
+    row = found.rows[0] if nearest is None else nearest[1]
+    slow = None if question.confidence is None else slower(study, _sized(question, one), question.confidence)
     more = parse_overrides(slow.values) if isinstance(slow, SlowServer) else ()
-    kept = tuple(one for one in row.point.overrides if one not in more)
-    return replace(row, point=replace(row.point, overrides=kept))
+    kept = tuple(each for each in row.point.overrides if each not in more)
+    return replace(one, expected=expected_of(study, replace(row, point=replace(row.point, overrides=kept))))
 
 
 class _Choice(NamedTuple):
@@ -790,15 +810,14 @@ def _other_estimates(question: Question, best: Candidate) -> Generator[list[Run]
     found = best.decides
     if found is None:
         return ()
-    own = _experiment(question.study, found.rows[0]).pools[0].latency.kind
-    bounds = question.study.constraints
+    experiment, bounds = _experiment(question.study, found.rows[0]), question.study.constraints
+    own, metrics = experiment.pools[0].latency.kind, metrics_bounded(bounds)
+    known = [kind for kind, _ in CHOICES if known_for(kind, experiment, metrics, 100 * (DISAGREEMENT - 1))]
+    if own not in known:
+        return ()
     decide = [found.nearest(bounds, metric) for metric in dict.fromkeys(one.metric for one in bounds)]
     asked = [
-        (kind, margin, row)
-        for kind, _ in CHOICES
-        if kind != own
-        for margin, row in filter(None, decide)
-        if margin.value > 0
+        (kind, margin, row) for kind in known if kind != own for margin, row in filter(None, decide) if margin.value > 0
     ]
     steady = None if found.steady is None else replace(found.steady, kind="opinion")
     rows = yield [

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.columns import aligned
 from blis_tui.printable import printable
-from blis_tui.records.section_text import error_text, expected_data
+from blis_tui.records.section_text import METRIC_NAMES, error_text, expected_data
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.names import point_text, short_names, value_text
 from blis_tui.study.planning.plan import DISAGREEMENT, INSTANCES, USUAL_CONFIDENCE
 from blis_tui.study.planning.search import failure_reason, margins
-from blis_tui.study.planning.slower import SlowServer
+from blis_tui.study.planning.slower import SlowServer, metrics_bounded
 from blis_tui.study.rows import as_data
 from blis_tui.study.steady import SECTION
 from blis_tui.study.text import PRICES, WIDTH, bound_text, sentence_lines
@@ -57,15 +57,27 @@ def answer_text(plan: Plan) -> str:
     bounds = ", ".join(bound_text(one) for one in plan.question.study.constraints)
     best, expected = plan.best, plan.as_expected
     if best is not None:
-        return f"{_holds_text(plan, best, bounds)}."
+        return f"{_holds_text(plan, best, bounds)}.{_measured_text(plan, best)}"
     if expected is None:
         return f"Nothing that was tried meets {bounds}."
     confidence = f"a confidence of {plan.question.confidence:g}"
-    unknown = next((one.why_not for one in plan.candidates if one.not_known), "")
+    unknown = next((one.why_not for one in plan.candidates if one.not_known and one.point == expected.point), "")
     known = f"With step times as expected, {_holds_text(plan, expected, bounds)}."
     if not unknown:
         return f"Nothing that was tried meets {bounds} on servers as slow as {confidence} requires. {known}"
     return f"{known} Whether it does with {confidence} is not known: {unknown}."
+
+
+def _measured_text(plan: Plan, best: Candidate) -> str:
+    """Return the best answer that servers were measured for, if the answer is another; empty if it is the same."""
+    other = plan.best_measured
+    if best.measured or len(plan.candidates) == 1:
+        return ""
+    if other is None:
+        return " Of no configuration that does, servers like it were measured."
+    least = "highest rate" if plan.question.max_rate else "cheapest"
+    rate = "" if other.knee is None else f"{other.knee.holds:g} {other.of}/s, "
+    return f" No server like it was measured; the {least} of those that were measured: {rate}{_cluster(plan, other)}."
 
 
 def _holds_text(plan: Plan, one: Candidate, bounds: str) -> str:
@@ -383,17 +395,39 @@ def _configurations(plan: Plan) -> Iterator[str]:
     """Yield all configurations, each with its answer."""
     names = short_names(plan.question.study.paths)
     by_rate = plan.question.max_rate
-    head = ["", *names.values(), f"{plan.candidates[0].of}/s" if by_rate else size_title(plan), "GPUs", "USD/h", ""]
+    costs = cost_titles(plan)
+    head = ["", *names.values(), f"{plan.candidates[0].of}/s" if by_rate else size_title(plan), *costs.values()]
     rows = []
     for one in plan.candidates:
         found = one.found
         answer = "-" if found is None else f"{found.rate_per_s:g}" if by_rate else f"{one.size}"
-        cells = ["→" if one is plan.best else "✗" if found is None else ""]
+        cells = ["→" if one is plan.best else "?" if one.not_known else "✗" if found is None else ""]
         cells += [value_text(one.coordinates.get(path)) for path in names]
-        cells += [answer, number_text(None if found is None else found.mean("cost.gpus"))]
-        cells += [number_text(None if found is None else found.mean("cost.usd_per_hour")), one.why_not]
-        rows.append(cells)
-    yield from aligned([head, *rows], right=range(1 + len(names), len(head) - 1))
+        cells += [answer, *(number_text(None if found is None else found.mean(metric)) for metric in costs)]
+        rows.append([*cells, row_error(plan, one), one.why_not])
+    yield from aligned([[*head, "expected error", ""], *rows], right=range(1 + len(names), len(head)))
+
+
+def cost_titles(plan: Plan) -> dict[str, str]:
+    """Return the cost figures that any configuration has, and their column titles."""
+    found = [one.found for one in plan.candidates if one.found is not None]
+    priced = any(one.mean("cost.usd_per_hour") is not None for one in found)
+    return {"cost.gpus": "GPUs", **({"cost.usd_per_hour": "USD/h"} if priced else {})}
+
+
+def row_error(plan: Plan, one: Candidate) -> str:
+    """Return the median error to expect of a configuration's bounded means, of several pools the largest."""
+    if one.found is None:
+        return ""
+    if not one.measured:
+        return "not measured"
+    bands = [known.bands for _, known in one.expected.values()]
+    told = []
+    for metric in metrics_bounded(plan.question.study.constraints):
+        known = all(metric in each for each in bands)
+        size = f"±{max(each[metric].median for each in bands):.0f} %" if known else "not known"
+        told.append(f"{METRIC_NAMES[metric]} {size}")
+    return ", ".join(told)
 
 
 # A plan as plain data for programs.
@@ -416,7 +450,8 @@ def plan_data(plan: Plan) -> dict[str, object]:
         "prices_usd_per_hour": dict(question.study.prices),
         "best": None if plan.best is None else plan.candidates.index(plan.best),
         "binding": None if plan.binding is None else asdict(plan.binding),
-        "step_time": {name: expected_data(kind, known) for name, (kind, known) in plan.expected.items()},
+        "best_measured": None if plan.best_measured is None else plan.candidates.index(plan.best_measured),
+        "step_time": {} if plan.best is None else _errors_data(plan.best),
         "other_step_times": [{**asdict(one), "apart": one.apart} for one in plan.opinions],
         "front_end": None if plan.front_end is None else plan.front_end._asdict(),
         "slower_steps": _slower_data(plan),
@@ -441,6 +476,10 @@ def _slower_data(plan: Plan) -> dict[str, object]:
     }
 
 
+def _errors_data(one: Candidate) -> dict[str, object]:
+    return {name: expected_data(kind, known) for name, (kind, known) in one.expected.items()}
+
+
 def _candidate_data(one: Candidate) -> dict[str, object]:
     knee = one.knee
     return {
@@ -451,6 +490,7 @@ def _candidate_data(one: Candidate) -> dict[str, object]:
         "knee_between_per_s": one.interval,
         "why_not": one.why_not,
         "not_known": one.not_known,
+        "step_time": _errors_data(one),
         "tried": [
             {
                 "size": tried.size,
