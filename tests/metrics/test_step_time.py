@@ -25,7 +25,7 @@ from blis_tui.metrics.expected_error import (
 from blis_tui.metrics.measured import LOADS, LONG_TOKENS, Traits, measured, traits_of
 from blis_tui.metrics.step_time import StepTime, step_times
 from blis_tui.metrics.unmeasured import OF_CLIENT, OF_EXPERIMENT, OF_POOL
-from blis_tui.records.section_text import bands_text, error_text, instance_lines
+from blis_tui.records.section_text import accuracy_table, accuracy_text, instance_lines
 from blis_tui.records.summary import summary_text
 from blis_tui.simulation import Simulation
 from blis_tui.spec.model import Client, Cluster, Engine, Experiment, Hardware, Policy, Pool, Workload
@@ -347,9 +347,9 @@ def test_each_property_is_asked_whether_a_server_had_it(
     assert (known.error is None) is (unknown == ALL)
     for text in known.reasons.values():
         assert reason in text
-        assert text.startswith("not measured: ") == ("docs/accuracy.md" not in text)
+        assert ("; nearest: " in text) == ("docs/accuracy.md" not in text)
     if reason:
-        assert reason in error_text(known)
+        assert reason in accuracy_text(known)
 
 
 def test_a_server_of_other_figures_than_the_measured_ones_is_another_one() -> None:
@@ -462,7 +462,7 @@ def test_what_was_measured_nearby_counts_more() -> None:
         (SEEN._replace(cached_share=0.95), set(), ""),
         (SEEN._replace(prompt_tokens=9_000.0, answer_tokens=3_000.0), ALL, "requests of 12,000 tokens"),
         (SEEN._replace(at_a_time=900.0), ALL, "900 concurrent requests per instance"),
-        (SEEN._replace(strained="a flood"), WAITS, "not measured: a flood; nearest"),
+        (SEEN._replace(strained="a flood"), WAITS, "a flood; nearest"),
     ],
 )
 def test_loads_that_no_server_had(seen: ObservedLoad, unknown: set[str], reason: str) -> None:
@@ -525,7 +525,7 @@ def test_near_the_knee_and_beyond_it_no_waits_are_promised() -> None:
     def at(rate: float, requests: int) -> tuple[set[str], str]:
         report = simulated(workload={**few(requests, **chat), "rate_per_s": rate})
         (known,) = report.expected_errors().values()
-        return set(known.reasons), error_text(known)
+        return set(known.reasons), accuracy_text(known)
 
     unknown, _ = at(15.0, 300)
     assert not unknown
@@ -556,10 +556,10 @@ def test_a_mean_that_a_run_does_not_have_has_no_error() -> None:
     (known,) = report.expected_errors().values()
     assert set(known.bands) == {"ttft", "e2e"}
     assert not known.reasons
-    assert "ITL" not in instance_lines(report)["step times"]
+    assert "ITL" not in instance_lines(report)["accuracy"]
     (nothing,) = simulated(workload=few(20), horizon_us=1).expected_errors().values()
     assert (dict(nothing.bands), dict(nothing.reasons)) == ({}, {})
-    assert bands_text(nothing) == "no mean latency that could be off"
+    assert accuracy_text(nothing) == "no mean latency that could be off"
 
 
 # ---- where it stands ----
@@ -601,7 +601,24 @@ def test_pools_are_told_apart() -> None:
     assert {name: one.hardware for name, one in found.items()} == {"fast": "h100", "slow": "l40s"}
     assert {one.expected_error_percent for one in found.values()} == {None}
     text = summary_text(report)
-    assert "slow: operators, not measured: GPU l40s" in " ".join(text.split())
+    said = " ".join(text.split())
+    assert "step times operators accuracy fast: TTFT ±" in said
+    assert "; slow: not measured: GPU l40s" in said
+
+
+def test_the_range_behind_a_line_can_be_asked_for() -> None:
+    """The line has the median; the table the bounds, and whose they are."""
+    report = simulated(workload=few(20))
+    (known,) = report.expected_errors().values()
+    band = known.bands["ttft"]
+    assert f"TTFT ±{band.median:.0f} %, ITL ±" in accuracy_text(known)
+    assert "measured servers like this; `blis-tui explain accuracy`)" in accuracy_text(known)
+    (row,) = [line for line in accuracy_table(report.expected_errors()).splitlines() if "TTFT" in line]
+    assert row.split(maxsplit=3)[1:3] == [f"{band.median:.1f}", "%"]
+    assert f"{band.low:+.0f} to {band.high:+.0f} %" in row
+    (partly,) = simulated(workload=few(20), policy="sjf").expected_errors().values()
+    for text in (accuracy_text(partly), accuracy_table({"": partly})):
+        assert "TTFT and E2E not measured: `policy.scheduling: sjf`" in text
 
 
 def test_models_that_accuracy_md_compares_are_those_that_it_lists() -> None:
@@ -610,7 +627,7 @@ def test_models_that_accuracy_md_compares_are_those_that_it_lists() -> None:
     assert listed == {*COMPARED}
 
 
-@pytest.mark.parametrize(("kind", "said"), [("roofline", "docs/accuracy.md"), ("crossmodel", "no measured server")])
+@pytest.mark.parametrize(("kind", "said"), [("roofline", "docs/accuracy.md"), ("crossmodel", "`crossmodel` step times")])
 def test_a_model_without_expected_errors_says_why(kind: str, said: str) -> None:
     simulation = Simulation(load("quickstart", set={"latency": kind, "workload.requests": 5}))
     simulation.run()

@@ -93,7 +93,7 @@ def test_the_answer_and_how_sure_it_is_stand_there(sized: Planned, rated: Planne
         assert answer_text(one.plan) in one.page.text
         for line in step_times_text(one.plan.expected):
             assert line in one.page.text
-        assert "expected error of mean latencies" in one.page.text
+        assert "measured servers like this" in one.page.text
         for configuration in one.data["configurations"]:
             assert configuration["why_not"] in one.page.text
         assert f"{one.data['runs']:,} runs in total" in one.page.text
