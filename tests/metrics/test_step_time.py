@@ -627,7 +627,7 @@ def test_models_that_accuracy_md_compares_are_those_that_it_lists() -> None:
     assert listed == {*COMPARED}
 
 
-@pytest.mark.parametrize(("kind", "said"), [("roofline", "docs/accuracy.md"), ("crossmodel", "`crossmodel` step times")])
+@pytest.mark.parametrize(("kind", "said"), [("roofline", "docs/accuracy.md"), ("crossmodel", "`crossmodel` step")])
 def test_a_model_without_expected_errors_says_why(kind: str, said: str) -> None:
     simulation = Simulation(load("quickstart", set={"latency": kind, "workload.requests": 5}))
     simulation.run()
