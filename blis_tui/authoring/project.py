@@ -129,8 +129,8 @@ Simulations of LLM inference serving, run by `blis-tui`. The same document gives
 ```sh
 pip install -r requirements.txt
 blis-tui check specs
-blis-tui run specs/demo.blis.yaml --format table
-blis-tui run specs/demo.blis.yaml --set cluster.instances=2 --format table
+blis-tui run specs/demo.blis.yaml
+blis-tui run specs/demo.blis.yaml --set cluster.instances=2
 pytest                       # compares every experiment with its golden result in golden/
 blis-tui golden review       # after a change: accept or reject new results
 ```

@@ -164,9 +164,10 @@ WORDS: Final = (
     ),
     _word(
         "hit rate",
-        "hit_rate, cache hit rate",
-        "`kv.hit_rate`: KV blocks found in the prefix cache when requests are scheduled, divided by those and all",
-        "blocks newly taken, for decodes too. The cached share of prompt tokens is `tokens.cached / tokens.input`.",
+        "hit_rate, cache hit rate, prefix cache hit rate",
+        "`kv.hit_rate`: the share of prompt tokens that requests find in the prefix cache when they are first",
+        "scheduled, as vLLM and SGLang log it. `kv.block_hit_rate` is BLIS's: KV blocks found, divided by those and",
+        "all blocks newly taken, for decodes too.",
     ),
     _word(
         "eviction",
@@ -453,6 +454,14 @@ WORDS: Final = (
         "true regret",
         "What a routing decision cost: the difference to the best choice, by the scores known then, or by running",
         "every choice (true regret).",
+    ),
+    _word(
+        "accuracy",
+        "expected error",
+        "How far the mean latencies of a run may be from those of a real server. `TTFT ±6 %` is the median error on",
+        "measured servers like the simulated one: half of them were closer. `run --explain accuracy` prints the range",
+        "of 9 in 10 errors as well; the JSON of `plan`, and of reports with `report: full`, has it in `step_time`.",
+        "docs/accuracy.md has the measurements.",
     ),
     _word(
         REPRODUCING_BLIS,

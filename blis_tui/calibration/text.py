@@ -10,7 +10,7 @@ from blis_tui.calibration.other_loads import expected_text
 from blis_tui.calibration.outcome import LEVEL
 from blis_tui.canonical import to_json
 from blis_tui.printable import printable
-from blis_tui.records.section_text import error_text, expected_data
+from blis_tui.records.section_text import accuracy_text, expected_data
 from blis_tui.units import share_text
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def as_table(
         lines.append(name)
         if expected:
             kind, known = expected[name]
-            lines.append(f"  step times: {kind}, {error_text(known)}")
+            lines.append(f"  accuracy with {kind} step times: {accuracy_text(known)}")
         lines += _lines("  all", pairs)
         for number, stage in enumerate(by_stage(pairs, durations_s) if durations_s else []):
             lines += _lines(f"  stage {number + 1}", stage)

@@ -162,9 +162,9 @@ def cli(context: click.Context) -> None:
 
     \b
     Getting started:
-      blis-tui spec list                      list the documents that ship, by name
-      blis-tui run quickstart --format table  simulate an experiment, print the main metrics
-      blis-tui explain kv.hit_rate            explain a metric, key or term
+      blis-tui spec list            list the documents that ship, by name
+      blis-tui run quickstart       simulate an experiment, print the main metrics
+      blis-tui explain kv.hit_rate  explain a metric, key or term
     """  # noqa: D301  (click's mark for lines it must not join)
     raise_on_signals()
     _collect_garbage()

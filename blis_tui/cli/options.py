@@ -67,10 +67,18 @@ host_option: Final = click.option(
 )
 
 
-def format_option(*formats: str, about: str | None = None) -> Callable[[_Command], _Command]:
-    """``--format``, one of ``formats``; the first is the default."""
-    kind = click.Choice(formats)
-    return click.option("--format", "output_format", type=kind, default=formats[0], show_default=True, help=about)
+def format_option(
+    *formats: str, about: str | None = None, default: str | None = None
+) -> Callable[[_Command], _Command]:
+    """``--format``, one of ``formats``; the first is the default.
+
+    Args:
+        formats: the formats.
+        about: the help text.
+        default: where the command chooses the format, given as None, the rule by which it does, in words.
+    """
+    kind, usual = click.Choice(formats), formats[0] if default is None else None
+    return click.option("--format", "output_format", type=kind, default=usual, show_default=default or True, help=about)
 
 
 def grouped(name: str, kind: type, *options: Callable[[_Grouped], _Grouped]) -> Callable[[_Command], _Command]:

@@ -36,7 +36,19 @@ _MANY_REQUESTS: Final = 50_000
 @click.command()
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
 @chosen_options
-@format_option("json", "table", about="json: the whole report, as canonical JSON; table: the main metrics.")
+@format_option(
+    "table",
+    "json",
+    about="table: the main metrics; json: the whole report, as canonical JSON.",
+    default="table on a terminal, json into pipes and files",
+)
+@click.option(
+    "--explain",
+    "explained",
+    type=click.Choice(["accuracy"]),
+    help="Also print, on standard error, where a line of the table comes from; accuracy: the errors seen on measured "
+    "servers, with their range.",
+)
 @written_options
 @click.option(
     "--check",
@@ -61,7 +73,8 @@ _MANY_REQUESTS: Final = 50_000
 def run(
     source: str,
     chosen: Chosen,
-    output_format: str,
+    output_format: str | None,
+    explained: str | None,
     written: Written,
     check: str,
     jobs: int,
@@ -78,6 +91,9 @@ def run(
     from blis_tui.simulation import Simulation  # noqa: PLC0415
 
     outputs = Outputs(written)
+    shown = None if REPORT in outputs else results()
+    if output_format is None:
+        output_format = "json" if shown is None or not shown.isatty() else "table"
     weighed = () if written.counterfactual is None else (f"counterfactual={written.counterfactual}",)
     same, asked = True, source
     with ExitStack() as held, interrupting_on_signals() as signals:
@@ -95,15 +111,13 @@ def run(
                 simulation, outputs, signals, ProgressLine(progress)
             )
             report = simulation.report(complete=complete, verify=complete)
-            text = (
-                report.to_json()
-                if output_format == "json"
-                else _table(report, None if REPORT in outputs else results())
-            )
+            text = report.to_json() if output_format == "json" else _table(report, shown)
             outputs.fill(simulation, report, text)
         if REPORT not in outputs:
             print_text(text, nl=False)  # last: nothing is printed if another result cannot be written
     tell_left_out(report)
+    if explained is not None:
+        _explain_accuracy(report)
     if output_format == "json":
         _warn(report)
     if not complete:
@@ -138,6 +152,12 @@ def _table(report: Report, stream: TextIO | None) -> str:
     from blis_tui.records.summary import WIDTH, summary_text  # noqa: PLC0415  (heavy imports only when it runs)
 
     return printable_lines(summary_text(report, columns(WIDTH, stream)))
+
+
+def _explain_accuracy(report: Report) -> None:
+    from blis_tui.records.section_text import accuracy_table  # noqa: PLC0415  (as above)
+
+    tell(f"\n{accuracy_table(report.expected_errors())}", nl=False)
 
 
 def _load(source: str, chosen: Chosen, more: tuple[str, ...]) -> Experiment:

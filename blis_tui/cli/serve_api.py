@@ -28,7 +28,6 @@ from blis_tui.extras import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import TextIO
 
     from blis_tui.cli.signals import GracefulStop
     from blis_tui.serving.server import Endpoint
@@ -131,7 +130,7 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
     experiment = build(resolved)
     require_no_overwrite(written.files(), resolved.files)
     with graceful_stop() as told, ExitStack() as opened:
-        report_file, requests_file = (_Output(name, opened) for name in (written.output, written.requests_file))
+        files = _Outputs(written, opened)
         publisher = None
         if address.kv_events is not None:
             from blis_tui.serving.kv_events import KvPublisher  # noqa: PLC0415
@@ -149,23 +148,26 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
             raise
         except Exception as error:  # noqa: BLE001  (raised again, after what was served is written)
             endpoint.failure = endpoint.failure or error
-        _finish(endpoint, report_file, requests_file)
+        _finish(endpoint, files)
 
 
-class _Output:
-    """A file to write at the end, opened before serving, so that errors appear then; without a name, none."""
+class _Outputs:
+    """The files to write at the end, opened before serving, so that errors appear then."""
 
-    def __init__(self, name: str | None, opened: ExitStack) -> None:
-        from blis_tui.records.files import atomic_text  # noqa: PLC0415
+    def __init__(self, written: _Written, opened: ExitStack) -> None:
+        from blis_tui.records.files import atomic_files  # noqa: PLC0415
 
         self._opened = opened.enter_context(ExitStack())
-        self._file: TextIO | None = None if name is None else self._opened.enter_context(atomic_text(name))
+        files = self._opened.enter_context(atomic_files())
+        names = (written.output, written.requests_file)
+        self._files = tuple(None if name is None else files.text(name) for name in names)
 
-    def write(self, lines: Iterable[str]) -> None:
-        """Write and publish it, whatever becomes of other files."""
+    def write(self, *contents: Iterable[str]) -> None:
+        """Write and publish the report and the requests, both or neither."""
         with self._opened:
-            if self._file is not None:
-                self._file.writelines(lines)
+            for file, lines in zip(self._files, contents, strict=True):
+                if file is not None:
+                    file.writelines(lines)
 
 
 async def _served(endpoint: Endpoint, address: _Address, told: GracefulStop) -> None:
@@ -187,19 +189,17 @@ async def _served(endpoint: Endpoint, address: _Address, told: GracefulStop) -> 
     await run(endpoint, Address(host=address.host, port=address.port, most_connections=most), said, stop)
 
 
-def _finish(endpoint: Endpoint, report_file: _Output, requests_file: _Output) -> None:
+def _finish(endpoint: Endpoint, files: _Outputs) -> None:
     """Write what was served, and print a summary.
 
     Raises:
-        Exception: what ended the simulation, or a file that could not be written; everything else is written.
+        Exception: what ended the simulation, after the files are written, or a file that cannot be.
     """
     from blis_tui.serving.table import served_csv  # noqa: PLC0415
     from blis_tui.units import plural, span_text  # noqa: PLC0415
 
     report = endpoint.core.simulation.report(complete=False, verify=False)
-    with ExitStack() as writing:  # calls both, even if one raises an exception
-        writing.callback(lambda: report_file.write([report.to_json()]))
-        writing.callback(lambda: requests_file.write(served_csv(endpoint.core.requests, report.rows)))
+    files.write([report.to_json()], served_csv(endpoint.core.requests, report.rows))
     tell(f"served {plural(report.requests.completed, 'request')} of {report.requests.total:,}")
     if endpoint.late_us > _LATE_US:
         tell(f"note: the simulation was up to {span_text(endpoint.late_us)} behind real time: this machine was busy")

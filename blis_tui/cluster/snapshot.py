@@ -81,6 +81,10 @@ class KvSnapshot:
     blank_blocks: int
     hits: int
     misses: int
+    queried_tokens: int
+    """Prompt tokens looked up in the prefix cache so far, by requests that were scheduled for the first time."""
+    found_tokens: int
+    """How many of them were found."""
     below: tuple[TierSnapshot, ...] = ()
     """Storage for blocks that have left the GPU: host memory for swapped victims, then tiers."""
     tree: TreeSnapshot | None = None
@@ -404,6 +408,8 @@ def _instance(instance: Instance, cluster: Cluster, window: int | None, transfer
             blank_blocks=pool.free - cached,
             hits=pool.hits,
             misses=pool.misses,
+            queried_tokens=pool.queried_tokens,
+            found_tokens=pool.found_tokens,
             below=tuple(_below(instance)),
             tree=_tree(instance, window) if instance.batch.traits.radix_tree else None,
         ),

@@ -234,6 +234,9 @@ class Batch(Picklable):
         request.computed_tokens = cached_tokens
         if not request.preemptions:  # a later hit would be on blocks it computed itself
             request.cached_tokens = cached_tokens
+            if pool.caching:
+                pool.queried_tokens += request.input_tokens
+                pool.found_tokens += cached_tokens
         else:
             if pool.caching:  # vLLM counts these queries separately (``PrefixCacheStats``)
                 pool.preempted_lookups += 1

@@ -1,6 +1,6 @@
 """Golden files: their location and format, and new results that wait beside them for a decision.
 
-Each golden test has two files. ``NAME.report.json`` has the exact bytes that ``blis-tui run`` prints, for review.
+Each golden test has two files. ``NAME.report.json`` has the exact bytes of the report, for review.
 ``NAME.golden.json`` is a header: the spec and engine of the report, the chain of digests of its record stream, and the
 resolved document, so that the old experiment can be run again. On request, ``NAME.records.jsonl.gz`` stores the
 records. Files of a waiting result have the suffix ``.new``.

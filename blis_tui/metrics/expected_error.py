@@ -105,7 +105,7 @@ class Expectation(NamedTuple):
     bands: Mapping[str, Band]
     """Band of each metric; metrics without a known error are missing."""
     reasons: Mapping[str, str]
-    """For each metric without a known error, the reason, and the nearest measurement."""
+    """For each metric without a known error, what was not measured, and the nearest measurement."""
 
     @property
     def error(self) -> ExpectedError | None:
@@ -143,9 +143,9 @@ def expectation(experiment: Experiment, pool: Pool, seen: ObservedLoad) -> Expec
     """Return the expected errors of the means of a pool's requests."""
     known = measured(pool.latency.kind)
     if known is None:
-        reason = "expected error unknown: no measured server was compared with it"
+        reason = f"`{pool.latency.kind}` step times"
         if pool.latency.kind in COMPARED:
-            reason = "expected error unknown: docs/accuracy.md compares it with other models"
+            reason += " (docs/accuracy.md compares them with others)"
         return Expectation({}, dict.fromkeys(STEP_METRICS, reason))
     traits = traits_of(
         experiment,
@@ -231,7 +231,7 @@ def error_bands(
             continue
         bands[metric] = _band([_error(one, metric, seen) for one, _ in there], *_run_weights(there))
     near = nearest(measured_runs, _likenesses("itl", traits, measured_runs)) if why else ""
-    return Expectation(bands, {name: f"not measured: {reason}; nearest: {near}" for name, reason in why.items()})
+    return Expectation(bands, {name: f"{reason}; nearest: {near}" for name, reason in why.items()})
 
 
 def as_new(traits: Traits, runs: Sequence[Measured]) -> Sequence[Measured]:
@@ -374,7 +374,7 @@ def slower_server(
     found = expectation(experiment, pool, seen)
     reason = next((found.reasons[name] for name in ("itl", *metrics) if name in found.reasons), "")
     if reason or known is None:
-        return reason
+        return f"nothing like it was measured: {reason}"
     traits = traits_of(
         experiment, pool, prompt_tokens=seen.prompt_tokens, cached_share=seen.cached_share, at_a_time=seen.at_a_time
     )

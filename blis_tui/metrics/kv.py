@@ -26,14 +26,17 @@ class KvCounts:
     """KV blocks in use at the peak: the sum over the instances, each at its own peak. Blocks that only hold a cached
     prefix, with no request using them, count as free."""
     hit_rate: float
-    """Hits per block, from 0 to 1: KV blocks that requests found in the prefix cache when they were scheduled, divided
-    by those and all newly allocated blocks, including those for decodes. It differs from the cached share of prompt
-    tokens, which is ``tokens.cached / tokens.input``."""
+    """Prefix cache hit rate as vLLM and SGLang log it, from 0 to 1: the share of prompt tokens that requests found
+    cached when they were first scheduled. Lookups of preempted requests are counted separately."""
     preemptions: int
     """Preemptions: how often a running request lost its KV blocks or its place in the batch; one request can have
     many. Requests whose last token was already being computed do not count: they complete all the same."""
     preempted_requests: int
     """Requests that were preempted at least once."""
+    block_hit_rate: float = field(default=0.0, metadata=OMITTED_IF_ZERO)
+    """BLIS's cache hit rate, from 0 to 1: KV blocks that requests found in the prefix cache whenever they were
+    scheduled, divided by those and all newly allocated blocks, including those for decodes; left out of the file if 0.
+    """
     preempted_lookups: int = field(default=0, metadata=OMITTED_IF_ZERO)
     """How often preempted requests looked up their tokens in the prefix cache when they were rescheduled
     (``preempted_requests`` of vLLM's ``PrefixCacheStats``); left out of the file if 0."""
@@ -41,8 +44,8 @@ class KvCounts:
     """Tokens that preempted requests looked up: the prompt, and the generated ones where victims keep them. Like vLLM,
     this is separate from the lookups of new requests, which are ``tokens.input``; left out of the file if 0."""
     preempted_hits: int = field(default=0, metadata=OMITTED_IF_ZERO)
-    """Tokens of these lookups found in the GPU's cache, mostly the request's own earlier ones; part of ``hit_rate``,
-    not of ``tokens.cached``; left out of the file if 0."""
+    """Tokens of these lookups found in the GPU's cache, mostly the request's own earlier ones; part of
+    ``block_hit_rate``, not of ``hit_rate`` and ``tokens.cached``; left out of the file if 0."""
     allocation_failures: int = field(default=0, metadata=OMITTED_IF_ZERO)
     """Failed attempts to allocate KV blocks for a request: one for each victim preempted for it, and one for each step
     that left the next request of the queue waiting for blocks; left out of the file if 0."""
@@ -59,10 +62,13 @@ def zero_if_omitted(metric: str) -> int | None:
 def kv_counts(instances: Sequence[Instance]) -> KvCounts:
     """Return the KV cache figures of these instances."""
     hits = misses = blocks = peak = preemptions = preempted = failures = lookups = queries = found = 0
+    asked = cached = 0
     for instance in instances:
         pool = instance.pool
         hits += pool.hits
         misses += pool.misses
+        asked += pool.queried_tokens
+        cached += pool.found_tokens
         lookups += pool.preempted_lookups
         queries += pool.preempted_queries
         found += pool.preempted_hits
@@ -74,7 +80,8 @@ def kv_counts(instances: Sequence[Instance]) -> KvCounts:
     return KvCounts(
         blocks=blocks,
         peak_used=peak,
-        hit_rate=hits / (hits + misses) if hits + misses else 0.0,
+        hit_rate=cached / asked if asked else 0.0,
+        block_hit_rate=hits / (hits + misses) if hits else 0.0,
         preemptions=preemptions,
         allocation_failures=failures,
         preempted_requests=preempted,

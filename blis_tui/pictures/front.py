@@ -36,7 +36,7 @@ def front_picture(points: Points) -> Picture | None:
     views = {f"{short(pair[1].metric)} over {short(pair[0].metric)}": _view(points, pair) for pair in pairs}
     first, rivals = pairs[0], same_load(points.study)
     best = _front(points, first)
-    unbeaten = f"No other point{rivals} that meets all bounds beats"
+    unbeaten = f"No other point that meets all bounds{rivals} beats"
     rows = [
         (f"{one.point.number}", points.name(one), *(number_text(one.mean(metric.metric)) for metric in first))
         for one in best
@@ -54,7 +54,7 @@ def front_picture(points: Points) -> Picture | None:
             rows=rows,
             words=(1,),
         ),
-        note=f"The front: by {_by(points, first)}, no other point{rivals} that meets all bounds is better in one of"
+        note=f"The front: by {_by(points, first)}, no other point that meets all bounds{rivals} is better in one of"
         " these and not worse in the others. It is a line where the two figures shown alone decide, for one load."
         " Means over seeds.",
     )

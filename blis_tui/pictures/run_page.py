@@ -13,7 +13,7 @@ from blis_tui.pictures.page import page, provenance, settings
 from blis_tui.pictures.parts import Card, Picture, Section, cards
 from blis_tui.pictures.percentiles import NAMES, curve, curves_view, name_of
 from blis_tui.plain_page import Table
-from blis_tui.records.summary import hits_text, main_lines
+from blis_tui.records.summary import main_lines
 from blis_tui.spec.study.metrics import COSTS
 from blis_tui.study.costs import cost_figures
 from blis_tui.units import plural, share_text
@@ -90,7 +90,7 @@ def _overview(report: Report) -> list[str | Table]:
             value=f"{requests.completed:,}",
             more=f"of {requests.total:,} in {report.duration_us / 1e6:,.1f} s",
         ),
-        Card(name="Preemptions", value=f"{kv.preemptions:,}", more=f"KV cache: {hits_text(kv)}"),
+        Card(name="Preemptions", value=f"{kv.preemptions:,}", more=f"prefix cache hit rate {share_text(kv.hit_rate)}"),
     ]
     if report.slo is not None and report.slo.attainment is not None:
         met = f"{report.slo.good:,} of {report.slo.injected:,} met their targets"

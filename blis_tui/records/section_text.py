@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.columns import aligned
 from blis_tui.units import in_words, plural, share_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from blis_tui.metrics.control_plane import DisaggregationReport, GatewayReport, RoutingReport
-    from blis_tui.metrics.expected_error import Band, Expectation
+    from blis_tui.metrics.expected_error import Expectation
     from blis_tui.metrics.goodput import SloReport
     from blis_tui.metrics.kv import TiersReport
     from blis_tui.metrics.optional import SessionReport
@@ -31,13 +34,9 @@ def instance_lines(report: Report) -> dict[str, str]:
         came = ", counting all that were ever started" if report.lifecycle else ""
         what = "ranks of " if one.data_parallel else "of "
         lines["instances"] = f"{len(report.instances):,} {what}{one.model} on {one.hardware}, {split}{came}"
+    lines["step times"] = _by_pool({name: one.kind for name, one in report.step_time.items()})
     expected = report.expected_errors()
-    lines["step times"] = _by_pool(
-        {name: f"{one.kind}, {bands_text(expected[name])}" for name, one in report.step_time.items()}
-    )
-    partly = {name: reasons_text(known) for name, known in expected.items() if known.bands and known.reasons}
-    if partly:
-        lines["not measured"] = _by_pool(partly)
+    lines["accuracy"] = _by_pool({name: accuracy_text(known, "--explain accuracy") for name, known in expected.items()})
     return lines
 
 
@@ -53,10 +52,42 @@ def _by_pool(texts: dict[str, str]) -> str:
 METRIC_NAMES: Final = {"ttft": "TTFT", "itl": "ITL", "e2e": "E2E"}
 
 
-def error_text(known: Expectation) -> str:
-    """Describe the expected error of a run, and why any part of it is unknown."""
-    partly = f"; not measured: {reasons_text(known)}" if known.bands and known.reasons else ""
-    return bands_text(known) + partly
+def accuracy_text(known: Expectation, more: str = "blis-tui explain accuracy") -> str:
+    """Describe the expected error of each mean in a line, and why any is unknown.
+
+    Args:
+        known: the expected errors.
+        more: the command or option that explains them.
+    """
+    parts = []
+    if known.bands:
+        listed = ", ".join(f"{METRIC_NAMES[metric]} ±{percent_text(one.median)}" for metric, one in known.bands.items())
+        counts = [one.servers for one in known.bands.values()]
+        servers = " to ".join(dict.fromkeys(f"{count:,}" for count in (min(counts), max(counts))))
+        parts.append(f"{listed} (median, {servers} measured servers like this; `{more}`)")
+    if known.reasons:
+        parts.append(not_measured_text(known))
+    return "; ".join(parts) or "no mean latency that could be off"
+
+
+def accuracy_table(expected: Mapping[str, Expectation]) -> str:
+    """Return the expected errors of the means with their ranges, by pool."""
+    about = "accuracy: errors of mean latencies on measured servers like this; + = the simulation is slower"
+    rows = [("", "", "median", "9 of 10 within", "servers")]
+    reasons = []
+    for pool, known in expected.items():
+        name = pool if len(expected) > 1 else ""
+        for metric, one in known.bands.items():
+            within = f"{one.low:+.0f} to {one.high:+.0f} %"
+            rows.append((name, METRIC_NAMES[metric], f"{one.median:.1f} %", within, f"{one.servers:,}"))
+        if known.reasons:
+            reasons.append(f"{name}: {not_measured_text(known)}" if name else not_measured_text(known))
+    return "\n".join([about, *(aligned(rows, right=(2, 3, 4)) if len(rows) > 1 else ()), *reasons]) + "\n"
+
+
+def percent_text(percent: float) -> str:
+    """Describe an error in as few digits as it is known to."""
+    return f"{percent:.0f} %" if percent >= 0.95 else f"{percent:.1f} %"
 
 
 def expected_data(kind: str, known: Expectation) -> dict[str, object]:
@@ -68,27 +99,14 @@ def expected_data(kind: str, known: Expectation) -> dict[str, object]:
     }
 
 
-def bands_text(known: Expectation) -> str:
-    """Describe the expected error of each mean: the median, the 90 % range, and the number of servers measured.
-
-    If no error is known, give the reason.
-    """
-    if not known.bands:
-        return "; ".join(dict.fromkeys(known.reasons.values())) or "no mean latency that could be off"
-    listed = ", ".join(f"{METRIC_NAMES[metric]} {_band(band)}" for metric, band in known.bands.items())
-    return f"expected error of mean latencies, median (9 of 10 within; measured servers): {listed}"
-
-
-def reasons_text(known: Expectation) -> str:
-    """Describe why errors of some metrics are unknown."""
+def not_measured_text(known: Expectation) -> str:
+    """Describe why errors are unknown, and of which metrics if others are known."""
     why: dict[str, list[str]] = {}
     for metric, reason in known.reasons.items():
-        why.setdefault(reason.removeprefix("not measured: "), []).append(METRIC_NAMES[metric])
-    return "; ".join(f"{in_words(metrics)}: {reason}" for reason, metrics in why.items())
-
-
-def _band(band: Band) -> str:
-    return f"{band.median:.1f} % ({band.low:+.0f} to {band.high:+.0f} %; {band.servers})"
+        why.setdefault(reason, []).append(METRIC_NAMES[metric])
+    if len(why) == 1 and not known.bands:
+        return f"not measured: {next(iter(why))}"
+    return "; ".join(f"{in_words(metrics)} not measured: {reason}" for reason, metrics in why.items())
 
 
 def _media(report: Report) -> dict[str, str]:

@@ -13,7 +13,6 @@ from blis_tui.units import plural, share_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from blis_tui.metrics.kv import KvCounts
     from blis_tui.metrics.load import Offered, Steady
     from blis_tui.metrics.report import GroupReport, Report
     from blis_tui.metrics.stats import Distribution
@@ -89,16 +88,11 @@ def main_lines(report: Report) -> dict[str, str]:
         "throughput": f"{report.throughput.requests_per_s:,.2f} requests/s, "
         f"{report.throughput.output_tokens_per_s:,.1f} output tokens/s",
         "steady": _steady(report.steady) if requests.total else "nothing arrived",
-        "KV cache": f"{_fullest(report)}, {hits_text(kv)}, {plural(kv.preemptions, 'preemption')}"
+        "KV cache": f"{_fullest(report)}, prefix cache hit rate {share_text(kv.hit_rate)},"
+        f" {plural(kv.preemptions, 'preemption')}"
         + (f", {plural(kv.allocation_failures, 'allocation')} failed" if kv.allocation_failures else ""),
         **section_lines(report),
     }
-
-
-def hits_text(kv: KvCounts) -> str:
-    """Describe the share of blocks found in the cache; tokens found again after a preemption are not ``cached``."""
-    again = " (including blocks of preempted requests)" if kv.preemptions and kv.hit_rate else ""
-    return f"{share_text(kv.hit_rate)} hits{again}"
 
 
 def warnings_text(report: Report, width: int = WIDTH) -> str:

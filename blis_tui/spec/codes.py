@@ -304,9 +304,10 @@ _TABLE: Final = {
         "Correct it, or list the values.",
     ),
     "BLIS2065": CodeInfo(
-        "constraints that contradict each other",
-        "No value can meet both bounds on a metric, so no point could ever hold.",
-        "Correct the bounds.",
+        "bound that no run can decide",
+        "No value can meet the bound, or both bounds on a metric, so that nothing could ever hold; or a plan, which "
+        "decides itself how long its runs last, is to bound what they count from beginning to end.",
+        "Correct the bounds; shares are from 0 to 1. Instead of counts, bound rates, shares and latencies.",
     ),
     "BLIS2066": CodeInfo(
         "exclusion without effect",

@@ -48,6 +48,11 @@ _COUNTS: Final[dict[str, Callable[[Row], int]]] = {
     "lost": lambda row: row.state == RequestState.LOST,
 }
 _GROUP_COUNTS: Final = ("total", "rejected", "completed", "dropped_unservable", "timed_out")
+_COUNTERS: Final = frozenset(
+    {"busy_us", "duration_us", "output_tokens", "routed", "steps", "allocation_failures", "preempted_hits"}
+    | {"preempted_lookups", "preempted_queries", "preempted_requests", "preemptions"}
+)
+"""Other figures that grow as long as a run goes on."""
 LATENCIES: Final[dict[str, Callable[[Row], float | None]]] = {
     "ttft_ms": lambda row: row.ttft_us if row.ttft_us >= 0 else None,
     "e2e_ms": lambda row: row.e2e_us if row.e2e_us >= 0 else None,
@@ -195,3 +200,8 @@ def _ranks(percent: int, wanted: Range, most: object) -> bool:
 def _counted(name: str, steps: Sequence[str]) -> Callable[[Row, Group], int]:
     counts, scope = _COUNTS[name], scope_of(steps)
     return lambda row, group: counts(row) if scope.holds(row.arrival_us, group) else 0
+
+
+def counts_up(metric: str) -> bool:
+    """Return whether a figure of a report counts something from the beginning of a run to its end."""
+    return metric.startswith("tokens.") or metric.rpartition(".")[2] in _COUNTS.keys() | _COUNTERS

@@ -30,12 +30,15 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.classes import dataclass
 from blis_tui.engine.kv.capacity import active_parameters
 from blis_tui.spec.document_parts import Part
+from blis_tui.units import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from blis_tui.spec.model import Experiment, Hardware, Pool
 
+PRICES: Final = "--price h100=2.5, or hardware.cost_per_hour_usd in the hardware document"
+"""How to give a price."""
 _US_PER_HOUR: Final = 3_600_000_000
 _MILLION: Final = 1e6
 _US_PER_S: Final = 1e6
@@ -56,6 +59,18 @@ class _Held:
     @property
     def busy_watts(self) -> float | None:
         return busy_watts(self.hardware, self.flops * _US_PER_S / self.busy_gpu_us if self.busy_gpu_us else 0.0)
+
+
+def without_cost(metric: str, experiment: Experiment, prices: Mapping[str, float]) -> str | None:
+    """Return what hardware lacks so that a run has no such cost; None if it has one."""
+    used = {pool.hardware.name: pool.hardware for pool in experiment.pools}
+    if metric.startswith("cost.usd"):
+        lacking = [name for name, one in used.items() if prices.get(name, one.usd_per_hour) is None]
+        return f"{in_words(lacking)} has no price: {PRICES}" if lacking else None
+    if "watts" in metric or ".wh_" in metric:
+        lacking = [name for name, one in used.items() if one.peak_watts is None or one.idle_watts is None]
+        return f"{in_words(lacking)} has no `watts` in its hardware document" if lacking else None
+    return None
 
 
 def busy_watts(hardware: Hardware, flops_per_s: float) -> float | None:

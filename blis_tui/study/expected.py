@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.metrics.pool_load import expectations
-from blis_tui.records.section_text import METRIC_NAMES, bands_text, reasons_text
+from blis_tui.records.section_text import METRIC_NAMES, not_measured_text, percent_text
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.names import point_text
 
@@ -55,18 +55,16 @@ def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[s
             for metric, band in expectation.bands.items():
                 bands.setdefault(kind, {}).setdefault(metric, []).append(band)
             if expectation.reasons:
-                why = f"not measured: {reasons_text(expectation)}" if expectation.bands else bands_text(expectation)
-                named = reasons.setdefault(_WITH_VALUE.sub(r"`\1`", f"{kind}, {why}"), [])
-                if (said := (point_text(study.paths, one.point.coordinates), f"{kind}, {why}")) not in named:
+                why = f"(step times: {kind}): {not_measured_text(expectation)}"
+                named = reasons.setdefault(_WITH_VALUE.sub(r"`\1`", why), [])
+                if (said := (point_text(study.paths, one.point.coordinates), why)) not in named:
                     named.append(said)
     for kind, metrics in bands.items():
         told = [f"{name} {_widest(metrics[one])}" for one, name in METRIC_NAMES.items() if one in metrics]
-        listed = ", ".join(told)
-        legend = "expected error of mean latencies, median (9 of 10 within; widest of all points)"
-        yield f"Step times: {kind}, {legend}: {listed}."
+        yield f"Accuracy (step times: {kind}): {', '.join(told)} (median by point; `blis-tui explain accuracy`)."
     for text, named in reasons.items():
         alike = len(dict.fromkeys(why for _, why in named)) == 1
-        yield f"Step times{_of([name for name, _ in named], asked)}: {named[0][1] if alike else text}."
+        yield f"Accuracy{_of([name for name, _ in named], asked)} {named[0][1] if alike else text}."
 
 
 def _of(named: Sequence[str], asked: int) -> str:
@@ -78,7 +76,5 @@ def _of(named: Sequence[str], asked: int) -> str:
 
 
 def _widest(bands: Sequence[Band]) -> str:
-    low, high = min(one.low for one in bands), max(one.high for one in bands)
     medians = [one.median for one in bands]
-    ends = dict.fromkeys(f"{value:.1f}" for value in (min(medians), max(medians)))
-    return f"{' to '.join(ends)} % ({low:+.0f} to {high:+.0f} %)"
+    return "±" + " to ".join(dict.fromkeys((percent_text(min(medians)), percent_text(max(medians)))))

@@ -17,6 +17,7 @@ from blis_tui.spec.model import SLO_CLASSES
 from blis_tui.spec.source import as_list, as_map
 from blis_tui.spec.study.document import resolve_point
 from blis_tui.spec.study.metrics import COSTS
+from blis_tui.study.costs import without_cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,11 +73,17 @@ def require_figures(study: Study) -> None:
         **{one.metric: ("objectives", at, "metric") for at, one in enumerate(study.objectives)},
         **{one.metric: ("constraints", at, "metric") for at, one in enumerate(study.constraints)},
     }
-    missing = {metric: place for metric, place in missing.items() if metric not in COSTS}
+    bounded = {one.metric for one in study.constraints}
+    missing = {metric: place for metric, place in missing.items() if metric not in COSTS or metric in bounded}
     hints: dict[str, str] = {}
     for experiment in _experiments(study) if missing else ():
         report = _empty_report(experiment)
-        told = {metric: _instead(metric.split("."), experiment, report) for metric in missing}
+        told = {
+            metric: without_cost(metric, experiment, study.prices)
+            if metric in COSTS
+            else _instead(metric.split("."), experiment, report)
+            for metric in missing
+        }
         hints = {metric: hint for metric, hint in told.items() if hint is not None}
         missing = {metric: place for metric, place in missing.items() if metric in hints}
         if not missing:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.columns import aligned, cut
 from blis_tui.printable import printable
+from blis_tui.study.costs import PRICES
 from blis_tui.study.expected import step_times_lines
 from blis_tui.study.front_plot import FrontPlot, plain
 from blis_tui.study.names import short_names, value_text
@@ -28,11 +29,11 @@ MOST_POINTS: Final = 40
 """Maximum number of points shown; files have them all."""
 WIDTH: Final = 100
 """Default width of sentences, in characters."""
+_EXTREMES: Final = {"min": "lowest", "max": "highest"}
+"""Goals of figures, and the best values by them."""
 _BAR: Final = 16
 _WHY: Final = 60
 _PRICE: Final = "cost.usd_per_hour"
-PRICES: Final = "--price h100=2.5, or hardware.cost_per_hour_usd in the hardware document"
-"""How to give a price."""
 _PLOT: Final = (72, 15)
 """Columns and rows of the plot, including its axes."""
 
@@ -54,10 +55,12 @@ def study_text(result: StudyResult, width: int = WIDTH) -> str:
         lines.append(f"{len(points) - len(shown):,} more points: -o FILE.csv writes all of them")
     if front:
         names = ", ".join(objective.metric for objective in study.objectives)
-        rivals = same_load(study) + (" that meets all bounds" if study.constraints else "")
-        best = f"the best point{rivals} in {names}"
-        unbeaten = f"no other point{rivals} is better in one of {names} without being worse in another"
-        lines += sentence_lines(f"* {best if len(study.objectives) == 1 else unbeaten}", width)
+        rivals = " that meets all bounds" if study.constraints else ""
+        front_words = f"no other point{rivals}{same_load(study)} is better in one of {names} and worse in none"
+        if len(study.objectives) == 1:
+            (only,) = study.objectives
+            front_words = f"{_EXTREMES[only.goal]} {names} of any point{rivals}{same_load(study)}"
+        lines += sentence_lines(f"* {front_words}", width)
     if study.constraints:
         holding = len([one for one in points if one.ok])
         wishes = ", ".join(map(bound_text, study.constraints))
@@ -88,17 +91,17 @@ def sentence_lines(text: str, width: int, indent: str = "  ") -> list[str]:
 
 
 def same_load(study: Study) -> str:
-    """Return which points compete, if the load is an axis: `` with the same rate_per_s``."""
+    """Return which points compete, if the load is an axis: `` at the same rate_per_s``."""
     names = short_names(study.paths)
     paths = load_paths(study)
-    return f" with the same {' and '.join(names[path] for path in paths)}" if paths else ""
+    return f" at the same {' and '.join(names[path] for path in paths)}" if paths else ""
 
 
 def best_words(study: Study, points: Sequence[PointSummary]) -> str:
     """Return which point is chosen for each load."""
-    by = ", then ".join(f"{goal} {metric}" for metric, goal in ranked_by(study, points))
+    by = ", then ".join(f"{_EXTREMES[goal]} {metric}" for metric, goal in ranked_by(study, points))
     holding = " that meets all bounds" if study.constraints else ""
-    return f"the best point{holding}, by {by}"
+    return f"the best point{holding}: {by}"
 
 
 def _scenarios(study: Study, points: Sequence[PointSummary]) -> list[str]:

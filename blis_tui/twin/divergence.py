@@ -330,7 +330,7 @@ def _by_requests(recording: Recording, run: Simulated) -> BatchDivergence | None
         request=row.request_id,
         cause="not known",
         text=f"{row.request_id} got its first token {span_text(abs(by_us))} {word} in the simulation",
-        why="it may be step times, batches, preemption or the cache: the server's log would tell (observe --log)",
+        why="step times, batches, preemption or the cache: an engine log (observe --log) tells which",
     )
 
 
@@ -338,8 +338,8 @@ def alike_text(*, logged: bool) -> str:
     """Return what is known if no difference was found; ``logged``: whether the recording has steps."""
     if logged:
         return "none, all batches are the same"
-    far = f"{share_text(_LATER, 0)} and {span_text(_LATER_US)}"
-    return f"not known without the log (observe --log); no first token is off by {far}"
+    within = f"{share_text(_LATER, 0)} or {_LATER_US // 1000} ms"
+    return f"unknown without an engine log (observe --log); every TTFT within {within}"
 
 
 def where(parting: BatchDivergence) -> str:

@@ -55,7 +55,7 @@ def test_the_answer_is_a_sentence_with_the_runs_that_it_rests_on(store: Path, tm
 def test_nothing_that_holds_is_a_failed_check() -> None:
     found = plan(*SHORT, "--slo", "latency.ttft_ms.p90<=1", "--max-rate", "--store", "none")
     assert found.exit_code == 1
-    assert "no rate holds: even on an idle cluster, latency.ttft_ms.p90" in found.output
+    assert "no rate holds, because even on an idle cluster latency.ttft_ms.p90" in found.output
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,13 @@ def test_nothing_that_holds_is_a_failed_check() -> None:
     [
         ((*SHORT, "--rate", "5"), 2, "no bound given: add one, such as --slo 'latency.ttft_ms.p99<=300'"),
         ((*SHORT, *SLO, "--rate", "5", "--max-rate"), 2, "cannot be combined"),
+        ((*SHORT, *SLO, "--rate", "0"), 2, "Invalid value for '--rate': 0.0 is not in the range x>0"),
+        ((*SHORT, "--slo", "latency.ttft_ms.p99<=-1"), 2, "`latency.ttft_ms.p99` is never below 0"),
+        ((*SHORT, "--slo", "kv.hit_rate>=30"), 2, "`kv.hit_rate` is a share, never above 1"),
+        ((*SHORT, "--slo", "sessions.started<=30"), 2, "only where clients hold sessions"),
+        ((*SHORT, "--slo", "cost.usd_per_hour<=30"), 2, "h100 has no price: --price h100=2.5"),
+        ((*SHORT, "--slo", "requests.completed>=30"), 2, "`requests.completed` counts over a whole run"),
+        ((*SHORT, "--slo", "kv.preemptions<=3"), 2, "or allow none at all: kv.preemptions<=0"),
         ((*SHORT, *SLO, "--sizes", "cluster.instances=1..2", "--max-rate"), 2, "--sizes and --max-rate cannot"),
         ((*SHORT, *SLO, "--precision", "0.1", "--rate", "5"), 2, "--precision is for --max-rate"),
         ((*SHORT, *SLO, "--sizes", "cluster.instances=9..2"), 2, "9 is more than 2"),

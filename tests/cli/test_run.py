@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,32 @@ def test_warnings_stand_on_standard_error_and_in_the_table(small: Path) -> None:
     assert "warning" not in table.stderr
     calm = blis("run", str(small), "--set", "workload.requests=400")
     assert (json.loads(calm.stdout)["warnings"], calm.stderr) == ([], "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+@pytest.mark.parametrize(
+    ("options", "shown"), [((), "experiment  small"), (("--format", "json"), "{"), (("-o", "{file}"), "")]
+)
+def test_a_terminal_gets_the_table_unless_asked_otherwise(options: tuple[str, ...], shown: str, small: Path) -> None:
+    """Into pipes, as everywhere else in these tests, and files goes JSON."""
+    file = small.with_name("report.json")
+    command = [sys.executable, "-m", "blis_tui", "run", str(small), *(one.format(file=file) for one in options)]
+    screen, end = os.openpty()
+    with os.fdopen(screen, "rb", buffering=0) as seen, os.fdopen(end, "wb", buffering=0) as stream:
+        subprocess.run(command, stdout=stream, stderr=subprocess.PIPE, check=True)
+        stream.write(b"\n")
+        text = seen.read(100_000).decode()
+    assert text.startswith(shown)
+    assert bool(text.strip()) == bool(shown)
+    if file.exists():
+        assert json.loads(file.read_text())["meta"]["experiment"] == "small"
+
+
+def test_the_range_of_errors_is_explained_beside_the_report(small: Path) -> None:
+    run = blis("run", str(small), "--explain", "accuracy")
+    assert json.loads(run.stdout)["meta"]["experiment"] == "small"
+    assert "accuracy: errors of mean latencies on measured servers like this" in run.stderr
+    assert "9 of 10 within" in run.stderr
 
 
 def test_standard_output_and_the_output_file_are_the_same_bytes(small: Path, tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_what_was_served_is_written_even_if_the_simulation_or_another_file_fails
     result = CliRunner().invoke(cli, ["serve-api", "quickstart", "-o", "report.json", "--requests", "served.csv"])
     assert result.exit_code == ExitCode.IO
     assert "error: cannot write served.csv: No space left" in result.stderr
-    assert json.loads((tmp_path / "report.json").read_text())["requests"]["completed"] == 1
+    assert not (tmp_path / "report.json").exists()  # both or neither
     assert len((tmp_path / "served.csv").read_text().splitlines()) == 2  # as it was
 
 

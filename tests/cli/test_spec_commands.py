@@ -304,7 +304,9 @@ def test_figures_of_reports_are_explained() -> None:
             assert one.text.startswith(f"latency.{name}.{statistic}: a metric of reports")
             assert "milliseconds" in one.text
     shown = blis("explain", "kv.hit_rate").stdout
-    assert shown.startswith("kv.hit_rate: a metric of reports\n\nHits per block, from 0 to 1")
+    assert shown.startswith(
+        "kv.hit_rate: a metric of reports\n\nPrefix cache hit rate as vLLM and SGLang log it, from 0 to 1"
+    )
     assert "`expect`, `plan --slo`" in shown
     found = json.loads(blis("explain", "slo_classes.batch.ttft_ms.p99", "--format", "json").stdout)
     assert (found["figure"], found["unit"], found["expect"]) == ("slo_classes.NAME.ttft_ms.p99", "milliseconds", True)

@@ -211,6 +211,7 @@ def test_sections_are_there_where_they_apply() -> None:
 LEFT_OUT = (
     "requests.lost",
     "kv.allocation_failures",
+    "kv.block_hit_rate",
     *(f"kv.preempted_{one}" for one in ("lookups", "queries", "hits")),
 )
 """What reports have only where there was any of it."""

@@ -26,7 +26,7 @@ from blis_tui.metrics.expected_error import (
 from blis_tui.metrics.measured import LOADS, LONG_TOKENS, Traits, measured, traits_of
 from blis_tui.metrics.step_time import StepTime, step_times
 from blis_tui.metrics.unmeasured import OF_CLIENT, OF_EXPERIMENT, OF_POOL
-from blis_tui.records.section_text import bands_text, error_text, instance_lines
+from blis_tui.records.section_text import accuracy_table, accuracy_text, instance_lines
 from blis_tui.records.summary import summary_text
 from blis_tui.simulation import Simulation
 from blis_tui.spec.model import Client, Cluster, Engine, Experiment, Hardware, Policy, Pool, Workload
@@ -390,9 +390,9 @@ def test_each_property_is_asked_whether_a_server_had_it(
     assert (known.error is None) is (unknown == ALL)
     for text in known.reasons.values():
         assert reason in text
-        assert text.startswith("not measured: ") == ("docs/accuracy.md" not in text)
+        assert ("; nearest: " in text) == ("docs/accuracy.md" not in text)
     if reason:
-        assert reason in error_text(known)
+        assert reason in accuracy_text(known)
 
 
 def test_a_server_of_other_figures_than_the_measured_ones_is_another_one() -> None:
@@ -533,7 +533,7 @@ def test_a_server_that_is_new_to_the_fit_has_the_errors_of_those_that_were() -> 
         (SEEN._replace(at_a_time=900.0), ALL, "900 concurrent requests per instance"),
         (SEEN._replace(at_a_time=1.4), ALL, "1.4 concurrent requests per instance (measured: 4 and more)"),
         (SEEN._replace(at_a_time=2.5), set(), ""),
-        (SEEN._replace(strained="a flood"), WAITS, "not measured: a flood; nearest"),
+        (SEEN._replace(strained="a flood"), WAITS, "a flood; nearest"),
     ],
 )
 def test_loads_that_no_server_had(seen: ObservedLoad, unknown: set[str], reason: str) -> None:
@@ -597,7 +597,7 @@ def test_near_the_knee_and_beyond_it_no_waits_are_promised() -> None:
         seats = {"max_num_seqs": 256, "max_num_batched_tokens": 2048}  # so that requests wait above capacity
         report = simulated(workload={**few(requests, **chat), "rate_per_s": rate}, engine=seats)
         (known,) = report.expected_errors().values()
-        return set(known.reasons), error_text(known)
+        return set(known.reasons), accuracy_text(known)
 
     unknown, _ = at(15.0, 300)
     assert not unknown
@@ -628,10 +628,10 @@ def test_a_mean_that_a_run_does_not_have_has_no_error() -> None:
     (known,) = report.expected_errors().values()
     assert set(known.bands) == {"ttft", "e2e"}
     assert not known.reasons
-    assert "ITL" not in instance_lines(report)["step times"]
+    assert "ITL" not in instance_lines(report)["accuracy"]
     (nothing,) = simulated(workload=few(20), horizon_us=1).expected_errors().values()
     assert (dict(nothing.bands), dict(nothing.reasons)) == ({}, {})
-    assert bands_text(nothing) == "no mean latency that could be off"
+    assert accuracy_text(nothing) == "no mean latency that could be off"
 
 
 # ---- where it stands ----
@@ -673,7 +673,24 @@ def test_pools_are_told_apart() -> None:
     assert {name: one.hardware for name, one in found.items()} == {"fast": "h100", "slow": "l40s"}
     assert {one.expected_error_percent for one in found.values()} == {None}
     text = summary_text(report)
-    assert "slow: operators, not measured: GPU l40s" in " ".join(text.split())
+    said = " ".join(text.split())
+    assert "step times operators accuracy fast: TTFT ±" in said
+    assert "; slow: not measured: GPU l40s" in said
+
+
+def test_the_range_behind_a_line_can_be_asked_for() -> None:
+    """The line has the median; the table the bounds, and whose they are."""
+    report = simulated(workload=few(20))
+    (known,) = report.expected_errors().values()
+    band = known.bands["ttft"]
+    assert f"TTFT ±{band.median:.0f} %, ITL ±" in accuracy_text(known)
+    assert "measured servers like this; `blis-tui explain accuracy`)" in accuracy_text(known)
+    (row,) = [line for line in accuracy_table(report.expected_errors()).splitlines() if "TTFT" in line]
+    assert row.split(maxsplit=3)[1:3] == [f"{band.median:.1f}", "%"]
+    assert f"{band.low:+.0f} to {band.high:+.0f} %" in row
+    (partly,) = simulated(workload=few(20), policy="sjf").expected_errors().values()
+    for text in (accuracy_text(partly), accuracy_table({"": partly})):
+        assert "TTFT and E2E not measured: `policy.scheduling: sjf`" in text
 
 
 def test_models_that_accuracy_md_compares_are_those_that_it_lists() -> None:
@@ -682,7 +699,7 @@ def test_models_that_accuracy_md_compares_are_those_that_it_lists() -> None:
     assert listed == {*COMPARED}
 
 
-@pytest.mark.parametrize(("kind", "said"), [("roofline", "docs/accuracy.md"), ("crossmodel", "no measured server")])
+@pytest.mark.parametrize(("kind", "said"), [("roofline", "docs/accuracy.md"), ("crossmodel", "`crossmodel` step")])
 def test_a_model_without_expected_errors_says_why(kind: str, said: str) -> None:
     simulation = Simulation(load("quickstart", set={"latency": kind, "workload.requests": 5}))
     simulation.run()

@@ -34,14 +34,14 @@ def test_where_instances_come_and_go_all_that_came_are_counted() -> None:
     assert line.split(maxsplit=1) == ["instances", came]
 
 
-def test_hits_beside_no_cached_tokens_say_whose_they_are() -> None:
+def test_the_hit_rate_is_that_of_the_cached_tokens_beside_it() -> None:
     """Tokens count as cached when a request is scheduled first; blocks are hits after a preemption, too."""
     pressed = blis_tui.run(blis_tui.load("kv-pressure"))
-    assert pressed.tokens.cached == 0 < pressed.kv.hit_rate
-    assert "% hits (including blocks of preempted requests), 113 preemptions" in summary_text(pressed)
+    assert pressed.tokens.cached == pressed.kv.hit_rate == 0 < pressed.kv.block_hit_rate
+    assert "prefix cache hit rate 0.0 %, 113 preemptions" in summary_text(pressed)
     shared = blis_tui.run(blis_tui.load("shared-prefixes", set={"workload.requests": 40}))
-    assert shared.tokens.cached
-    assert "preempted requests" not in summary_text(shared)
+    assert shared.kv.hit_rate == shared.tokens.cached / shared.tokens.input
+    assert f"prefix cache hit rate {100 * shared.kv.hit_rate:.1f} %, " in summary_text(shared)
 
 
 def test_a_label_of_the_last_seconds_stands_beside_the_score_of_the_end_as_such() -> None:

@@ -27,14 +27,14 @@ def test_the_errors_are_those_of_each_points_report_with_the_points_that_have_no
     assert set(calm) == {"ttft", "itl", "e2e"}
     assert set(crowded) == {"itl"}
     lines = list(step_times_lines(result.study, summaries(result)))
-    medians = sorted((f"{one['itl'].median:.1f}" for one in (calm, crowded)), key=float)
-    assert f"ITL {medians[0]} to {medians[1]} % (" in lines[0]
-    assert f"TTFT {calm['ttft'].median:.1f} % ({calm['ttft'].low:+.0f} to {calm['ttft'].high:+.0f} %)" in lines[0]
+    medians = sorted(f"{one['itl'].median:.0f} %" for one in (calm, crowded))
+    assert f"ITL ±{' to '.join(dict.fromkeys(medians))}, " in lines[0]
+    assert f"TTFT ±{calm['ttft'].median:.0f} %, " in lines[0]
     assert lines[1].startswith(
-        "Step times of hardware h100, rate_per_s 300: operators, not measured: TTFT and E2E: a load"
+        "Accuracy of hardware h100, rate_per_s 300 (step times: operators): TTFT and E2E not measured: a load"
     )
     on_l40s = (
-        "Step times of hardware l40s, rate_per_s 4; hardware l40s, rate_per_s 300: operators, not measured: GPU l40s"
+        "Accuracy of hardware l40s, rate_per_s 4; hardware l40s, rate_per_s 300 (step times: operators): not measured:"
     )
     assert lines[2].startswith(on_l40s)
     assert len(lines) == 3

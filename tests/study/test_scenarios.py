@@ -78,8 +78,8 @@ def test_points_compete_with_those_under_the_same_load() -> None:
 
 def test_table_and_page_say_the_same_for_each_rate() -> None:
     text, page = study_text(swept()), study_page(swept())
-    assert "For each rate_per_s, the best point that meets all bounds, by min cost.gpus, then min" in text
-    assert "no other point with the same rate_per_s" in text
+    assert "For each rate_per_s, the best point that meets all bounds: lowest cost.gpus, then lowest" in text
+    assert "no other point that meets all bounds at the same rate_per_s" in text
     lines = text.split("For each rate_per_s")[1].splitlines()[2:]
     for one, line in zip(scenarios(swept().study, summaries(swept())), lines, strict=False):
         assert line.split()[0] == str(one.values[0])

@@ -100,5 +100,5 @@ def test_the_front_is_of_the_points_that_meet_all_bounds() -> None:
         for at, point in enumerate(study.points)
     )
     text = " ".join(study_text(StudyResult(study=study, rows=rows)).split())
-    assert f"* no other point that meets all bounds is better in one of {FIRST}, {SECOND} without" in text
+    assert f"* no other point that meets all bounds is better in one of {FIRST}, {SECOND} and worse in none" in text
     assert "1 of 2 points meets all bounds" in text

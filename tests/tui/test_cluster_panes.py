@@ -89,7 +89,7 @@ def test_ranks_are_told_with_their_replica_their_dummy_batches_and_how_long_they
             text = " ".join(text_of(list(lines)).split())
             assert f"instance {instance} (rank {rank} of replica {replica})" in text
             assert dummies in text
-            assert "waits for ranks" in text
+            assert "waited for ranks" in text
         assert "4 ranks of 2 replicas" in text_of(list(fleet_text(view, 100, 30).lines))
 
 

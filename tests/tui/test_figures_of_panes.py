@@ -195,8 +195,8 @@ def test_at_the_end_figures_are_those_of_the_report_under_the_same_name(name: st
     preempted = sum(one.value for one in ranking(run.tape, "preemptions", here))
     instances = run.moment().state.instances
     assert preempted == sum(one.preemptions for one in instances) == report.kv.preemptions
-    asked = sum(one.kv.hits + one.kv.misses for one in instances)
-    assert (sum(one.kv.hits for one in instances) / asked if asked else None) == report.kv.hit_rate
+    asked = sum(one.kv.queried_tokens for one in instances)
+    assert (sum(one.kv.found_tokens for one in instances) / asked if asked else 0.0) == report.kv.hit_rate
     buckets, counts = run.tape.overview.buckets, report.requests
     lost = counts.rejected + counts.dropped_unservable + counts.timed_out + (counts.lost or 0)
     assert sum(one.arrivals for one in buckets) == counts.total

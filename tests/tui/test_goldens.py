@@ -237,6 +237,24 @@ async def test_accepting_makes_it_the_golden_and_goes_on_to_the_next(project: Pa
         assert "beta@calm" not in screen_text(app).split("─")[0]
 
 
+@pytest.mark.parametrize("key", ["a", "r"])
+async def test_a_result_that_nobody_was_shown_is_not_decided_on(key: str, folder: Path) -> None:
+    place = changed(folder, "alpha")
+    app = Alone()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        write(folder, "alpha", CHANGED.replace("kv_blocks: 90", "kv_blocks: 120"))
+        store(folder, "alpha", pending=True)  # pytest has run again
+        await press(pilot, key)
+        assert "alpha has got another new result since this one was shown" in said(app)
+        assert states(folder)["alpha"] == "changed"
+        await settle(pilot)
+        new = place.read(pending=True).report
+        await press(pilot, key)
+        assert states(folder)["alpha"] == "golden"
+        assert (place.read().report == new) == (key == "a")
+
+
 async def test_all_that_is_listed_is_decided_after_a_question(project: Path) -> None:
     app = Alone()
     async with app.run_test(size=(80, 24)) as pilot:

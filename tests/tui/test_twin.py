@@ -143,7 +143,7 @@ async def test_a_recording_without_steps_has_one_simulation(tmp_path: Path) -> N
         await press(pilot, "t", "end")
         assert app.twin.rung == 0
         assert "its steps were not recorded" in screen_text(app)
-        assert "Divergence: not known without the log" in screen_text(app)
+        assert "Divergence: unknown without an engine log" in screen_text(app)
 
 
 async def test_the_simulation_opens_in_the_debugger_at_that_time(recording: Recording) -> None:

@@ -53,6 +53,8 @@ class BlockPool(Picklable):
         blank: number of anonymous free blocks that will be taken before anything else.
         hits: total of blocks found in the cache at admission.
         misses: total of blocks taken from the free list.
+        queried_tokens: prompt tokens that requests looked up in the cache when they were first scheduled.
+        found_tokens: how many of them they found, in tiers below the GPU's cache as well.
         preempted_lookups: how often preempted requests looked up their tokens in the cache when they came back.
         preempted_queries: tokens in these lookups.
         preempted_hits: tokens that these lookups found.
@@ -73,6 +75,7 @@ class BlockPool(Picklable):
         "block_size_tokens",
         "caching",
         "epoch",
+        "found_tokens",
         "free",
         "has_deadlines",
         "hits",
@@ -83,6 +86,7 @@ class BlockPool(Picklable):
         "preempted_lookups",
         "preempted_queries",
         "prompts",
+        "queried_tokens",
         "tiers",
         "total",
     )
@@ -101,6 +105,7 @@ class BlockPool(Picklable):
         self.free = self.blank = self.min_free = total
         self.hits = 0
         self.misses = 0
+        self.queried_tokens = self.found_tokens = 0
         self.preempted_lookups = self.preempted_queries = self.preempted_hits = 0
         self.epoch = 0
         self._order = FreeOrder()

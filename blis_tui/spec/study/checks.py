@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from blis_tui.spec.source import DataPath, Document, Json
     from blis_tui.spec.study.model import Axis
 
+_NEVER_NEGATIVE: Final = frozenset(
+    {"cost", "duration_us", "instances", "kv", "latency", "offered", "pools", "requests", "sessions", "slo"}
+    | {"slo_classes", "steady", "tenants", "throughput", "tokens"}
+)
+"""Sections of a report whose figures are never negative."""
+_SHARES: Final = ("attainment", "hit_rate", "_share")
+"""How the names of figures end that are shares of something."""
 _SHOWN: Final = 8
 """Maximum number of an axis's values named in a message."""
 
@@ -102,6 +109,20 @@ def _check_values(document: Document, at: DataPath, wanted: Json, axes: Sequence
     return True
 
 
+def _check_ranges(document: Document, problems: Problems) -> None:
+    """Check that figures may have values within their bounds: none of these is negative, and shares are at most 1."""
+    for at, entry in enumerate(map(as_map, as_list(document.get("constraints")))):
+        metric = str(entry["metric"])
+        low, high = _limit(entry, "min", 0.0), _limit(entry, "max", 1.0)
+        message = hint = ""
+        if high < 0 and metric.partition(".")[0] in _NEVER_NEGATIVE:
+            message, hint = f"`{metric}` is never below 0", "bound it from above by a number that it can have"
+        elif low > 1 and metric.rpartition(".")[2].endswith(_SHARES):
+            message, hint = f"`{metric}` is a share, never above 1", f"write {low:g} % as {low / 100:g}"
+        if message:
+            problems.add(about(document, ("constraints", at), "BLIS2065", message, hint=hint))
+
+
 def check_figures(document: Document, problems: Problems) -> None:
     """Check that objectives and constraints name existing metrics, with bounds that can hold."""
     for at, entry in enumerate(map(as_map, as_list(document.get("objectives")))):
@@ -111,6 +132,7 @@ def check_figures(document: Document, problems: Problems) -> None:
             message = f"there is no metric named `{metric}`"
             problems.add(about(document, ("objectives", at, "metric"), "BLIS2013", message, hint=near))
     problems.found.extend(expectation_problems(document, ("constraints",), COSTS.keys(), "constraint"))
+    _check_ranges(document, problems)
     seen: dict[str, list[tuple[int, float, float]]] = {}
     for at, entry in enumerate(map(as_map, as_list(document.get("constraints")))):
         low, high = _limit(entry, "min", -inf), _limit(entry, "max", inf)

@@ -13,12 +13,13 @@ from blis_tui.engine.streams import Stream
 from blis_tui.errors import InputError, SpecError
 from blis_tui.metrics.expected_error import known_for
 from blis_tui.simulation import Simulation
-from blis_tui.spec.diagnostics import Diagnostic, located
+from blis_tui.spec.diagnostics import Diagnostic, about, located
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.resolve import CHOICES
 from blis_tui.spec.source import Location, Source, Span, as_list, as_map
 from blis_tui.spec.study.document import experiment_of, resolve_point
 from blis_tui.spec.study.model import Point
+from blis_tui.study.bounded import counts_up
 from blis_tui.study.expected import expected_of
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.front_end import MoreProcesses, busy_processes, more_processes
@@ -541,7 +542,7 @@ class _Configuration:
         knee = yield from self._ask(search, lambda probe: (None, probe.value), load)
         why = ""
         if knee.fails == 0:
-            why = "no rate holds: even on an idle cluster, " + self._reason(None, knee.fails)
+            why = "no rate holds, because even on an idle cluster " + self._reason(None, knee.fails)
         elif knee.holds is None:
             why = "no rate holds, however low: " + self._reason(None, knee.fails)
         return self._candidate(own, knee=knee, why_not=why)
@@ -597,7 +598,7 @@ class _Configuration:
             (idle,) = self._judged((yield [self._run(question.most, 0.0, self._study.seeds[0], load)]))
         if wrong := hopeless_idle(idle, bounds):
             size = "number of instances" if question.size_path == INSTANCES else f"value of {question.size_path}"
-            return f"no {size} is enough: even on an idle cluster, {wrong}"
+            return f"no {size} is enough, because even on an idle cluster {wrong}"
         capacity = capacity_of(flooded, load.of)
         return own if capacity is None else ceil(wanted * own / capacity)
 
@@ -651,12 +652,23 @@ class _Configuration:
             load.require_rate()
         if (found := load.impossible(rate)) is not None:
             raise self._no_load(*found)
+        if load.endless:
+            self._require_rates()
         try:
             resolve_point(self._study, Point(0, (*self._point.overrides, *parse_overrides(load.at(rate)))))
         except SpecError as error:
             for one in error.diagnostics:
                 if load.path and one.source_line.startswith(f"{load.path}="):
                     raise self._no_load(one.message, one.help) from error
+
+    def _require_rates(self) -> None:
+        """Raise SpecError if a bound is on a count, which grows as long as a run goes on."""
+        for at, one in enumerate(self._study.constraints):
+            if counts_up(one.metric) and any((one.min, one.max, one.equals)):  # none at all can be asked for
+                message = f"`{one.metric}` counts over a whole run, and the plan decides how long its runs last"
+                hint = f"bound a rate, a share or a latency; or allow none at all: {one.metric}<=0"
+                place = ("constraints", at, "metric")
+                raise SpecError([about(self._study.written, place, "BLIS2065", message, hint=hint)])
 
     def _no_load(self, message: str, hint: str | None) -> SpecError:
         """Return the error about the load: the requested rate, or the experiment's own."""

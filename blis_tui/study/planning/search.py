@@ -312,9 +312,9 @@ def failure_reason(row: Row) -> str:
         return ""
     total, completed = row.figures.get("requests.total"), row.figures.get("requests.completed")
     if isinstance(total, int) and isinstance(completed, int) and completed < MIN_SERVED_SHARE * total:
-        return f"only {completed:,} of {plural(total, 'request')} were served: the latencies are of those"
+        return f"only {completed:,} of {plural(total, 'request')} completed (latencies cover only these)"
     if "overload" in row.warnings:
-        return "requests arrive faster than they are served: their number grows as long as this lasts"
+        return "overloaded: requests arrive faster than they complete, so the queue keeps growing"
     return ""
 
 

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.columns import aligned
 from blis_tui.printable import printable
-from blis_tui.records.section_text import METRIC_NAMES, error_text, expected_data
+from blis_tui.records.section_text import METRIC_NAMES, accuracy_text, expected_data
 from blis_tui.spec.study.document import experiment_of
+from blis_tui.study.costs import PRICES
 from blis_tui.study.names import point_text, short_names, value_text
 from blis_tui.study.planning.plan import DISAGREEMENT, INSTANCES, USUAL_CONFIDENCE
 from blis_tui.study.planning.search import failure_reason, margins
 from blis_tui.study.planning.slower import SlowServer, metrics_bounded
 from blis_tui.study.rows import as_data
 from blis_tui.study.steady import SECTION
-from blis_tui.study.text import PRICES, WIDTH, bound_text, sentence_lines
+from blis_tui.study.text import WIDTH, bound_text, sentence_lines
 from blis_tui.units import fine_bar, in_words, number_text, plural
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def answer_text(plan: Plan) -> str:
     known = f"With step times as expected, {_holds_text(plan, expected, bounds)}."
     if not unknown:
         return f"Nothing that was tried meets {bounds} on servers as slow as {confidence} requires. {known}"
-    return f"{known} Whether it does with {confidence} is not known: {unknown}."
+    return f"{known} Whether it does with {confidence} is unknown, because {unknown}."
 
 
 def _measured_text(plan: Plan, best: Candidate) -> str:
@@ -141,7 +142,8 @@ def _around(plan: Plan, best: Candidate, width: int) -> Iterator[str]:
     """Yield the runs of the answer's configuration, by size or by rate; long reasons go below their run."""
     by_rate = plan.question.max_rate
     metrics = tuple(dict.fromkeys([*(one.metric for one in plan.question.study.constraints), *_USUAL]))
-    metrics += tuple(name for name in _WHERE_KNOWN if best.found is not None and best.found.mean(name) is not None)
+    known = (name for name in _WHERE_KNOWN if best.found is not None and best.found.mean(name) is not None)
+    metrics = tuple(dict.fromkeys([*metrics, *known]))
     head = ["", f"{best.of}/s" if by_rate else size_title(plan), *([] if by_rate else ["GPUs"])]
     titles = {**_USUAL, **_WHERE_KNOWN}
     several = len(plan.question.study.seeds) > 1
@@ -326,7 +328,7 @@ def _slower(plan: Plan) -> Iterator[str]:
     known, asked = plan.slower, plan.question.confidence
     confidence = asked or USUAL_CONFIDENCE
     if isinstance(known, str):
-        yield f"What holds on slower servers is not known: {known}."
+        yield f"Whether that holds on a slower server is unknown, because {known}."
         return
     if known is None:
         return
@@ -381,10 +383,10 @@ def step_times_text(expected: Mapping[str, tuple[str, Expectation]]) -> Iterator
     """Yield the expected errors of the means, one sentence for all pools with the same."""
     texts: dict[str, list[str]] = {}
     for name, (kind, known) in expected.items():
-        texts.setdefault(f"{kind}, {error_text(known)}", []).append(name)
+        texts.setdefault(f"(step times: {kind}): {accuracy_text(known)}", []).append(name)
     for text, names in texts.items():
         of = f" of {', '.join(names)}" if len(texts) > 1 else ""
-        yield f"Step times{of}: {text}."
+        yield f"Accuracy{of} {text}."
 
 
 def _several_gpus(plan: Plan) -> bool:

@@ -108,4 +108,4 @@ def _columns(view: View, gateway: GatewaySnapshot) -> Iterator[Column[FlowSnapsh
     yield Column("tenant", 9, lambda one, room: shorten(one.tenant_id or NO_TENANT, room), grows=True, most=20)
     yield Column("waiting", 7, lambda one, _: count_text(one.waiting), right=True, rank=2)
     yield Column("queue head", 14, head)
-    yield Column("waits for", 9, lambda one, _: span_text(now - one.since_us), right=True, rank=1)
+    yield Column("waited", 9, lambda one, _: span_text(now - one.since_us), right=True, rank=1)

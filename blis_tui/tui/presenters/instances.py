@@ -260,7 +260,7 @@ def _queue_columns(name_width: int, place_width: int, *, ranked: bool, again: bo
     columns: list[Column[_Row]] = [
         Column("#", place_width, lambda one, _: (count_text(one.place), "$text-muted"), right=True),
         Column("request", name_width, lambda one, width: shorten(one.request.request_id, width)),
-        Column("waits for", 9, lambda one, _: (span_text(one.waited_us), "$warning"), right=True),
+        Column("waited", 9, lambda one, _: (span_text(one.waited_us), "$warning"), right=True),
         Column("prompt", 7, lambda one, _: count_text(one.request.input_tokens), right=True, rank=1),
     ]
     if ranked:

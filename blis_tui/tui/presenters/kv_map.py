@@ -248,8 +248,7 @@ def _kind(holding: Holding, at: int, selected: str) -> str:
 
 def _figures(instance: InstanceSnapshot, *, alone: bool) -> list[Content]:
     kv = instance.kv
-    asked = kv.hits + kv.misses
-    share = percent_text(kv.hits, asked) if asked else "none yet"
+    share = percent_text(kv.found_tokens, kv.queried_tokens) if kv.queried_tokens else "none yet"
     used = f"{count_text(kv.used_blocks)} of {plural(kv.total_blocks, 'block')}"
     figures = [
         fact("used", f"{used}, {percent_text(kv.used_blocks, kv.total_blocks)}"),

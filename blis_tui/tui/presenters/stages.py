@@ -58,7 +58,7 @@ def rank_of(one: InstanceSnapshot) -> list[Content]:
     if rank is None or not rank.steps:
         return []
     dummies, waited = percent_text(rank.dummy_batches, rank.steps), percent_text(rank.waited_us, one.busy_us)
-    return [fact("dummy batches", dummies), fact("waits for ranks", waited)]
+    return [fact("dummy batches", dummies), fact("waited for ranks", waited)]
 
 
 def running_of(instance: InstanceSnapshot) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partialmethod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from textual import on, work
 from textual.binding import Binding
@@ -15,8 +15,7 @@ from textual.worker import get_current_worker
 
 from blis_tui.errors import BlisError
 from blis_tui.golden.project import present
-from blis_tui.golden.review import accept, difference_text, look, survey
-from blis_tui.golden.store import GoldenFiles
+from blis_tui.golden.review import accept, difference_text, look, reject, survey, waiting
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.golden_work import check, prepare
 from blis_tui.tui.presenters.goldens import (
@@ -37,17 +36,24 @@ from blis_tui.tui.widgets.lists import GoldenList
 from blis_tui.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from textual.app import ComposeResult
 
     from blis_tui.golden.review import Entry
     from blis_tui.golden.session import Outcome
-    from blis_tui.golden.store import Golden
+    from blis_tui.golden.store import Golden, GoldenFiles
     from blis_tui.registry import Registry
     from blis_tui.tui.golden_work import BothRuns
 
 _LONG_S: Final = 10.0
+
+
+class _Decision(Protocol):
+    """What becomes of a waiting result."""
+
+    def __call__(self, files: GoldenFiles, *, shown: Golden | None) -> object:
+        """Carry it out; ``shown``: the result that was decided on, which must still wait."""
 
 
 class GoldensScreen(Screen[None]):
@@ -74,6 +80,8 @@ class GoldensScreen(Screen[None]):
         self._plugins: Registry | None = None
         self._entries: tuple[Entry, ...] = ()
         self._explained: dict[str, str | Content] = {}
+        self._shown: dict[str, Golden] = {}
+        """The waiting results whose differences are in ``_explained``: only these are decided on."""
         self._outcomes: dict[str, Outcome] = {}
         self._explaining = ""
         self._checking = ""
@@ -129,6 +137,7 @@ class GoldensScreen(Screen[None]):
     def _surveyed(self, entries: tuple[Entry, ...]) -> None:
         self._entries = entries
         self._explained.clear()
+        self._shown.clear()
         waiting = next((entry.name for entry in self._entries if entry.waiting), None)
         self._show(waiting if self._list.current is None else None)
 
@@ -140,6 +149,7 @@ class GoldensScreen(Screen[None]):
         kept = () if new is None else (new,)
         self._entries = (*self._entries[:place], *kept, *self._entries[place + 1 :])
         self._explained.pop(entry.name, None)
+        self._shown.pop(entry.name, None)
         shown = matching(self._entries[place:], self._query) if go_on else ()
         self._show(next((one.name for one in shown if one.waiting), entry.name if new is not None else None))
 
@@ -210,30 +220,34 @@ class GoldensScreen(Screen[None]):
     @work(thread=True, group="difference")
     def _difference(self, entry: Entry) -> None:
         said: str | Content
+        shown: Golden | None = None
         try:
-            said = difference_text(entry.files, self._root, self._plugins)
+            shown = waiting(entry.files)
+            said = difference_text(entry.files, self._root, self._plugins, shown)
         except BlisError as error:
             said = failure(str(error))
-        self.call_later(self._explained_one, entry.name, said)
+        self.call_later(self._explained_one, entry.name, said, shown)
 
-    def _explained_one(self, name: str, said: str | Content) -> None:
+    def _explained_one(self, name: str, said: str | Content, shown: Golden | None) -> None:
         """Show a computed difference, or the reason why there is none."""
         self._explaining = ""
         self._explained[name] = said
+        if shown is not None:
+            self._shown[name] = shown
         self._details()
 
     # ---- decisions ----
 
-    def _decide_one(self, decide: Callable[[GoldenFiles], object], done: str) -> None:
+    def _decide_one(self, decide: _Decision, done: str) -> None:
         """Make the waiting result the golden, or delete it."""
         entry = self._list.current
         if entry is not None and entry.waiting:
             self._decide([entry], decide, done)
 
     action_golden_accept = partialmethod(_decide_one, accept, "accepted")
-    action_golden_reject = partialmethod(_decide_one, GoldenFiles.drop_pending, "rejected")
+    action_golden_reject = partialmethod(_decide_one, reject, "rejected")
 
-    def _ask_all(self, verb: str, decide: Callable[[GoldenFiles], object], done: str) -> None:
+    def _ask_all(self, verb: str, decide: _Decision, done: str) -> None:
         """Decide on all listed waiting results."""
         listed = [entry for entry in matching(self._entries, self._query) if entry.waiting]
         if not listed:
@@ -249,14 +263,14 @@ class GoldensScreen(Screen[None]):
         self.app.push_screen(ConfirmScreen(f"{verb} {count}?", names, doing=f"{verb.lower()}s all"), go_on)
 
     action_golden_accept_all = partialmethod(_ask_all, "Accept", accept, "accepted")
-    action_golden_reject_all = partialmethod(_ask_all, "Reject", GoldenFiles.drop_pending, "rejected")
+    action_golden_reject_all = partialmethod(_ask_all, "Reject", reject, "rejected")
 
-    def _decide(self, entries: Sequence[Entry], decide: Callable[[GoldenFiles], object], done: str) -> None:
+    def _decide(self, entries: Sequence[Entry], decide: _Decision, done: str) -> None:
         decided: list[Entry] = []
         refused: list[str] = []
         for entry in entries:
             try:
-                decide(entry.files)
+                decide(entry.files, shown=self._shown.get(entry.name))
             except (BlisError, OSError) as error:
                 refused.append(str(error))
             else:
