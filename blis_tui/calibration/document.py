@@ -41,7 +41,6 @@ def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]
         errors: metric -> error of the mean, over all recordings.
     """
     lines = [
-        "# yaml-language-server: $schema=schemas/experiment.schema.json",
         f"# Made by `blis-tui calibrate` {__version__} from:",
     ]
     for one in data:

@@ -127,21 +127,10 @@ def _differences(folder: Path, root: Path, names: Sequence[str], known: Registry
     return not waiting
 
 
-_STATES: Final = {
-    "golden": "up to date",
-    "changed": "changed",
-    "new": "new",
-    "obsolete": "obsolete",
-    "broken": "broken",
-}
-"""State of a golden test -> how a sum of them is told."""
-
-
 def _list(folder: Path, root: Path, names: Sequence[str], known: Registry | None, *, as_json: bool) -> bool:
     """List all goldens; return whether none waits, is obsolete or broken."""
     from blis_tui.columns import aligned  # noqa: PLC0415
-    from blis_tui.golden.review import survey  # noqa: PLC0415
-    from blis_tui.units import plural  # noqa: PLC0415
+    from blis_tui.golden.review import summary, survey  # noqa: PLC0415
 
     entries = survey(folder, root, names, known)
     if as_json:
@@ -150,12 +139,7 @@ def _list(folder: Path, root: Path, names: Sequence[str], known: Registry | None
         rows = [(one.state, one.name, one.problem.partition("\n")[0] or f"{one.spec}::{one.case}") for one in entries]
         for line in aligned(rows, ()):
             print_text(printable(line))
-        waiting = len([entry for entry in entries if entry.waiting])
-        states = [entry.state for entry in entries]
-        counts = [f"{states.count(one)} {words}" for one, words in _STATES.items() if one in states]
-        results = f"; {plural(waiting, 'new result')} waiting" if waiting else ""
-        told = f": {', '.join(counts)}{results}" if counts else ""
-        print_text(f"{plural(len(entries), 'golden test')}{told}")
+        print_text(summary(entries))
     return not any(entry.waiting or entry.state != "golden" for entry in entries)
 
 

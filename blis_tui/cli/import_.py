@@ -35,7 +35,7 @@ def import_() -> None:
     """Convert files of BLIS (the simulator in Go), Hugging Face and load generators.
 
     The result is checked before it is written. Anything that cannot be converted is listed on standard error, each key
-    with its location and the reason.
+    with its location and the reason. The result names no schema for editors: `docs/specs.md` has the line to add.
     """
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import BlisError, InputError
@@ -14,6 +14,7 @@ from blis_tui.golden.produce import run_watched
 from blis_tui.golden.session import describe
 from blis_tui.golden.store import all_goldens
 from blis_tui.printable import printable
+from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -180,6 +181,26 @@ class Entry:
             "orphan": self.state == "obsolete",
             "problem": self.problem,
         }
+
+
+_STATES: Final = {
+    "golden": "up to date",
+    "changed": "changed",
+    "new": "new",
+    "obsolete": "obsolete",
+    "broken": "broken",
+}
+"""State of a golden test -> how a sum of them is told."""
+
+
+def summary(entries: Sequence[Entry]) -> str:
+    """Return how many golden tests are in each state, each counted once, and how many new results wait."""
+    waiting = len([entry for entry in entries if entry.waiting])
+    states = [entry.state for entry in entries]
+    counts = [f"{states.count(one)} {words}" for one, words in _STATES.items() if one in states]
+    results = f"; {plural(waiting, 'new result')} waiting" if waiting else ""
+    told = f": {', '.join(counts)}{results}" if counts else ""
+    return f"{plural(len(entries), 'golden test')}{told}"
 
 
 def survey(

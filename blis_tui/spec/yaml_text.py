@@ -16,16 +16,16 @@ _WIDTH: Final = 100
 
 
 def yaml_text(data: dict[str, Json], remarks: Sequence[str] = ()) -> str:
-    """Return a document as YAML: its modeline, remarks as comments, then the keys.
+    """Return a document as YAML: remarks as comments, then the keys.
+
+    It names no schema, because where it will lie is not known: the text is the same in a file and on standard output.
 
     Args:
         data: the document.
         remarks: lines of comment, escaped so that they cannot become anything else.
     """
-    kind = str(data["kind"]).lower()
-    modeline = f"# yaml-language-server: $schema=../../schemas/{kind}.schema.json"
     comments = [f"# {printable(remark)}".rstrip() for remark in remarks]
-    return "\n".join([modeline, *comments, yaml_body(data)])
+    return "\n".join([*comments, yaml_body(data)])
 
 
 def yaml_body(data: dict[str, Json]) -> str:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.debugger.why.lifespans import steps_within
+from blis_tui.debugger.why.lifespans import prompts_in, steps_within
 from blis_tui.debugger.why.waits import CAUSES, cause_text, wait_causes
+from blis_tui.engine.stopped import TOKENS
 from blis_tui.units import count_text, plural, span_text
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Share:
     """A share of a latency: its kind, microseconds, and a remark; ``inner`` shares divide it further.
 
     ``tokens``: for steps that also computed other requests' prompts, the number of those prompt tokens.
+    ``decodes``, ``prompts``: what the steps that a spent token budget kept a request out of computed: decodes, and
+    the prompts of these requests with so many tokens.
     """
 
     kind: str
@@ -57,6 +60,8 @@ class Share:
     note: str = ""
     inner: tuple[Share, ...] = ()
     tokens: int = 0
+    decodes: int = 0
+    prompts: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +177,10 @@ def _waiting(kind: str, us: int, spans: list[Span], life: Life, tape: Tape) -> S
         if part:
             steps = sum(causes.steps.get(cause, 0) for causes in found)
             note = plural(steps, "step") if steps else ""
-            inner.append(Share(cause, cause_text(cause, limits), part, note))
+            spent = [event for one in found for event in one.spent] if cause == TOKENS else []
+            decodes = sum(tape.step(tape.row(event).step).decode_requests for event in spent)
+            prompts = prompts_in(tape, spent)
+            inner.append(Share(cause, cause_text(cause, limits), part, note, decodes=decodes, prompts=prompts))
     count = len([one for one in life.preemptions if one.time_us >= life.began_us])
     return Share(kind, KINDS[kind], us, f"after {plural(count, 'preemption')}" if kind == "again" else "", tuple(inner))
 
@@ -252,7 +260,7 @@ def decode_lines(tape: Tape, life: Life) -> Mapping[int, str]:
     return lines
 
 
-def prefill_of_others(life: Life, tape: Tape) -> list[tuple[str, int]]:
+def prefill_of_others(life: Life, tape: Tape) -> tuple[tuple[str, int], ...]:
     """Return the requests whose prompts were computed in a request's decode steps, with token counts, largest first."""
     events = [
         event
@@ -261,15 +269,7 @@ def prefill_of_others(life: Life, tape: Tape) -> list[tuple[str, int]]:
         for event, _, _, tokens in _decode_steps(life, tape, span)
         if tokens
     ]
-    if not events:
-        return []
-    steps = frozenset(events)
-    tokens: dict[int, int] = {}
-    for event, number, count in tape.chunks(events[0], events[-1]):
-        if event in steps:
-            tokens[number] = tokens.get(number, 0) + count
-    ranked = sorted(tokens, key=lambda number: (-tokens[number], number))
-    return [(tape.name(number), tokens[number]) for number in ranked]
+    return prompts_in(tape, events)
 
 
 def _overlapping(tape: Tape, spans: Iterable[Span]) -> bool:

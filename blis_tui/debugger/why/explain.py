@@ -5,7 +5,7 @@ An explanation uses the run up to the current position only, and nothing that ha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from blis_tui.cluster.records import SessionBegun, SessionContinued
 from blis_tui.debugger.why.breakdown import (
@@ -34,7 +34,7 @@ from blis_tui.debugger.why.lifecycle import restart_parts
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.live import adapter_parts, latest_state, live_part
 from blis_tui.debugger.why.media import media_parts
-from blis_tui.debugger.why.past import breakdown_part, compare, comparison_part, preemption_parts
+from blis_tui.debugger.why.past import breakdown_part, compare, comparison_part, preemption_parts, prompts_named
 from blis_tui.engine.records import Arrived, Dropped, Rejected, described
 from blis_tui.units import percent_text, plural, span_text, time_text
 
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from blis_tui.debugger.why.past import Comparison
 
 
-_NAMED: Final = 3
-"""Maximum number of requests named when many were involved."""
 __all__ = ["explain", "explain_event", "explain_request", "main_cause"]
 
 
@@ -209,10 +207,7 @@ def _others(life: Life, tape: Tape) -> list[Sentence]:
     pieces: list[str | Ref] = [
         "While it decoded, steps went to prompts of " if apart else "Its decode steps also computed prompts of "
     ]
-    for place, (name, tokens) in enumerate(found[:_NAMED]):
-        pieces += [", " if place else "", request_ref(name), f" ({plural(tokens, 'token')})"]
-    pieces.append(f" and {plural(len(found) - _NAMED, 'more request')}." if len(found) > _NAMED else ".")
-    return [say(*pieces)]
+    return [say(*pieces, *prompts_named(found), ".")]
 
 
 def times(count: int) -> str:

@@ -13,7 +13,7 @@ from blis_tui.classes import dataclass
 from blis_tui.engine.records import RECORD_KINDS, described
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from blis_tui.debugger.tape import RequestEvent, Tape
 
@@ -339,6 +339,22 @@ def steps_within(
     """Yield the steps of an instance that began in a time interval: event, start, and figures of ``StepRow``."""
     first = tape.at_time(start_us - 1) + 1
     return tape.steps_of(instance, first, min(tape.at_time(end_us - 1), until), *figures)
+
+
+def prompts_in(tape: Tape, steps: Sequence[int]) -> tuple[tuple[str, int], ...]:
+    """Return the requests whose prompts were computed in some steps (their events, in order), and how many tokens.
+
+    The one with the most tokens comes first.
+    """
+    if not steps:
+        return ()
+    there = frozenset(steps)
+    tokens: dict[int, int] = {}
+    for event, number, count in tape.chunks(steps[0], steps[-1]):
+        if event in there:
+            tokens[number] = tokens.get(number, 0) + count
+    ranked = sorted(tokens, key=lambda number: (-tokens[number], number))
+    return tuple((tape.name(number), tokens[number]) for number in ranked)
 
 
 def last_step(tape: Tape, instance: int, until: int) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
 from blis_tui.debugger.why.breakdown import PREEMPTION, e2e_breakdown
-from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, request_ref, say
+from blis_tui.debugger.why.explanation import Part, Ref, Row, Sentence, event_ref, request_ref, say
 from blis_tui.debugger.why.lifespans import next_step, read_life
 from blis_tui.debugger.why.memory import (
     choice_of,
@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.tape import RequestEvent, Tape
-    from blis_tui.debugger.why.breakdown import Breakdown
+    from blis_tui.debugger.why.breakdown import Breakdown, Share
     from blis_tui.debugger.why.lifespans import Life
 
 _TOLD: Final = 3
 """Maximum number of preemptions explained one by one."""
+_NAMED: Final = 3
+"""Maximum number of requests named when many were involved."""
 GROUPS: Final = {
     "reaching the queue": ("admission", "routing", "intake"),
     "waiting for an instance to come up": ("stranded",),
@@ -167,13 +169,31 @@ def breakdown_part(heading: str, breakdown: Breakdown, sentences: Sequence[Sente
                 inner.label,
                 span_text(inner.us),
                 percent_text(inner.us, breakdown.total_us),
-                say(inner.note),
+                _remark(inner),
                 inner=True,
             )
             for inner in share.inner
         ]
     rows.append(Row("total", span_text(breakdown.total_us), "", say(f"{breakdown.total_us:,} us")))
     return Part(heading, tuple(sentences), tuple(rows))
+
+
+def _remark(share: Share) -> Sentence:
+    """Return a share's remark, with what spent the token budget meanwhile."""
+    pieces: list[str | Ref] = [f": {plural(share.decodes, 'decode')}"] if share.decodes else []
+    if share.prompts:
+        pieces += [", " if pieces else ": ", "prompts of ", *prompts_named(share.prompts)]
+    return say(share.note, *pieces)
+
+
+def prompts_named(prompts: Sequence[tuple[str, int]]) -> Sentence:
+    """Return requests with how many tokens of their prompts were computed; the number of the others if many."""
+    pieces: list[str | Ref] = []
+    for place, (name, tokens) in enumerate(prompts[:_NAMED]):
+        pieces += [", " if place else "", request_ref(name), f" ({plural(tokens, 'token')})"]
+    if len(prompts) > _NAMED:
+        pieces.append(f" and {plural(len(prompts) - _NAMED, 'more request')}")
+    return say(*pieces)
 
 
 # ---- comparison with other requests ----

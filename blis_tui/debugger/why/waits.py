@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.debugger.why.lifespans import steps_within
+from blis_tui.debugger.why.lifespans import next_step, steps_within
 from blis_tui.engine import stopped
 from blis_tui.units import plural, span_text
 
@@ -44,10 +44,15 @@ def stop_of(tape: Tape, event: int, row: StepRow) -> StopRow | None:
 
 @dataclass(frozen=True, slots=True)
 class WaitCauses:
-    """How the time of a wait divides among causes, and in how many steps each of them held."""
+    """How the time of a wait divides among causes, and in how many steps each of them held.
+
+    ``spent``: events of the steps that the token budget kept it out of, as far as they are known: where steps are
+    planned ahead, those that were planned while it waited.
+    """
 
     us: Mapping[str, int]
     steps: Mapping[str, int]
+    spent: tuple[int, ...] = ()
 
 
 def wait_causes(tape: Tape, span: Span, instance: int, life: Life) -> WaitCauses:
@@ -56,6 +61,7 @@ def wait_causes(tape: Tape, span: Span, instance: int, life: Life) -> WaitCauses
     number = tape.number(life.name)
     us: dict[str, int] = {}
     steps: dict[str, int] = {}
+    spent: list[int] = []
     if span.what == "planned":
         return WaitCauses({"planned": span.duration_us}, steps)
     cause, since = "step", span.start_us
@@ -71,8 +77,21 @@ def wait_causes(tape: Tape, span: Span, instance: int, life: Life) -> WaitCauses
         if held and event >= held[0] and kept_out not in (-1, number):
             cause = stopped.ADAPTER  # the request was passed over before another one was kept out
         steps[cause] = steps.get(cause, 0) + 1
+        if cause == stopped.TOKENS:
+            spent.append(event)
     us[cause] = us.get(cause, 0) + span.end_us - since
-    return WaitCauses({name: value for name, value in us.items() if value}, steps)
+    known = _steps_planned(tape, instance, spent, life.settled)
+    return WaitCauses({name: value for name, value in us.items() if value}, steps, known)
+
+
+def _steps_planned(tape: Tape, instance: int, plans: Sequence[int], until: int) -> tuple[int, ...]:
+    """Return the steps (their events, up to ``until``) that were planned in some events."""
+    if not plans:
+        return ()
+    last = next_step(tape, instance, plans[-1], until) if tape.plans_ahead else 0
+    made = frozenset(plans)
+    there = tape.steps_of(instance, plans[0], min(last or plans[-1], until), "planned")
+    return tuple(event for event, _, planned in there if planned in made)
 
 
 def preempted_by(tape: Tape, event: int, names: Sequence[str]) -> tuple[tuple[str, str], ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.tui.presenters.lines import shorten
-from blis_tui.units import count_text, plural
+from blis_tui.units import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,19 +37,6 @@ EMPTY: Final = (
     "here until you accept it. `blis-tui spec init NAME` creates a project that is set up for this."
 )
 """Text for an empty list."""
-
-
-def summary(entries: Sequence[Entry]) -> str:
-    """Return the number of tests, and how many need attention."""
-    parts = [plural(len(entries), "golden")]
-    waiting = sum(entry.waiting for entry in entries)
-    if waiting:
-        parts.append(f"{waiting} waiting")
-    for state in ("obsolete", "broken"):
-        count = sum(entry.state == state for entry in entries)
-        if count:
-            parts.append(f"{count} {state}")
-    return ", ".join(parts)
 
 
 def matching(entries: Sequence[Entry], query: str) -> tuple[Entry, ...]:

@@ -15,7 +15,7 @@ from textual.worker import get_current_worker
 
 from blis_tui.errors import BlisError
 from blis_tui.golden.project import present
-from blis_tui.golden.review import accept, difference_text, look, reject, survey, waiting
+from blis_tui.golden.review import accept, difference_text, look, reject, summary, survey, waiting
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.golden_work import check, prepare
 from blis_tui.tui.presenters.goldens import (
@@ -27,7 +27,6 @@ from blis_tui.tui.presenters.goldens import (
     heading,
     matching,
     standing,
-    summary,
 )
 from blis_tui.tui.screens.prompt import ConfirmScreen
 from blis_tui.tui.shell import shell

@@ -17,6 +17,7 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.moment import LAST_PHASE
 from blis_tui.debugger.tape import StepRow, StopRow
+from blis_tui.debugger.why.breakdown import e2e_breakdown, so_far_breakdown
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.waits import CAUSES, cause_sentence, cause_text, wait_causes, wait_lines
@@ -24,9 +25,10 @@ from blis_tui.engine import stopped
 from blis_tui.engine.batching.sglang import SglangBatching
 from blis_tui.engine.batching.tensorrt_llm import TensorRtLlmBatching
 from blis_tui.engine.batching.vllm_v1 import VllmWithCadence
-from blis_tui.engine.records import Scheduled
+from blis_tui.engine.records import Preempted, Queued, Scheduled, StepFinished
 from blis_tui.engine.stopped import SchedulingStopped
 from blis_tui.errors import SimulationError
+from blis_tui.units import plural
 from tests.builders import profiles
 from tests.cluster.fleets import SPLIT
 from tests.debugger.pressed_runs import RUNS, experiment, finished
@@ -420,6 +422,85 @@ def test_wait_lines_begin_again_with_a_preemption() -> None:
         preempted = [one.event for one in life if one.what == "preempted"]
         lines = told(debugger, name, debugger.frontier)
         assert set(preempted) <= set(lines)
+
+
+def spent_on(run: blis_tui.Experiment) -> dict[str, tuple[int, Counter[str]]]:
+    """For each request, from the records alone: decodes and prompt tokens of steps whose budget was spent without it.
+
+    Only waits in the queue count that ended with the request being scheduled.
+    """
+    simulation = blis_tui.Simulation(run)
+    waits: dict[str, list[tuple[int, int, int]]] = {}
+    begun: dict[str, int] = {}
+    full: list[SchedulingStopped] = []
+    steps: dict[tuple[int, int], StepFinished] = {}
+
+    def ended(one: Scheduled) -> None:
+        waits.setdefault(one.request_id, []).append((begun[one.request_id], one.event, one.instance))
+
+    simulation.subscribe(Queued, lambda one: begun.update({one.request_id: one.event}))
+    simulation.subscribe(Preempted, lambda one: begun.update({one.request_id: one.event}))
+    simulation.subscribe(Scheduled, ended)
+    simulation.subscribe(SchedulingStopped, full.append)
+    simulation.subscribe(StepFinished, lambda one: steps.update({(one.instance, one.step): one}))
+    simulation.run()
+    found: dict[str, tuple[int, Counter[str]]] = {}
+    for name, spans in waits.items():
+        decodes, prompts = 0, Counter[str]()
+        for stop in full:
+            for since, until, instance in spans:
+                if stop.cause == stopped.TOKENS and stop.instance == instance and since <= stop.event < until:
+                    step = steps[instance, stop.step]
+                    decodes += step.decode_requests
+                    prompts.update({chunk.request_id: chunk.new_tokens for chunk in step.chunks})
+        found[name] = decodes, prompts
+    return found
+
+
+@pytest.mark.parametrize("name", ["small budget", "first chunk only", "one pass", "classes", "put off"])
+def test_a_spent_budget_is_said_to_have_gone_to_what_the_steps_computed(name: str) -> None:
+    debugger = finished(name)
+    run_to_stop(debugger.seek(debugger.frontier))
+    tape, kept_out = debugger.tape, 0
+    for request, (decodes, prompts) in spent_on(experiment(name)).items():
+        life = read_life(tape, request, debugger.frontier)
+        assert life is not None
+        whole = e2e_breakdown(life, tape)
+        if whole is None:
+            continue
+        shares = [share for share in whole.all if share.kind == stopped.TOKENS]
+        assert sum(share.decodes for share in shares) == decodes, request
+        told = Counter[str]()
+        for share in shares:
+            assert [tokens for _, tokens in share.prompts] == sorted((one[1] for one in share.prompts), reverse=True)
+            told.update(dict(share.prompts))
+        assert told == prompts, request
+        kept_out += bool(prompts)
+        for share in shares[:1]:
+            for who, tokens in share.prompts[:1]:
+                assert f"prompts of {who} ({plural(tokens, 'token')})" in explain_request(debugger, request).to_text()
+    assert kept_out
+
+
+def test_a_spent_budget_is_not_said_to_have_gone_to_what_is_still_to_come() -> None:
+    """At every moment of a wait, only what steps have computed by then counts."""
+    debugger = finished("small budget")
+    tape = debugger.tape
+    name, (_, prompts) = max(spent_on(experiment("small budget")).items(), key=lambda one: one[1][1].total())
+    seen = []
+    for until in range(tape.life(name)[0].event, debugger.frontier, 7):
+        life = read_life(tape, name, until)
+        assert life is not None
+        so_far = [share for share in so_far_breakdown(life, tape).all if share.kind == stopped.TOKENS]
+        steps = [event for event in range(1, until + 1) if tape.is_step(event)]
+        computed = sum(tape.step(tape.row(event).step).prefill_tokens for event in steps)
+        seen.append(sum(tokens for share in so_far for _, tokens in share.prompts))
+        assert seen[-1] <= computed
+        if not life.settled or seen[-1] == prompts.total():
+            break
+    assert seen == sorted(seen)
+    assert len([one for one in seen if one < prompts.total()]) > 0
+    assert seen[-1] == prompts.total()
 
 
 @pytest.mark.parametrize("phase", [0, LAST_PHASE])
