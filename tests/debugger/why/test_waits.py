@@ -457,9 +457,7 @@ def spent_on(run: blis_tui.Experiment) -> dict[str, tuple[int, Counter[str]]]:
     return found
 
 
-@pytest.mark.parametrize(
-    "name", ["small budget", "first chunk only", "one pass", "classes", "put off"]
-)
+@pytest.mark.parametrize("name", ["small budget", "first chunk only", "one pass", "classes", "put off"])
 def test_a_spent_budget_is_said_to_have_gone_to_what_the_steps_computed(name: str) -> None:
     debugger = finished(name)
     run_to_stop(debugger.seek(debugger.frontier))
