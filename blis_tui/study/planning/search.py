@@ -314,7 +314,7 @@ def failure_reason(row: Row) -> str:
     if isinstance(total, int) and isinstance(completed, int) and completed < MIN_SERVED_SHARE * total:
         return f"only {completed:,} of {plural(total, 'request')} were served: the latencies are of those"
     if "overload" in row.warnings:
-        return "requests arrive faster than they are served: their number grows as long as this lasts"
+        return "more requests arrive than are served: they wait longer and longer as long as this lasts"
     return ""
 
 
