@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Final, Literal
 
 from blis_tui.classes import dataclass
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.request_columns import happened, split, where
+from blis_tui.metrics.stationary import Flux
 from blis_tui.metrics.stats import whole_sum
 
 if TYPE_CHECKING:
@@ -69,24 +70,32 @@ class Occupancy:
     def __init__(self, came_us: list[int], left_us: list[int]) -> None:
         self._came = came_us
         self._left = left_us
+        self._summed: tuple[list[int], list[int]] | None = None
 
     def total_us(self, until_us: int) -> int:
         """Return the total time spent in the state by all requests until a moment."""
         came = bisect_right(self._came, until_us)
         left = bisect_right(self._left, until_us)
-        return (came - left) * until_us - whole_sum(self._came[:came]) + whole_sum(self._left[:left])
+        if self._summed is None:
+            self._summed = [*accumulate(self._came, initial=0)], [*accumulate(self._left, initial=0)]
+        return (came - left) * until_us - self._summed[0][came] + self._summed[1][left]
 
     def means(self, cuts_us: Sequence[int]) -> list[float]:
         """Return the mean number present between each moment and the next; moments must increase."""
         totals = [(at, self.total_us(at)) for at in cuts_us]
         return [(total - before) / (end - start) for (start, before), (end, total) in pairwise(totals)]
 
+    def fluxes(self, cuts_us: Sequence[int]) -> list[Flux]:
+        """Return how many came and how many left between each moment and the next."""
+        totals = [(bisect_right(self._came, at), bisect_right(self._left, at)) for at in cuts_us]
+        return [Flux(came - before, left - gone) for (before, gone), (came, left) in pairwise(totals)]
+
+    def __len__(self) -> int:
+        return len(self._came)
+
 
 class Flow:
     """Collects figures of a run from the requests' books, a few thousand rows at a time.
-
-    Args:
-        held: whether requests may wait in a gateway's queue, which counts as waiting from their arrival on.
 
     Attributes:
         states: number of requests by state.
@@ -98,8 +107,7 @@ class Flow:
         worst: the most preemptions of a request, and the number of the first one with as many, in order of arrival.
     """
 
-    def __init__(self, *, held: bool = False) -> None:
-        self._held = held
+    def __init__(self) -> None:
         self.states = dict.fromkeys(map(int, RequestState), 0)
         self.first: dict[int, int] = {}
         self.input_tokens = 0
@@ -110,7 +118,7 @@ class Flow:
         self._span: tuple[int, int] | None = None
         self._arrivals_us = array("q")
         self._waiting_us = array("q")
-        """Start of each wait if a gateway holds requests; otherwise ``_queued_us`` is used."""
+        """Arrivals of the requests that wait or have waited to be scheduled."""
         self._queued_us = array("q")
         self._scheduled_us = array("q")
         self._turned_down_us = array("q")
@@ -140,7 +148,7 @@ class Flow:
 
     def _add_times(self, state: int, block: Block) -> None:
         """Note when requests in this state entered and left queues and batches."""
-        if self._held and (state == RequestState.CREATED or state in _SERVED):
+        if state == RequestState.CREATED or state in _SERVED:
             self._waiting_us.extend(block.arrival_us)
         if state == RequestState.CREATED:
             # If the prompt was computed on another instance, the KV blocks may be in transit.
@@ -149,8 +157,7 @@ class Flow:
             # A request may also be dropped because its KV blocks do not fit on the decode instance.
             block = where(block, block.first_token_us)
             self._turned_down_us.extend(block.first_token_us)
-            if self._held:
-                self._waiting_us.extend(block.arrival_us)
+            self._waiting_us.extend(block.arrival_us)
         elif state not in _SERVED:
             return
         self._queued_us.extend(block.queued_us)
@@ -166,9 +173,9 @@ class Flow:
         """Return the requests in queues, batches and transfers."""
         return Occupancy(self._in_order("queued"), self._in_order("left"))
 
-    def waiting(self) -> Occupancy:
-        """Return the requests in queues that have never run yet."""
-        return Occupancy(self._in_order("waiting" if self._held else "queued"), self._in_order("scheduled"))
+    def waiting(self, since: Literal["arrived", "queued"] = "arrived") -> Occupancy:
+        """Return the requests that have never run yet: all that have arrived, or those in an instance's queue."""
+        return Occupancy(self._in_order(since), self._in_order("scheduled"))
 
     def running(self) -> Occupancy:
         """Return the requests that are running, from their first step to their last token."""
@@ -179,7 +186,7 @@ class Flow:
         if what not in self._sorted:
             moments = {
                 "queued": self._queued_us,
-                "waiting": self._waiting_us,
+                "arrived": self._waiting_us,
                 "scheduled": self._scheduled_us,
                 "left": self._completed_us + self._turned_down_us,
             }
@@ -227,21 +234,22 @@ class Flow:
             last_arrival_us=last,
         )
 
-    def steady(self) -> Steady:
-        """Return arrivals and completions in the second half of the arrivals."""
+    def steady(self, until_us: int | None = None) -> Steady:
+        """Return arrivals and completions in the second half of the arrivals; ``until_us``: of those until then."""
         span = self.arrivals()
         if span is None:
             return Steady(
                 start_us=None, end_us=None, offered_requests_per_s=None, requests_per_s=None, output_tokens_per_s=None
             )
         first, end = span
+        end = end if until_us is None else until_us
         start = first + (end - first) // 2
         answers = [
             tokens
             for completed, tokens in zip(self._completed_us, self._answer_tokens, strict=True)
             if start < completed <= end
         ]
-        arrived = len([arrival for arrival in self._arrivals_us if arrival > start])
+        arrived = len([arrival for arrival in self._arrivals_us if start < arrival <= end])
         tokens = whole_sum(answers)
         seconds = (end - start) / 1e6
         return Steady(

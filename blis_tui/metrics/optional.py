@@ -33,6 +33,13 @@ class SessionReport:
     """Sessions with calls that have not been sent or answered."""
     calls: int
     """Requests of sessions that arrived."""
+    calls_per_s: float | None
+    """Requests of sessions that arrived while sessions started, per second from the first start to the last. None where
+    ``due_calls_per_s`` is."""
+    due_calls_per_s: float | None
+    """Requests of sessions that were due, per second of the same time: sessions started per second times the mean
+    number of requests that each has. Where users wait for answers, fewer come in that time; with a queue that grows,
+    ever fewer. None if all sessions started at once, or if users start them after the answers to others."""
     later_cached: float
     """Share (0 to 1) of the prompt tokens of scheduled later calls that was found in the prefix cache."""
     duration_ms: Distribution
@@ -49,13 +56,14 @@ def session_report(counts: SessionCounts, table: RequestTable, warm_up_us: int) 
     left_out = dict.fromkeys(counts.unfinished)
     first: list[int] = []
     later: list[int] = []
-    calls = later_tokens = later_cached = 0
+    calls = meanwhile = later_tokens = later_cached = 0
     for row in table.plain():
         session = table.session(row.number)
         if session is None:
             continue
         name, call = session
         calls += 1
+        meanwhile += counts.first_us < row.arrival_us <= counts.last_us
         begin, end = spans.get(name, (row.arrival_us, 0))
         spans[name] = (min(begin, row.arrival_us), max(end, row.arrival_us + row.e2e_us))
         if row.state != RequestState.COMPLETED:
@@ -65,6 +73,7 @@ def session_report(counts: SessionCounts, table: RequestTable, warm_up_us: int) 
             later_cached += row.cached_tokens
         if row.ttft_us >= 0 and row.arrival_us >= warm_up_us:
             (later if call else first).append(row.ttft_us)
+    due = counts.due_calls_per_s
     durations = [end - begin for name, (begin, end) in spans.items() if name not in left_out and begin >= warm_up_us]
     return SessionReport(
         started=counts.started,
@@ -72,6 +81,8 @@ def session_report(counts: SessionCounts, table: RequestTable, warm_up_us: int) 
         cancelled=counts.cancelled,
         unfinished=len(counts.unfinished),
         calls=calls,
+        calls_per_s=None if due is None else 1_000_000 * meanwhile / (counts.last_us - counts.first_us),
+        due_calls_per_s=due,
         later_cached=later_cached / later_tokens if later_tokens else 0.0,
         duration_ms=of_samples(durations),
         first_ttft_ms=of_samples(first),

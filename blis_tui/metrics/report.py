@@ -400,8 +400,8 @@ class _Tallies:
         output_tokens: output tokens by the last instance of each request.
     """
 
-    def __init__(self, table: RequestTable, instances: int, warm_up_us: int, *, held: bool) -> None:
-        self.flow = Flow(held=held)
+    def __init__(self, table: RequestTable, instances: int, warm_up_us: int) -> None:
+        self.flow = Flow()
         self.completed, self.output_tokens = [0] * instances, [0] * instances
         names = table.group_names()
         alike: dict[tuple[str, str], _Tally] = {}
@@ -448,7 +448,7 @@ def build_report(
 ) -> Report:
     """Summarise a simulation in its current state; ``now_us``: as for :meth:`RequestLog.table`."""
     table = log.table(cluster, now_us)
-    tallies = _Tallies(table, len(cluster.instances), experiment.warm_up_us, held=cluster.gateway.holds)
+    tallies = _Tallies(table, len(cluster.instances), experiment.warm_up_us)
     overall = tallies.overall
     counts = overall.counts(varies=experiment.cluster.varies)
     seconds = duration_us / 1e6
@@ -552,7 +552,7 @@ def run_checks(experiment: Experiment, cluster: Cluster, log: RequestLog, *, dur
     ``done``: whether nothing follows; in the middle of a step, the queue of events does not say.
     """
     table = log.table(cluster)
-    flow = Flow(held=cluster.gateway.holds)
+    flow = Flow()
     for block in table.blocks():
         flow.add(block)
     return _check(experiment, cluster, flow, table, duration_us, done=done)

@@ -51,6 +51,24 @@ class Ratio(NamedTuple):
     """The sum below the line, such as the number of requests."""
 
 
+class Flux(NamedTuple):
+    """What came to a queue and what left it in one of several stretches of equal length."""
+
+    came: int
+    left: int
+
+
+class Drift(NamedTuple):
+    """How fast a queue grew, compared with what chance would do to one that neither grows nor shrinks."""
+
+    z: float
+    """Its growth per stretch, in standard errors."""
+    dispersion: float
+    """Variance of what came, or of the queue's growth if that is larger, relative to the number that came (the index
+    of dispersion): 1 if arrivals are Poisson and are served like clockwork, larger if they are bursty or if what they
+    cost varies."""
+
+
 class Sample(NamedTuple):
     """What one request (or one stretch of time) adds to a ratio."""
 
@@ -72,12 +90,31 @@ def trend(values: Sequence[float]) -> Trend:
     quarter = width * _PARTS
     last = len(values) - quarter
     first = last - 2 * quarter
-    before = [_mean(values[first + at : first + at + width]) for at in range(0, quarter, width)]
-    after = [_mean(values[last + at : last + at + width]) for at in range(0, quarter, width)]
-    low, high = _mean(before), _mean(after)
-    squares = [*((one - low) ** 2 for one in before), *((one - high) ** 2 for one in after)]
+    before = [mean(values[first + at : first + at + width]) for at in range(0, quarter, width)]
+    after = [mean(values[last + at : last + at + width]) for at in range(0, quarter, width)]
+    low, high = mean(before), mean(after)
+    squares = [*((one - low) * (one - low) for one in before), *((one - high) * (one - high) for one in after)]
     error = sqrt(fsum(squares) / (_PARTS * (_PARTS - 1)))
     return Trend(low, high, (high - low) / error if error else inf if high > low else -inf if high < low else 0.0)
+
+
+def drift(fluxes: Sequence[Flux]) -> Drift:
+    """Return how fast a queue grew.
+
+    The length of a queue near its capacity varies slowly: with a load of 0.9, for longer than a few hundred requests
+    (Whitt 1989, "Planning queueing simulations"). So it may well rise throughout a run, and batch means of the length
+    do not show how little that says. But what it gains in one stretch hardly depends on what it gained before: its sum
+    is a random walk. The variance of arrivals counts as well, because a queue that was empty for a while has gained
+    nothing whatever came.
+    """
+    count = len(fluxes)
+    gains, came = [one.came - one.left for one in fluxes], [one.came for one in fluxes]
+    variance = max(_variance(gains), _variance(came))
+    gain, arrivals, error = mean(gains), mean(came), sqrt(variance / count)
+    return Drift(
+        gain / error if error else inf if gain > 0 else 0.0,
+        variance / arrivals if arrivals else 0.0,
+    )
 
 
 def mser5(values: Sequence[float]) -> int:
@@ -88,7 +125,7 @@ def mser5(values: Sequence[float]) -> int:
     and White 2008). If they are more than half, the series is too short to say (``len(values)`` is returned).
     """
     count = len(values) // _GROUP
-    groups = [_mean(values[at * _GROUP : (at + 1) * _GROUP]) for at in range(count)]
+    groups = [mean(values[at * _GROUP : (at + 1) * _GROUP]) for at in range(count)]
     # Relative to the last average, sums of squares keep their digits.
     centre = groups[-1] if groups else 0.0
     kept, total, squares = 0, 0.0, 0.0
@@ -116,9 +153,17 @@ def ratio(samples: Iterable[Sample], start_us: int, end_us: int) -> Ratio:
     if not weight:
         return Ratio(0.0, inf, 0.0)
     value = fsum(above) / weight
-    squares = fsum((one - value * many) ** 2 for one, many in zip(above, below, strict=True))
+    errors = [one - value * many for one, many in zip(above, below, strict=True)]
+    squares = fsum(one * one for one in errors)
     return Ratio(value, sqrt(squares * BATCHES / (BATCHES - 1)) / weight, weight)
 
 
-def _mean(values: Sequence[float]) -> float:
+def _variance(values: Sequence[float]) -> float:
+    """Return the sample variance."""
+    centre = mean(values)
+    return fsum((one - centre) * (one - centre) for one in values) / (len(values) - 1)
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the mean of one or more values."""
     return fsum(values) / len(values)

@@ -247,6 +247,10 @@ def _sessions(found: SessionReport) -> dict[str, str]:
     if took.p50 is not None and took.p99 is not None:
         ended += f", p50 {took.p50 / 1e3:,.1f} s, p99 {took.p99 / 1e3:,.1f} s"
     lines = {"sessions": f"{found.started:,} with {plural(found.calls, 'request')}: {ended}"}
+    if found.due_calls_per_s is not None:
+        lines["due"] = (
+            f"{found.due_calls_per_s:,.2f} requests/s of sessions that started, {found.calls_per_s:,.2f} came"
+        )
     first, later = found.first_ttft_ms.p50, found.later_ttft_ms.p50
     if first is not None and later is not None:
         cached = f"{share_text(found.later_cached)} of later prompts cached"

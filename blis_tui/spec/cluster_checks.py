@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.spec.diagnostics import about, suggestion
-from blis_tui.spec.pools import pool_paths, where
+from blis_tui.spec.pools import SPLIT, pool_paths, where
 from blis_tui.spec.source import as_list, as_map
 from blis_tui.units import plural
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from blis_tui.spec.diagnostics import Diagnostic
     from blis_tui.spec.source import DataPath, Document, Json
 
-_SPLIT: Final = ("cluster", "disaggregation")
 _GATEWAY: Final = ("policy", "gateway")
 _ROLES: Final = ("prefill", "decode")
 _LIFE: Final = "BLIS2050"
@@ -31,7 +30,7 @@ def check_cluster(document: Document) -> Iterator[Diagnostic]:
     yield from _check_handover(document)
     yield from _check_transfer(document)
     for role in _ROLES:
-        yield from _check_scorers(document, (*_SPLIT, f"{role}_routing"))
+        yield from _check_scorers(document, (*SPLIT, f"{role}_routing"))
     yield from _check_lifecycle(document)
     yield from _check_own_bounds(document)
     yield from check_policy(document)
@@ -83,7 +82,7 @@ def _check_instances(document: Document) -> Iterator[Diagnostic]:
         hint = "remove `instances`: it is their sum"
         yield about(document, ("cluster", "instances"), "BLIS2022", message, hint=hint)
     for role in _ROLES:
-        path = (*_SPLIT, f"{role}_instances")
+        path = (*SPLIT, f"{role}_instances")
         given, there = document.get(*path), _total(document, _with_role(document, role))
         if given is not None and there and given != there:
             message = f"{path[-1]} is {given}, but the pools of role `{role}` have {there}"
@@ -99,25 +98,25 @@ def _total(document: Document, pools: list[DataPath]) -> int:
 
 def _check_division(document: Document, instances: int) -> Iterator[Diagnostic]:
     """Check the division of a cluster without pools: prefill takes the first instances, decode the next ones."""
-    split = document.get(*_SPLIT)
+    split = document.get(*SPLIT)
     if not isinstance(split, dict):
         return
     missing = [f"`{role}_instances`" for role in _ROLES if f"{role}_instances" not in split]
     if missing:
         message = f"disaggregation without pools needs {' and '.join(missing)}"
         hint = "set how many instances prefill and how many decode, or list pools with roles"
-        yield about(document, _SPLIT, "BLIS2023", message, key=True, hint=hint)
+        yield about(document, SPLIT, "BLIS2023", message, key=True, hint=hint)
         return
-    prefill, decode = (_count(document, *_SPLIT, f"{role}_instances") for role in _ROLES)
+    prefill, decode = (_count(document, *SPLIT, f"{role}_instances") for role in _ROLES)
     if prefill + decode > instances:
         message = f"{prefill} prefill and {decode} decode instances are more than the {instances} of the cluster"
         hint = f"set cluster.instances to at least {prefill + decode}"
-        yield about(document, (*_SPLIT, "prefill_instances"), "BLIS2022", message, hint=hint)
+        yield about(document, (*SPLIT, "prefill_instances"), "BLIS2022", message, hint=hint)
 
 
 def _check_roles(document: Document) -> Iterator[Diagnostic]:
     """Check that pools have roles under disaggregation, and only then."""
-    pools, split = pool_paths(document), isinstance(document.get(*_SPLIT), dict)
+    pools, split = pool_paths(document), isinstance(document.get(*SPLIT), dict)
     if not split:
         for pool in _with_role(document, *_ROLES):
             message = (
@@ -172,7 +171,7 @@ def _check_models(document: Document) -> Iterator[Diagnostic]:
 def _check_handover(document: Document) -> Iterator[Diagnostic]:
     """Check that what a prefill pool computes can be decoded on a decode pool."""
     prefilling, decoding = _with_role(document, "prefill"), _with_role(document, "decode", "any")
-    if not isinstance(document.get(*_SPLIT), dict) or not prefilling or not decoding:
+    if not isinstance(document.get(*SPLIT), dict) or not prefilling or not decoding:
         return
     there, here = _models(document, prefilling), _models(document, decoding)
     for names, others, what in ((there, here, "decodes"), (here, there, "prefills")):
@@ -208,15 +207,15 @@ def _of_engine(document: Document, pool: DataPath, key: str) -> Json:
 
 def _check_transfer(document: Document) -> Iterator[Diagnostic]:
     """Check for transfer settings that another setting disables."""
-    split = as_map(document.get(*_SPLIT))
+    split = as_map(document.get(*SPLIT))
     transfer = as_map(split.get("transfer"))
     if transfer.get("reuse_cached_blocks") is True and split.get("order") != "decode-first":
         message = "`reuse_cached_blocks` has no effect: the decode instance is chosen after the transfer"
-        path = (*_SPLIT, "transfer", "reuse_cached_blocks")
+        path = (*SPLIT, "transfer", "reuse_cached_blocks")
         yield about(document, path, "BLIS2026", message, key=True, hint="add `order: decode-first`")
     if transfer.get("overlap") == "layer-wise" and transfer.get("starts") == "step-start":
         message = "`overlap: layer-wise` has no effect: the transfer starts with the step that it would overlap"
-        path = (*_SPLIT, "transfer", "overlap")
+        path = (*SPLIT, "transfer", "overlap")
         yield about(document, path, "BLIS2026", message, key=True, hint="remove `starts`")
 
 

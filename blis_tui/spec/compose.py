@@ -17,7 +17,7 @@ from blis_tui.spec.library import find, find_by_id, how_to_add, is_id, names
 from blis_tui.spec.loader import ForeignFileError, read_document
 from blis_tui.spec.messages import check_schema
 from blis_tui.spec.overrides import Override, apply_override
-from blis_tui.spec.pools import SLOTS
+from blis_tui.spec.pools import DIVISION, SLOTS
 from blis_tui.spec.schema import KINDS, default, short_forms, takes_null
 from blis_tui.spec.source import Document, as_map
 
@@ -266,7 +266,7 @@ def _choose_instances(base: Document, top: Document) -> None:
     if "pools" in above:
         below.pop("instances", None)
         split = as_map(below.get("disaggregation"))
-        for key in ("prefill_instances", "decode_instances"):
+        for key in DIVISION:
             split.pop(key, None)
 
 

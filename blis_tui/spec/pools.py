@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import add
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +19,9 @@ SLOTS: Final = MappingProxyType({"model": "Model", "hardware": "Hardware", "work
 _POOLS: Final = ("cluster", "pools")
 _POOL_SLOTS: Final = ("model", "hardware")
 _POOL_DEPTH: Final = len(_POOLS) + 1
+SPLIT: Final = ("cluster", "disaggregation")
+DIVISION: Final = ("prefill_instances", "decode_instances")
+"""Keys of ``SPLIT`` that divide a cluster without pools."""
 STACK: Final = ("model", "hardware", "latency", "engine")
 """The stack of an instance: keys of an experiment that a pool may override."""
 
@@ -81,15 +86,13 @@ def stacks(document: Document) -> list[DataPath]:
 
 
 def complete_pools(document: Document) -> None:
-    """Fill in what follows from pools, in place: the number of instances, and the engine of each pool."""
+    """Fill in what follows from pools and roles, in place: the number of instances, and the engine of each pool."""
     paths = pool_paths(document)
     cluster = as_map(document.get("cluster"))
-    if paths and "instances" not in cluster:
-        total = 0
-        for path in paths:
-            count = document.get(*path, "instances")
-            total += count if isinstance(count, int) else 0
-        cluster["instances"] = total
+    if "instances" not in cluster:
+        counts = [document.get(*path, "instances") for path in paths] or _divided(document)
+        if counts:
+            cluster["instances"] = reduce(add, [count for count in counts if isinstance(count, int)], 0)
     engine = as_map(document.get("engine"))
     for path in paths:
         own = document.get(*path, "engine")
@@ -99,3 +102,9 @@ def complete_pools(document: Document) -> None:
             if key not in own:
                 own[key] = None
                 document.graft((*path, "engine", key), document.branch(("engine", key)))
+
+
+def _divided(document: Document) -> list[Json]:
+    """Return how many instances of a cluster without pools prefill, and how many decode; empty unless both are set."""
+    split = as_map(document.get(*SPLIT))
+    return [split[key] for key in DIVISION] if all(key in split for key in DIVISION) else []

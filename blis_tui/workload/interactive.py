@@ -79,12 +79,28 @@ class SessionCounts(NamedTuple):
         completed: sessions of which every call was answered.
         cancelled: sessions that ended because a call was not answered.
         unfinished: the names of the others.
+        planned: all calls of the started sessions, sent or not.
+        first_us: when the first session started.
+        last_us: when the latest one did; -1 = none has, or a user starts them after the answers to others.
     """
 
     started: int
     completed: int
     cancelled: int
     unfinished: tuple[str, ...]
+    planned: int
+    first_us: int
+    last_us: int
+
+    @property
+    def due_calls_per_s(self) -> float | None:
+        """Calls due per second: sessions started per second (from the first to the latest) x calls that each has.
+
+        It does not depend on answers. None = no time lies between two starts, or these depend on answers.
+        """
+        if self.last_us <= self.first_us:
+            return None
+        return 1_000_000 * (self.started - 1) * self.planned / (self.started * (self.last_us - self.first_us))
 
 
 class InteractiveSource:
@@ -107,8 +123,11 @@ class InteractiveSource:
         "_clients",
         "_completed",
         "_due",
+        "_first_us",
+        "_last_us",
         "_limit",
         "_next",
+        "_planned",
         "_produced",
         "_senders",
         "_sessions",
@@ -124,6 +143,8 @@ class InteractiveSource:
         self._limit = requests_limit
         self._sessions_limit = sessions_limit
         self._produced = self._started = self._completed = self._cancelled = 0
+        self._planned = 0
+        self._first_us = self._last_us = -1
         self.sent: Sent | None = None
         self._senders: dict[int, Due] = {}
         self._sessions: dict[int, SessionRun] = {}
@@ -157,7 +178,8 @@ class InteractiveSource:
         if all(client.sessions is None for client in self._clients):
             return None
         unfinished = tuple(session.name for session in self._sessions.values())
-        return SessionCounts(self._started, self._completed, self._cancelled, unfinished)
+        spread = (self._planned, self._first_us, self._last_us)
+        return SessionCounts(self._started, self._completed, self._cancelled, unfinished, *spread)
 
     def audit(self) -> str:
         """Check the books of sessions; return what is wrong, or an empty string."""
@@ -223,6 +245,10 @@ class InteractiveSource:
         if self._started == self._sessions_limit:
             self._keep([due for due in self._next if not self._begins_session(due)])
         session = self._sessions[self._started] = sessions.begin(start.user)
+        self._planned += session.unanswered
+        if start.user == _NO_USER:
+            self._first_us = start.time_us if self._first_us < 0 else self._first_us
+            self._last_us = start.time_us
         first, *others = (start._replace(session=self._started, call=call) for call in session.begin())
         for other in others:
             self._schedule(other._replace(time_us=start.time_us + session.offset_us(other.call)))

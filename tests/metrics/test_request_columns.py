@@ -120,7 +120,7 @@ def test_counts_and_samples_are_those_of_the_rows(name: str) -> None:
 class OneByOne:
     """What a flow says, added up a row at a time."""
 
-    def __init__(self, rows: list[Row], *, held: bool) -> None:
+    def __init__(self, rows: list[Row]) -> None:
         self.first: dict[int, int] = {}
         self.thrashed, self.worst, self.answer_tokens = 0, (0, -1), 0
         waiting: list[tuple[int, int]] = []
@@ -139,8 +139,8 @@ class OneByOne:
             started = row.scheduled_us if row.scheduled_us >= 0 else never
             if queued:
                 present.append((row.queued_us, left))
-                waiting.append((row.arrival_us if held else row.queued_us, started))
-            elif held and row.state == RequestState.CREATED:
+                waiting.append((row.arrival_us, started))
+            elif row.state == RequestState.CREATED:
                 waiting.append((row.arrival_us, never))
             self.answer_tokens += row.output_tokens if done else 0
         self.waiting, self.present = waiting, present
@@ -153,11 +153,10 @@ class OneByOne:
         return total
 
 
-@pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_flow_says_what_the_rows_say_one_by_one(name: str, block: int, *, held: bool) -> None:
+def test_a_flow_says_what_the_rows_say_one_by_one(name: str, block: int) -> None:
     table = halfway(name).rows
-    flow, oracle = Flow(held=held), OneByOne(list(table.plain()), held=held)
+    flow, oracle = Flow(), OneByOne(list(table.plain()))
     for part in table.blocks():
         assert len(part.number) <= block
         flow.add(part)

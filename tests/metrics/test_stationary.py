@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.metrics.stationary import BATCHES, Sample, mser5, ratio, trend
+from blis_tui.metrics.stationary import BATCHES, Flux, Sample, drift, mser5, ratio, trend
 
 SERIES = st.lists(st.floats(0, 1000), min_size=0, max_size=200)
 
@@ -36,6 +36,43 @@ def test_chance_is_called_growth_as_rarely_as_its_error_says() -> None:
         draw = random.Random(number)  # noqa: S311
         above += trend([draw.gauss(100, 10) for _ in range(200)]).z > 2
     assert above / 400 < 0.06  # 4 % by Student's t with 8 degrees of freedom, and chance
+
+
+def queue(load: float, seed: int, *, stretches: int = 30, services: int = 10) -> list[Flux]:
+    """What comes to and leaves a queue that serves one request per unit of time, if it has any, in each stretch."""
+    draw, waiting, fluxes = random.Random(seed), 0, []  # noqa: S311
+    for _ in range(stretches):
+        came = left = 0
+        for _ in range(services):
+            arrived = sum(draw.random() < load / 20 for _ in range(20))
+            served = min(1, waiting + arrived)
+            waiting, came, left = waiting + arrived - served, came + arrived, left + served
+        fluxes.append(Flux(came, left))
+    return fluxes
+
+
+def test_a_queue_below_its_capacity_is_seldom_called_growing() -> None:
+    """Though its length is, by the same errors, in every tenth run."""
+    lengths, gains = 0, 0
+    for seed in range(300):
+        fluxes = queue(0.9, seed)
+        length = [float(sum(one.came - one.left for one in fluxes[: at + 1])) for at in range(len(fluxes))]
+        lengths += trend(length).z > 2.5
+        gains += drift(fluxes).z > 2.5
+    assert gains == 0
+    assert lengths > 30
+
+
+def test_a_queue_above_its_capacity_grows() -> None:
+    assert min(drift(queue(1.3, seed, services=40)).z for seed in range(50)) > 2.5
+
+
+def test_the_dispersion_of_poisson_arrivals_is_one() -> None:
+    found = [drift(queue(0.5, seed)).dispersion for seed in range(100)]
+    assert fmean(found) == pytest.approx(0.975, rel=0.05)  # of twenty draws with a probability of 1/40
+    assert drift([Flux(4, 4)] * 30) == (0.0, 0.0)
+    assert drift([Flux(4, 3)] * 30).z == math.inf
+    assert drift([Flux(0, 0)] * 30) == (0.0, 0.0)
 
 
 def brute_mser5(values: list[float]) -> int:

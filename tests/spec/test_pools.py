@@ -91,6 +91,14 @@ def test_what_no_instance_runs_with_need_not_work() -> None:
     assert load("-", stdin_text=text, overrides=[pools]).pools[0].engine.kv_blocks > 0
 
 
+def test_instances_that_prefill_and_decode_are_a_clusters_instances() -> None:
+    """More instances than these do both, so that a number of instances may be set besides."""
+    text = f"{BASE}cluster: {{disaggregation: {{prefill_instances: 2, decode_instances: 3}}}}\n"
+    assert [(pool.role, pool.instances) for pool in load("-", stdin_text=text).pools] == [("prefill", 2), ("decode", 3)]
+    more = load("-", stdin_text=text, overrides=["cluster.instances=6"])
+    assert [(pool.role, pool.instances) for pool in more.pools] == [("prefill", 2), ("decode", 3), ("whole", 1)]
+
+
 def test_pools_replace_inherited_numbers_of_instances(tmp_path: Path) -> None:
     split = "cluster: {instances: 4, disaggregation: {prefill_instances: 3, decode_instances: 1}}\n"
     (tmp_path / "base.yaml").write_text(BASE + split)

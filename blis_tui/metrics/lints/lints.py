@@ -12,7 +12,7 @@ from inspect import cleandoc
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.classes import dataclass
-from blis_tui.metrics.lints import limits, load, served, step_times, unread
+from blis_tui.metrics.lints import limits, load, overload, served, step_times, unread
 from blis_tui.metrics.lints.finding import Finding
 from blis_tui.metrics.lints.served import REJECTED_SHARE
 from blis_tui.metrics.load import THRASHING
@@ -126,7 +126,7 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint("rejected", f"at most {REJECTED_SHARE} % of the requests were rejected", served.rejected),
     Lint("unfinished", "hardly any request was cut off by the horizon", served.unfinished),
     Lint("stranded", "no request is left waiting for an instance to come up", served.stranded),
-    Lint("overload", "the queue does not keep growing", load.overload),
+    Lint("overload", "no queue keeps growing or stands as a backlog", overload.overload),
     Lint("kv-cache", "the KV cache is large enough", limits.kv_cache),
     Lint("host-link", "a host link is set only where requests are swapped to host memory", limits.host_link),
     Lint("unread-keys", "all policy and engine keys that are set have an effect", unread.unread_keys),

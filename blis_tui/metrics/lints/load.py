@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.request import RequestState
-from blis_tui.metrics.lints.finding import MIN_REQUESTS, Finding, load_keys, longer_keys, worst
+from blis_tui.metrics.lints.finding import MIN_REQUESTS, Finding, longer_keys, worst
 from blis_tui.metrics.lints.limits import kv_cache, max_num_seqs
+from blis_tui.metrics.lints.overload import overload
 from blis_tui.units import percent_text, plural, span_text
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
@@ -21,75 +22,10 @@ _IN_STEP_USERS: Final = 4
 """Minimum number of users for a warning about users in step."""
 _P99: Final = 100
 """With fewer completed requests, the 99th percentile is practically the maximum."""
-_GROWN: Final = 8
-"""Minimum mean queue length for a warning about its growth."""
 _EDGES_SHARE: Final = 33
 """Maximum percentage of a run for its ramp-up and its drain."""
-_ALONE: Final = 50
-"""An instance is considered neglected by the router if it is busy less than this percentage of the busiest one's time.
-"""
-_ADD: Final = "Add instances (cluster.instances)"
-_ROUTE: Final = "Review policy.routing"
 _UTILIZATION: Final = 70
 """Maximum load, as a percentage of what an instance can serve, at which fewer instances are suggested."""
-
-
-def overload(seen: LintContext) -> Finding | str:
-    """More requests arrive than are served: while requests arrive, the queue keeps growing.
-
-    Its mean length rises from the second quarter of the arrivals to the third and to the last, where it is at least 8
-    and at least twice that of the second quarter.
-    """
-    span = seen.flow.arrivals()
-    if seen.flow.total < MIN_REQUESTS or span is None:
-        return "too few requests have arrived so far"
-    first, last = span
-    if last - first < 4:
-        return "all requests arrived at once"
-    means = seen.flow.waiting().means([first + (last - first) * quarter // 4 for quarter in range(5)])
-    if not (means[1] < means[2] < means[3] and means[3] >= _GROWN and means[3] >= 2 * means[1]):
-        return ""
-    steady = seen.flow.steady()
-    arriving, completing = steady.offered_requests_per_s or 0.0, steady.requests_per_s or 0.0
-    lighter = load_keys(seen.experiment)
-    uneven = _left_alone(seen)
-    more = "More requests arrived than were served" if arriving > completing else "Requests wait longer and longer"
-    where = uneven or more
-    return Finding(
-        id="overload",
-        message=(
-            f"{where}: in the second half of the arrivals, {arriving:,.1f} requests/s arrived and"
-            f" {completing:,.1f} completed, and the queue kept growing, from an average of {means[1]:,.1f} requests"
-            f" in the second quarter of the arrivals to {means[3]:,.1f} in the last."
-        ),
-        figures={
-            "offered_requests_per_s": arriving,
-            "completed_requests_per_s": completing,
-            "waiting_second_quarter": means[1],
-            "waiting_third_quarter": means[2],
-            "waiting_last_quarter": means[3],
-        },
-        advice=(
-            f"Latencies depend on how long the run is; a longer one ({longer_keys(seen)[0]}) distinguishes overload "
-            f"from a burst."
-            f" {_ROUTE if uneven else _ADD}, lower {' and '.join(lighter)}, or find out what keeps requests waiting."
-        ),
-        keys=("policy.routing" if uneven else "cluster.instances", *lighter),
-    )
-
-
-def _left_alone(seen: LintContext) -> str:
-    """Return how the router, instead of the load, overloads some instances; empty if the load is the cause."""
-    if seen.experiment.cluster.varies or seen.cluster.gateway.holds:  # the gateway holds the queue in that case
-        return ""
-    busiest = max(seen.cluster.instances, key=lambda one: one.tallies.busy_us)
-    pool = next(group for group in seen.by_pool() if busiest in group.instances)
-    others = [one for one in pool.instances if 100 * one.tallies.busy_us < _ALONE * busiest.tallies.busy_us]
-    if not others:
-        return ""
-    many = f"{len(others):,} of {len(pool.instances):,} instances{pool.of}"
-    busy = f"{many} were busy for less than half as long"
-    return f"The router sends more to instance {busiest.index} than it can serve, while {busy}"
 
 
 def few_requests(seen: LintContext) -> Finding | str:

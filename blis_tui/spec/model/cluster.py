@@ -306,7 +306,8 @@ class Cluster:
 
     instances: ClassVar[DocumentKey] = document_key(
         int,
-        "Number of engine instances (data-parallel replicas); with `pools` their sum. With `engine.data_parallel` each"
+        "Number of engine instances (data-parallel replicas); with `pools` their sum, with"
+        " `disaggregation.prefill_instances` and `decode_instances` at least theirs. With `engine.data_parallel` each"
         " is a model replica of so many ranks.",
         default=1,
         minimum=1,

@@ -314,7 +314,7 @@ def failure_reason(row: Row) -> str:
     if isinstance(total, int) and isinstance(completed, int) and completed < MIN_SERVED_SHARE * total:
         return f"only {completed:,} of {plural(total, 'request')} completed (latencies cover only these)"
     if "overload" in row.warnings:
-        return "overloaded: requests arrive faster than they complete, so the queue keeps growing"
+        return "overloaded: more requests arrive than are served, so they wait longer and longer"
     return ""
 
 
