@@ -17,7 +17,7 @@ from platformdirs import user_state_dir
 
 from blis_tui.classes import dataclass
 from blis_tui.errors import InputError
-from blis_tui.inputs import parse_json, read_input
+from blis_tui.inputs import read_input
 from blis_tui.records.files import write_text
 
 if TYPE_CHECKING:
@@ -77,10 +77,10 @@ def load(source: str) -> Session:
     """
     path = session_path(source)
     try:
-        data = parse_json(read_input(path, limit=_MAX_BYTES))
+        data = json.loads(read_input(path, limit=_MAX_BYTES))  # our own file: any name of a file may be in it
     except InputError as error:
         return Session(source) if isinstance(error.__cause__, FileNotFoundError) else _fresh(source, error.message)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _fresh(source, f"{path} is damaged")
     if not isinstance(data, dict):
         return _fresh(source, f"{path} is damaged")

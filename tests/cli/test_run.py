@@ -55,6 +55,7 @@ def small(tmp_path: Path) -> Path:
 def test_warnings_stand_on_standard_error_and_in_the_table(small: Path) -> None:
     """80 requests a second on one GPU do not end in silence."""
     crowded = ["run", "quickstart", "--set", "cluster.instances=1", "--set", "workload.rate_per_s=80"]
+    crowded += ["--set", "engine.max_num_seqs=256", "--set", "workload.requests=3000"]
     run = blis(*crowded)
     assert [one["id"] for one in json.loads(run.stdout)["warnings"]] == ["overload", "max-num-seqs"]
     told = "More requests arrived than were served: in the second half of the arrivals,"
@@ -87,8 +88,8 @@ def test_a_terminal_gets_the_table_unless_asked_otherwise(options: tuple[str, ..
 
 
 def test_the_range_of_errors_is_explained_beside_the_report(small: Path) -> None:
-    run = blis("run", str(small), "--explain", "accuracy")
-    assert json.loads(run.stdout)["meta"]["experiment"] == "small"
+    run = blis("run", "quickstart", "--explain", "accuracy")
+    assert json.loads(run.stdout)["meta"]["experiment"] == "quickstart"
     assert "accuracy: errors of mean latencies on measured servers like this" in run.stderr
     assert "9 of 10 within" in run.stderr
 

@@ -264,4 +264,4 @@ def test_a_fault_of_many_values_of_a_range_is_told_once() -> None:
     ended = sweep("--axis", "engine.max_num_seqs=8..16..0.5")
     assert ended.exit_code == ExitCode.USAGE
     assert ended.stderr.count("error[") == 1
-    assert "expected a whole number, found the number `8.5`" in ended.stderr
+    assert "expected a whole number or `auto`, found the number `8.5`" in ended.stderr

@@ -23,7 +23,7 @@ from blis_tui.engine.request import RequestState
 from blis_tui.metrics.lints.finding import Finding, LintContext, load_keys
 from blis_tui.metrics.lints.limits import decode_tail
 from blis_tui.metrics.lints.lints import LINTS, check_all
-from blis_tui.metrics.lints.load import overload
+from blis_tui.metrics.lints.overload import overload
 from blis_tui.metrics.load import Flow
 from tests.debugger.pressed_runs import RUNS, experiment, finished
 from tests.metrics.tally import ForNobody, Tally, account_of
