@@ -193,7 +193,8 @@ def _of_load(seen: ObservedLoad, known: Known) -> Iterable[tuple[str, tuple[str,
         at_a_time = f"{seen.at_a_time:,.0f} concurrent requests per instance"
         yield f"{at_a_time} (measured: up to {known.most_at_a_time:,.0f})", STEP_METRICS
     if seen.at_a_time is not None and seen.at_a_time < known.least_at_a_time / TWICE:
-        at_a_time = f"{seen.at_a_time:.2g} concurrent requests per instance"
+        count = f"{seen.at_a_time:.2g}"
+        at_a_time = f"{count} concurrent request{'' if count == '1' else 's'} per instance"
         yield f"{at_a_time} (measured: {known.least_at_a_time:,.0f} and more)", STEP_METRICS
     if CACHED_SHARE[0] < seen.cached_share < CACHED_SHARE[1]:
         share = f"{100 * seen.cached_share:.0f} % of prompt tokens from the prefix cache"

@@ -65,7 +65,7 @@ class Results:
     def _known_row(self, point: Point, seed: int, experiment: Experiment, outcome: Outcome) -> Row | None:
         """Return the row of a kept outcome; None if its report is not that of such a run, which is then made again."""
         try:
-            if not _is_report_of(experiment, outcome.report):
+            if outcome.status != "failed" and not _is_report_of(experiment, outcome.report):
                 return None
             row = self.row(point, seed, experiment, outcome)
         except (ArithmeticError, AttributeError, BlisError, LookupError, TypeError, ValueError):

@@ -164,7 +164,7 @@ def test_between_two_instances_a_request_comes_from_one_and_is_queued_anew(split
 
 
 def test_an_instance_whose_last_requests_end_with_the_step_under_way_is_not_idle(split: Debugger) -> None:
-    step = next(one for one in split.tape.life("request_111") if one.what == "last-token")
+    step = next(one for one in split.tape.life("request_112") if one.what == "last-token")
     view = view_at(split, step.event, instance=0)
     text = text_of(instances_lines(view, 120))
     assert f"no request is waiting or running; the step under way ends at {time_text(step.first)}." in text

@@ -24,7 +24,7 @@ def pressed() -> Debugger:
 
 @pytest.fixture(scope="module")
 def pair() -> Debugger:
-    return debugger("shared-prefixes", 1800)
+    return debugger("shared-prefixes", 1810)
 
 
 def test_all_blocks_are_on_the_map_and_none_twice(pressed: Debugger, pair: Debugger) -> None:

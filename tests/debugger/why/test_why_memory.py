@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def swapping() -> Debugger:
-    return debugger("kv-overload", 620)
+    return debugger("kv-overload", 620, engine__max_num_seqs=256, engine__max_num_batched_tokens=2048)
 
 
 @pytest.fixture(scope="module")
