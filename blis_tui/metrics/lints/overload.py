@@ -160,6 +160,8 @@ def _behind_prefill(seen: LintContext, cuts: Sequence[int]) -> _Jam | None:
     """Return where requests pile up whose prompts are computed: in transfer, or on the instances of a decode pool."""
     if seen.experiment.cluster.disaggregation is None:
         return None
+    if trend(seen.flow.running().means(cuts)).growth <= _GROWTH / 2:  # spares looking at each request
+        return None
     for stage, moments in _later_stages(seen).items():
         there = moments.occupancy()
         instances = len([pool for pool in seen.cluster.pools if stage.pool in {"", pool.name}])
