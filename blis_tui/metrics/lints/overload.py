@@ -113,8 +113,8 @@ def overload(seen: LintContext) -> Finding | str:
     quarter, and their growth is 2.5 standard errors above none. A backlog stands if throughout the second half of the
     arrivals at least 8 requests per instance wait, plus 16 times the load's index of dispersion, twice as long as they
     run on average; or 128 per instance, four times as long. Either is rare where the load is at most 0.9 of what can be
-    served. 1.15 times that is found when batches have filled and 3,000 requests have arrived, or 5,000 if they come in
-    bursts or in sessions.
+    served. A load of 1.15 times what can be served is found once batches are full and 3,000 requests have arrived, or
+    5,000 if they come in bursts or in sessions.
     """
     span = seen.flow.arrivals()
     if seen.flow.total < MIN_REQUESTS or span is None:
