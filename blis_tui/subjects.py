@@ -103,7 +103,7 @@ def _named(word: str) -> Iterator[Subject]:
     if warning is not None:
         yield Subject(warning, {"warning": word, "text": warning})
     for statement in STATEMENTS.values():
-        if word in (statement.identifier.lower(), statement.name):
+        if word in (statement.identifier.lower(), statement.name.lower()):
             yield _invariant(statement)
     kind = word.replace(" ", "-")
     if kind in RECORD_KINDS:

@@ -148,7 +148,7 @@ def test_who_follows_the_events_gets_them_in_order() -> None:
 
 
 def test_an_error_is_that_of_one_process() -> None:
-    endless = {"kind": "blackbox", "alpha": [0, 0, 0], "beta": [1e25, 0, 0]}
+    endless = {"kind": "blackbox", "alpha": [0, 0, 0], "beta": [1e15, 1e15, 1e15]}
     made = blis_tui.load("quickstart", set={"workload.requests": 5, "latency": endless})
     with pytest.raises(SimulationError) as alone:
         blis_tui.run(made)

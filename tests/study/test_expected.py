@@ -27,7 +27,7 @@ def test_the_errors_are_those_of_each_points_report_with_the_points_that_have_no
     assert set(calm) == {"ttft", "itl", "e2e"}
     assert set(crowded) == {"itl"}
     lines = list(step_times_lines(result.study, summaries(result)))
-    medians = sorted(f"{one['itl'].median:.0f} %" for one in (calm, crowded))
+    medians = [f"{median:.0f} %" for median in sorted(one["itl"].median for one in (calm, crowded))]
     assert f"ITL ±{' to '.join(dict.fromkeys(medians))}, " in lines[0]
     assert f"TTFT ±{calm['ttft'].median:.0f} %, " in lines[0]
     assert lines[1].startswith(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import repeat
 from operator import add
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -9,14 +11,16 @@ from blis_tui.classes import NamedTuple
 from blis_tui.engine.request import RequestState
 from blis_tui.metrics.lints.finding import MIN_REQUESTS, Finding, load_keys, longer_keys
 from blis_tui.metrics.load import Occupancy
+from blis_tui.metrics.request_log import Detour
 from blis_tui.metrics.stationary import drift, mean, trend
 from blis_tui.units import span_text
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from blis_tui.metrics.lints.finding import LintContext
+    from blis_tui.metrics.request_log import Row
 
 _SLICES: Final = 40
 """Slices of the arrivals in which queues are looked at."""
@@ -52,6 +56,8 @@ _HELD_BACK: Final = 1.05
 _FRONT_END: Final = "engine.front_end.processes"
 _GATEWAY: Final = "policy.gateway.saturation"
 _COUNTED: Final = frozenset((RequestState.CREATED, RequestState.WAITING, RequestState.RUNNING, RequestState.COMPLETED))
+
+_NO_DETOUR: Final = Detour(-1, -1, -1, -1)
 
 _Kind = Literal["gateway", "front end", "way", "queue", "transfer", "decode"]
 
@@ -107,8 +113,8 @@ def overload(seen: LintContext) -> Finding | str:
     quarter, and their growth is 2.5 standard errors above none. A backlog stands if throughout the second half of the
     arrivals at least 8 requests per instance wait, plus 16 times the load's index of dispersion, twice as long as they
     run on average; or 128 per instance, four times as long. Either is rare where the load is at most 0.9 of what can be
-    served. 1.15 times that is found when batches have filled and 3,000 requests have arrived, or 5,000 if they come in
-    bursts or in sessions.
+    served. A load of 1.15 times what can be served is found once batches are full and 3,000 requests have arrived, or
+    5,000 if they come in bursts or in sessions.
     """
     span = seen.flow.arrivals()
     if seen.flow.total < MIN_REQUESTS or span is None:
@@ -135,6 +141,8 @@ def _before_running(seen: LintContext, cuts: Sequence[int]) -> _Jam | None:
     # Deferred requests wait on purpose, until the cluster is idle.
     waiting = seen.flow.waiting(since="arrived" if seen.experiment.policy.deferral == "none" else "queued")
     instances = len([pool for pool in seen.cluster.pools if pool.role != "decode"])
+    if waiting.means((cuts[-1 - _QUARTER], cuts[-1]))[0] < _LEAST * instances:  # which rules out both
+        return None
     grows = _grows(waiting, cuts, instances)
     if not grows and not _stands(seen, waiting, cuts, instances):
         return None
@@ -160,6 +168,8 @@ def _behind_prefill(seen: LintContext, cuts: Sequence[int]) -> _Jam | None:
     """Return where requests pile up whose prompts are computed: in transfer, or on the instances of a decode pool."""
     if seen.experiment.cluster.disaggregation is None:
         return None
+    if trend(seen.flow.running().means(cuts)).growth <= _GROWTH / 2:  # spares looking at each request
+        return None
     for stage, moments in _later_stages(seen).items():
         there = moments.occupancy()
         instances = len([pool for pool in seen.cluster.pools if stage.pool in {"", pool.name}])
@@ -181,7 +191,7 @@ def _stands(seen: LintContext, waiting: Occupancy, cuts: Sequence[int], instance
     now = seen.cluster.now
     wait_us, run_us = waiting.total_us(now) // seen.flow.total, seen.flow.mean_run_us(now)
     least = min(waiting.means(cuts)[_HALF:]) / instances
-    if wait_us < _RUNS * run_us or least < _LEAST:
+    if wait_us < _RUNS * run_us:
         return False
     if wait_us >= _LONG_RUNS * run_us and least >= _LONG:
         return True
@@ -206,42 +216,50 @@ def _stages(seen: LintContext) -> dict[_Stage, _Moments]:
     cluster = seen.cluster
     names, holds = [pool.name for pool in cluster.pools], cluster.gateway.holds
     several, deferred = len({*names}) > 1, seen.experiment.policy.deferral != "none"
-    stages: dict[_Stage, _Moments] = {}
-    for row, way in zip(seen.table.plain(), seen.table.detours(), strict=True):
-        if row.state not in _COUNTED:
-            continue
-        index = way.prefill_instance if way.split else row.instance
+    fronts = [one.front_end is not None for one in cluster.instances]
+    noted: list[tuple[_Kind, str, int, int]] = []
+    for row, way in _counted(seen):
+        index = way.prefill_instance if way.prefill_instance >= 0 else row.instance
         pool = names[index] if several and index >= 0 else ""
         released_us = row.arrival_us if not holds else row.arrival_us + way.gateway_us if way.gateway_us >= 0 else -1
         if holds:
-            _note(stages, _Stage("gateway"), row.arrival_us, released_us)
-        if not deferred:
-            front = index >= 0 and cluster.instances[index].front_end is not None
-            _note(stages, _Stage("front end", pool) if front else _Stage("way"), released_us, row.queued_us)
-        _note(stages, _Stage("queue", pool), row.queued_us, row.scheduled_us)
-    return stages
+            noted.append(("gateway", "", row.arrival_us, released_us))
+        if not deferred and index >= 0 and fronts[index]:
+            noted.append(("front end", pool, released_us, row.queued_us))
+        elif not deferred:
+            noted.append(("way", "", released_us, row.queued_us))
+        noted.append(("queue", pool, row.queued_us, row.scheduled_us))
+    return _by_stage(noted)
 
 
 def _later_stages(seen: LintContext) -> dict[_Stage, _Moments]:
     """Return when requests that two instances share came to each stage after prefill, and when they left it."""
     names = [pool.name for pool in seen.cluster.pools]
-    stages: dict[_Stage, _Moments] = {}
-    for row, way in zip(seen.table.plain(), seen.table.detours(), strict=True):
-        if row.state not in _COUNTED or way.transfer_start_us < 0:
-            continue
-        arrived_us = way.transfer_start_us + way.transfer_us if way.transfer_us >= 0 else -1
-        _note(stages, _Stage("transfer"), way.transfer_start_us, arrived_us)
-        _note(stages, _Stage("decode", names[row.instance]), arrived_us, row.completed_us)
-    return stages
+    noted: list[tuple[_Kind, str, int, int]] = []
+    for row, way in _counted(seen):
+        if way.transfer_start_us >= 0:
+            arrived_us = way.transfer_start_us + way.transfer_us if way.transfer_us >= 0 else -1
+            noted.append(("transfer", "", way.transfer_start_us, arrived_us))
+            noted.append(("decode", names[row.instance], arrived_us, row.completed_us))
+    return _by_stage(noted)
 
 
-def _note(stages: dict[_Stage, _Moments], stage: _Stage, came_us: int, left_us: int) -> None:
-    """Add a request to a stage; a negative time means that it has not come, or not left."""
-    if came_us >= 0:
-        moments = stages.setdefault(stage, _Moments([], []))
-        moments.came_us.append(came_us)
-        if left_us >= 0:
-            moments.left_us.append(left_us)
+def _counted(seen: LintContext) -> Iterator[tuple[Row, Detour]]:
+    """Iterate over the requests that wait, run or have completed."""
+    detours = seen.table.detours() if seen.experiment.has_detours else repeat(_NO_DETOUR)
+    return ((row, way) for row, way in zip(seen.table.plain(), detours, strict=False) if row.state in _COUNTED)
+
+
+def _by_stage(noted: Iterable[tuple[_Kind, str, int, int]]) -> dict[_Stage, _Moments]:
+    """Collect moments by stage, given kind, pool, and when a request came and left; negative = it has not."""
+    stages: defaultdict[tuple[_Kind, str], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    for kind, pool, came_us, left_us in noted:
+        if came_us >= 0:
+            came, left = stages[kind, pool]
+            came.append(came_us)
+            if left_us >= 0:
+                left.append(left_us)
+    return {_Stage(*stage): _Moments(*moments) for stage, moments in stages.items()}
 
 
 # ---- what is said about it ----
