@@ -148,8 +148,9 @@ def test_who_follows_the_events_gets_them_in_order() -> None:
 
 
 def test_an_error_is_that_of_one_process() -> None:
-    endless = {"kind": "blackbox", "alpha": [0, 0, 0], "beta": [1e15, 1e15, 1e15]}
-    made = blis_tui.load("quickstart", set={"workload.requests": 5, "latency": endless})
+    endless = {"kind": "blackbox", "alpha": [0, 0, 0], "beta": [1e15, 0, 0]}
+    values = {"workload.requests": 2, "workload.clients.0.output_tokens": 20_000, "latency": endless}
+    made = blis_tui.load("quickstart", set=values)
     with pytest.raises(SimulationError) as alone:
         blis_tui.run(made)
     with pytest.raises(SimulationError) as shared:

@@ -487,10 +487,11 @@ def test_memory_pressure(name: str, *, with_watermark: bool) -> None:
 def test_where_pools_say_how_many_instances_there_are_the_advice_names_them(pools: int, key: str) -> None:
     """`cluster.instances` is refused beside `cluster.pools`."""
     own = [{"name": f"pool-{number}", "instances": 1} for number in range(pools)]
-    overloaded = {"cluster": {"pools": own}, "workload.rate_per_s": 300, **FEW_SEATS, "expect": []}
+    load = {"workload.rate_per_s": 300, "workload.requests": 3000}
+    overloaded = {"cluster": {"pools": own}, **load, **FEW_SEATS, "expect": []}
     found = finding(blis_tui.run(blis_tui.load("quickstart", set=overloaded)), "overload")
     assert key in found.keys
-    assert f"add instances ({key})" in found.advice
+    assert f"dd instances ({key})" in found.advice
 
 
 def test_more_memory_ends_them() -> None:

@@ -186,7 +186,7 @@ def test_requests_that_wait_for_the_api_server_are_an_overload_of_it() -> None:
     there = sum(max(0, min(last, queued) - max(start, arrived)) for arrived, queued in waits if queued is not None)
     assert found.figures["waiting_last_quarter"] == pytest.approx(there / (last - start), rel=0.01)
     assert overload(short_classifications(100)) is None
-    assert overload(short_classifications(340, processes=2)) is None
+    assert overload(short_classifications(260, processes=2)) is None
 
 
 def long_prompts_among_chats(requests: int, rate_per_s: float, share: float) -> Report:
