@@ -32,6 +32,7 @@ def served(model: str, rate: float, prompt: int, seed: int = 1, requests: int = 
             "hardware": "h100",
             "latency": "fitted",
             "policy": "vllm-v1",
+            "engine": {"max_num_seqs": 256, "max_num_batched_tokens": 2048, "gpu_memory_utilization": 0.9},
             "cluster": {"instances": 1, "tensor_parallel": 2 if "mixtral" in model else 1},
             "workload": {
                 "requests": requests,

@@ -19,7 +19,10 @@ FASTER, SLOWER = 0.95, 1.05
 
 
 def simulated(steps: float, workload: dict[str, object], **more: object) -> Report:
-    changes = {"workload": workload, "latency": {"kind": "operators", "steps": steps}, "cluster.instances": 1}
+    """Step times alone are multiplied, so no time in front of the engine is simulated."""
+    latency = {"kind": "operators", "steps": steps, "queue_us": 0}
+    limits = {"engine.max_num_seqs": 256, "engine.max_num_batched_tokens": 2048}
+    changes = {"workload": workload, "latency": latency, "cluster.instances": 1, **limits}
     simulation = Simulation(
         load("quickstart", set={**changes, "expect": [], "horizon_us": "none", **more}), check="off"
     )
@@ -64,7 +67,7 @@ def test_errors_of_steps_grow_as_the_formula_says(workload: dict[str, object], m
 def test_users_who_wait_keep_errors_as_they_are() -> None:
     users = {"kind": "closed-loop", "users": 40}
     workload: dict[str, object] = {
-        "requests": 300,
+        "requests": 1200,
         "clients": [{"id": "c", "input_tokens": 256, "output_tokens": 64, "arrivals": users}],
     }
     assert clients_wait(load("quickstart", set={"workload": workload}).workload)
