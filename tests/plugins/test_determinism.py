@@ -293,7 +293,7 @@ def tokens_of(request): return request.input_tokens
         "policy.scheduling unsaved: cannot be used",
         "policy.scheduling sound: ok",
     ]
-    for told in ("quickstart does not name `mine`", "`input_tokens` lacks the key `tokens`", "cannot be saved"):
+    for told in ("quickstart does not name `mine`", "lacks the key `tokens`", "cannot be saved"):
         assert told in found.stderr
     assert found.exit_code == 2
 

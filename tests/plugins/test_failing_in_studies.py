@@ -34,7 +34,7 @@ PLAN: Final = ("plan", "quickstart", *MINE, *SLO, "--duration", "5")
     ("size", "command"),
     [
         (1, (*PLAN, "--rate", "5", "--sizes", "cluster.instances=1..3")),
-        (3, (*PLAN, "--rate", "70", "--sizes", "cluster.instances=2..4")),
+        (2, (*PLAN, "--rate", "70", "--sizes", "cluster.instances=2..4")),
         (2, ("sensitivity", "quickstart", *MINE, *SLO, "--seeds", "2")),
     ],
     ids=["plan, the smallest", "plan, one of them", "sensitivity"],

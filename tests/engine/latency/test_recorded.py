@@ -95,7 +95,7 @@ def test_each_pool_of_one_instance_has_its_own() -> None:
 
 
 def test_without_times_there_is_nothing_to_simulate() -> None:
-    with pytest.raises(SpecError, match="`latency` lacks the key `durations_us`"):
+    with pytest.raises(SpecError, match="`latency` of kind `recorded` lacks the key `durations_us`"):
         blis_tui.load("quickstart", set={"latency": "recorded", "cluster.instances": 1})
 
 
