@@ -3,8 +3,7 @@
 The run starts empty and never stops by itself. At growing intervals it is looked at, and its second half judged: the
 share of requests beyond each bound, with a standard error by batch means, and whether the number of requests and of
 sessions in the system still grows. From an empty start load only builds up, so a bound that is clearly broken is broken
-for good, while one that holds is only believed once the system has stopped growing. ``docs/planning.md`` has the rules,
-and how often their verdicts are right.
+for good, while one that holds is only believed once the system has stopped growing. ``docs/planning.md`` has the rules.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from typing import TYPE_CHECKING, Final, Literal
 from blis_tui.canonical import to_json
 from blis_tui.classes import dataclass
 from blis_tui.metrics.expectations import judge
-from blis_tui.metrics.stationary import Ratio, Trend, mser5, trend
+from blis_tui.metrics.stationary import Ratio, Trend, mean, mser5, trend
 from blis_tui.study.bounded import PERCENTS
 from blis_tui.study.samples import BoundSamples, samples_of
 from blis_tui.units import number_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from blis_tui.simulation import Simulation, Since
     from blis_tui.spec.model import Expectation
@@ -228,9 +227,9 @@ class SteadyRun:
         nearest, share = max(estimates, key=lambda one: one[0].beyond(one[1]))
         span_s = max((self._ticks - half) * self._tick_us / 1e6, 1e-6)
         calls_per_s = max((self._arrived[-1] - self._arrived[half]) / span_s, 1e-9)
-        stay_s = _mean(self._in_system[half + 1 :]) / calls_per_s
+        stay_s = mean(self._in_system[half + 1 :]) / calls_per_s
         if self._started[-1]:
-            stay_s = max(stay_s, _mean(self._sessions[half + 1 :]) * now_us / 1e6 / self._started[-1])
+            stay_s = max(stay_s, mean(self._sessions[half + 1 :]) * now_us / 1e6 / self._started[-1])
         return _Look(
             start_us=start_us,
             end_us=now_us,
@@ -325,10 +324,3 @@ def _growth_text(found: _Look) -> str:
         f"more arrives than leaves: from the second to the last quarter of {found.end_s:,.0f} s, {found.growing} grew"
         f" from {number_text(grows.before)} to {number_text(grows.after)}"
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    total = 0.0
-    for one in values:
-        total += one
-    return total / len(values) if values else 0.0
