@@ -227,9 +227,9 @@ class SteadyRun:
         nearest, share = max(estimates, key=lambda one: one[0].beyond(one[1]))
         span_s = max((self._ticks - half) * self._tick_us / 1e6, 1e-6)
         calls_per_s = max((self._arrived[-1] - self._arrived[half]) / span_s, 1e-9)
-        stay_s = mean(self._in_system[half + 1 :]) / calls_per_s
+        stay_s = mean(self._in_system[half + 1 :] or [0.0]) / calls_per_s
         if self._started[-1]:
-            stay_s = max(stay_s, mean(self._sessions[half + 1 :]) * now_us / 1e6 / self._started[-1])
+            stay_s = max(stay_s, mean(self._sessions[half + 1 :] or [0.0]) * now_us / 1e6 / self._started[-1])
         return _Look(
             start_us=start_us,
             end_us=now_us,
