@@ -21,6 +21,7 @@ from blis_tui.plug_points import POINTS
 from blis_tui.records.trees import write_tree
 from blis_tui.shipped import builtin
 from blis_tui.spec.branches import with_plugins
+from blis_tui.spec.compose import TEST_KEYS
 from blis_tui.spec.definitions import DEFINITIONS, METADATA, SHAPES, SHARED
 from blis_tui.spec.library import schema_path, suffix
 from blis_tui.spec.schema import EXTENDING, KINDS, schema
@@ -153,18 +154,18 @@ class _Relaxed:
                 made[word] = self.reference(str(value), file)
             elif word == "required":
                 continue  # what is required may be inherited
-            elif word == "items":
-                made[word] = _absolute(value, file)
+            elif word == "additionalProperties" and isinstance(value, dict):
+                made[word] = self._or_null("", value, file)
             elif word == "properties":
                 made[word] = {key: self._or_null(key, part, file) for key, part in as_map(value).items()}
             else:
-                made[word] = self._copy(value, file) if word in _HOLDING else value
+                made[word] = self._copy(value, file) if word in _HOLDING else _absolute(value, file)
         return made
 
     def _or_null(self, key: str, part: Json, file: str) -> Json:
+        if key in _OWN:
+            return _absolute(part, file)
         copy = as_map(self._copy(part, file))
-        if key in _KEPT:
-            return copy
         about = {"description": copy.pop("description")} if "description" in copy else {}
         return {**about, "anyOf": [copy, {"type": "null"}]}
 
@@ -176,8 +177,8 @@ def _copy_of(file: str, where: str) -> str:
 
 _HOLDING: Final = ("then", "else", "allOf")
 """Keywords whose values are schemas of the same value."""
-_KEPT: Final = ("apiVersion", "kind", "metadata", "extends")
-"""Keys that are never dropped."""
+_OWN: Final = ("apiVersion", "kind", "metadata", "extends", *TEST_KEYS)
+"""Keys that no experiment inherits."""
 
 
 def _absolute(node: Json, file: str) -> Json:

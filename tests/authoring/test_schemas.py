@@ -22,7 +22,7 @@ from blis_tui.spec.schema import complete, schema, violations
 from docs.make_schemas import NAMES, catalog, extending, published
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 ROOT: Final = Path(__file__).parents[2]
 HOME: Final = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Homepage"]
@@ -59,10 +59,13 @@ def test_an_editor_takes_nulls_that_drop_inherited_keys_and_no_others() -> None:
         "horizon_us": None,
         "engine": {"kv_blocks": None, "lora": {"max_cpu_loras": None}},
         "workload": {"rate_per_s": None, "trace": {"slice": None}},
-        "policy": {"preemption": None, "routing": {"scorers": None}},
+        "policy": {"preemption": None, "routing": {"scorers": None}, "tenant_budgets": {"fractions": {"acme": None}}},
+        "cases": {"small": {"engine.kv_blocks": None}},
+        "matrix": {"cluster.instances": [1, 2]},
     }
     assert in_an_editor({**head, "extends": "quickstart", **drops}) == []
     assert in_an_editor({**head, "extends": None}) != []
+    assert in_an_editor({**head, "extends": "quickstart", "cases": None}) == ["$.cases"]  # are not inherited
     assert in_an_editor({**head, "model": "m", "hardware": "h", "workload": "w", "engine": {"kv_blocks": None}}) == [
         "$.engine.kv_blocks"
     ]
@@ -70,6 +73,28 @@ def test_an_editor_takes_nulls_that_drop_inherited_keys_and_no_others() -> None:
     assert in_an_editor({**head, "extends": "quickstart", "workload": {"clients": [client]}}) != []
     assert in_an_editor({**head, "extends": "quickstart", "engine": {"kv_blocks": "many"}}) != []
     assert (schema_path("latency").parent / "extending.schema.json").read_text(encoding="utf-8") == extending()
+
+
+def references(node: object) -> "Iterator[str]":
+    """Yield each `$ref` of a schema."""
+    for value in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from references(value)
+    if isinstance(node, dict) and isinstance(to := node.get("$ref"), str):
+        yield to
+
+
+def test_every_reference_leads_to_a_part_of_a_file() -> None:
+    """Editors say of each that leads nowhere that the whole document has a fault."""
+    folder = schema_path("latency").parent
+    contents = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.schema.json")}
+
+    for name, text in contents.items():
+        for to in references(text):
+            file, _, pointer = to.partition("#")
+            part = contents[file or name]
+            for step in filter(None, pointer.split("/")):
+                assert step in part, f"{name}: {to}"
+                part = part[step]
 
 
 def test_each_has_an_address_by_which_the_others_find_it() -> None:
