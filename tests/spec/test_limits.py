@@ -12,7 +12,7 @@ import blis_tui
 from blis_tui.authoring.provenance import compose
 from blis_tui.errors import SpecError
 from blis_tui.spec.load import load
-from blis_tui.spec.model.defaults import DEFAULTS, running_requests
+from blis_tui.spec.model.defaults import DEFAULTS, Server, running_requests, static_share
 from blis_tui.units import number_text
 
 if TYPE_CHECKING:
@@ -116,6 +116,14 @@ def test_sglang_takes_its_chunk_and_its_share_by_gpu(hardware: str, split: int, 
 def test_sglangs_share_follows_from_what_is_given(more: dict[str, object], reserved_mib: int) -> None:
     found = engine("h100", "sglang", **more)
     assert found.gpu_memory_utilization == round((81920 - reserved_mib) / 81920, 3)
+
+
+def test_graphs_of_chunks_that_no_memory_holds_are_counted_not_listed() -> None:
+    """A chunk of 10^15 tokens is within the bounds of its key; a list of its graphs would take all memory."""
+    server = Server(engine="sglang", version="0.5.23", hardware="h100", memory_gib=80)
+    graphs = 50 + (10**15 - 4096) // 512  # 50 up to 4,096 tokens, then one for each 512
+    reserved_mib = 512 + 1.5 * 10**15 + 128 + 512 + 8 * graphs
+    assert static_share(server, 10**15, None) == round((81920 - reserved_mib) / 81920, 3)
 
 
 @pytest.mark.parametrize(

@@ -160,11 +160,8 @@ def _prefill_graphs(longest: int) -> int:
 
     Source: SGLang 0.5.23, ``arg_groups/cuda_graph_hook.py`` (``generate_prefill_cuda_graph_batch_sizes``).
     """
-    sizes = (
-        *(range(4, 33, 4), range(48, 257, 16), range(288, 513, 32)),
-        *(range(576, 1025, 64), range(1280, 4097, 256), range(4608, longest + 1, 512)),
-    )
-    return len([size for step in sizes for size in step if size <= longest])
+    steps = ((4, 33, 4), (48, 257, 16), (288, 513, 32), (576, 1025, 64), (1280, 4097, 256), (4608, longest + 1, 512))
+    return sum(len(range(first, min(end, longest + 1), by)) for first, end, by in steps)
 
 
 def running_requests(kv_tokens: int, longest: int) -> int:
