@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from blis_tui.engine.records import Preempted
 from tests.builders import Outcome, experiment, request
 from tests.engine.test_schedulers import work
@@ -41,6 +43,14 @@ def test_a_request_enters_only_if_everybody_can_stay_to_the_end() -> None:
     assert preemptions(guaranteed) == 0
     assert [chunks for chunks, _, _ in work(guaranteed) if chunks] == [{"0": 8}, {"1": 8}]
     assert [decodes for _, decodes, _ in work(guaranteed)] == [0, *[1] * 8, 0, *[1] * 8]
+
+
+@pytest.mark.parametrize("steps", range(8))
+def test_what_fits_exactly_enters_at_once_wherever_the_others_stand_in_their_blocks(steps: int) -> None:
+    """Both need 4 of 8 blocks in the end; the block of a token that is being generated is taken already."""
+    come = 50 if not steps else 108 + 110 * steps - 50
+    found = [chunks for chunks, _, _ in work(run([request(0, 0, 8, 9), request(1, come, 8, 9)], blocks=8))]
+    assert found[: steps + 2] == [{"0": 8}, *[{}] * steps, {"1": 8}]
 
 
 def test_utilization_first_admits_whose_prompt_fits_and_preempts() -> None:

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from blis_tui.engine.kv.tiers import Tiers
+from blis_tui.engine.plan import Plan
 from blis_tui.engine.preemption.records import TiersLoaded
 from blis_tui.engine.records import Scheduled, StepFinished
 from blis_tui.metrics.kv import TiersReport, tiers_report
@@ -97,3 +99,13 @@ def test_preempted_requests_find_their_own_blocks_below() -> None:
     assert again[0] == 0
     assert max(again[1:]) == 8
     assert {row.output_tokens for row in outcome.rows.values()} == {16}
+
+
+@pytest.mark.parametrize(("looks", "left"), [((60,), 30), ((10, 20, 60), 30), ((60, 60), 30), ((40, 95), 0)])
+def test_idle_time_passes_once_however_often_a_step_is_planned(looks: tuple[int, ...], left: int) -> None:
+    """Plans that compute nothing look at the clock, too; the two blocks that left take 90 us together."""
+    tiers = Tiers(KvTiers(kind="offload", tiers=(CPU,), overlap=False), 4)
+    tiers.store_released((1, 2))
+    for now in looks:
+        tiers.begin_plan(now)
+    assert tiers.lasting_us(Plan(), looks[-1], 100) == 100 + left

@@ -1,6 +1,7 @@
 """Workloads of inference-perf, GuideLLM and ServeGen: what becomes of each key, and what is refused."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from blis_tui.errors import InputError, SpecError
 from blis_tui.importers.draft import Imported
 from blis_tui.importers.guidellm import import_guidellm
 from blis_tui.importers.inference_perf import import_inference_perf
+from blis_tui.importers.policy import import_policy
 from blis_tui.importers.section import notes_text
 from blis_tui.importers.servegen import import_servegen
+from blis_tui.importers.workload import import_workload
 from blis_tui.traffic.figures import describe
 from blis_tui.traffic.ledger import Ledger
 from blis_tui.traffic.opening import Choice, open_traffic
@@ -94,6 +97,24 @@ def test_guidellm_with_users(file_regression: FileRegressionFixture) -> None:
 
 def test_guidellm_with_a_rate(file_regression: FileRegressionFixture) -> None:
     file_regression.check(shown(import_guidellm(DATA / "guidellm-poisson.yaml")))
+
+
+@pytest.mark.parametrize(
+    ("imported", "file"),
+    [
+        (import_guidellm, "guidellm-poisson.yaml"),
+        (import_inference_perf, "inference-perf-synthetic.yaml"),
+        (import_servegen, "servegen"),
+        (import_workload, "workload-v2.yaml"),
+        (import_policy, "policy-full.yaml"),
+    ],
+)
+def test_documents_have_the_name_that_is_asked_for_or_that_of_their_file(
+    imported: Callable[..., Imported], file: str
+) -> None:
+    for asked, name in ((None, file.removesuffix(".yaml")), ("other", "other")):
+        document = imported(DATA / file, name=asked)
+        assert document.name == yaml.safe_load(document.text)["metadata"]["name"] == name
 
 
 def scenario(tmp_path: Path, **keys: object) -> dict[str, Any]:
