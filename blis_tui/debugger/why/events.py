@@ -45,7 +45,7 @@ from blis_tui.debugger.why.lifecycle import (
     stranded_event,
 )
 from blis_tui.debugger.why.lifespans import last_step, next_step, read_life
-from blis_tui.debugger.why.memory import moves_part, outranking_part, retraction_part
+from blis_tui.debugger.why.memory import KV_SHORTAGES, holders_sentences, moves_part, outranking_part, retraction_part
 from blis_tui.debugger.why.waits import cause_sentence, preempted_by, stop_of
 from blis_tui.engine.latency.wrappers import captured_size
 from blis_tui.engine.records import Routed, StepFinished, described
@@ -384,7 +384,11 @@ def _admissions(debugger: Debugger, row: EventRow, record: StepFinished, figures
                 why = cause_sentence(stop, profile, figures._replace(running=figures.running + own))
                 facts.append(say("The next step was planned when this one started. ", why))
     elif record.waiting:
-        facts.append(say(cause_sentence(stop_of(debugger.tape, row.event, figures), profile, figures)))
+        stop = stop_of(debugger.tape, row.event, figures)
+        facts.append(say(cause_sentence(stop, profile, figures)))
+        if stop is not None and stop.cause in KV_SHORTAGES and row.event == debugger.event:
+            # Who holds blocks is known at the present event only.
+            facts += holders_sentences(debugger.ask(lambda simulation: simulation.snapshot()).instances[row.instance])
     if record.next_step_us < 0:
         facts.append(say("No request is left: ", instance_ref(row.instance), " is idle until a request arrives."))
     heading = "Why no more were scheduled" if record.waiting else "What follows"

@@ -10,6 +10,7 @@ from blis_tui.cluster.life import CANDIDATES
 from blis_tui.debugger.why.control import record_of
 from blis_tui.debugger.why.explanation import Part, Ref, Sentence, event_ref, instance_ref, listing, request_ref, say
 from blis_tui.debugger.why.lifespans import last_step
+from blis_tui.debugger.why.memory import KV_SHORTAGES, holders_sentences
 from blis_tui.debugger.why.waits import cause_sentence, preempted_by
 from blis_tui.engine.adapters.records import AdapterHeld, AdapterLoad
 from blis_tui.engine.records import Scheduled, StepFinished, described
@@ -308,7 +309,7 @@ def _why_stopped(
         return facts
     if stop.cause == TOKENS and not stop.had and plan.row.batch_tokens:
         return [step + _budget(plan, profile)]
-    if stop.cause in (BLOCKS, WATERMARK, ANSWERS):
+    if stop.cause in KV_SHORTAGES:
         return _blocks(debugger, stop, instance, plan, step)
     since = [say(f"That was found at {time_text(stop.tried_us)}{_SINCE}.")] if _found_before(stop, plan) else []
     return [step + say(sentence[0].lower(), sentence[1:]), *since]
@@ -396,12 +397,7 @@ def _blocks(
     facts.append(say(f"{stop.had:,} of {limits.kv_blocks:,} were free{when}."))
     if plan.row.completed:
         facts.append(say(f"{plural(plan.row.completed, 'request')} completed in that step; ") + _next_look(plan))
-    holders = sorted(instance.running, key=lambda request: -request.held_blocks)[:3]
-    if holders:
-        pieces: list[str | Ref] = ["The largest holder is " if len(holders) == 1 else "The largest holders are "]
-        for number, holder in enumerate(holders):
-            pieces += [", " if number else "", request_ref(holder.request_id), f" ({holder.held_blocks:,})"]
-        facts.append((*pieces, "."))
+    facts += holders_sentences(instance)
     if instance.kv.cached_free_blocks:
         facts.append(
             say(
@@ -419,13 +415,13 @@ def _overtaking(stop: StopRow, instance: InstanceSnapshot, asked: str) -> list[S
         return []
     for request in instance.waiting[1:]:
         early = request.queued_us is not None and request.queued_us <= stop.tried_us
-        blocks = instance.profile.limits.blocks_for(request.target_tokens)
+        blocks = max(instance.profile.limits.blocks_for(request.target_tokens) - request.held_blocks, 0)
         if early and blocks + stop.kept <= stop.had:
-            need = plural(blocks, "block")
+            has = f"needs {plural(blocks, 'block')}" if blocks else "has its blocks already"
             who: str | Ref = "this request"
             if request.request_id != asked:
                 who = request_ref(request.request_id)
-            facts = f", further back, needs {need} and would have fit, but {_HEAD_FIRST}."
+            facts = f", further back, {has} and would have fit, but {_HEAD_FIRST}."
             return [say("Head-of-line blocking: ", who, facts)]
     return []
 

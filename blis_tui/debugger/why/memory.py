@@ -4,17 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.debugger.why.explanation import Part, Sentence, request_ref, say
+from blis_tui.debugger.why.explanation import Part, Ref, Sentence, request_ref, say
 from blis_tui.engine.preemption.records import PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
+from blis_tui.engine.stopped import ANSWERS, BLOCKS, WATERMARK
 from blis_tui.units import plural, share_text, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.cluster.snapshot import InstanceSnapshot
     from blis_tui.engine.records import Record
 
 _TOLD: Final = 8
 """Maximum number of a step's requests listed one by one."""
+_HOLDERS: Final = 3
+"""Maximum number of requests named as holders of KV blocks."""
+KV_SHORTAGES: Final = (BLOCKS, WATERMARK, ANSWERS)
+"""Causes by which requests wait for KV blocks that others hold."""
+
+
+def holders_sentences(instance: InstanceSnapshot) -> list[Sentence]:
+    """Return which requests hold the most KV blocks of an instance now; empty if none holds any.
+
+    Waiting requests hold blocks, too, if their prompts were computed on another instance.
+    """
+    here = (one for one in (*instance.running, *instance.waiting) if one.held_blocks)
+    holders = sorted(here, key=lambda request: -request.held_blocks)[:_HOLDERS]
+    if not holders:
+        return []
+    pieces: list[str | Ref] = ["The largest holder is " if len(holders) == 1 else "The largest holders are "]
+    for number, holder in enumerate(holders):
+        pieces += [", " if number else "", request_ref(holder.request_id), f" ({holder.held_blocks:,})"]
+    return [say(*pieces, ".")]
 
 
 def choice_of(records: Sequence[Record], name: str) -> RestoreChosen | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
 
 import pytest
 
+import blis_tui
 from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.explanation import said
@@ -15,10 +17,8 @@ from blis_tui.engine.preemption.records import PreemptedByPriority, RestoreChose
 from blis_tui.engine.records import Preempted
 from blis_tui.tui.presenters.kv_map import kv_map
 from blis_tui.units import span_text
+from tests.cluster.fleets import SPLIT
 from tests.tui.pane_harness import debugger, text_of, view_at
-
-if TYPE_CHECKING:
-    from blis_tui.debugger.debugger import Debugger
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +119,67 @@ def test_a_breakpoint_stops_at_thrashing() -> None:
     assert max(thrashed) > 0
     assert f"{sum(thrashed)} block" in stop.hits[0].sentence
     assert "thrashing" in explain_event(made, made.event).to_text()
+
+
+_HANDED_OVER = {
+    **SPLIT,
+    "workload.requests": 60,
+    "engine.kv_blocks": 100,
+    "policy.batching": {"kind": "vllm-v1", "async_scheduling": False},
+    "expect": [],
+}
+_FEW_BLOCKS = {"workload.requests": 40, "engine.kv_blocks": 300}
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"), [("kv-pressure", _FEW_BLOCKS), ("quickstart", _HANDED_OVER)], ids=["running", "handed over"]
+)
+def test_who_waits_for_blocks_is_told_who_has_them(name: str, changed: dict[str, object]) -> None:
+    """Here counted in the engine's books: also what queued requests hold whose prompts came from elsewhere.
+
+    Both the page of the step that left a request waiting and that of the request say so.
+    """
+    made = Debugger(blis_tui.load(name, set=changed))
+    run_to_stop(made.run())
+    pages, queued = 0, 0
+    for event in range(1, made.frontier + 1, 9):
+        row = made.tape.row(event)
+        stop = made.tape.stop(event, made.tape.step(row.step).number) if row.step >= 0 else None
+        if stop is None or stop.cause != "blocks":
+            continue
+        run_to_stop(made.seek(event))
+        batch = made.simulation.cluster.instances[row.instance].batch
+        held = {one.request_id: batch.cohort.held_blocks(one) for one in batch.holders()}
+        largest = sorted(held.values(), reverse=True)[:3]
+        head = batch.waiting.head().request_id
+        for told in (explain_event(made, event).to_text(), explain_request(made, head).to_text()):
+            found = re.search(r"The largest holders? (?:is|are) (.*)\.\n", told)
+            assert found is not None, told
+            named = {who: int(blocks) for who, blocks in re.findall(r"(\w+) \((\d+)\)", found[1])}
+            assert list(named.values()) == largest
+            assert all(held[who] == blocks for who, blocks in named.items())
+            queued += any(who not in {one.request_id for one in batch.running.values()} for who in named)
+            pages += 1
+    assert pages > 20
+    assert bool(queued) == (name == "quickstart")
+
+
+def test_a_queued_request_that_has_its_blocks_needs_none() -> None:
+    """Behind a head that lacks some, it is said to have them, not to need them once more."""
+    made = Debugger(blis_tui.load("quickstart", set=_HANDED_OVER))
+    run_to_stop(made.run())
+    found = 0
+    for event in range(1, made.frontier + 1, 9):
+        row = made.tape.row(event)
+        if row.step < 0 or not made.tape.step(row.step).waiting:
+            continue
+        run_to_stop(made.seek(event))
+        batch = made.simulation.cluster.instances[row.instance].batch
+        queue = batch.waiting.ordered()
+        told = " ".join(explain_request(made, queue[0].request_id).to_text().split()) if queue else ""
+        blocked = re.search(r"Head-of-line blocking: (\w+), further back, (needs|has its blocks already)", told)
+        if blocked is not None:
+            behind = next(one for one in queue if one.request_id == blocked[1])
+            assert (blocked[2] != "needs") == (behind.index in batch.reserved)
+            found += blocked[2] != "needs"
+    assert found
