@@ -40,6 +40,23 @@ def test_leading_zeros_are_none_too_many() -> None:
     assert parse_place("0" * 10_000 + "12") == Place(event=12)
 
 
+@pytest.mark.parametrize("text", ["3", "i3", "instance 3", "03"])
+@pytest.mark.parametrize("blank", ["", " ", "\t "])
+def test_an_instance_is_read_however_it_is_written(text: str, blank: str) -> None:
+    assert parse_instance(blank + text + blank) == 3
+
+
+@pytest.mark.parametrize("text", ["", " ", "-1", "3.5", "i", "3 4", "event 3", "1_0"])
+def test_what_is_no_instance_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="is no instance"):
+        parse_instance(text)
+
+
+@pytest.mark.parametrize("text", ["1234", "event 12", "200ms", "request_7"])
+def test_blanks_around_a_place_do_not_matter(text: str) -> None:
+    assert parse_place(f" \t{text} ") == parse_place(text)
+
+
 def test_an_instance_is_not_quoted_at_length() -> None:
     with pytest.raises(InputError, match=r"^x{60}… is no instance"):
         parse_instance("x" * 10_000)

@@ -18,14 +18,14 @@ from blis_tui.observe.observer import Observer, Plan
 from blis_tui.observe.prompts import RequestForm
 from blis_tui.observe.reading import read_recording
 from blis_tui.observe.summary import summarize, warnings
-from blis_tui.observe.survey import survey
+from blis_tui.observe.survey import ask, survey
 from blis_tui.observe.target import target_of
 from blis_tui.workload.source import TraceSource
 from blis_tui.workload.trace_table import TraceColumns, TraceTable
 from tests.observe.servers import Asked, Replying, Server, free_port, serving, well
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from blis_tui.observe.recording import Recording
@@ -290,7 +290,21 @@ async def test_a_server_that_closes_idle_connections_unsaid_can_be_asked_what_it
     assert found.server.model == ""
 
 
-async def test_a_server_that_never_answers_is_given_up_after_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+async def _first_request(exchanges: Exchanges) -> None:
+    await ask(exchanges, RequestForm(model="m"), b"{}", 7.0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "patience_s", "said"),
+    [
+        (lambda exchanges: survey(exchanges, "there"), 10.0, "cannot reach there: it does not answer"),
+        (_first_request, 7.0, "the server does not answer a first request: no end after 7 s"),
+    ],
+    ids=["its description", "a first request"],
+)
+async def test_a_server_that_never_answers_is_given_up_in_time(
+    asked: Callable[[Exchanges], Awaitable[object]], patience_s: float, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waited: list[float | None] = []
     timeout = asyncio.timeout
 
@@ -309,12 +323,12 @@ async def test_a_server_that_never_answers_is_given_up_after_ten_seconds(monkeyp
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     exchanges = Exchanges(target_of(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", {}))
     monkeypatch.setattr(asyncio, "timeout", at_once)
-    with pytest.raises(InputError, match="cannot reach there: it does not answer"):
-        await survey(exchanges, "there")
+    with pytest.raises(InputError, match=said):
+        await asked(exchanges)
     exchanges.close()
     server.close()
     await asyncio.gather(*filter(None, tasks))
-    assert waited == [10.0]
+    assert waited == [patience_s]
 
 
 async def test_a_server_that_is_killed_and_comes_back_loses_no_row(tmp_path: Path) -> None:

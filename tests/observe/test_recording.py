@@ -25,7 +25,7 @@ from blis_tui.observe.lines import (
 )
 from blis_tui.observe.reading import read_recording
 from blis_tui.observe.recording import OUTCOMES, Observed, Scrape, Server, Step
-from blis_tui.observe.summary import summarize
+from blis_tui.observe.summary import summarize, warnings
 from blis_tui.shipped import builtin
 from blis_tui.spec.load import load
 from blis_tui.spec.model import Trace
@@ -271,3 +271,26 @@ def test_of_an_answer_in_one_piece_nobody_knows_the_first_token(tmp_path: Path) 
     for name in ("requests.csv", "trace.csv"):
         with pytest.raises(InputError, match="holds 0 completed requests, too few"):
             measured(recording.folder / name, pool)
+
+
+@pytest.mark.parametrize(
+    ("about", "steps", "missing"),
+    [
+        ({"log": True}, (), "the log has no steps"),
+        ({"log": True}, (STEP,), ""),
+        ({"log": False}, (), ""),
+        ({"kv_events": True}, (), "no KV cache events arrived"),
+        ({"kv_events": False}, (), ""),
+        ({"lost_scrapes": 1}, (), "the server's metrics could not be read 1 time:"),
+        ({"lost_scrapes": 2}, (), "the server's metrics could not be read 2 times"),
+        ({"lost_scrapes": 0}, (), ""),
+        ({}, (), ""),
+    ],
+)
+def test_what_was_asked_for_and_did_not_come_is_told(
+    about: dict[str, object], steps: tuple[Step, ...], missing: str, tmp_path: Path
+) -> None:
+    recording = made(tmp_path / "r", [ROW], steps)
+    recording = replace(recording, about={**recording.about, **about})
+    found = warnings(summarize(recording.requests), recording)
+    assert [one.startswith(missing) for one in found] == [True] * bool(missing)

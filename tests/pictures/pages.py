@@ -75,3 +75,15 @@ class Page:
         """The traces of a picture by their name and vertical axis."""
         found = self.figures[picture][view]["data"]
         return {(one.get("name", ""), one.get("yaxis", "y")): one for one in found}
+
+    def markup(self, *names: str) -> list[str]:
+        """What is drawn that contains one of these names as markup, which Plotly would interpret."""
+        left: list[Any] = list(self.figures.values())
+        found = []
+        while left:
+            one = left.pop()
+            if isinstance(one, str):
+                found += [one] * any(name in one for name in names)
+            else:
+                left += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+        return found

@@ -193,3 +193,15 @@ def test_the_rate_of_a_load_of_its_own_is_that_of_the_requests_that_came() -> No
     text = Page(plan_page(found, [])).text
     assert f"Requests per second {came:.4g}" in " ".join(text.split())
     assert "Sessions per second" not in text
+
+
+def test_names_of_users_are_no_markup() -> None:
+    study = study_of(axes=("workload.clients.0.tenant=<b>x</b>,<i>y</i>",), slos=(BOUND,), given=ENDS)
+    questions: tuple[dict[str, Any], ...] = ({"rate_per_s": 60.0, "most": 6}, {"max_rate": True, "precision": 0.5})
+    for question in questions:
+        found = plan(Question(study=study, duration_s=2, **question), InProcessRunner())
+        assert len([one for one in found.candidates if one.found is not None]) == 2
+        page = Page(plan_page(found, [rerun(name, experiment) for name, experiment in answer_runs(found)]))
+        assert "answers" in page.figures
+        assert page.markup("<b>x", "<i>y") == []
+        assert "<b>x</b>" in page.text

@@ -99,6 +99,17 @@ def test_what_is_told_of_step_times_stays_text(seen: Seen, monkeypatch: pytest.M
     assert "Step times: &lt;img src=x onerror=alert(1)&gt; &amp; co." in page
 
 
+def test_names_of_users_are_no_markup() -> None:
+    axes = ("workload.clients.0.tenant=<b>x</b>,<i>y</i>", "workload.clients.0.id=<u>v</u>,<s>w</s>")
+    study = study_of(axes=(*axes, "workload.rate_per_s=4,64"), objectives=OBJECTIVES, given=("workload.requests=20",))
+    result = swept(study)
+    page = Page(study_page(result, [rerun(name, experiment) for name, experiment in choose(Points.of(result))]))
+    assert {"front", "rate", "percentiles", "heat-map"} <= page.figures.keys()
+    assert page.markup("<b>x", "<i>y", "<u>v", "<s>w") == []
+    assert "<b>x</b>" in page.text
+    assert "<u>v</u>" in page.text
+
+
 def test_plotly_knows_every_setting_of_every_figure(seen: Seen) -> None:
     names = ["front", "rate", "percentiles", "heat-map", "runs-percentiles", "runs-load"]
     assert list(seen.page.figures) == names

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from blis_tui.calibration.fitting.laws import Term
-from blis_tui.calibration.fitting.posterior import Posterior
+from blis_tui.calibration.fitting.posterior import INTERVAL_COST_RISE, Posterior
 from blis_tui.calibration.fitting.told import Side, coefficients, combinations
 
 if TYPE_CHECKING:
@@ -49,3 +49,20 @@ def test_coefficients_that_always_occur_together_are_given_as_their_sum(seed: in
     assert wider.low == pytest.approx(500.0 + 15.0 * told.weights[1], rel=1e-3)
     assert wider.high == told.high
     assert combinations(law, sides, found, [0.0 * far]) == (), "which would be known to no better than its size"
+
+
+@pytest.mark.parametrize(("share", "value"), [(0.0, 700.0), (0.5, 700.0), (0.95, 700.0), (1.0, 700.0), (1.5, 1100.0)])
+def test_another_side_of_a_maximum_widens_an_interval_as_far_as_it_is_plausible(share: float, value: float) -> None:
+    """What a side costs more than the best one is no longer there for its interval; by hand, as both are normal."""
+    rows = np.full((100, 1), 0.01)
+    sides, ends = [], []
+    for middle, cost in ((900.0, 3.0), (value, 3.0 + share * INTERVAL_COST_RISE)):
+        posterior = Posterior(TERMS[:1], rows, rows[:, 0] * middle, np.zeros((100, 0)), [])
+        at, _ = posterior.best(np.zeros(1))
+        sides.append(Side(posterior.values(at), posterior, cost))
+        deviation = (100 * 0.01**2 + TERMS[0].spread ** -2.0) ** -0.5
+        wide = deviation * (2.0 * INTERVAL_COST_RISE * max(0.0, 1.0 - (cost - 3.0) / INTERVAL_COST_RISE)) ** 0.5
+        if wide:
+            ends += [float(sides[-1].values[0]) - wide, float(sides[-1].values[0]) + wide]
+    (found,) = coefficients(cast("Law", SimpleNamespace(terms=TERMS[:1])), sides)
+    assert (found.low, found.high) == pytest.approx((min(ends), max(ends)), abs=0.5)

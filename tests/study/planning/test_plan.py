@@ -530,12 +530,18 @@ def test_errors_are_quoted_for_the_run_that_decides(store: MemoryStore) -> None:
     assert data == {"default": expected_data("operators", known)}
 
 
-def test_a_bound_that_an_idle_cluster_breaks_has_no_answer(store: MemoryStore) -> None:
-    found = plan(question(rate_per_s=5.0, bound=1.0), InProcessRunner(), store)
+@pytest.mark.parametrize(
+    ("keys", "none", "runs"),
+    [({"rate_per_s": 5.0}, "no number of instances is enough", 3), ({"max_rate": True}, "no rate holds", 5)],
+    ids=["sizes", "rates"],
+)
+def test_a_bound_that_an_idle_cluster_breaks_has_no_answer(
+    keys: dict[str, Any], none: str, runs: int, store: MemoryStore
+) -> None:
+    found = plan(question(bound=1.0, **keys), InProcessRunner(), store)
     assert found.best is None
-    why = "no number of instances is enough, because even on an idle cluster latency"
-    assert found.candidates[0].why_not.startswith(why)
-    assert found.runs == 3
+    assert found.candidates[0].why_not.startswith(f"{none}, because even on an idle cluster latency")
+    assert found.runs == runs
     assert plan_text(found).startswith(f"Nothing that was tried meets {TTFT} <= 1.")
 
 
