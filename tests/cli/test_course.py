@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Final
 
+import pytest
 from click.testing import CliRunner
 
 from blis_tui.cli.failures import ExitCode
@@ -44,3 +46,28 @@ def test_its_golden_test_and_its_comment_open_the_debugger_there(tmp_path: Path)
     assert "| `never completed` |  | **fails** |" in comment.stdout
     assert f"`never completed` failed at event {told[1]}: " in comment.stdout
     assert f"```sh\n{opens}```" in comment.stdout
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--seed", "7"),
+        ("--case", "small"),
+        ("--set", "engine.kv_blocks=40", "--set", "workload.requests=9"),
+        ("--case", "small", "--set", "workload.requests=9", "--seed", "0"),
+    ],
+    ids=" ".join,
+)
+def test_the_command_that_opens_the_debugger_opens_this_very_run(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """It has all that decides what happens, as it was given."""
+    cases = "cases: {small: {engine: {kv_blocks: 50}}}\n"
+    spec = tmp_path / "a demo.yaml"
+    spec.write_text(f"{SPEC}expect:\n  - {{never: completed}}\n{cases}", encoding="utf-8")
+    done = CliRunner().invoke(cli, ["run", str(spec), *options])
+    assert done.exit_code == ExitCode.CHECK_FAILED
+    (told,) = re.findall(r"open it in the debugger: (.*) --at \d+\n", done.stderr)
+    opened = shlex.split(told)
+    assert opened[:3] == ["blis-tui", "tui", str(spec)]
+    given, found = ([*zip(words[::2], words[1::2], strict=True)] for words in (options, opened[3:]))
+    assert sorted(found) == sorted(given)

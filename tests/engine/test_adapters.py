@@ -88,6 +88,16 @@ def test_under_vllm_a_victim_comes_back_before_those_that_were_passed_over() -> 
     assert [step.admitted for step in steps_of(outcome) if step.admitted] == [("0", "2"), ("2",), ("1",)]
 
 
+@pytest.mark.parametrize("batching", ["vllm-v1", "blis"])
+@pytest.mark.parametrize("requests", ["a", "aaa", "aba", "abab", "-a-a", "abcabc"])
+def test_who_is_not_loaded_for_found_its_adapter(batching: str, requests: str) -> None:
+    outcome = adapted(batching, requests=requests)
+    adapters = outcome.cluster.instances[0].batch.adapters
+    assert adapters is not None
+    assert adapters.admitted == len(requests.replace("-", ""))
+    assert adapters.hits == adapters.admitted - len(loads_of(outcome))
+
+
 def test_each_adapter_of_a_batch_makes_steps_longer() -> None:
     slow = replace(LORA, max_loras=2, base_latency_us=0, storage_latency_us=0, step_overhead=0.5)
     first, decode, *_ = steps_of(adapted("vllm-v1", slow, "ab-"))

@@ -627,6 +627,27 @@ def test_prefill_limits_no_run_whose_other_instances_are_busier() -> None:
     assert "token-budget" not in ids(split)
 
 
+def test_a_budget_that_limits_the_busiest_pool_is_that_pools() -> None:
+    """Others have time to spare."""
+    pools = [
+        {"name": "prefill", "role": "prefill", "instances": 1},
+        {"name": "decode", "role": "decode", "instances": 3},
+    ]
+    prompts = {
+        "workload.requests": 100,
+        "workload.rate_per_s": 60,
+        "workload.clients.0.input_tokens": 2000,
+        "workload.clients.0.output_tokens": 8,
+        "engine.max_num_batched_tokens": 512,
+        "expect": [],
+    }
+    for listed in (pools, pools[::-1]):
+        made = blis_tui.run(
+            blis_tui.load("quickstart", set={**prompts, "cluster": {"pools": listed, "disaggregation": {}}})
+        )
+        assert "of the step time of pool prefill, and" in finding(made, "token-budget").message
+
+
 def test_prefixes() -> None:
     simulation = blis_tui.Simulation(experiment("prefixes"))
     simulation.run()

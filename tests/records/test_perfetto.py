@@ -27,12 +27,20 @@ RUNS: dict[str, dict[str, object]] = {
     "autoscaling": {"workload.requests": 120},
     "admission-control": {"workload.requests": 60},
     "thinking": {"workload.requests": 60},
+    "kv-pressure in chunks": {
+        "policy.batching": "blis",
+        "workload.requests": 60,
+        "engine.max_num_batched_tokens": 48,
+        "engine.kv_blocks": 100,
+        "expect": [],
+    },
 }
+"""By name of the experiment (its first word). In the last one, some that come back have their whole prompt cached."""
 
 
 @cache
 def traced(name: str) -> tuple[bytes, Report]:
-    experiment = blis_tui.load(name, set=RUNS[name])
+    experiment = blis_tui.load(name.split(maxsplit=1)[0], set=RUNS[name])
     simulation = blis_tui.Simulation(experiment)
     out = io.BytesIO()
     timeline = Timeline(out, experiment)
@@ -150,6 +158,30 @@ def test_every_slice_lies_in_the_one_around_it(name: str) -> None:
             assert within[0].name == "queued"
     counts = Counter(one.name for one in trace.of("phase"))
     assert counts["preempted"] == traced(name)[1].kv.preemptions
+
+
+@pytest.mark.parametrize("name", ["quickstart", "kv-pressure", "kv-pressure in chunks"])
+def test_prompts_are_computed_while_a_request_prefills(name: str) -> None:
+    """Whatever was computed before a preemption: each chunk is in a slice of that name, and each of those has some."""
+    steps: list[StepFinished] = []
+    simulation = blis_tui.Simulation(blis_tui.load(name.split(maxsplit=1)[0], set=RUNS[name]))
+    simulation.subscribe(StepFinished, steps.append)
+    simulation.run()
+    found = defaultdict(list)
+    filled = set()
+    for one in read(traced(name)[0]).of("phase"):
+        if one.name == "prefill":
+            found[one.arguments["request_id"]].append(one)
+    for step in steps:
+        for chunk in step.chunks:
+            (around,) = [
+                one
+                for one in found[chunk.request_id]
+                if one.begin_us <= step.time_us and step.time_us + step.duration_us <= one.end_us
+            ]
+            assert around.process == f"instance {step.instance}"
+            filled.add((chunk.request_id, around.begin_us))
+    assert filled == {(request, one.begin_us) for request, slices in found.items() for one in slices}
 
 
 def test_a_request_is_decoding_from_its_first_token_on() -> None:

@@ -139,3 +139,15 @@ def test_the_same_document_gives_the_same_experiment(document: Mapping[str, obje
 
 def test_keys_are_told_once() -> None:
     assert {type(one) for record in records() for one, _ in keys_of(record).values()} == {Key}
+
+
+@pytest.mark.parametrize(
+    ("rates", "each"),
+    [((0.8, 0.4), (0.8, 0.5)), ((0.8, 0.0, 0.0), (0.8, 0.0, 0.0)), ((0.0,), (0.0,)), ((1.0, 1.0), (1.0, 1.0))],
+)
+def test_how_likely_each_draft_is_follows_from_how_many_are_accepted(
+    rates: tuple[float, ...], each: tuple[float, ...]
+) -> None:
+    """The product of the first ones is the rate of that place; none follows one that is never accepted."""
+    settings = model.Speculative(draft_tokens=len(rates), acceptance_rates=rates)
+    assert settings.acceptance_probabilities == pytest.approx(each)

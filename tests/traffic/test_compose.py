@@ -80,6 +80,20 @@ def test_users_of_a_closed_loop_keep_no_rate(tmp_path: Path) -> None:
     assert [client.get("share") for client in beside["clients"]] == [None, 8.0]
 
 
+def test_users_of_a_closed_loop_take_nothing_of_the_rate_of_those_beside_them(tmp_path: Path) -> None:
+    path = tmp_path / "both.yaml"
+    path.write_text(
+        "apiVersion: blis/v1\nkind: Workload\nmetadata: {name: both}\nrequests: 10\nrate_per_s: 6\nclients:\n"
+        "- {id: u, arrivals: {kind: closed-loop, users: 4}, input_tokens: 9, output_tokens: 9}\n"
+        "- {id: v, share: 1, input_tokens: 9, output_tokens: 9}\n"
+        "- {id: w, share: 2, input_tokens: 9, output_tokens: 9}\n"
+    )
+    data = yaml.safe_load(composed(parts(path, "chatbot"), "w").text)
+    shares = {client["id"]: client.get("share") for client in data["clients"]}
+    assert shares == {"u": None, "v": pytest.approx(2.0), "w": pytest.approx(4.0), "chat": pytest.approx(8.0)}
+    assert data["rate_per_s"] == pytest.approx(14.0)
+
+
 def test_stages_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "stages.yaml"
     path.write_text(

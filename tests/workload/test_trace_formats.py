@@ -223,6 +223,15 @@ def test_spans_of_opentelemetry(tmp_path: Path) -> None:
         assert [one.session_id for one in requests] == ["", "one", ""]
 
 
+@pytest.mark.parametrize(("budget", "declared"), [("19", 20), ("20", 20), ("21", 21), ("", 20), ("many", 20)])
+def test_the_budget_of_a_span_is_one_that_its_answer_keeps(budget: str, declared: int, tmp_path: Path) -> None:
+    """Without one, it is the length of the answer."""
+    attributes = {"gen_ai.usage.input_tokens": 9, "gen_ai.usage.output_tokens": 20, "gen_ai.request.max_tokens": budget}
+    call = {"name": "x", "start_time": "2025-10-09T08:53:20.5Z", "attributes": attributes}
+    (found,) = read(written(tmp_path, json.dumps(call), "spans.jsonl"), "otel")
+    assert (found.output_tokens, found.declared_tokens) == (20, declared)
+
+
 def test_a_span_that_is_exported_twice_is_one_request_and_told(tmp_path: Path) -> None:
     one = {"traceId": "a", "spanId": "1"}
     calls = [
