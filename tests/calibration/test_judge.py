@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blis_tui.calibration.judge import Pair, agreement
+from blis_tui.calibration.judge import Pair, agreement, by_stage
 from blis_tui.calibration.measured import Measured
 
 
@@ -30,3 +30,12 @@ def test_a_correlation_of_values_that_hardly_vary_is_not_asked_for() -> None:
     told = agreement(pairs([98.0, 100.0, 102.0], [102.0, 100.0, 98.0]), "ttft")
     assert told is not None
     assert (told.pearson_r, told.grade) == (None, "excellent")
+
+
+def test_requests_belong_to_the_stage_in_which_they_arrive() -> None:
+    """A stage ends where the next one begins; whoever comes after the last one belongs to that."""
+    arrivals_us = [0.0, 1e6, 2e6 - 1, 2e6, 2e6 + 1, 4.9e6, 5e6, 6e6]
+    asked = [Pair(Measured(at, 10, 2, 1.0, 2.0), 1.0, 2.0) for at in arrivals_us]
+    stages = by_stage(asked, [2.0, 3.0])
+    assert [[one.measured.arrival_us for one in stage] for stage in stages] == [arrivals_us[:3], arrivals_us[3:]]
+    assert by_stage(asked, []) == [asked]

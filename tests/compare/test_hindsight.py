@@ -155,6 +155,20 @@ def test_the_table_says_what_was_done_and_fits() -> None:
     assert "no decision had an alternative" in hindsight_text(true_regret(alone))
 
 
+def test_the_listed_decisions_are_those_that_cost_all_requests_most() -> None:
+    found = judged("stale")
+    better = [
+        one
+        for one in found.judged
+        if one.chosen != one.best_for_run.instance or one.chosen != one.best_for_request.instance
+    ]
+    costs = {f"{one.event:,}": one.best_for_run.for_run for one in better}
+    lines = hindsight_text(found).rpartition("\n\n")[2].splitlines()[2:]
+    listed = [line.split()[0] for line in lines if line.split()[0] in costs]
+    assert len(listed) == min(20, len(better)) > 3
+    assert [costs[event] for event in listed] == sorted(costs.values())[: len(listed)]
+
+
 def test_calls_of_sessions_are_compared_with_themselves() -> None:
     """In a replay they come in another order, and their numbers follow that order."""
     client = {

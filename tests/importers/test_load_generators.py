@@ -67,6 +67,15 @@ def test_what_inference_perf_does_otherwise_is_told(tmp_path: Path) -> None:
     assert (key, text) == ("new", "unknown key")
 
 
+def test_media_of_inference_perf_are_told_as_lost(tmp_path: Path) -> None:
+    lengths = {"mean": 9, "min": 9, "max": 9}
+    data = {"type": "random", "input_distribution": lengths, "output_distribution": lengths}
+    load = {"stages": [{"rate": 1, "duration": 5}]}
+    for media, told in (({}, []), ({"multimodal": {"images": 2}}, ["images, audio and video are not simulated"])):
+        notes = import_inference_perf(written(tmp_path, {"load": load, "data": data | media})).notes
+        assert [note.text for note in notes if note.lossy] == told
+
+
 def test_each_stage_of_inference_perf_sends_what_it_says(tmp_path: Path) -> None:
     path = tmp_path / "w.yaml"
     path.write_text(import_inference_perf(DATA / "inference-perf-shared-prefix.yaml").text)
