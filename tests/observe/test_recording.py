@@ -294,3 +294,15 @@ def test_what_was_asked_for_and_did_not_come_is_told(
     recording = replace(recording, about={**recording.about, **about})
     found = warnings(summarize(recording.requests), recording)
     assert [one.startswith(missing) for one in found] == [True] * bool(missing)
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+@pytest.mark.parametrize(("told_ids", "counted"), [(True, 9), (True, None), (False, 9), (False, None)])
+def test_what_the_server_counts_stands_for_whole_answers_without_ids_alone(
+    outcome: str, told_ids: bool, counted: int | None
+) -> None:
+    """Of an answer that broke off, what came is what there is."""
+    came = ((1000, 2), (2000, 3))
+    row = replace(ROW, outcome=outcome, told_ids=told_ids, completion_tokens=counted, chunks=came)
+    believed = counted is not None and not told_ids and outcome == "completed"
+    assert row.tokens == (counted if believed else 5)
