@@ -97,6 +97,25 @@ async def test_play_and_pause() -> None:
         assert not here.session.driver.busy
 
 
+async def test_a_run_waits_while_a_question_is_answered_and_then_goes_on() -> None:
+    async with debugging(requests=None) as here:
+        await here.pilot.press("c")
+        while here.event < 20:
+            await here.pilot.pause(0.02)
+        await here.pilot.press("?")
+        assert not here.on_top
+        asked = here.event
+        await here.pilot.pause(0.1)
+        assert here.event == asked
+        await here.pilot.press("escape")
+        assert here.session.driver.playing
+        for _ in range(100):
+            await here.pilot.pause(0.02)
+            if here.event > asked:
+                break
+        assert here.event > asked
+
+
 async def test_speed() -> None:
     async with debugging() as here:
         speed = here.session.driver.speed
