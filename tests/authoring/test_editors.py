@@ -124,7 +124,7 @@ def test_an_editor_completes(text: str, offered: set[str], editor: Editor, folde
     [
         (
             "engine: {|max_num_seqs: 64}",
-            ["Maximum number of requests running at the same time;", "default `256`; 0 to 1,000,000"],
+            ["Maximum number of requests running at the same time;", "default `auto`; 0 to 1,000,000"],
         ),
         ("latency: {kind: |roofline}", ["peak figures", "`trained-physics`: A roofline with trained corrections"]),
         ("policy: {batching: {kind: vllm-v1, |watermark: 0.1}}", ["KV blocks kept free", "0 to 1"]),

@@ -97,8 +97,8 @@ RUNS: Final = (
     Run(spec="thinking", at="2600", scenes={"reasoning": ("g", ":request_67", "g", ":2600", "3")}),
     Run(
         spec="thinking",
-        at="2890",
-        scenes={"answer": ("g", ":request_64", "g", ":2890", "3"), "why-answer": ("question_mark",)},
+        at="2920",
+        scenes={"answer": ("g", ":request_64", "g", ":2920", "3"), "why-answer": ("question_mark",)},
     ),
     Run(spec="kv-tiers", at="1000", scenes={"arrivals": ("a",)}),
 )

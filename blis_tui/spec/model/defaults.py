@@ -155,13 +155,19 @@ def static_share(server: Server, prompt_tokens: int, max_num_seqs: int | None, *
     return round((memory_mib - reserved) / memory_mib, 3)
 
 
+_PREFILL_GRAPHS: Final = ((4, 32, 4), (48, 256, 16), (288, 512, 32), (576, 1024, 64), (1280, 4096, 256))
+"""Numbers of prompt tokens with a graph, up to 4,096: first, last and step of each range."""
+
+
 def _prefill_graphs(longest: int) -> int:
     """Return for how many numbers of prompt tokens, up to the longest, SGLang captures a graph.
 
     Source: SGLang 0.5.23, ``arg_groups/cuda_graph_hook.py`` (``generate_prefill_cuda_graph_batch_sizes``).
     """
-    steps = ((4, 33, 4), (48, 257, 16), (288, 513, 32), (576, 1025, 64), (1280, 4097, 256), (4608, longest + 1, 512))
-    return sum(len(range(first, min(end, longest + 1), by)) for first, end, by in steps)
+    graphs = 0
+    for first, last, by in (*_PREFILL_GRAPHS, (4608, longest, 512)):
+        graphs += len(range(first, min(last, longest) + 1, by))
+    return graphs
 
 
 def running_requests(kv_tokens: int, longest: int) -> int:
