@@ -33,20 +33,25 @@ from statistics import mean, median
 from typing import TYPE_CHECKING, TypedDict
 
 import blis_tui
-from blis_tui.engine.latency.operator_costs import OperatorCosts
-from blis_tui.engine.latency.operator_rest import Settings
-from blis_tui.errors import BlisError
-from blis_tui.metrics.expected_error import ObservedLoad, error_bands
-from blis_tui.metrics.measured import LEFT_OUT as TRAITS_LEFT_OUT
-from blis_tui.metrics.measured import SIZES, measured, traits_of
-from blis_tui.metrics.pool_load import clients_wait, itl_amplification, pool_loads, strained
-from blis_tui.shipped import builtin
+from blis_tui.base.errors import BlisError
+from blis_tui.engine.latency.operator_costs import OperatorCosts, Settings
+from blis_tui.results.expected_error import (
+    ObservedLoad,
+    clients_wait,
+    error_bands,
+    itl_amplification,
+    pool_loads,
+    strained,
+)
+from blis_tui.results.measured import LEFT_OUT as TRAITS_LEFT_OUT
+from blis_tui.results.measured import SIZES, measured, traits_of
+from blis_tui.spec.shipped import builtin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from blis_tui.metrics.expected_error import Band
-    from blis_tui.metrics.measured import Known, Measured
+    from blis_tui.results.expected_error import Band
+    from blis_tui.results.measured import Known, Measured
 
 HERE = Path(__file__).parent
 KINDS = ("trained-physics", "roofline", "fitted", "fitted-seen", "operators")
@@ -520,7 +525,7 @@ def summary(found: dict[str, Expected]) -> str:
 
 
 def medians_text(found: dict[str, Expected]) -> str:
-    """The content of the file from which ``blis_tui.metrics.measured`` has the medians."""
+    """The content of the file from which ``blis_tui.results.measured`` has the medians."""
     gpus = {
         kind: {gpu: {name: value for name, value in row.items() if name != "runs"} for gpu, row in one["gpus"].items()}
         for kind, one in found.items()
@@ -616,7 +621,7 @@ def _without(
 
 
 def measured_text(runs: list[Run], rows: list[list[object]]) -> str:
-    """The content of the file that ``blis_tui.metrics.measured`` reads."""
+    """The content of the file that ``blis_tui.results.measured`` reads."""
     kind, kept = "operators", [one for one in runs if (one.server, one.users) != CONTRADICTORY]
     settings, varied = shipped_settings(kind, kept)
     experiments = [blis_tui.load({**one.spec, "latency": latency_of(kind, one, {})}) for one in kept]

@@ -3,8 +3,8 @@
     python -m benchmarks.amplified
 
 Each load is simulated with steps 5 % shorter and 5 % longer than predicted, which gives d ln(mean) / d ln(steps). The
-table compares that with the estimate in reports (``blis_tui.metrics.pool_load``), and says whether they quote errors of
-TTFT.
+table compares that with the estimate in reports (``blis_tui.results.expected_error``), and says whether they quote
+errors of TTFT.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import blis_tui
-from blis_tui.metrics.pool_load import itl_amplification, pool_loads
+from blis_tui.results.expected_error import itl_amplification, pool_loads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.metrics.report import Report
+    from blis_tui.results.report import Report
 
 SERVERS = (
     ("llama-3.1-8b-instruct", "h100", 1),

@@ -24,28 +24,26 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from blis_tui import load
-from blis_tui.calibration.data import Data
-from blis_tui.calibration.fitting.blackbox_law import BlackboxLaw
-from blis_tui.calibration.fitting.calibrate import fit
-from blis_tui.calibration.fitting.fitted_law import FittedLaw
-from blis_tui.calibration.measured import Measured, Recording
-from blis_tui.calibration.other_loads import METRICS, within
-from blis_tui.calibration.outcome import LEVEL
-from blis_tui.calibration.replay import with_latency
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.fitted import Settings
 from blis_tui.engine.latency.model import StepLoad
-from blis_tui.shipped import builtin
-from blis_tui.simulation import Simulation
+from blis_tui.live.calibration.fitting.calibrate import fit
+from blis_tui.live.calibration.fitting.laws import BlackboxLaw, FittedLaw
+from blis_tui.live.calibration.measured import Data, Measured, Recording
+from blis_tui.live.calibration.other_loads import METRICS, within
+from blis_tui.live.calibration.outcome import LEVEL
+from blis_tui.live.calibration.replay import with_latency
+from blis_tui.runs.simulation import Simulation
+from blis_tui.spec.shipped import builtin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.calibration.fitting.laws import Law
-    from blis_tui.calibration.outcome import Coefficient, Combined
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Experiment
+    from blis_tui.live.calibration.fitting.laws import Law
+    from blis_tui.live.calibration.outcome import Coefficient, Combined
+    from blis_tui.model import Experiment
 
 SERVERS: Final = (
     ("llama-3.1-8b-instruct", "h100", 1),

@@ -38,7 +38,7 @@ from benchmarks.accuracy import (
     training_runs,
     values_of,
 )
-from blis_tui.errors import BlisError
+from blis_tui.base.errors import BlisError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,7 +27,7 @@ weight (``effective_bits``): NVIDIA's script keeps the weights that lose most in
 because there are no tables of NVFP4.
 
 The last column is the factor by which an error of the steps grows in the time per token, by the formula of the reports
-(``blis_tui/metrics/pool_load.py``); above 3 they quote no error of TTFT.
+(``blis_tui/results/expected_error.py``); above 3 they quote no error of TTFT.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from statistics import mean, median
 
 import blis_tui
 from benchmarks.accuracy import CONFIGS
-from blis_tui.calibration.fitting.fitted_law import STEP_TERMS
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.fitted import Settings
 from blis_tui.engine.latency.model import Chunk, StepLoad
-from blis_tui.metrics.pool_load import itl_amplification, pool_loads
-from blis_tui.shipped import builtin
+from blis_tui.live.calibration.fitting.laws import STEP_TERMS
+from blis_tui.results.expected_error import itl_amplification, pool_loads
+from blis_tui.spec.shipped import builtin
 
 GPUS = {
     "MI300X": "mi300x",

@@ -35,7 +35,7 @@ PLACES: Final = {
     "engine": ("engine", "tests/engine"),
     "cluster": ("cluster", "tests/cluster"),
     "workload": ("workload", "tests/workload"),
-    "metrics": ("metrics", "tests/metrics"),
+    "metrics": ("metrics", "tests/results"),
     "planning": ("study", "tests/study"),
     "debugger": ("debugger", "tests/debugger"),
 }

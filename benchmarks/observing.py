@@ -25,13 +25,13 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from blis_tui.observe.exchange import Exchanges, Reply
-from blis_tui.observe.target import target_of
+from blis_tui.live.observe.exchange import Exchanges, Reply
+from blis_tui.live.observe.wire import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from blis_tui.observe.wire import Wire
+    from blis_tui.live.observe.wire import Wire
 
 Piece = tuple[float, bytes]
 Seen = tuple[float, float, list[Piece]]

@@ -18,7 +18,7 @@ from time import process_time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import blis_tui
-from blis_tui.metrics.expectations import look_up
+from blis_tui.results.expectations import look_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -32,21 +32,20 @@ from scipy.optimize import least_squares
 
 import blis_tui
 from benchmarks.accuracy import HERE, SORTED_SAMPLING, Run, development_runs, serving_runs, training_runs
-from blis_tui.calibration.fitting.fitted_law import TERMS, FittedLaw
-from blis_tui.calibration.fitting.laws import loads_of
-from blis_tui.calibration.replay import with_latency
 from blis_tui.engine.latency.fitted import Settings
 from blis_tui.engine.records import StepFinished
-from blis_tui.simulation import Simulation
-from blis_tui.spec.model import PluginConfig
+from blis_tui.live.calibration.fitting.laws import FITTED_TERMS, FittedLaw, loads_of
+from blis_tui.live.calibration.replay import with_latency
+from blis_tui.model import PluginConfig
+from blis_tui.runs.simulation import Simulation
 
 if TYPE_CHECKING:
-    from blis_tui.calibration.fitting.laws import Array
-    from blis_tui.spec.model import Experiment
+    from blis_tui.live.calibration.fitting.laws import Array
+    from blis_tui.model import Experiment
 
 OWN = ("layer_us", "fp8_uneven", "first_token_us")
 """Coefficients with separate values for TensorRT-LLM."""
-NAMES = (*TERMS, *(f"trtllm {name}" for name in OWN))
+NAMES = (*FITTED_TERMS, *(f"trtllm {name}" for name in OWN))
 SOFT = 0.12
 """Relative errors beyond this are down-weighted."""
 PRIOR = 1.0
@@ -87,7 +86,7 @@ class Equation:
 def settings_of(engine: str, values: dict[str, float], *, sorts: bool) -> Settings:
     """Those of an engine."""
     own = {name: values[f"trtllm {name}"] for name in OWN} if engine == "trtllm" else {}
-    coefficients = {**{name: values[name] for name in TERMS}, **own}
+    coefficients = {**{name: values[name] for name in FITTED_TERMS}, **own}
     return replace(Settings(sorted_sampling=sorts), **coefficients)  # type: ignore[arg-type]  # all of them are numbers
 
 
@@ -103,7 +102,7 @@ def equations(run: Run, values: dict[str, float]) -> list[Equation]:
         own = [0.0] * len(OWN)
         if run.engine == "trtllm":
             for at, name in enumerate(OWN):
-                own[at], shares[TERMS.index(name)] = shares[TERMS.index(name)], 0.0
+                own[at], shares[FITTED_TERMS.index(name)] = shares[FITTED_TERMS.index(name)], 0.0
         found.append(Equation(str(run.spec["metadata"]), run.model, metric, (*shares, *own)))
     return found
 
@@ -120,9 +119,9 @@ def taken_apart(experiment: Experiment, settings: Settings, warm_up_us: float) -
         (one.decode_requests, one.decode_context_tokens, [(it.computed_tokens, it.new_tokens) for it in one.chunks])
         for one in steps
     )
-    values = np.array([float(getattr(settings, name)) for name in TERMS])
+    values = np.array([float(getattr(settings, name)) for name in FITTED_TERMS])
     each = law.steps(values, pool, loads_of(works, pool.model.sliding_window)) * values
-    sums = np.vstack([np.zeros(len(TERMS)), np.cumsum(each, axis=0)])
+    sums = np.vstack([np.zeros(len(FITTED_TERMS)), np.cumsum(each, axis=0)])
     starts = [one.time_us for one in steps]
     first = {name: at for at, one in enumerate(steps) for name in one.first_tokens}
     last = {name: at for at, one in enumerate(steps) for name in one.completed}
@@ -135,7 +134,7 @@ def taken_apart(experiment: Experiment, settings: Settings, warm_up_us: float) -
         begin, end = first[row.request_id], last[row.request_id]
         queued = max(0, bisect_right(starts, row.queued_us) - 1)
         left = max(0.0, steps[queued].time_us + steps[queued].duration_us - row.queued_us) / steps[queued].duration_us
-        waited = each[queued] * left if queued < begin else np.zeros(len(TERMS))
+        waited = each[queued] * left if queued < begin else np.zeros(len(FITTED_TERMS))
         before = (law.queue(np.array([float(row.input_tokens)])) * values)[0]
         firsts.append(sums[begin + 1] - sums[min(queued, begin - 1) + 1] + waited + before)
         if row.output_tokens > 1:
@@ -177,7 +176,7 @@ def fits(run: Run, most_users: int) -> bool:
 
 def document(values: dict[str, float]) -> dict[str, dict[str, float]]:
     """The coefficients in the format of ``leave_one_out.json``."""
-    vllm = {name: values[name] for name in sorted(TERMS)} | {"flops_growth": Settings().flops_growth}
+    vllm = {name: values[name] for name in sorted(FITTED_TERMS)} | {"flops_growth": Settings().flops_growth}
     return {"trtllm": {**vllm, **{name: values[f"trtllm {name}"] for name in OWN}}, "vllm": vllm}
 
 
@@ -198,7 +197,7 @@ def main() -> int:
         there = [run for run in makers[group](options.data) if fits(run, options.most_users)]
         runs += there[:: options.every] if group == "serving" else there
     shipped = json.loads((HERE / "leave_one_out.json").read_text())["all"]
-    ships = {name: float(getattr(Settings(), name)) for name in TERMS}
+    ships = {name: float(getattr(Settings(), name)) for name in FITTED_TERMS}
     ships |= {f"trtllm {name}": float(shipped["trtllm"].get(name, ships[name])) for name in OWN}
     values, found = ships, list[Equation]()
     with ProcessPoolExecutor(options.jobs) as pool:

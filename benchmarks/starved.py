@@ -27,7 +27,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, cast
 
 import blis_tui
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 
 if TYPE_CHECKING:
     from blis_tui.engine.flow import Flow

@@ -19,8 +19,7 @@ from time import process_time
 from typing import TYPE_CHECKING
 
 from blis_tui.spec.study.arguments import study_of_arguments
-from blis_tui.spec.study.document import read_study
-from blis_tui.spec.study.opening import open_study_or_experiment
+from blis_tui.spec.study.document import open_study_or_experiment, read_study
 from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.store import MemoryStore
 from blis_tui.study.sweep import Sweep

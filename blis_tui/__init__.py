@@ -18,10 +18,7 @@ from blis_tui._version import __version__
 TYPE_CHECKING = False  # as in `typing`, whose import takes longer than this whole module
 if TYPE_CHECKING:
     from blis_tui.api import load, run
-    from blis_tui.cluster.reroute import Reroute
-    from blis_tui.compare.hindsight import true_regret
-    from blis_tui.compare.whatif import whatif
-    from blis_tui.errors import (
+    from blis_tui.base.errors import (
         BlisError,
         DivergenceError,
         InputError,
@@ -33,11 +30,12 @@ if TYPE_CHECKING:
         StalledError,
         TraceError,
     )
-    from blis_tui.metrics.report import Report
-    from blis_tui.simulation import Simulation
-    from blis_tui.spec.model import Experiment
-    from blis_tui.study.api import sweep
-    from blis_tui.study.planning.api import plan
+    from blis_tui.cluster.decisions import Reroute
+    from blis_tui.model import Experiment
+    from blis_tui.results.report import Report
+    from blis_tui.runs.compare.reroute import true_regret, whatif
+    from blis_tui.runs.simulation import Simulation
+    from blis_tui.study.api import plan, sweep
     from blis_tui.study.planning.plan import Plan
     from blis_tui.study.rows import Row, StudyResult
 
@@ -69,19 +67,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Experiment": "spec.model",
+    "Experiment": "model",
     "Plan": "study.planning.plan",
-    "Report": "metrics.report",
-    "Reroute": "cluster.reroute",
+    "Report": "results.report",
+    "Reroute": "cluster.decisions",
     "Row": "study.rows",
-    "Simulation": "simulation",
+    "Simulation": "runs.simulation",
     "StudyResult": "study.rows",
     "load": "api",
-    "plan": "study.planning.api",
+    "plan": "study.api",
     "run": "api",
     "sweep": "study.api",
-    "true_regret": "compare.hindsight",
-    "whatif": "compare.whatif",
+    "true_regret": "runs.compare.reroute",
+    "whatif": "runs.compare.reroute",
 }
 
 
@@ -90,7 +88,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module `blis_tui` has no attribute `{name}`")
     from importlib import import_module  # noqa: PLC0415  (a command must handle signals before that)
 
-    return getattr(import_module(f"blis_tui.{_HOMES.get(name, 'errors')}"), name)
+    return getattr(import_module(f"blis_tui.{_HOMES.get(name, 'base.errors')}"), name)
 
 
 def __dir__() -> list[str]:

@@ -3,7 +3,7 @@
 import gc
 import sys
 
-from blis_tui.interrupted import INTERRUPTED, caused_by_signal, command_ended, exit_on_signals
+from blis_tui.base.interrupted import INTERRUPTED, caused_by_signal, command_ended, exit_on_signals
 
 
 def main() -> None:

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blis_tui.simulation import Simulation
+from blis_tui.model import Experiment
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load as load_experiment
-from blis_tui.spec.model import Experiment
 from blis_tui.spec.overrides import as_json
-from blis_tui.user_plugins import load_plugins
+from blis_tui.spec.user_plugins import load_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.metrics.report import Report
+    from blis_tui.results.report import Report
 
 
 def load(
@@ -84,7 +84,7 @@ def run(
         raise ValueError(f"jobs must be at least 1, not {jobs}")
     simulation = Simulation(source, check=check)
     if jobs > 1 and not simulation.why_whole():
-        from blis_tui.shares import SharedRun  # noqa: PLC0415  (few runs are shared)
+        from blis_tui.runs.shares import SharedRun  # noqa: PLC0415  (few runs are shared)
 
         SharedRun(simulation, jobs).run()
     else:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from blis_tui.classes import NamedTuple
-from blis_tui.printable import escaped, printable, printable_lines
+from blis_tui.base.classes import NamedTuple
+from blis_tui.base.text import escaped, printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from blis_tui.golden.project import Project
     from blis_tui.golden.session import Outcome, Settings
     from blis_tui.golden.store import GoldenFiles
-    from blis_tui.registry import Registry
+    from blis_tui.model.plug_ins import Registry
 
 # Repeated from blis_tui.golden, which must not be imported to print pytest's help.
 _MODES = ("auto", "no", "new", "unseen", "always")
@@ -113,7 +113,7 @@ class SpecFile(pytest.File):
 
     def collect(self) -> Iterator[SpecItem]:
         """Collect one item per case; an invalid file becomes one item that fails with the reason."""
-        from blis_tui.errors import BlisError  # noqa: PLC0415  (only runs with such files need it)
+        from blis_tui.base.errors import BlisError  # noqa: PLC0415  (only runs with such files need it)
         from blis_tui.golden.case import cases_of  # noqa: PLC0415
         from blis_tui.golden.project import project_of  # noqa: PLC0415
 
@@ -198,7 +198,7 @@ class SpecItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Format verdicts and the package's own errors without a traceback."""
-        from blis_tui.errors import BlisError  # noqa: PLC0415
+        from blis_tui.base.errors import BlisError  # noqa: PLC0415
 
         error = excinfo.value
         if isinstance(error, GoldenFailure | BlisError):
@@ -327,8 +327,8 @@ class _Session:
         target = self._config.getoption("--blis-report")
         ran = [result for result in self._results.values() if "spec" in result]
         if target:
-            from blis_tui.errors import InputError  # noqa: PLC0415
-            from blis_tui.golden.html import write_html  # noqa: PLC0415
+            from blis_tui.base.errors import InputError  # noqa: PLC0415
+            from blis_tui.golden.comment import write_html  # noqa: PLC0415
 
             try:
                 write_html(Path(target), ran)
@@ -391,7 +391,7 @@ class _Session:
             terminalreporter.line(printable(f"--blis-report: {self._unwritten}"))
         pending = [result for result in self._results.values() if result.get("pending")]
         if pending:
-            from blis_tui.units import plural  # noqa: PLC0415
+            from blis_tui.base.units import plural  # noqa: PLC0415
 
             terminalreporter.section("goldens", sep="-")
             terminalreporter.line(f"{plural(len(pending), 'new result')} waiting:")

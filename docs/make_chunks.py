@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import blis_tui
-from blis_tui.engine.portable_math import ln
+from blis_tui.base.portable_math import ln
 from blis_tui.engine.records import FirstToken, StepFinished
-from blis_tui.metrics.stats import of_samples
+from blis_tui.results.stats import of_samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

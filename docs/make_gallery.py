@@ -16,12 +16,12 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import blis_tui
+from blis_tui.base.units import time_text
 from blis_tui.golden.chain import ChainRecorder
 from blis_tui.pictures.load import LoadObserver
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.library import FOLDERS, suffix
 from blis_tui.spec.places import shipped_specs
-from blis_tui.units import time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

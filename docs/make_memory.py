@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import blis_tui
-from blis_tui.cli.cases import cases_by_name
-from blis_tui.shipped import builtin
+from blis_tui.cli.options import cases_by_name
+from blis_tui.spec.shipped import builtin
 
 PAGE: Final = Path(__file__).resolve().parent / "memory.md"
 OVERLOAD: Final = "kv-overload"

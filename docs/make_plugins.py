@@ -1,8 +1,8 @@
 """What is derived from plug points and marks: a part of ``docs/plugins.md``, and the index of shipped plug-ins.
 
 The page has every plug point with its protocol, and every type that plug-ins see, with the signatures and docstrings of
-the source. The index (``blis_tui/shipped.py``) says which module has a plug-in, so that only that one is imported.
-``make docs`` writes both; a test fails when they are stale.
+the source. The index (``blis_tui/spec/shipped.py``) says which module has a plug-in, so that only
+that one is imported. ``make docs`` writes both; a test fails when they are stale.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from typing import TYPE_CHECKING, Final, get_args
 import blis_tui.cluster
 import blis_tui.engine
 import blis_tui.plugins
-import blis_tui.shipped
+import blis_tui.spec.shipped
 import blis_tui.workload
-from blis_tui.keys import keys_of
-from blis_tui.plug_points import POINTS
-from blis_tui.registry import Point, plugins_in
-from blis_tui.spec import model
+from blis_tui import model
+from blis_tui.model.keys import keys_of
+from blis_tui.model.plug_ins import Point, plugins_in
+from blis_tui.spec.plug_points import POINTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from blis_tui.keys import Key
-    from blis_tui.plug_points import Row
-    from blis_tui.registry import Plugin
+    from blis_tui.model.keys import Key
+    from blis_tui.model.plug_ins import Plugin
+    from blis_tui.spec.plug_points import Row
 
 _WIDTH: Final = 100
 """Columns of lines of prose."""
 PAGE: Final = Path(__file__).resolve().parent / "plugins.md"
-INDEX: Final = Path(blis_tui.shipped.__file__)
+INDEX: Final = Path(blis_tui.spec.shipped.__file__)
 _BEGIN: Final = "<!-- plug points: made by `make docs` from the protocols -->\n"
 _END: Final = "<!-- end of plug points -->\n"
 

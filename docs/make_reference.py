@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Final
 
 import blis_tui
 import blis_tui.cluster.records  # importing registers the kinds of records
-import blis_tui.engine.content_records
+import blis_tui.engine.records
 import blis_tui.engine.stopped
-from blis_tui.authoring.codes import explain
-from blis_tui.authoring.figures import Field, Part, as_code, part_of, report_parts
-from blis_tui.authoring.tree import Key, root
+from blis_tui.base.diagnostics import CODES
+from blis_tui.base.scalars import flow
 from blis_tui.engine.records import RECORD_KINDS
-from blis_tui.records.trees import write_tree
-from blis_tui.shipped import builtin
-from blis_tui.spec.codes import CODES
+from blis_tui.output.files import write_tree
+from blis_tui.spec.authoring.explain import explain
+from blis_tui.spec.authoring.figures import Field, Part, as_code, part_of, report_parts
+from blis_tui.spec.authoring.tree import Key, root
 from blis_tui.spec.library import suffix
 from blis_tui.spec.metric_names import all_metrics
-from blis_tui.spec.scalars import flow
 from blis_tui.spec.schema import KINDS
-from blis_tui.workload.traces import TRACES
+from blis_tui.spec.shipped import builtin
+from blis_tui.workload.traces.read import TRACES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -186,10 +186,10 @@ def _report_parts() -> Iterable[Part]:
 
 def _checks() -> Iterator[str]:
     """The checks behind the warnings: each ``Lint("id", ...)`` of the table, and the docstring of its function."""
-    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in sorted((_PACKAGE / "metrics/lints").glob("*.py"))]
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in sorted((_PACKAGE / "results/lints").glob("*.py"))]
     functions = [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
     docs = {node.name: ast.get_docstring(node) or "" for node in functions}
-    table = ast.parse((_PACKAGE / "metrics/lints/lints.py").read_text(encoding="utf-8"))
+    table = ast.parse((_PACKAGE / "results/lints/table.py").read_text(encoding="utf-8"))
     for node in ast.walk(table):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Lint":
             name, _, check = node.args

@@ -1,7 +1,7 @@
 """Draw a few steps of each batching rule for ``docs/schedulers.md``: one workload, one SVG file per rule.
 
 The page's tables of versions and of defaults are made from the tables that the rules use
-(``engine/batching/versions.py``, ``spec/model/defaults.py``).
+(``engine/rules/traits.py``, ``model/defaults.py``).
 
     make docs
 
@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import blis_tui
-from blis_tui.engine.batching.versions import OLD, ONLY_IN, SIMULATED, VERSIONS
-from blis_tui.engine.batching.versions import RULES as RULES_OF_VERSIONS
 from blis_tui.engine.records import StepFinished
-from blis_tui.records.trees import write_tree
+from blis_tui.engine.rules.traits import OLD, ONLY_IN, SIMULATED, VERSIONS
+from blis_tui.engine.rules.traits import RULES as RULES_OF_VERSIONS
+from blis_tui.model.defaults import DEFAULTS, value_text
+from blis_tui.output.files import write_tree
 from blis_tui.spec.library import names
-from blis_tui.spec.model.defaults import DEFAULTS, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The files of ``schemas/``, made from the keys (``blis_tui.keys``) and the plug-ins, and entries for SchemaStore.
+"""The files of ``schemas/``, made from the keys (``model.keys``) and the plug-ins, and entries for SchemaStore.
 
 ``make docs`` writes them; a test fails when they are stale. Keywords keep the order of the existing file: new
 ones come last, and nothing else moves.
@@ -15,24 +15,24 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from blis_tui.base.source import as_list, as_map
 from blis_tui.engine.latency.model import LATENCY
-from blis_tui.keys import GROUP, WHICH, keys_of
-from blis_tui.plug_points import POINTS
-from blis_tui.records.trees import write_tree
-from blis_tui.shipped import builtin
+from blis_tui.model.keys import GROUP, WHICH, keys_of
+from blis_tui.output.files import write_tree
 from blis_tui.spec.branches import with_plugins
 from blis_tui.spec.compose import TEST_KEYS
 from blis_tui.spec.definitions import DEFINITIONS, METADATA, SHAPES, SHARED
 from blis_tui.spec.library import schema_path, suffix
+from blis_tui.spec.plug_points import POINTS
 from blis_tui.spec.schema import EXTENDING, KINDS, schema
-from blis_tui.spec.source import as_list, as_map
+from blis_tui.spec.shipped import builtin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.keys import Key, Variants
+    from blis_tui.base.source import Json
+    from blis_tui.model.keys import Key, Variants
     from blis_tui.spec.definitions import Definition
-    from blis_tui.spec.source import Json
 
 _Part: TypeAlias = "dict[str, Json]"
 _Keys: TypeAlias = "Mapping[str, tuple[Key, str]]"

@@ -7,27 +7,16 @@ from typing import TYPE_CHECKING
 from blis_tui.cluster.cluster import Cluster as ClusterState
 from blis_tui.engine.records import RECORD_KINDS, Observers, Record
 from blis_tui.engine.request import Request, Segments
-from blis_tui.metrics.request_log import RequestLog, RequestRow
-from blis_tui.shipped import builtin
-from blis_tui.simulation import Simulation
-from blis_tui.spec.model import (
-    Cluster,
-    Engine,
-    Experiment,
-    Hardware,
-    Model,
-    PluginConfig,
-    Policy,
-    Pool,
-    Setting,
-    Workload,
-)
+from blis_tui.model import Cluster, Engine, Experiment, Hardware, Model, PluginConfig, Policy, Pool, Setting, Workload
+from blis_tui.results.request_log import RequestLog, RequestRow
+from blis_tui.runs.simulation import Simulation
+from blis_tui.spec.shipped import builtin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from blis_tui.engine.profile import Profile
-    from blis_tui.spec.model import HostLink, KvTiers
+    from blis_tui.model import HostLink, KvTiers
 
 MODEL = Model(
     name="tiny",

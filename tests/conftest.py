@@ -43,7 +43,7 @@ gc.disable()
 _FOLDERS = itertools.count()
 """Numbers of the tests' folders in this process."""
 
-_TOGETHER: Final = {ROOT / "tests" / "metrics" / "test_lints.py": "explanations"}
+_TOGETHER: Final = {ROOT / "tests" / "results" / "test_lints.py": "explanations"}
 """Modules that share runs with others, which take long to make, and the name of what is tested in one process."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from blis_tui.printable import control_characters
+from blis_tui.base.text import control_characters
 
 EVIL: Final = (
     "\x1b]0;pwned\x07"  # sets the title of the window

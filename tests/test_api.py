@@ -9,8 +9,8 @@ import pytest
 
 import blis_tui
 from blis_tui.engine.records import Completed, Preempted
-from blis_tui.metrics.sections import Sections
-from blis_tui.simulation import Simulation
+from blis_tui.results.sections.types import Sections
+from blis_tui.runs.simulation import Simulation
 
 
 @pytest.fixture(scope="module")

@@ -77,7 +77,7 @@ def test_every_file_of_data_has_a_source_and_a_licence() -> None:
         ("specs/latency/operators/new.json", '{"source": "measured"}'),
         ("specs/traces/new.csv", "arrival_time_us\n"),
         ("docs/prices/new.yaml", "h100: 3\n"),
-        ("blis_tui/metrics/new.json", "{}"),
+        ("blis_tui/results/new.json", "{}"),
     ],
 )
 def test_a_new_file_that_does_not_say_it_is_found(name: str, text: str, tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from blis_tui.columns import aligned
-from blis_tui.plain_page import plain_page, plain_table
+from blis_tui.base.html import plain_page, plain_table
+from blis_tui.base.text import aligned
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:

@@ -72,7 +72,7 @@ def test_the_figures_of_what_ships_are_right(tmp_path: Path) -> None:
 
 
 def test_every_policy_and_model_in_the_table_exists() -> None:
-    from blis_tui.shipped import builtin  # noqa: PLC0415
+    from blis_tui.spec.shipped import builtin  # noqa: PLC0415
 
     page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `([a-z.]+)` \| (.*?) \|$", page, re.MULTILINE))

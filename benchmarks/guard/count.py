@@ -74,10 +74,10 @@ class Count:
 
 def phases(count: Count, spec: str) -> None:
     """Run an experiment as ``blis-tui run --requests`` does, phase by phase."""
-    for module in ("blis_tui.cli.run", "blis_tui.metrics.report"):
+    for module in ("blis_tui.cli.run", "blis_tui.results.report"):
         import_module(module)  # counted as modules, not as calls
-    from blis_tui.records.tables import requests_csv  # noqa: PLC0415
-    from blis_tui.simulation import Simulation  # noqa: PLC0415
+    from blis_tui.output.tables import requests_csv  # noqa: PLC0415
+    from blis_tui.runs.simulation import Simulation  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     # One phase: plug-ins are imported where they are first asked for, when documents are checked or instances made.

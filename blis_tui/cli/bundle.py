@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from blis_tui.base.text import printable, printable_lines
+from blis_tui.base.units import plural, time_text
 from blis_tui.cli import completion
-from blis_tui.cli.cases import Chosen, case_overrides, chosen_options, mention_cases
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import tell
+from blis_tui.cli.options import Chosen, case_overrides, chosen_options, mention_cases
 from blis_tui.cli.signals import interrupting_on_signals
-from blis_tui.printable import printable, printable_lines
-from blis_tui.units import plural, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from blis_tui.debugger.places import Place
     from blis_tui.golden.bundle import Bundle
     from blis_tui.golden.store import Golden
-    from blis_tui.registry import Registry
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
+    from blis_tui.model.plug_ins import Registry
 
 _SUFFIX: Final = ".blis"
 """Suffix of bundles; experiments end in `.blis.yaml`."""
@@ -74,8 +74,8 @@ def bundle(
     FILE.html is instead a page that steps through a part of the run in any browser: what the debugger's panes show at
     each event, and why.
     """
+    from blis_tui.base.errors import InputError  # noqa: PLC0415
     from blis_tui.debugger.places import parse_place  # noqa: PLC0415  (heavy imports only when it runs)
-    from blis_tui.errors import InputError  # noqa: PLC0415
     from blis_tui.golden.bundle import pack  # noqa: PLC0415
 
     if source == "-":
@@ -123,8 +123,8 @@ def _write_page(
     place: Place | None,
     events: int,
 ) -> None:
-    from blis_tui.errors import InputError  # noqa: PLC0415  (heavy imports only when it runs)
-    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+    from blis_tui.base.errors import InputError  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.output.files import atomic_text  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
     from blis_tui.tui.step_page import step_page  # noqa: PLC0415
 
@@ -142,8 +142,8 @@ def _write_page(
 
 def _require_place(place: Place, golden: Golden, experiment: Experiment) -> None:
     """Raise UsageError if the run has no such place."""
-    from blis_tui.compare.divergence import record_stream  # noqa: PLC0415
     from blis_tui.engine.records import Arrived  # noqa: PLC0415
+    from blis_tui.runs.compare.divergence import record_stream  # noqa: PLC0415
 
     end_us = json.loads(golden.report)["duration_us"]
     if place.event is not None and place.event > golden.chain.events:

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.text import printable
+from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text, require_different_files, require_no_overwrite, tell
 from blis_tui.cli.options import format_option, grouped, set_option
-from blis_tui.cli.progress import ProgressLine
-from blis_tui.printable import printable
-from blis_tui.units import plural
+from blis_tui.cli.signals import ProgressLine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.calibration.judge import Pairs
+    from blis_tui.live.calibration.replay import Pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,12 +148,15 @@ def calibrate(
 
 def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], asked: _Asked, written: _Written) -> None:
     """Fit or judge, with the experiment of each file."""
-    from blis_tui.calibration import text  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.calibration.data import Data  # noqa: PLC0415
-    from blis_tui.calibration.measured import notes_of, read_recording  # noqa: PLC0415
-    from blis_tui.calibration.predicted import judged  # noqa: PLC0415
-    from blis_tui.calibration.run import calibrated  # noqa: PLC0415
-    from blis_tui.records.files import atomic_files  # noqa: PLC0415
+    from blis_tui.live.calibration import text  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.live.calibration.measured import (  # noqa: PLC0415
+        Data,
+        notes_of,
+        read_recording,
+    )
+    from blis_tui.live.calibration.replay import judged  # noqa: PLC0415
+    from blis_tui.live.calibration.run import calibrated  # noqa: PLC0415
+    from blis_tui.output.files import atomic_files  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     durations = _durations(asked.stages)
@@ -182,7 +185,7 @@ def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], aske
             if output:
                 output.write(found.document)
         if html:
-            from blis_tui.calibration.document import page  # noqa: PLC0415
+            from blis_tui.live.calibration.document import page  # noqa: PLC0415
 
             html.write(page("Measured against predicted", runs))
     write = text.as_json if written.output_format == "json" else text.as_table
@@ -190,14 +193,14 @@ def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], aske
 
 
 def _collect(collect: str, spec: str, overrides: tuple[str, ...], loads: int) -> None:
-    from blis_tui.calibration.collection import (  # noqa: PLC0415
+    from blis_tui.live.calibration.collection import (  # noqa: PLC0415
         accuracy_sentences,
         collection,
         collection_text,
         name_of,
         purpose_sentences,
     )
-    from blis_tui.records.files import write_text  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.output.files import write_text  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     require_different_files({"--collect": collect})

@@ -10,22 +10,21 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from blis_tui.canonical import to_json
-from blis_tui.classes import dataclass
+from blis_tui.base.canonical import to_json
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import BlisError, InputError, PolicyError, SimulationError, SpecError
+from blis_tui.base.text import printable
 from blis_tui.cli import completion
-from blis_tui.cli.cases import cases_by_name
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, read_standard_input_text, tell, yaml_files
-from blis_tui.cli.options import format_option, known_plugins, plugins_option, seed_option, set_option
-from blis_tui.errors import BlisError, InputError, PolicyError, SimulationError, SpecError
-from blis_tui.printable import printable
+from blis_tui.cli.options import cases_by_name, format_option, known_plugins, plugins_option, seed_option, set_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.registry import Plugin, Registry
-    from blis_tui.spec.diagnostics import Diagnostic
-    from blis_tui.spec.model import Experiment
+    from blis_tui.base.diagnostics import Diagnostic
+    from blis_tui.model import Experiment
+    from blis_tui.model.plug_ins import Plugin, Registry
     from blis_tui.spec.resolve import Resolved
 
 _PATTERN: Final = frozenset("*?[")
@@ -107,7 +106,7 @@ def check(
         _print_text(outcomes, every=every)
     policies: list[Checked] = []
     if code:
-        from blis_tui.golden.time_limit import TimeLimit  # noqa: PLC0415  (not needed for documents alone)
+        from blis_tui.golden.other_process import TimeLimit  # noqa: PLC0415  (not needed for documents alone)
 
         with TimeLimit():
             own = known_plugins((*plugins, *code))
@@ -134,7 +133,7 @@ def _print_policy(policy: Checked, so_far: list[Checked]) -> None:
 
 def _check_all(path: str, stdin_text: str | None, plugins: Registry | None) -> list[Outcome]:
     """Check the documents of a path; a folder without any is an error."""
-    from blis_tui.errors import InputError  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.base.errors import InputError  # noqa: PLC0415  (heavy imports only when the command runs)
 
     try:
         files = yaml_files(path)
@@ -144,7 +143,7 @@ def _check_all(path: str, stdin_text: str | None, plugins: Registry | None) -> l
 
 
 def _check(source: str, stdin_text: str | None, plugins: Registry | None) -> Outcome:
-    from blis_tui.errors import InputError, SpecError, TraceError  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.base.errors import InputError, SpecError, TraceError  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.spec.validate import validate as check_document  # noqa: PLC0415
     from blis_tui.study.figures import require_expected, require_figures  # noqa: PLC0415
 
@@ -170,8 +169,8 @@ def _check_cases(source: str, stdin_text: str | None, experiment: Resolved) -> t
         SpecError: with the problems of its cases.
     """
     cases = cases_by_name(source, stdin_text, experiment.plugins)
-    from blis_tui.errors import SpecError  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.spec.case_checks import check_cases, unknown_expectations  # noqa: PLC0415
+    from blis_tui.base.errors import SpecError  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.spec.cases import check_cases, unknown_expectations  # noqa: PLC0415
     from blis_tui.spec.load import build, open_source  # noqa: PLC0415
 
     document = open_source(source, stdin_text)
@@ -196,8 +195,8 @@ def _check_cases(source: str, stdin_text: str | None, experiment: Resolved) -> t
 
 
 def _print_text(outcomes: list[Outcome], *, every: bool) -> None:
-    from blis_tui.spec.diagnostics import MAX_SHOWN, render_text  # noqa: PLC0415
-    from blis_tui.units import plural  # noqa: PLC0415
+    from blis_tui.base.diagnostics import MAX_SHOWN, render_text  # noqa: PLC0415
+    from blis_tui.base.units import plural  # noqa: PLC0415
 
     for outcome in outcomes:
         if outcome.ok:
@@ -278,7 +277,7 @@ class Checked:
 def is_code(name: str) -> bool:
     """Return whether a name is that of a script or an installed package, and not of a document."""
     from blis_tui.spec.library import entries  # noqa: PLC0415  (most arguments are decided before)
-    from blis_tui.user_plugins import offers_plugins  # noqa: PLC0415
+    from blis_tui.spec.user_plugins import offers_plugins  # noqa: PLC0415
 
     if name.endswith(".py"):
         return True
@@ -322,8 +321,8 @@ def _experiments(
     known: Registry, source: str | None, overrides: tuple[str, ...], seed: int | None
 ) -> Iterator[tuple[tuple[Plugin, ...], Experiment | BlisError | None]]:
     """Yield the given experiment if it names plug-ins, else one for each plug-in, or why it cannot be checked."""
-    from blis_tui.plug_points import BY_PATH  # noqa: PLC0415  (as above)
     from blis_tui.spec.load import load  # noqa: PLC0415
+    from blis_tui.spec.plug_points import BY_PATH  # noqa: PLC0415  (as above)
 
     used: tuple[Plugin, ...] = ()
     if source is not None or overrides:

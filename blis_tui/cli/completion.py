@@ -79,7 +79,7 @@ def files(_context: click.Context, _parameter: click.Parameter, incomplete: str)
 
 def assignments(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete ``path=`` for every key of an experiment, and after the ``=`` the words that the key accepts."""
-    from blis_tui.authoring.tree import root  # noqa: PLC0415  (only when TAB is pressed)
+    from blis_tui.spec.authoring.tree import root  # noqa: PLC0415  (only when TAB is pressed)
 
     path, equals, _ = incomplete.partition("=")
     if not equals:
@@ -98,8 +98,10 @@ def assignments(_context: click.Context, _parameter: click.Parameter, incomplete
 
 def metrics(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete metrics for bounds and objectives."""
-    from blis_tui.spec.metric_names import all_metrics  # noqa: PLC0415  (only when TAB is pressed)
-    from blis_tui.spec.study.metrics import COSTS  # noqa: PLC0415
+    from blis_tui.spec.metric_names import (  # noqa: PLC0415
+        COSTS,
+        all_metrics,
+    )
 
     known = {**dict.fromkeys(sorted(all_metrics()), ""), **COSTS}
     goal, colon, begun = incomplete.rpartition(":")
@@ -110,7 +112,7 @@ def metrics(_context: click.Context, _parameter: click.Parameter, incomplete: st
 
 def keys(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete dotted paths of keys."""
-    from blis_tui.authoring.tree import root  # noqa: PLC0415
+    from blis_tui.spec.authoring.tree import root  # noqa: PLC0415
     from blis_tui.spec.schema import KINDS  # noqa: PLC0415
 
     kind = next((one for one in KINDS if incomplete.startswith(f"{one}.")), None)
@@ -123,7 +125,7 @@ def keys(_context: click.Context, _parameter: click.Parameter, incomplete: str) 
 
 def subjects(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete what ``explain`` accepts: codes, warnings, records, terms, and paths of keys."""
-    from blis_tui.subjects import names  # noqa: PLC0415  (only when TAB is pressed)
+    from blis_tui.spec.subjects import names  # noqa: PLC0415  (only when TAB is pressed)
 
     found = keys(context, parameter, incomplete)
     if not context.params.get("kind"):
@@ -146,7 +148,7 @@ def _known(*kinds: str) -> list[str]:
     """
     from pathlib import Path  # noqa: PLC0415  (not needed to print the script)
 
-    from blis_tui.printable import printable  # noqa: PLC0415
+    from blis_tui.base.text import printable  # noqa: PLC0415
     from blis_tui.spec.library import entries  # noqa: PLC0415
 
     names = {entry.name for entry in entries(Path.cwd()) if not kinds or entry.kind in kinds}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from blis_tui.canonical import to_json
+from blis_tui.base.canonical import to_json
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text
@@ -34,7 +34,7 @@ def explain(word: str | None, kind: str | None, output_format: str, plugins: tup
 
     Without WORD, list everything that can be explained; with --kind, the keys as a tree.
     """  # noqa: D301  (click's mark for lines it must not join)
-    from blis_tui.subjects import all_keys, everything, subjects  # noqa: PLC0415  (heavy imports only here)
+    from blis_tui.spec.subjects import all_keys, everything, subjects  # noqa: PLC0415  (heavy imports only here)
 
     known = known_plugins(plugins)
     if word is not None:

@@ -41,9 +41,11 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
 
     @wraps(command)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
-        from blis_tui.standard_output import reserved_for_results  # noqa: PLC0415  (`--help` is printed by Click)
+        from blis_tui.base.standard_output import reserved_for_results  # noqa: PLC0415  (`--help` is printed by Click)
 
-        if (inputs := sys.modules.get("blis_tui.inputs")) is not None:  # another command may have run in this process
+        if (
+            inputs := sys.modules.get("blis_tui.base.files")
+        ) is not None:  # another command may have run in this process
             inputs.clear_opened_inputs()
         try:
             with reserved_for_results():
@@ -60,14 +62,14 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
 
 def _told(error: BaseException) -> ExitCode | None:
     """Report a failure and return its exit code; None if the error is of an unknown kind."""
-    from blis_tui import errors  # noqa: PLC0415  (most commands do not fail)
+    from blis_tui.base import errors  # noqa: PLC0415  (most commands do not fail)
 
     if isinstance(error, errors.BlisError):
         located = isinstance(error, errors.SpecError | errors.TraceError)
         tell(str(error) if located else f"error: {error}")
         return _exit_code(error)
 
-    from blis_tui.registry import place_in_plugin  # noqa: PLC0415  (as above)
+    from blis_tui.model.plug_ins import place_in_plugin  # noqa: PLC0415  (as above)
 
     if place := place_in_plugin(error):
         tell(f"error: {errors.in_words(error)}\n  = help: {place}")
@@ -80,7 +82,7 @@ def _told(error: BaseException) -> ExitCode | None:
 
 def _system_error_text(error: OSError) -> str:
     """What to say of an error of the system that no code has expected, such as a full disk for temporary files."""
-    from blis_tui.printable import printable  # noqa: PLC0415  (as above)
+    from blis_tui.base.text import printable  # noqa: PLC0415  (as above)
 
     said = printable(error.strerror or str(error))
     if error.filename is not None:
@@ -102,7 +104,7 @@ def tell_defect(error: BaseException) -> ExitCode:
 
 
 def _exit_code(error: Exception) -> ExitCode:
-    from blis_tui import errors  # noqa: PLC0415
+    from blis_tui.base import errors  # noqa: PLC0415
 
     if isinstance(error, errors.InvariantError):
         return ExitCode.CHECK_FAILED

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from blis_tui.compare.comparison import Comparison
-    from blis_tui.compare.hindsight import Hindsight
-    from blis_tui.metrics.report import Report
+    from blis_tui.results.report import Report
+    from blis_tui.runs.compare.comparison import Comparison
+    from blis_tui.runs.compare.reroute import Hindsight
 
 _CLEAR_LINE: Final = "\r\x1b[2K"
 """Control sequence that moves to the start of the line and clears it."""
@@ -28,8 +28,8 @@ def read_standard_input() -> bytes:
     Raises:
         InputError: there is no standard input, or it cannot be read.
     """
-    from blis_tui.errors import InputError  # noqa: PLC0415  (heavy imports only when a command runs)
-    from blis_tui.spec.loader import MAX_BYTES  # noqa: PLC0415
+    from blis_tui.base.errors import InputError  # noqa: PLC0415  (heavy imports only when a command runs)
+    from blis_tui.spec.read import MAX_BYTES  # noqa: PLC0415
 
     if sys.stdin is None:
         raise InputError("there is no standard input", help="name a file instead of `-`")
@@ -58,7 +58,7 @@ def tell(message: str, *, nl: bool = True, afresh: bool = False) -> None:
 
 def tell_left_out(*reports: Report | Hindsight | Comparison) -> None:
     """Report what traces' formats left out; entries shared by several reports once."""
-    from blis_tui.printable import printable  # noqa: PLC0415
+    from blis_tui.base.text import printable  # noqa: PLC0415
 
     for one in dict.fromkeys(one for report in reports for one in report.left_out):
         tell(f"note: left out of the trace: {printable(str(one))}")
@@ -84,7 +84,7 @@ def columns(most: int, stream: TextIO | None) -> int:
 
 def results() -> TextIO | None:
     """Return standard output, the destination of results; None if there is none."""
-    from blis_tui.standard_output import standard_output  # noqa: PLC0415  (`--help` is printed by Click)
+    from blis_tui.base.standard_output import standard_output  # noqa: PLC0415  (`--help` is printed by Click)
 
     return standard_output()
 
@@ -100,13 +100,13 @@ def print_data(text: str) -> None:
 
 
 def _shown(text: str) -> str:
-    from blis_tui.printable import printable_lines  # noqa: PLC0415  (`--help` is printed by Click)
+    from blis_tui.base.text import printable_lines  # noqa: PLC0415  (`--help` is printed by Click)
 
     return printable_lines(text)
 
 
 def _write(text: str) -> None:
-    from blis_tui.standard_output import write_standard_output  # noqa: PLC0415  (as above)
+    from blis_tui.base.standard_output import write_standard_output  # noqa: PLC0415  (as above)
 
     write_standard_output(text)
 
@@ -119,7 +119,7 @@ def yaml_files(path: str) -> list[str]:
     """
     from pathlib import Path  # noqa: PLC0415  (`--help` and `completion` need none, and it takes a tenth of their time)
 
-    from blis_tui.errors import InputError  # noqa: PLC0415  (as above)
+    from blis_tui.base.errors import InputError  # noqa: PLC0415  (as above)
 
     if path == "-" or not os.path.isdir(path):  # noqa: PTH112  (Path.is_dir may raise for a name that is too long)
         return [path]
@@ -140,7 +140,7 @@ def require_different_files(outputs: Mapping[str, str | None]) -> None:
 
 def require_no_overwrite(outputs: Mapping[str, str | None], also: Iterable[Path] = ()) -> None:
     """Raise UsageError if a result would overwrite a file that the command reads (including ``also``)."""
-    from blis_tui.inputs import opened_inputs  # noqa: PLC0415  (heavy imports only when a command runs)
+    from blis_tui.base.files import opened_inputs  # noqa: PLC0415  (heavy imports only when a command runs)
 
     read: tuple[str | Path, ...] = (*opened_inputs(), *also)
     taken = {_identity(path): path for path in read}

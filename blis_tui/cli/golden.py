@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from blis_tui.canonical import to_json
-from blis_tui.classes import dataclass
+from blis_tui.base.canonical import to_json
+from blis_tui.base.classes import dataclass
+from blis_tui.base.text import printable
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, tell
 from blis_tui.cli.options import grouped, plugins_option
-from blis_tui.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.golden.project import Project
     from blis_tui.golden.store import Golden, GoldenFiles
-    from blis_tui.registry import Registry
+    from blis_tui.model.plug_ins import Registry
 
 _names = click.argument("names", metavar="[NAME]...", nargs=-1)
 
@@ -129,7 +129,7 @@ def _differences(folder: Path, root: Path, names: Sequence[str], known: Registry
 
 def _list(folder: Path, root: Path, names: Sequence[str], known: Registry | None, *, as_json: bool) -> bool:
     """List all goldens; return whether none waits, is obsolete or broken."""
-    from blis_tui.columns import aligned  # noqa: PLC0415
+    from blis_tui.base.text import aligned  # noqa: PLC0415
     from blis_tui.golden.review import summary, survey  # noqa: PLC0415
 
     entries = survey(folder, root, names, known)
@@ -247,7 +247,7 @@ def record(names: tuple[str, ...], where: _Where, full: bool, plugins: tuple[str
 
 def _found(folder: Path, names: Sequence[str], *, pending: bool = False) -> Sequence[GoldenFiles]:
     """Return the selected goldens (or waiting results); unmatched names are an error, an empty folder a message."""
-    from blis_tui.errors import InputError  # noqa: PLC0415
+    from blis_tui.base.errors import InputError  # noqa: PLC0415
     from blis_tui.golden.review import find  # noqa: PLC0415
 
     found = find(folder, names, pending=pending)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, TextIO
 import click
 
 from blis_tui._version import ENGINE, __version__
+from blis_tui.base.interrupted import raise_on_signals
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, tell
-from blis_tui.interrupted import raise_on_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,7 +128,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 
 @reported
 def _tell_version() -> None:
-    from blis_tui.pickling import COMPILED  # noqa: PLC0415  (only needed here)
+    from blis_tui.base.pickling import COMPILED  # noqa: PLC0415  (only needed here)
 
     print_text(f"blis-tui {__version__} (engine {ENGINE}, {'compiled' if COMPILED else 'plain Python'})")
 
@@ -203,7 +203,7 @@ def _failed(error: BaseException) -> int:
         text = StringIO()
         error.show(text)
         message = click.unstyle(error.message)  # in the form in which it is shown
-        from blis_tui.printable import printable, printable_lines  # noqa: PLC0415
+        from blis_tui.base.text import printable, printable_lines  # noqa: PLC0415
 
         # A group without a command "fails" with its own help, which has many lines.
         is_help = error.message == (error.ctx.get_help() if isinstance(error, click.UsageError) and error.ctx else "")
@@ -226,7 +226,7 @@ def _tell_interrupted(error: BaseException | None) -> None:
         error = error.__cause__
     if isinstance(error, KeyboardInterrupt):
         left = "; ".join(getattr(error, "__notes__", ()))
-        from blis_tui.printable import printable  # noqa: PLC0415
+        from blis_tui.base.text import printable  # noqa: PLC0415
 
         tell(f"interrupted{left and ': '}{printable(left)}")
 

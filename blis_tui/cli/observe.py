@@ -14,24 +14,30 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import InputError, install_command
 from blis_tui.cli import completion
-from blis_tui.cli.cases import case_option, case_overrides
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import print_text, tell
-from blis_tui.cli.options import FiniteRange, format_option, grouped, known_plugins, plugins_option, set_option
-from blis_tui.cli.progress import ProgressLine
-from blis_tui.cli.signals import graceful_stop
-from blis_tui.errors import InputError
-from blis_tui.extras import install_command
+from blis_tui.cli.options import (
+    FiniteRange,
+    case_option,
+    case_overrides,
+    format_option,
+    grouped,
+    known_plugins,
+    plugins_option,
+    set_option,
+)
+from blis_tui.cli.signals import ProgressLine, graceful_stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.cli.signals import GracefulStop
-    from blis_tui.observe.observer import Observer, Plan
-    from blis_tui.observe.status import Status
-    from blis_tui.traffic.opening import Load
+    from blis_tui.live.observe.observer import Observer, Plan
+    from blis_tui.live.recording.summary import Status
+    from blis_tui.live.traffic.opening import Load
 
 _NO_LIMIT: Final = "`{name}` is endless: limit it with --requests or --duration"
 
@@ -264,17 +270,17 @@ def observe(
         _show_live(url)
         return
     try:
-        from blis_tui.observe.observer import Observer  # noqa: PLC0415  (an extra that may be missing)
+        from blis_tui.live.observe.observer import Observer  # noqa: PLC0415  (an extra that may be missing)
     except ImportError:
         raise click.UsageError(f"this needs extra packages: {install_command('observe')}") from None
-    from blis_tui.observe.folder import Folder  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.observe.server_log import Tail  # noqa: PLC0415
+    from blis_tui.live.observe.server import Tail  # noqa: PLC0415
+    from blis_tui.live.recording.folder import Folder  # noqa: PLC0415  (heavy imports only when the command runs)
 
     plan = _plan(url, loaded, ends, sent, watched, drawn)
     tail = None if watched.log is None else Tail(Path(watched.log))
     listener = None
     if watched.kv_events is not None:
-        from blis_tui.observe.kv_events import KvEvents  # noqa: PLC0415
+        from blis_tui.live.observe.server import KvEvents  # noqa: PLC0415
 
         listener = KvEvents(watched.kv_events)
     if not output:  # which would be this folder
@@ -293,11 +299,11 @@ def observe(
 
 def _plan(url: str, loaded: _Loaded, ends: _Ends, sent: _Sent, watched: _Watched, drawn: _Drawn) -> Plan:
     """Return what to send where, and for how long. Raises UsageError if nothing ends it, or a header has no value."""
-    from blis_tui.observe.load import Limits  # noqa: PLC0415
-    from blis_tui.observe.observer import Plan  # noqa: PLC0415
-    from blis_tui.observe.prompts import RequestForm  # noqa: PLC0415
-    from blis_tui.observe.target import target_of  # noqa: PLC0415
-    from blis_tui.traffic.opening import Choice, open_load  # noqa: PLC0415
+    from blis_tui.live.observe.load import Limits  # noqa: PLC0415
+    from blis_tui.live.observe.observer import Plan  # noqa: PLC0415
+    from blis_tui.live.observe.prompts import RequestForm  # noqa: PLC0415
+    from blis_tui.live.observe.wire import target_of  # noqa: PLC0415
+    from blis_tui.live.traffic.opening import Choice, open_load  # noqa: PLC0415
     from blis_tui.workload.source import create_source  # noqa: PLC0415
 
     target = target_of(url, _headers(sent.headers, os.environ.get(sent.api_key_env)))
@@ -337,7 +343,7 @@ def _show_live(url: str) -> None:
     """Run the same command as a subprocess, and show its progress in the terminal interface."""
     from blis_tui.cli.tui import has_terminal  # noqa: PLC0415  (only needed here)
     from blis_tui.tui.app import BlisApp  # noqa: PLC0415
-    from blis_tui.tui.observing import ObservingStart  # noqa: PLC0415
+    from blis_tui.tui.screens.observing import ObservingStart  # noqa: PLC0415
 
     if not has_terminal():
         raise click.UsageError("--live needs a terminal: leave it out, or use --progress")
@@ -363,7 +369,7 @@ def _headers(given: tuple[str, ...], key: str | None) -> dict[str, str]:
 
 def _total(load: Load, source: object, requests: int | None, duration_s: float | None) -> int | None:
     """Return the number of requests to send; None = unknown. Raises UsageError if nothing ends them."""
-    from blis_tui.traffic.opening import ends  # noqa: PLC0415  (as above)
+    from blis_tui.live.traffic.opening import ends  # noqa: PLC0415  (as above)
 
     workload = load.workload
     known = len(source) if hasattr(source, "__len__") else workload.requests
@@ -381,7 +387,7 @@ def _duration_us(load: Load, duration_s: float | None) -> int | None:
 
 def _shown_on(line: ProgressLine) -> Callable[[Status], None]:
     """Return a function that shows progress on a line of the terminal."""
-    from blis_tui.observe.status import status_text  # noqa: PLC0415
+    from blis_tui.live.recording.summary import status_text  # noqa: PLC0415
 
     return lambda status: line.show(lambda: status_text(status))
 
@@ -406,10 +412,13 @@ def _run(observer: Observer, told: GracefulStop) -> bool:
 
 def _finish(folder: Path, output_format: str, *, complete: bool) -> None:
     """Write the tables and the summary, and exit with the corresponding code."""
-    from blis_tui.canonical import to_json  # noqa: PLC0415
-    from blis_tui.observe.folder import write_tables  # noqa: PLC0415
-    from blis_tui.observe.reading import is_recording, read_recording  # noqa: PLC0415
-    from blis_tui.observe.summary import summarize, summary_document, summary_text, warnings  # noqa: PLC0415
+    from blis_tui.base.canonical import to_json  # noqa: PLC0415
+    from blis_tui.live.recording.folder import (  # noqa: PLC0415
+        is_recording,
+        read_recording,
+        write_tables,
+    )
+    from blis_tui.live.recording.summary import summarize, summary_document, summary_text, warnings  # noqa: PLC0415
 
     if not is_recording(folder):
         tell("interrupted before the first request: nothing was recorded")

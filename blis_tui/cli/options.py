@@ -1,20 +1,27 @@
-"""Options shared by several commands."""
+"""Options shared by several commands, and the case of an experiment file that they select."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 from functools import wraps
 from math import isfinite
+from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 import click
 
+from blis_tui.base.classes import dataclass
+from blis_tui.base.text import printable
 from blis_tui.cli import completion
+from blis_tui.cli.files import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from blis_tui.registry import Registry
+    from blis_tui.golden.case import Case
+    from blis_tui.model.plug_ins import Registry
+
 
 _Command = TypeVar("_Command", bound="Callable[..., object]")
 _Grouped: TypeAlias = "Callable[..., object]"
@@ -111,6 +118,83 @@ def known_plugins(names: Sequence[str]) -> Registry | None:
     """
     if not names:
         return None
-    from blis_tui.user_plugins import load_plugins  # noqa: PLC0415  (only needed with plug-ins)
+    from blis_tui.spec.user_plugins import load_plugins  # noqa: PLC0415  (only needed with plug-ins)
 
     return load_plugins(names)
+
+
+case_option: Final = click.option(
+    "--case", metavar="NAME", help="Use one of the file's cases (`cases`, `matrix`); --set is applied after it."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The selected experiment: a case of the file, replaced values, and plug-ins."""
+
+    case: str | None
+    overrides: tuple[str, ...]
+    seed: int | None
+    plugins: tuple[str, ...]
+
+    def known(self) -> Registry | None:
+        """Return the plug-ins that it may name; see ``known_plugins``."""
+        return known_plugins(self.plugins)
+
+
+chosen_options: Final = grouped("chosen", Chosen, case_option, set_option, seed_option, plugins_option)
+"""Options of commands that take an experiment, passed to them as one value ``chosen``."""
+
+
+def case_overrides(
+    source: str, name: str | None, overrides: tuple[str, ...], stdin_text: str | None, plugins: Registry | None
+) -> tuple[str, ...]:
+    """Return the assignments of a case followed by the given ones; without a name, only these.
+
+    Raises:
+        click.UsageError: there is no such case.
+        SpecError: the document is invalid.
+        InputError: it cannot be read.
+    """
+    if name is None:
+        return overrides
+    from blis_tui.base.diagnostics import suggestion  # noqa: PLC0415  (heavy imports only when the command runs)
+
+    cases = cases_by_name(source, stdin_text, plugins)
+    if name not in cases:
+        missing = "the file has neither `cases` nor `matrix`"
+        known = suggestion(name, cases, otherwise="the cases are") if cases else missing
+        raise click.UsageError(f"{source} has no case `{name}`: {known}")
+    return (*cases[name].assignments, *overrides)
+
+
+def mention_cases(source: str, stdin_text: str | None, plugins: Registry | None) -> None:
+    """Say on standard error which cases of a valid document are not covered."""
+    from blis_tui.spec.compose import shown  # noqa: PLC0415
+
+    cases = list(cases_by_name(source, stdin_text, plugins).values())
+    if not cases:
+        return
+    count = "1 case" if len(cases) == 1 else f"{len(cases):,} cases"
+    name = "standard input" if source == "-" else printable(source)
+    note = f"note: {name} has {count}; this run uses none of them\n"
+    note += f"  = help: select one with --case {quote(cases[0].name)}"
+    if source != "-":
+        file = printable(shown(cases[0].spec))
+        note += f"; pytest {quote(f'{file}::{cases[0].name}')} tests one, pytest {quote(file)} all"
+    tell(note)
+
+
+def cases_by_name(source: str, stdin_text: str | None, plugins: Registry | None) -> Mapping[str, Case]:
+    """Return the cases that a file declares, by name."""
+    from blis_tui.base.source import as_map  # noqa: PLC0415
+    from blis_tui.spec.load import locate, open_source  # noqa: PLC0415
+
+    spec = Path("-") if source == "-" else locate(source)
+    document = open_source(source, stdin_text)
+    if not as_map(document.data).keys() & {"cases", "matrix", "twins", "golden"}:
+        return {}
+    from blis_tui.golden.case import DEFAULT, cases_in  # noqa: PLC0415
+
+    cases = {one.name: one for one in cases_in(document, spec, plugins) if one.is_run}
+    return {} if list(cases) == [DEFAULT] and not cases[DEFAULT].overrides else cases

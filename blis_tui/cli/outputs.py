@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
 from blis_tui.cli.files import require_different_files, require_no_overwrite
 from blis_tui.cli.options import FiniteRange, grouped
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from blis_tui.engine.records import Record
-    from blis_tui.metrics.report import Report
+    from blis_tui.output.files import AtomicFiles
+    from blis_tui.output.openmetrics import Scrapes
+    from blis_tui.output.perfetto import Timeline
     from blis_tui.pictures.load import LoadObserver
-    from blis_tui.records.files import AtomicFiles
-    from blis_tui.records.openmetrics.scrapes import Scrapes
-    from blis_tui.records.perfetto.timeline import Timeline
-    from blis_tui.simulation import Simulation
+    from blis_tui.results.report import Report
+    from blis_tui.runs.simulation import Simulation
 
 REPORT: Final = "-o"
 REQUESTS: Final = "--requests"
@@ -165,7 +165,7 @@ class Outputs:
 
     def listed(self) -> str:
         """Return the names of the files; empty if there are none."""
-        from blis_tui.printable import printable  # noqa: PLC0415
+        from blis_tui.base.text import printable  # noqa: PLC0415
 
         return printable(", ".join(self._names.values()))
 
@@ -182,7 +182,7 @@ class Outputs:
 
             require_parquet()
         if HTML in self:
-            from blis_tui.pictures.library import require_plotly  # noqa: PLC0415
+            from blis_tui.pictures.page import require_plotly  # noqa: PLC0415
 
             require_plotly()
         for option, name in self._names.items():
@@ -190,7 +190,7 @@ class Outputs:
 
     def listen(self, simulation: Simulation) -> None:
         """Subscribe the outputs that are written during the run."""
-        from blis_tui.records.tables import record_line  # noqa: PLC0415
+        from blis_tui.results.record_lines import record_line  # noqa: PLC0415
 
         for option, kind in ((RECORDS, "all"), (DECISIONS, "routing-decision")):
             if (file := self._files.get(option)) is not None:
@@ -200,7 +200,7 @@ class Outputs:
 
                 simulation.subscribe(kind, write_record)
         if (file := self._files.get(PERFETTO)) is not None:
-            from blis_tui.records.perfetto.timeline import Timeline  # noqa: PLC0415
+            from blis_tui.output.perfetto import Timeline  # noqa: PLC0415
 
             self._timeline = Timeline(file, simulation.experiment)
             simulation.subscribe("all", self._timeline.observe)
@@ -217,7 +217,7 @@ class Outputs:
         """Run the simulation to its end, like :meth:`Simulation.run`, with the requested scrapes."""
         if OPENMETRICS not in self:
             return simulation.run(go_on=go_on)
-        from blis_tui.records.openmetrics.scrapes import Scrapes  # noqa: PLC0415
+        from blis_tui.output.openmetrics import Scrapes  # noqa: PLC0415
 
         self._scrapes = Scrapes()
         interval_us, looked_us = self._interval_us, -self._interval_us
@@ -236,8 +236,8 @@ class Outputs:
 
     def fill(self, simulation: Simulation, report: Report, text: str) -> None:
         """Write what is known at the end; ``text`` is the report as it is shown."""
-        from blis_tui.records import trace_v2  # noqa: PLC0415
-        from blis_tui.records.tables import requests_csv  # noqa: PLC0415
+        from blis_tui.output import tables as trace_v2  # noqa: PLC0415
+        from blis_tui.output.tables import requests_csv  # noqa: PLC0415
 
         rows = report.rows
         if self._parquet:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.text import printable, printable_lines
+from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import columns, print_text, require_different_files, require_no_overwrite, results, tell
 from blis_tui.cli.options import MOST_JOBS, FiniteRange, format_option, grouped, plugins_option, set_option
-from blis_tui.cli.progress import ProgressLine
-from blis_tui.cli.signals import interrupting_on_signals
+from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
 from blis_tui.cli.sweep import (
     Asked,
     Runs,
@@ -31,8 +32,6 @@ from blis_tui.cli.sweep import (
     slo_option,
     warn,
 )
-from blis_tui.printable import printable, printable_lines
-from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -258,8 +257,8 @@ def _require_effect(overrides: Sequence[str], sought: Mapping[str, str], *, rate
 
 def _answer(question: Question, runs: Runs, written: _Written) -> Plan:
     """Answer the question and write the answer."""
-    from blis_tui.canonical import to_json  # noqa: PLC0415  (as above)
-    from blis_tui.records.files import atomic_files  # noqa: PLC0415
+    from blis_tui.base.canonical import to_json  # noqa: PLC0415  (as above)
+    from blis_tui.output.files import atomic_files  # noqa: PLC0415
     from blis_tui.study.planning.plan import plan as ask  # noqa: PLC0415
     from blis_tui.study.planning.text import plan_data  # noqa: PLC0415
 
@@ -315,7 +314,7 @@ def _table(found: Plan, stream: TextIO | None) -> str:
 
 def _progress_text(runs: int, row: Row) -> str:
     """Return the number of runs, and what the latest one tried."""
-    from blis_tui.study.names import value_text  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.study.rows import value_text  # noqa: PLC0415  (heavy imports only when it runs)
 
     tried = ", ".join(f"{path.rsplit('.', 1)[-1]} {value_text(value)}" for path, value in row.coordinates.items())
     return printable(f"{plural(runs, 'run')}; {tried}: {'holds' if row.ok else 'does not hold'}")

@@ -9,25 +9,23 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
+from blis_tui.base.text import printable, printable_lines
+from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
-from blis_tui.cli.cases import Chosen, case_overrides, chosen_options, mention_cases
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import columns, print_text, read_standard_input_text, results, tell, tell_left_out
-from blis_tui.cli.options import MOST_JOBS, format_option
+from blis_tui.cli.options import MOST_JOBS, Chosen, case_overrides, chosen_options, format_option, mention_cases
 from blis_tui.cli.outputs import REPORT, Outputs, Written, written_options
-from blis_tui.cli.progress import ProgressLine
-from blis_tui.cli.signals import OverdueError, interrupting_on_signals
-from blis_tui.printable import printable, printable_lines
-from blis_tui.units import plural
+from blis_tui.cli.signals import OverdueError, ProgressLine, interrupting_on_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.cli.signals import Signals
-    from blis_tui.metrics.report import Report
-    from blis_tui.simulation import Simulation
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
+    from blis_tui.results.report import Report
+    from blis_tui.runs.simulation import Simulation
 
 _MANY_REQUESTS: Final = 50_000
 """Above this number, the report takes about a second."""
@@ -87,8 +85,8 @@ def run(
     too small, too few requests, ...) is listed in the report's `warnings` and printed to standard error. Ctrl-C stops
     the run and reports what has happened so far, marked as incomplete; a second Ctrl-C exits at once.
     """
-    from blis_tui.records.files import atomic_files  # noqa: PLC0415
-    from blis_tui.simulation import Simulation  # noqa: PLC0415
+    from blis_tui.output.files import atomic_files  # noqa: PLC0415
+    from blis_tui.runs.simulation import Simulation  # noqa: PLC0415
 
     outputs = Outputs(written)
     shown = None if REPORT in outputs else results()
@@ -149,13 +147,13 @@ def _opening(source: str, chosen: Chosen, event: int) -> str:
 
 
 def _table(report: Report, stream: TextIO | None) -> str:
-    from blis_tui.records.summary import WIDTH, summary_text  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.output.summary import WIDTH, summary_text  # noqa: PLC0415  (heavy imports only when it runs)
 
     return printable_lines(summary_text(report, columns(WIDTH, stream)))
 
 
 def _explain_accuracy(report: Report) -> None:
-    from blis_tui.records.section_text import accuracy_table  # noqa: PLC0415  (as above)
+    from blis_tui.output.section_text import accuracy_table  # noqa: PLC0415  (as above)
 
     tell(f"\n{accuracy_table(report.expected_errors())}", nl=False)
 
@@ -181,7 +179,7 @@ def _run_shared(simulation: Simulation, outputs: Outputs, signals: Signals, line
     if why := outputs.why_in_order() or simulation.why_whole():
         tell(f"note: one process simulates this run: {why}")
         return False
-    from blis_tui.shares import SharedRun  # noqa: PLC0415  (few runs are shared)
+    from blis_tui.runs.shares import SharedRun  # noqa: PLC0415  (few runs are shared)
 
     shared, requests = SharedRun(simulation, jobs), simulation.experiment.workload.requests
     total = "" if requests is None else f" of {requests:,}"
@@ -213,7 +211,7 @@ def _run(simulation: Simulation, outputs: Outputs, signals: Signals, line: Progr
             complete = outputs.run(simulation, go_on) or simulation.done
     except OverdueError as error:
         if not simulation.is_consistent:
-            from blis_tui.registry import place_in_plugin  # noqa: PLC0415  (few runs need it)
+            from blis_tui.model.plug_ins import place_in_plugin  # noqa: PLC0415  (few runs need it)
 
             left = f", and these files were not written: {written}" if (written := outputs.listed()) else ""
             place = f"; {found}" if (found := place_in_plugin(error)) else ""
@@ -229,7 +227,7 @@ def _run(simulation: Simulation, outputs: Outputs, signals: Signals, line: Progr
 
 def _warn(report: Report) -> None:
     """Print warnings about the run on standard error, because few users read them in the JSON."""
-    from blis_tui.records.summary import WIDTH, warnings_text  # noqa: PLC0415
+    from blis_tui.output.summary import WIDTH, warnings_text  # noqa: PLC0415
 
     tell(warnings_text(report, columns(WIDTH, sys.stderr)), nl=False)
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from blis_tui.base.text import printable_lines
+from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text, require_no_overwrite
 from blis_tui.cli.options import MOST_JOBS, format_option, grouped, plugins_option, set_option
-from blis_tui.cli.progress import ProgressLine
-from blis_tui.cli.signals import interrupting_on_signals
+from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
 from blis_tui.cli.sweep import (
     Asked,
     Runs,
@@ -25,8 +26,6 @@ from blis_tui.cli.sweep import (
     slo_option,
     warn,
 )
-from blis_tui.printable import printable_lines
-from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from blis_tui.study.rows import Row
@@ -68,8 +67,8 @@ def sensitivity(
     routing policy and a few more keys are changed one at a time, one step down and one step up from SPEC. Runs with
     the same seed are compared, and a change counts if it is larger than the variation between seeds (95 %).
     """
-    from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when it runs)
-    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+    from blis_tui.base.canonical import to_json  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.output.files import atomic_text  # noqa: PLC0415
     from blis_tui.study.sensitivity import sensitivity as find  # noqa: PLC0415
     from blis_tui.study.sensitivity import sensitivity_text  # noqa: PLC0415
 

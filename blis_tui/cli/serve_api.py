@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import InputError, install_command
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import require_different_files, require_no_overwrite, tell
-from blis_tui.cli.logs import log_in_lines
 from blis_tui.cli.options import (
     FiniteRange,
     grouped,
@@ -22,15 +22,13 @@ from blis_tui.cli.options import (
     seed_option,
     set_option,
 )
-from blis_tui.cli.signals import graceful_stop
-from blis_tui.errors import InputError
-from blis_tui.extras import install_command
+from blis_tui.cli.signals import graceful_stop, log_in_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from blis_tui.cli.signals import GracefulStop
-    from blis_tui.serving.server import Endpoint
+    from blis_tui.live.serving.server import Endpoint
 
 _LATE_US: Final = 20_000
 
@@ -119,7 +117,7 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
     stops the server.
     """
     try:
-        from blis_tui.serving.server import Endpoint  # noqa: PLC0415  (an extra that may be missing)
+        from blis_tui.live.serving.server import Endpoint  # noqa: PLC0415  (an extra that may be missing)
     except ImportError:
         raise click.UsageError(f"this needs extra packages: {install_command('serve-api')}") from None
     from blis_tui.spec.load import build, resolve_source  # noqa: PLC0415  (heavy imports only when the command runs)
@@ -133,7 +131,7 @@ def serve_api(source: str, address: _Address, speed: float, written: _Written, c
         files = _Outputs(written, opened)
         publisher = None
         if address.kv_events is not None:
-            from blis_tui.serving.kv_events import KvPublisher  # noqa: PLC0415
+            from blis_tui.live.serving.kv_events import KvPublisher  # noqa: PLC0415
 
             if len({pool.engine.block_size_tokens for pool in experiment.pools}) > 1:
                 raise click.UsageError("--kv-events needs the same engine.block_size_tokens in all pools")
@@ -155,7 +153,7 @@ class _Outputs:
     """The files to write at the end, opened before serving, so that errors appear then."""
 
     def __init__(self, written: _Written, opened: ExitStack) -> None:
-        from blis_tui.records.files import atomic_files  # noqa: PLC0415
+        from blis_tui.output.files import atomic_files  # noqa: PLC0415
 
         self._opened = opened.enter_context(ExitStack())
         files = self._opened.enter_context(atomic_files())
@@ -172,8 +170,8 @@ class _Outputs:
 
 async def _served(endpoint: Endpoint, address: _Address, told: GracefulStop) -> None:
     """Serve until a signal arrives."""
-    from blis_tui.serving.connections import possible_connections  # noqa: PLC0415
-    from blis_tui.serving.server import Address, run  # noqa: PLC0415
+    from blis_tui.live.serving.connections import possible_connections  # noqa: PLC0415
+    from blis_tui.live.serving.server import Address, run  # noqa: PLC0415
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -195,8 +193,8 @@ def _finish(endpoint: Endpoint, files: _Outputs) -> None:
     Raises:
         Exception: what ended the simulation, after the files are written, or a file that cannot be.
     """
-    from blis_tui.serving.table import served_csv  # noqa: PLC0415
-    from blis_tui.units import plural, span_text  # noqa: PLC0415
+    from blis_tui.base.units import plural, span_text  # noqa: PLC0415
+    from blis_tui.live.serving.content import served_csv  # noqa: PLC0415
 
     report = endpoint.core.simulation.report(complete=False, verify=False)
     files.write([report.to_json()], served_csv(endpoint.core.requests, report.rows))

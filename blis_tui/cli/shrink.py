@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING
 
 import click
 
+from blis_tui.base.text import printable
+from blis_tui.base.units import plural
 from blis_tui.cli import completion
-from blis_tui.cli.cases import Chosen, case_overrides, chosen_options
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text, require_no_overwrite
-from blis_tui.cli.progress import ProgressLine
-from blis_tui.cli.signals import interrupting_on_signals
+from blis_tui.cli.options import Chosen, case_overrides, chosen_options
+from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
 from blis_tui.cli.sweep import progress_option
-from blis_tui.printable import printable
-from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.registry import Registry
-    from blis_tui.spec.source import Json
+    from blis_tui.base.source import Json
+    from blis_tui.model.plug_ins import Registry
 
 
 @click.command()
@@ -61,7 +60,7 @@ def shrink(
     shows the cause. The result is a trace, an experiment that replays it, and its golden result: the golden test passes
     as long as the result stays the same, and fails once the expectation holds (`golden.xfail`).
     """
-    from blis_tui.records.files import atomic_files  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.output.files import atomic_files  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.spec.load import load  # noqa: PLC0415
     from blis_tui.study.shrink import experiment_text  # noqa: PLC0415
     from blis_tui.study.shrink import shrink as find  # noqa: PLC0415
@@ -121,9 +120,9 @@ def shrink(
 
 def _expectation(text: str) -> Mapping[str, Json]:
     """Parse an ``--expect``. Raises SpecError unless it is a bound on an existing metric."""
-    from blis_tui.errors import SpecError  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.base.errors import SpecError  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.base.source import Document, as_map  # noqa: PLC0415
     from blis_tui.spec.checks import expectation_problems  # noqa: PLC0415
-    from blis_tui.spec.source import Document, as_map  # noqa: PLC0415
     from blis_tui.spec.study.arguments import parse_bound  # noqa: PLC0415
 
     bound = parse_bound(text, "--expect")
@@ -137,7 +136,7 @@ def _expectation(text: str) -> Mapping[str, Json]:
 
 def _write_golden(document: Path, plugins: Registry | None) -> str:
     """Store its result where pytest looks for it; return the file."""
-    from blis_tui.errors import InputError  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.base.errors import InputError  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.golden.case import cases_of  # noqa: PLC0415
     from blis_tui.golden.project import project_of_experiment, relative_to_cwd  # noqa: PLC0415
     from blis_tui.golden.session import Settings, run_case  # noqa: PLC0415

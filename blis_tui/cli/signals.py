@@ -1,22 +1,77 @@
-"""Handling of Ctrl-C, SIGTERM and SIGHUP in computing commands: a graceful end, or an immediate one.
-
-Elsewhere these signals raise ``KeyboardInterrupt`` (see :mod:`blis_tui.interrupted`).
-"""
+"""What a command does while it computes: a progress line, log lines, and a graceful end at a signal."""
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.base.interrupted import Interrupted, numbers, raise_lost_interrupt
 from blis_tui.cli.failures import ExitCode
-from blis_tui.interrupted import Interrupted, numbers, raise_lost_interrupt
+from blis_tui.cli.files import columns, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
+
+
+_EVERY_S: Final = 0.2
+_MOST_COLUMNS: Final = 101
+"""One column stays free, because a cursor past the last column is on the next line."""
+
+
+class ProgressLine:
+    """A line that is rewritten a few times a second, and cleared at the end.
+
+    Args:
+        wanted: whether to show it; None = only if standard error is a terminal.
+    """
+
+    def __init__(self, wanted: bool | None) -> None:
+        self._shown = sys.stderr is not None and sys.stderr.isatty() if wanted is None else wanted
+        self._start_s = time.monotonic()
+        self._next_s = 0.0
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since its creation."""
+        return time.monotonic() - self._start_s
+
+    def show(self, text: Callable[[], str]) -> None:
+        """Rewrite the line, unless that was done very recently."""
+        now_s = time.monotonic()
+        if self._shown and now_s >= self._next_s:
+            self._next_s = now_s + _EVERY_S
+            tell(text()[: columns(_MOST_COLUMNS, sys.stderr) - 1], nl=False, afresh=True)
+
+    def clear(self) -> None:
+        """Clear the line."""
+        if self._next_s:
+            tell("", nl=False, afresh=True)
+
+
+class OneLineFormatter(logging.Formatter):
+    """Formats log records as one line that clients cannot break or colour."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the level, the message, and the exception's text."""
+        text = record.getMessage()
+        if record.exc_info and (error := record.exc_info[1]) is not None:
+            text += f": {error or type(error).__name__}"
+        line = " ".join(text.split())
+        return f"{record.levelname.lower()}: " + "".join(char if char.isprintable() else "\ufffd" for char in line)
+
+
+def log_in_lines() -> None:
+    """Print warnings and errors of libraries without tracebacks: what a client sends cannot fill the screen."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(OneLineFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
 
 _PATIENCE_S: Final = 0.5
 """How long work may continue after it was asked to stop, before it is interrupted."""

@@ -1,20 +1,372 @@
-"""``blis-tui spec``: lists, shows, writes, converts and resolves documents."""
+"""``blis-tui spec``: lists, shows, writes, imports, converts and resolves documents."""
 
 from __future__ import annotations
 
+import sys
+from codecs import BOM_UTF8
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from blis_tui.cli import completion, spec_write
-from blis_tui.cli.failures import reported
-from blis_tui.cli.files import print_data, print_text, read_standard_input_text, require_no_overwrite, tell
-from blis_tui.cli.options import KINDS, format_option, known_plugins, plugins_option, seed_option, set_option
-from blis_tui.printable import printable
+from blis_tui.base.text import printable
+from blis_tui.cli import completion
+from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.files import (
+    print_data,
+    print_text,
+    read_standard_input,
+    read_standard_input_text,
+    require_no_overwrite,
+    tell,
+    yaml_files,
+)
+from blis_tui.cli.options import (
+    KINDS,
+    FiniteRange,
+    format_option,
+    known_plugins,
+    plugins_option,
+    seed_option,
+    set_option,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from blis_tui.base.source import Source
+    from blis_tui.spec.foreign.reading import Imported
     from blis_tui.spec.library import Entry
+
+
+_FILE = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+_OUTPUT = click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    type=click.Path(path_type=Path),
+    help="Write to this file instead of standard output.",
+)
+_NAME = click.option("--name", help="Name of the document [default: from the file].")
+_STRICT = click.option("--strict", is_flag=True, help="Exit with 1 if something is lost or approximated.")
+
+
+@click.group("import")
+def import_() -> None:
+    """Convert files of BLIS (the simulator in Go), Hugging Face and load generators.
+
+    The result is checked before it is written. Anything that cannot be converted is listed on standard error, each key
+    with its location and the reason. The result names no schema for editors: `docs/specs.md` has the line to add.
+    """
+
+
+def _converting(kind: str, home: str, about: str) -> None:
+    """Add the command that converts documents of a kind; ``home`` is the module that does it."""
+
+    @import_.command(kind, help=about)
+    @_FILE
+    @_OUTPUT
+    @_NAME
+    @_STRICT
+    @reported
+    def command(file: Path, output: Path | None, name: str | None, strict: bool) -> None:
+        importer = import_module(f"blis_tui.spec.foreign.{home}")  # heavy, so only when the command runs
+        convert: Callable[..., Imported] = getattr(importer, f"import_{kind.replace('-', '_')}")
+        _finish([(output, convert(file, name=name))], strict=strict)
+
+
+_converting("policy", "blis", "Convert a BLIS policy bundle (what --policy-config reads).")
+_converting("workload", "blis", "Convert a BLIS workload specification, version 1 or 2 (what --workload-spec reads).")
+_converting("model", "model", "Convert a model's Hugging Face config.json.")
+_converting("inference-perf", "inference_perf", "Convert an inference-perf configuration to a workload.")
+
+
+@import_.command("guidellm")
+@_FILE
+@click.option("--rate", type=FiniteRange(min=0, min_open=True), help="The one of its rates to use, or another rate.")
+@_OUTPUT
+@_NAME
+@_STRICT
+@reported
+def guidellm(file: Path, rate: float | None, output: Path | None, name: str | None, strict: bool) -> None:
+    """Convert a GuideLLM scenario to a workload."""
+    from blis_tui.spec.foreign.guidellm import import_guidellm  # noqa: PLC0415
+
+    _finish([(output, import_guidellm(file, name=name, rate=rate))], strict=strict)
+
+
+@import_.command("servegen")
+@click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
+@click.option(
+    "--span", type=FiniteRange(), nargs=2, metavar="START END", help="Use only this part of the trace, in seconds."
+)
+@_OUTPUT
+@_NAME
+@_STRICT
+@reported
+def servegen(
+    folder: Path, span: tuple[float, float] | None, output: Path | None, name: str | None, strict: bool
+) -> None:
+    """Convert a ServeGen folder (chunk-*-trace.csv, chunk-*-dataset.json) to a workload."""
+    from blis_tui.spec.foreign.servegen import import_servegen  # noqa: PLC0415
+
+    _finish([(output, import_servegen(folder, name=name, span_s=span))], strict=strict)
+
+
+@import_.command("hardware")
+@_FILE
+@click.option(
+    "-o", "--output", metavar="OUT_DIR", type=click.Path(path_type=Path), help="Folder for one file per accelerator."
+)
+@_STRICT
+@reported
+def hardware(file: Path, output: Path | None, strict: bool) -> None:
+    """Convert a BLIS hardware file to one document per accelerator."""
+    from blis_tui.spec.foreign.blis import import_hardware  # noqa: PLC0415
+
+    documents = import_hardware(file)
+    if output is None and len(documents) > 1:
+        names = ", ".join(one.name for one in documents)
+        raise click.UsageError(f"{file} describes several accelerators ({names}): give a folder with -o")
+    folder = output or Path()
+    _finish([(None if output is None else folder / f"{one.name}.yaml", one) for one in documents], strict=strict)
+
+
+def _finish(documents: Sequence[tuple[Path | None, Imported]], *, strict: bool) -> None:
+    """Write all documents or none, then list what could not be converted."""
+    from blis_tui.output.files import atomic_files, reporting_write_errors  # noqa: PLC0415
+    from blis_tui.spec.foreign.reading import notes_text  # noqa: PLC0415
+
+    require_no_overwrite({f"-o ({one.name})": None if path is None else str(path) for path, one in documents})
+    with atomic_files() as files:
+        for path, document in documents:
+            if path is None or str(path) == "-":
+                print_data(document.text)
+                continue
+            with reporting_write_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            files.text(path).write(document.text)
+    # All documents of a file share one list.
+    notes = documents[0][1].notes
+    tell(notes_text(notes), nl=False)
+    if strict and any(note.lossy for note in notes):
+        sys.exit(ExitCode.CHECK_FAILED)
+
+
+@click.command("new")
+@click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
+@click.argument("name", required=False)
+@click.option("-o", "--output", metavar="FILE", help="File to write; - is standard output.  [default: NAME's file]")
+@click.option("--all", "every", is_flag=True, help="Include every key, explained, with its default.")
+@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
+@reported
+def new(kind: str, name: str | None, output: str | None, *, every: bool, force: bool) -> None:
+    """Write a new document: about twenty lines, or with every key explained.
+
+    KIND is experiment, model, hardware, workload, policy, latency or study. Required keys are filled in, others are
+    commented out; the document is valid as it stands. NAME is `my-KIND` by default, and names the file in the working
+    directory: NAME.blis.yaml for an experiment, NAME.study.yaml for a study, otherwise NAME.yaml. The file points
+    editors to the schema in the nearest `schemas/` folder above it or, if there is none, to the installed one
+    (`blis-tui spec schema -o schemas` makes a copy to share).
+    """
+    from blis_tui.base.errors import InputError  # noqa: PLC0415
+    from blis_tui.output.files import write_text  # noqa: PLC0415
+    from blis_tui.spec.authoring.template import file_name, schema_reference, short, template  # noqa: PLC0415
+
+    proper = kind.capitalize()
+    name = name if name is not None else f"my-{kind}"
+    _check_name(name)
+    path = Path(file_name(proper, name) if output is None else output)
+    schema, own = schema_reference(proper, Path() if output == "-" else path.parent)
+    text = (template if every else short)(proper, name, schema)
+    if output == "-":
+        print_data(text)
+        return
+    if path.exists() and not force:
+        raise InputError(f"{path} exists already", help="choose another name, or replace it with --force")
+    write_text(path, text)
+    tell(printable(f"wrote {path}"))
+    if not own:
+        tell("it uses the installed schema; `blis-tui spec schema -o schemas` makes a copy to share")
+
+
+def _check_name(name: str) -> None:
+    """Raise UsageError for a name that the document's schema would refuse."""
+    from blis_tui.spec.schema import violations  # noqa: PLC0415
+
+    wrong = [one for one in violations({"metadata": {"name": name}}, "Policy") if one.path == ("metadata", "name")]
+    if wrong:
+        raise click.UsageError(f"`{name}` is not a valid name: use lower-case letters, digits, `.` and `-`")
+
+
+@click.command("init")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Overwrite files that exist already.")
+@reported
+def init(folder: Path, *, force: bool) -> None:
+    """Create a small project in DIR: an experiment, its parts, its golden result, CI.
+
+    The experiment has a workload and a policy of its own. The project also has its result, which `pytest` compares
+    with, the schemas with editor settings, and CI configurations for GitHub and GitLab that run on each change and
+    comment on it with what has changed. They install the blis-tui that made the project; unless that came from a
+    package index, its wheel is in wheels/. Nothing is written if one of the files exists already.
+    """
+    from blis_tui.output.files import check_room, write_tree  # noqa: PLC0415
+    from blis_tui.spec.authoring.project import DEMO, project_files  # noqa: PLC0415
+    from blis_tui.spec.authoring.wheel import NAME, own_wheel  # noqa: PLC0415
+
+    texts = project_files()
+    check_room(folder, texts, replace=force)  # before the slow part
+    files: dict[str, str | bytes] = {**texts, **_goldens(texts, DEMO)}
+    if (wheel := own_wheel()) is not None:
+        files[f"wheels/{NAME}"] = wheel
+    write_tree(folder, files, replace=force)
+    from blis_tui.base.units import plural  # noqa: PLC0415  (most commands of this group do not need it)
+
+    tell(f"wrote {plural(len(files), 'file')} below {folder}; next: blis-tui run {folder / DEMO}, and pytest there")
+
+
+def _goldens(files: Mapping[str, str], spec: str) -> dict[str, str]:
+    """Return the golden files of a project's experiment, so that its first `pytest` has something to compare with."""
+    from tempfile import TemporaryDirectory  # noqa: PLC0415
+
+    from blis_tui.golden.case import cases_of  # noqa: PLC0415
+    from blis_tui.golden.session import Settings, run_case  # noqa: PLC0415
+    from blis_tui.golden.store import files_of  # noqa: PLC0415
+    from blis_tui.output.files import write_tree  # noqa: PLC0415
+
+    with TemporaryDirectory() as name:
+        folder, goldens = Path(name), Path(name, "golden")
+        write_tree(folder, files, replace=True)
+        for case in cases_of(folder / spec):
+            target = files_of(case.spec, case.name, folder=goldens, root=folder / "specs")
+            run_case(case, target, spec, Settings(mode="always", checks=()))
+        return {f"golden/{path.name}": path.read_text(encoding="utf-8") for path in sorted(goldens.iterdir())}
+
+
+@click.command("fmt")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completion.files)
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if something would change.")
+@click.option("--diff", is_flag=True, help="Write nothing; show what would change.")
+@reported
+def fmt(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
+    """Format documents; comments and values stay as they are.
+
+    Two-space indentation, one space between tokens, no unnecessary quotes, at most one blank line in a row, top-level
+    keys in the order of the schema. PATH is a file, a folder (every YAML file below it that is not hidden), or - to
+    read standard input and write standard output. A file that cannot be formatted safely is left unchanged, with a
+    message.
+    """
+    from blis_tui.spec.authoring.layout import format_source  # noqa: PLC0415
+
+    def change(source: Source) -> str:
+        formatted = format_source(source)
+        if formatted.left_alone:
+            tell(printable(f"{source.name} was left unchanged: it has {formatted.left_alone}"))
+        return formatted.text
+
+    rewrite(paths, change, check=check, diff=diff, done="formatted")
+
+
+def rewrite(
+    paths: tuple[str, ...],
+    change: Callable[[Source], str],
+    *,
+    check: bool,
+    diff: bool,
+    done: str,
+    unfinished: Callable[[], bool] = lambda: False,
+) -> NoReturn:
+    """Replace files by what ``change`` makes of them; an invalid file does not stop the others.
+
+    Args:
+        paths: files, folders, or - for standard input to output.
+        change: returns the new text; may raise SpecError or InputError.
+        check: write nothing; a needed change gives exit code 1.
+        diff: write nothing; show what would change.
+        done: the message about a changed file.
+        unfinished: called at the end: whether something could not be changed that should be, which gives exit code 1.
+    """
+    from blis_tui.base.errors import InputError, SpecError  # noqa: PLC0415
+    from blis_tui.output.files import write_text  # noqa: PLC0415
+
+    code, changed = ExitCode.OK, 0
+    files: list[str] = []
+    for path in paths:
+        try:
+            files += yaml_files(path)
+        except InputError as error:
+            tell(f"error: {error}")
+            code = ExitCode.IO
+    for path in files:
+        try:
+            source, marked = _read(path)
+            text = change(source)
+            differs = text != source.text or marked
+            if path == "-" and not check and not diff:
+                print_data(text)
+            elif differs and diff:
+                from difflib import unified_diff  # noqa: PLC0415  (only needed here)
+
+                lines = unified_diff(source.text.splitlines(), text.splitlines(), path, path, lineterm="")
+                print_text("\n".join(map(printable, lines)))
+            elif differs and not check:
+                write_text(path, text)
+            if differs and check:
+                tell(printable(f"{path} would be {done}"))
+            elif differs and not diff and path != "-":
+                tell(printable(f"{done} {path}"))
+            changed += differs
+        except SpecError as error:
+            tell(f"{error}\n")
+            code = max(code, ExitCode.USAGE)
+        except (InputError, OSError) as error:
+            tell(f"error: {error}")
+            code = ExitCode.IO
+    if code is ExitCode.OK and ((changed and check) or unfinished()):
+        code = ExitCode.CHECK_FAILED
+    sys.exit(code)
+
+
+def _read(path: str) -> tuple[Source, bool]:
+    """Return the text, and whether it starts with a byte-order mark."""
+    from blis_tui.base.files import read_input  # noqa: PLC0415
+    from blis_tui.spec.read import MAX_BYTES, decode  # noqa: PLC0415
+
+    if path == "-":
+        return decode(read_standard_input(), "<stdin>", Path.cwd()), False
+    raw = read_input(path, limit=MAX_BYTES)
+    return decode(raw, path, Path(path).parent), raw.startswith(BOM_UTF8)
+
+
+@click.command("schema")
+@click.argument("kind", metavar="[KIND]", type=click.Choice((*KINDS, "common")), required=False)
+@click.option(
+    "-o", "--output", "folder", metavar="DIR", type=click.Path(path_type=Path), help="Write the schemas to this folder."
+)
+@reported
+def schema(kind: str | None, folder: Path | None) -> None:
+    """Print the JSON Schema for a KIND of document, or export all schemas.
+
+    KIND is experiment, model, hardware, workload, policy, latency, study, or common (definitions that the others
+    share). With -o DIR, all schemas (or that of KIND and those it refers to) are written to DIR, replacing older
+    copies.
+    """
+    from blis_tui.output.files import write_tree  # noqa: PLC0415
+    from blis_tui.spec.authoring.project import schema_files, with_references  # noqa: PLC0415
+
+    files = schema_files()
+    if folder is not None:
+        chosen = files if kind is None else with_references(f"{kind}.schema.json", files)
+        write_tree(folder, chosen, replace=True)
+        from blis_tui.base.units import plural  # noqa: PLC0415  (most commands of this group do not need it)
+
+        tell(f"wrote {plural(len(chosen), 'schema')} to {folder}")
+    elif kind is None:
+        raise click.UsageError("give the KIND to print, or export all of them with -o")
+    else:
+        print_data(files[f"{kind}.schema.json"])
 
 
 class _Group(click.Group):
@@ -26,7 +378,6 @@ class _Group(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name != _IMPORT:
             return super().get_command(ctx, cmd_name)
-        from blis_tui.cli.import_ import import_  # noqa: PLC0415
 
         return import_
 
@@ -40,10 +391,10 @@ def spec() -> None:
 
 
 for _command in (
-    spec_write.new,
-    spec_write.init,
-    spec_write.fmt,
-    spec_write.schema,
+    new,
+    init,
+    fmt,
+    schema,
 ):
     spec.add_command(_command)
 
@@ -86,7 +437,7 @@ def list_specs(kind: str | None, output_format: str) -> None:
 @reported
 def show(name: str, kind: str | None, overrides: tuple[str, ...], *, resolved: bool) -> None:
     """Print the document NAME (or the file at that path)."""
-    from blis_tui.spec.loader import read_source  # noqa: PLC0415
+    from blis_tui.spec.read import read_source  # noqa: PLC0415
 
     entry = _find(name, kind)
     text = _resolved(entry, overrides) if resolved or overrides else read_source(entry.path).text
@@ -117,8 +468,8 @@ def resolve(
     from: file and line, a default, --set, the parent it extends, or computed. The result is a self-contained document
     with the same spec_sha256; it names a trace by its absolute path, or relative to FILE.
     """
-    from blis_tui.authoring.provenance import compose  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.records.files import write_text  # noqa: PLC0415
+    from blis_tui.output.files import write_text  # noqa: PLC0415
+    from blis_tui.spec.authoring.provenance import compose  # noqa: PLC0415  (heavy imports only when the command runs)
 
     to_file = output not in (None, "-")
     stdin_text = read_standard_input_text() if source == "-" else None
@@ -140,9 +491,9 @@ def resolve(
 
 def _find(name: str, kind: str | None) -> Entry:
     """Return the document; among several kinds prefer the experiment, else the first in the order of ``spec list``."""
-    from blis_tui.errors import InputError  # noqa: PLC0415
+    from blis_tui.base.diagnostics import suggestion  # noqa: PLC0415
+    from blis_tui.base.errors import InputError  # noqa: PLC0415
     from blis_tui.spec.compose import is_path  # noqa: PLC0415
-    from blis_tui.spec.diagnostics import suggestion  # noqa: PLC0415
     from blis_tui.spec.library import Entry, entries, find_by_id, is_id  # noqa: PLC0415
     from blis_tui.spec.places import shipped_specs  # noqa: PLC0415
 
@@ -174,6 +525,6 @@ def _resolved(entry: Entry, overrides: tuple[str, ...]) -> str:
 
 
 def _json(data: object) -> str:
-    from blis_tui.canonical import to_json  # noqa: PLC0415  (not needed for a list)
+    from blis_tui.base.canonical import to_json  # noqa: PLC0415  (not needed for a list)
 
     return to_json(data)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.text import printable
+from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import (
@@ -24,16 +26,13 @@ from blis_tui.cli.files import (
     tell,
 )
 from blis_tui.cli.options import MOST_JOBS, format_option, grouped, known_plugins, plugins_option, set_option
-from blis_tui.cli.progress import ProgressLine
-from blis_tui.cli.signals import interrupting_on_signals
-from blis_tui.printable import printable
-from blis_tui.units import plural
+from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TextIO
 
-    from blis_tui.records.files import AtomicFiles
+    from blis_tui.output.files import AtomicFiles
     from blis_tui.spec.study.arguments import AxisOption
     from blis_tui.spec.study.model import Study
     from blis_tui.study.rows import StudyResult
@@ -203,7 +202,7 @@ def sweep(source: str, asked: Asked, runs: Runs, early_stop: bool, written: _Wri
     runs once per seed. Identical runs are made only once and results are cached, so an interrupted sweep continues
     where it stopped. A point that is not a valid experiment (a model that does not fit, say) gets a row that says why.
     """
-    from blis_tui.records.files import atomic_files  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.output.files import atomic_files  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.study.store import MemoryStore  # noqa: PLC0415
     from blis_tui.study.sweep import Sweep  # noqa: PLC0415
 
@@ -240,10 +239,12 @@ def open_study(source: str, asked: Asked) -> Study:
         PolicyError: plug-ins cannot be used.
         InputError: it cannot be read.
     """
-    from blis_tui.spec.loader import read_document  # noqa: PLC0415
+    from blis_tui.spec.read import read_document  # noqa: PLC0415
     from blis_tui.spec.study.arguments import study_of_arguments  # noqa: PLC0415
-    from blis_tui.spec.study.document import read_study  # noqa: PLC0415
-    from blis_tui.spec.study.opening import open_study_or_experiment  # noqa: PLC0415
+    from blis_tui.spec.study.document import (  # noqa: PLC0415
+        open_study_or_experiment,
+        read_study,
+    )
     from blis_tui.study.figures import require_figures  # noqa: PLC0415
 
     plugins = known_plugins(asked.plugins)
@@ -270,7 +271,7 @@ def store_of(given: str | None) -> Store:
     Raises:
         InputError: results cannot be kept in the requested place.
     """
-    from blis_tui.errors import InputError  # noqa: PLC0415
+    from blis_tui.base.errors import InputError  # noqa: PLC0415
     from blis_tui.study.store import FolderStore, MemoryStore  # noqa: PLC0415
 
     if given == "none":
@@ -362,7 +363,7 @@ def _open(opened: AtomicFiles, names: Iterable[str], endings: Iterable[str]) -> 
 
 def open_page(opened: AtomicFiles, name: str) -> TextIO:
     """Open the file of a page, so that write errors appear before a long search."""
-    from blis_tui.pictures.library import require_plotly  # noqa: PLC0415
+    from blis_tui.pictures.page import require_plotly  # noqa: PLC0415
 
     if name == "-":
         raise click.UsageError("--html needs a file")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.standard_output import late_bound_stderr
 from blis_tui.cli import completion
 from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
-from blis_tui.cli.cases import Chosen, case_overrides, chosen_options, mention_cases
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.files import results
-from blis_tui.cli.options import grouped
+from blis_tui.cli.options import Chosen, case_overrides, chosen_options, grouped, mention_cases
 from blis_tui.cli.sweep import (
     Asked,
     axis_option,
@@ -29,10 +29,9 @@ from blis_tui.cli.sweep import (
     store_of,
     store_option,
 )
-from blis_tui.printed import late_bound_stderr
 
 if TYPE_CHECKING:
-    from blis_tui.registry import Registry
+    from blis_tui.model.plug_ins import Registry
     from blis_tui.tui.app import BlisApp
 
 
@@ -149,7 +148,7 @@ def _show_study(source: str, chosen: Chosen, studied: _Studied) -> None:
 
 def _is_study(source: str) -> bool:
     """Return whether it is a Study document. Raises SpecError and InputError if it cannot be read."""
-    from blis_tui.spec.study.opening import open_study_or_experiment  # noqa: PLC0415
+    from blis_tui.spec.study.document import open_study_or_experiment  # noqa: PLC0415
 
     return open_study_or_experiment(source)[1] is None
 
@@ -163,10 +162,10 @@ def _show_experiment(
     seed: int | None,
     known: Registry | None,
 ) -> None:
-    from blis_tui.conditions.breakpoints import parse_breakpoint  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.base.errors import InputError  # noqa: PLC0415
     from blis_tui.debugger.places import parse_place  # noqa: PLC0415
-    from blis_tui.errors import InputError  # noqa: PLC0415
-    from blis_tui.simulation import Simulation  # noqa: PLC0415
+    from blis_tui.results.conditions.breakpoints import parse_breakpoint  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.runs.simulation import Simulation  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     overrides = case_overrides(source, case, overrides, None, known)
@@ -190,9 +189,9 @@ def _show_twin(
     source: str, recording: str, overrides: tuple[str, ...], seed: int | None, known: Registry | None
 ) -> None:
     """Show an experiment beside a recording."""
-    from blis_tui.observe.reading import read_recording  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.live.recording.folder import read_recording  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.live.twin.twin import compare_with_simulation  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
-    from blis_tui.twin.twin import compare_with_simulation  # noqa: PLC0415
 
     left = read_recording(Path(recording))
     twin = compare_with_simulation(left, load(source, overrides=overrides, seed=seed, plugins=known), source)

@@ -14,7 +14,7 @@ from blis_tui.cli.files import print_text, require_no_overwrite, tell
 from blis_tui.cli.options import FiniteRange, format_option, known_plugins, plugins_option, set_option
 
 if TYPE_CHECKING:
-    from blis_tui.twin.twin import Twin
+    from blis_tui.live.twin.twin import Twin
 
 
 @click.command()
@@ -59,11 +59,11 @@ def twin(
 
     With a second recording of the same workload instead of SPEC, two servers are compared, or one server at two times.
     """
-    from blis_tui.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.observe.reading import is_recording, read_recording  # noqa: PLC0415
-    from blis_tui.records.files import atomic_text  # noqa: PLC0415
-    from blis_tui.twin.text import pairs_csv, twin_document, twin_text  # noqa: PLC0415
-    from blis_tui.twin.twin import compare_recordings, compare_with_simulation  # noqa: PLC0415
+    from blis_tui.base.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.live.recording.folder import is_recording, read_recording  # noqa: PLC0415
+    from blis_tui.live.twin.text import pairs_csv, twin_document, twin_text  # noqa: PLC0415
+    from blis_tui.live.twin.twin import compare_recordings, compare_with_simulation  # noqa: PLC0415
+    from blis_tui.output.files import atomic_text  # noqa: PLC0415
 
     left = read_recording(recording)
     if is_recording(Path(other)):

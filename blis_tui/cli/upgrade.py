@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from blis_tui.base.text import printable
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import tell
-from blis_tui.cli.spec_write import rewrite
-from blis_tui.printable import printable
+from blis_tui.cli.spec import rewrite
 
 if TYPE_CHECKING:
-    from blis_tui.spec.source import Source
+    from blis_tui.base.source import Source
 
 
 @click.command("upgrade")
@@ -32,7 +32,7 @@ def upgrade(paths: tuple[str, ...], *, check: bool, diff: bool) -> None:
     PATH is a file, a folder (every YAML file below it that is not hidden), or - to read standard input and write
     standard output.
     """
-    from blis_tui.authoring.upgrade import upgrade as upgraded  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.spec.authoring.upgrade import upgrade as upgraded  # noqa: PLC0415  (heavy imports only when it runs)
 
     left: list[str] = []
 

@@ -20,7 +20,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from textual_serve.app_service import AppService
 from textual_serve.server import Server, to_int
 
-from blis_tui.cli.logs import log_in_lines
+from blis_tui.cli.signals import log_in_lines
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MAX_COLUMNS: Final = 1_000
 MAX_ROWS: Final = 400
 """Maximum terminal size, about that of an 8K display; a program's memory grows with each cell."""
-DRIVER: Final = "blis_tui.tui.web_driver:PipeDriver"
+DRIVER: Final = "blis_tui.tui.drivers:PipeDriver"
 _log: Final = logging.getLogger(__name__)
 _GRACE_S: Final = 3.0
 """Seconds that a program may take to end before it is killed."""

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
 from blis_tui.cli import completion
-from blis_tui.cli.cases import Chosen, case_overrides, chosen_options
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_text, read_standard_input_text, tell_left_out
-from blis_tui.cli.options import format_option, grouped
-from blis_tui.cli.progress import ProgressLine
+from blis_tui.cli.options import Chosen, case_overrides, chosen_options, format_option, grouped
+from blis_tui.cli.signals import ProgressLine
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +115,9 @@ def _one(
     experiment: Experiment, request: str, route_to: int, event: int | None, *, as_json: bool, everything: bool
 ) -> None:
     """Report the effect of one changed decision."""
-    from blis_tui.canonical import to_json  # noqa: PLC0415
-    from blis_tui.compare.whatif import whatif as ask  # noqa: PLC0415
-    from blis_tui.compare.whatif_text import whatif_text  # noqa: PLC0415
+    from blis_tui.base.canonical import to_json  # noqa: PLC0415
+    from blis_tui.runs.compare.reroute import whatif as ask  # noqa: PLC0415
+    from blis_tui.runs.compare.reroute_text import whatif_text  # noqa: PLC0415
 
     found = ask(experiment, request, route_to, event=event)
     text = to_json(found.to_dict(everything=everything)) if as_json else whatif_text(found, everything=everything)
@@ -128,12 +127,14 @@ def _one(
 
 def _hindsight(experiment: Experiment, every: int, many: _Many, *, as_json: bool, everything: bool) -> None:
     """Report the cost of many decisions, each compared with its alternatives."""
-    from blis_tui.canonical import to_json  # noqa: PLC0415
-    from blis_tui.compare.hindsight import MOST, ask_true_regret  # noqa: PLC0415
-    from blis_tui.compare.hindsight_text import hindsight_text  # noqa: PLC0415
+    from blis_tui.base.canonical import to_json  # noqa: PLC0415
+    from blis_tui.runs.compare.reroute import MOST_DECISIONS, ask_true_regret  # noqa: PLC0415
+    from blis_tui.runs.compare.reroute_text import hindsight_text  # noqa: PLC0415
 
     line = ProgressLine(None)
-    asking = ask_true_regret(experiment, every=every, alternatives=many.counterfactual, most=many.most or MOST)
+    asking = ask_true_regret(
+        experiment, every=every, alternatives=many.counterfactual, most=many.most or MOST_DECISIONS
+    )
     try:
         while True:
             done, total = next(asking)

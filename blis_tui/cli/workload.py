@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from blis_tui.canonical import to_json
-from blis_tui.classes import dataclass
+from blis_tui.base.canonical import to_json
+from blis_tui.base.classes import dataclass
+from blis_tui.base.text import printable
+from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
 from blis_tui.cli.files import print_data, print_text, require_no_overwrite, tell
 from blis_tui.cli.options import FiniteRange, format_option, grouped, known_plugins, plugins_option
-from blis_tui.printable import printable
-from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from blis_tui.traffic.opening import Choice, Traffic
+    from blis_tui.live.traffic.opening import Choice, Traffic
 
 
 _BLOCK_SIZE = click.option(
@@ -44,7 +44,7 @@ class _Chosen:
 
     def choice(self) -> Choice:
         """Return the selection, with the plug-ins loaded."""
-        from blis_tui.traffic.opening import Choice  # noqa: PLC0415  (heavy imports only when the command runs)
+        from blis_tui.live.traffic.opening import Choice  # noqa: PLC0415  (heavy imports only when the command runs)
 
         return Choice(self.overrides, self.seed, self.requests, self.trace_format, known_plugins(self.plugins))
 
@@ -106,12 +106,14 @@ def describe(
     overall and by client, tenant, SLO class and model; and sessions. For a generated workload, these describe the
     requests that were drawn, not the declared distributions.
     """
-    from blis_tui.records.files import write_text  # noqa: PLC0415  (heavy: only when it runs)
-    from blis_tui.traffic import figures  # noqa: PLC0415
-    from blis_tui.traffic.ledger import Ledger  # noqa: PLC0415
-    from blis_tui.traffic.opening import open_traffic  # noqa: PLC0415
-    from blis_tui.traffic.page import page  # noqa: PLC0415
-    from blis_tui.traffic.text import as_text  # noqa: PLC0415
+    from blis_tui.live.traffic import figures  # noqa: PLC0415
+    from blis_tui.live.traffic.describe import (  # noqa: PLC0415
+        as_text,
+        page,
+    )
+    from blis_tui.live.traffic.ledger import Ledger  # noqa: PLC0415
+    from blis_tui.live.traffic.opening import open_traffic  # noqa: PLC0415
+    from blis_tui.output.files import write_text  # noqa: PLC0415  (heavy: only when it runs)
 
     traffic = open_traffic(source, chosen.choice())
     require_no_overwrite({"--html": html}, traffic.files)
@@ -137,8 +139,8 @@ def convert(
     Replaying it with `workload: {trace: {file: OUT.csv}}` gives the same requests, except that they no longer name
     their clients: arrival times, lengths, shared prefixes, media, SLO classes, tenants, deadlines, sessions and so on.
     """
-    from blis_tui.traffic.convert import trace_csv  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.traffic.opening import open_traffic  # noqa: PLC0415
+    from blis_tui.live.traffic.describe import trace_csv  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.live.traffic.opening import open_traffic  # noqa: PLC0415
 
     traffic = open_traffic(source, chosen.choice())
     if traffic.cut is not None:
@@ -176,9 +178,9 @@ def compose(
     at its own rate. Traces are merged into one trace, ordered by time; dates and Unix times count from each trace's
     first request, so traces of different hours overlap. Anything that had to be changed is listed on standard error.
     """
-    from blis_tui.traffic.compose import are_traces, composed, merged  # noqa: PLC0415  (as above)
-    from blis_tui.traffic.convert import trace_csv  # noqa: PLC0415
-    from blis_tui.traffic.opening import Choice, open_traffic  # noqa: PLC0415
+    from blis_tui.live.traffic.compose import are_traces, composed, merged  # noqa: PLC0415  (as above)
+    from blis_tui.live.traffic.describe import trace_csv  # noqa: PLC0415
+    from blis_tui.live.traffic.opening import Choice, open_traffic  # noqa: PLC0415
 
     known = known_plugins(plugins)
     choice = Choice(trace_format=trace_format, plugins=known, generating=False)
@@ -219,10 +221,10 @@ def fit_(
     reuse follow the trace as far as a document can express them; how closely, as Kolmogorov-Smirnov distances, is
     written to the document and to standard output (to standard error if the document goes to standard output).
     """
-    from blis_tui.traffic.fit import fit  # noqa: PLC0415
-    from blis_tui.traffic.ledger import Ledger  # noqa: PLC0415
-    from blis_tui.traffic.opening import open_traffic, provenance  # noqa: PLC0415
-    from blis_tui.traffic.text import fit_text  # noqa: PLC0415
+    from blis_tui.live.traffic.describe import fit_text  # noqa: PLC0415
+    from blis_tui.live.traffic.fit import fit  # noqa: PLC0415
+    from blis_tui.live.traffic.ledger import Ledger  # noqa: PLC0415
+    from blis_tui.live.traffic.opening import open_traffic, provenance  # noqa: PLC0415
 
     choice = chosen.choice()
     traffic = open_traffic(source, choice)
@@ -243,7 +245,7 @@ def fit_(
 
 def _document_name(output: str | None, otherwise: str) -> str:
     """Return the name of the document in a file: the file's, in the characters of names."""
-    from blis_tui.importers.draft import as_name  # noqa: PLC0415  (as above)
+    from blis_tui.spec.foreign.reading import as_name  # noqa: PLC0415  (as above)
 
     return otherwise if output in (None, "-") else as_name(Path(str(output)).name.partition(".")[0])
 
@@ -256,7 +258,7 @@ def _tell_left_out(traffic: Traffic) -> None:
 
 def _write(output: str | None, lines: Iterable[str], read: Iterable[Path]) -> None:
     """Write a whole file, or nothing."""
-    from blis_tui.records.files import atomic_text  # noqa: PLC0415
+    from blis_tui.output.files import atomic_text  # noqa: PLC0415
 
     if output is None or output == "-":
         print_data("".join(lines))

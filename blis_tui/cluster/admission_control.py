@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import mypyc_attr
-from blis_tui.cluster.policies.admission import AlwaysAdmit
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.errors import SimulationError
+from blis_tui.base.pickling import Picklable
+from blis_tui.cluster.policies.entry import AlwaysAdmit
 from blis_tui.cluster.policy import ADMISSION
 from blis_tui.cluster.signals import Context
-from blis_tui.errors import SimulationError
-from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from blis_tui.base.streams import Streams
     from blis_tui.cluster.roster import Roster
     from blis_tui.cluster.signals import Fleet, IncomingRequest
     from blis_tui.engine.records import Observers
-    from blis_tui.engine.streams import Streams
-    from blis_tui.spec.model import Experiment, TenantBudgets
+    from blis_tui.model import Experiment, TenantBudgets
 
 BUDGET: Final = "tenant-budget"
 """Origin of rejections over a tenant's budget, in place of a policy's name."""

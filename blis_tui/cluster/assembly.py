@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.base.streams import Streams
 from blis_tui.cluster.admission_control import AdmissionControl
 from blis_tui.cluster.factory import InstanceFactory
 from blis_tui.cluster.pipeline import Admission, Arrivals, Dispatcher, Pipeline
 from blis_tui.cluster.roster import ALL_ROLES, DECODING, PREFILLING, Roster
 from blis_tui.cluster.router import Router
 from blis_tui.engine.events import EventQueue
-from blis_tui.engine.streams import Streams
 from blis_tui.workload.source import awaits_answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from blis_tui.cluster.decisions import Reroute
     from blis_tui.cluster.passage import Passage
-    from blis_tui.cluster.reroute import Reroute
-    from blis_tui.engine.observed import Ledger
+    from blis_tui.engine.counts import Ledger
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
     from blis_tui.workload.source import RequestSource
 
 
@@ -46,7 +46,7 @@ def assembled(
     queue, streams = EventQueue(), Streams(experiment.seed)
     ended: list[tuple[Request, int]] = []
     if awaits_answers(source):
-        from blis_tui.cluster.feedback import NotifyingLedger
+        from blis_tui.cluster.options.closed_loop import NotifyingLedger
 
         ledger = NotifyingLedger(ledger, ended)
     roster = Roster(experiment, InstanceFactory(experiment, queue, ledger, observers))
@@ -56,20 +56,20 @@ def assembled(
     admission = pipeline.admission = Admission(pipeline, control)
     entrance = admission.enter
     if experiment.cluster.varies:
-        from blis_tui.cluster.lifecycle import LifecycleControl
+        from blis_tui.cluster.options.lifecycle import LifecycleControl
 
         pipeline.lifecycle = lifecycle = LifecycleControl(experiment, pipeline, streams)
         roster.followers.append(lifecycle)
     pipeline.dispatcher = _dispatcher(experiment, pipeline, streams, dict(routes), share)
     admission.onward = pipeline.dispatcher.dispatch
     if experiment.policy.gateway is not None:
-        from blis_tui.cluster.gateway_control import GatewayControl
+        from blis_tui.cluster.options.gateway import GatewayControl
 
         pipeline.gateway = gateway = GatewayControl(experiment, experiment.policy.gateway, pipeline, fleet)
         roster.followers.append(gateway)
         admission.onward = gateway.enter
     if experiment.policy.deferral == "idle-only":
-        from blis_tui.cluster.deferral import IdleOnly
+        from blis_tui.cluster.options.closed_loop import IdleOnly
 
         pipeline.deferral = deferral = IdleOnly(experiment, pipeline, entrance)
         roster.followers.append(deferral)
@@ -94,12 +94,12 @@ def _dispatcher(
     router = Router(experiment, experiment.policy.routing, roster.fleet_of(whole), streams, pipeline.observers)
     roster.routers.append(router)
     if share is not None:
-        from blis_tui.cluster.shares import ShareDispatcher
+        from blis_tui.cluster.share import ShareDispatcher
 
         return ShareDispatcher(experiment, pipeline, router, routes, share)
     if split is None:
         return Dispatcher(experiment, pipeline, router, routes)
-    from blis_tui.cluster.disaggregation import DecodeFirst, PrefillFirst
+    from blis_tui.cluster.options.disaggregation import DecodeFirst, PrefillFirst
 
     halves = (("prefill", split.prefill_routing, PREFILLING), ("decode", split.decode_routing, DECODING))
     for role, config, roles in halves:
@@ -120,6 +120,6 @@ def _arrivals(
 ) -> Arrivals:
     if not awaits_answers(source):
         return Arrivals(experiment, source, pipeline, entrance)
-    from blis_tui.cluster.feedback import Feedback
+    from blis_tui.cluster.options.closed_loop import Feedback
 
     return Feedback(experiment, source, pipeline, entrance, ended)

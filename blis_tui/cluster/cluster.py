@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.pickling import Picklable
 from blis_tui.cluster.assembly import assembled
 from blis_tui.cluster.loop import LoopState, run_observed, run_unobserved
 from blis_tui.cluster.passage import LIFECYCLE, QUEUED, BackgroundEvent
 from blis_tui.cluster.records import WarmUpEnded
 from blis_tui.cluster.roster import Count
-from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from blis_tui.cluster.decisions import Reroute
     from blis_tui.cluster.pipeline import Dispatcher, Pipeline
-    from blis_tui.cluster.reroute import Reroute
     from blis_tui.cluster.stages import NoGateway, NoLifecycle
+    from blis_tui.engine.counts import Ledger
     from blis_tui.engine.instance import Instance
-    from blis_tui.engine.observed import Ledger
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
     from blis_tui.workload.interactive import SessionCounts
     from blis_tui.workload.source import RequestSource
 

@@ -1,20 +1,18 @@
-"""Explanations of routing: records of single choices with their candidates, on demand, and the regret of all choices.
-
-A decision is recorded besides ``routed``, and only if its kind has observers. Regret is summed up if an experiment has
-``counterfactual``. Nothing here draws from a random stream, refreshes signals, or changes what a policy remembers.
-"""
+"""Routing decisions: their records with candidates, and overrides of single ones."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
+from operator import index
+from typing import TYPE_CHECKING, Final, Protocol, SupportsIndex, TypeAlias, TypeGuard
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import NamedTuple, dataclass
+from blis_tui.base.pickling import is_internal_class
 from blis_tui.cluster.policy import clamp_score
 from blis_tui.cluster.records import Candidate, RoutingDecision
 from blis_tui.cluster.signals import SignalBoard
-from blis_tui.pickling import is_internal_class
-from blis_tui.spec.model import Signals
+from blis_tui.model import Signals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +20,40 @@ if TYPE_CHECKING:
     from blis_tui.cluster.router import Router
     from blis_tui.cluster.signals import Fleet, IncomingRequest, InstanceSignals
     from blis_tui.engine.instance import Instance
+
+
+class Reroute(NamedTuple):
+    """An override of one of a request's routing decisions; there are several if it is split or retried.
+
+    Attributes:
+        instance: the index of the instance to use.
+        event: the event of the decision; None = the first decision with the instance among its candidates.
+    """
+
+    instance: int
+    event: int | None = None
+
+
+RouteOverrides: TypeAlias = Mapping[str, int | Reroute]
+"""Overrides by the request's name; an instance alone stands for ``Reroute(instance)``."""
+
+
+def normalized_overrides(routes: RouteOverrides | None) -> dict[str, Reroute]:
+    """Normalize all overrides to ``Reroute``.
+
+    Raises:
+        TypeError: one is neither an index nor a ``Reroute``; the engine would fail in the middle of an event.
+    """
+    return {name: _reroute(name, one) for name, one in (routes or {}).items()}
+
+
+def _reroute(name: str, given: object) -> Reroute:
+    if isinstance(given, Reroute):
+        return given
+    if isinstance(given, SupportsIndex):
+        return Reroute(index(given))
+    raise TypeError(f"the route of {name} is the index of an instance or a Reroute, not {given!r}")
+
 
 ALTERNATIVES: Final = 7
 """Default number of candidates in a record besides the chosen one, the best ones first."""

@@ -9,50 +9,48 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from blis_tui.base.errors import PolicyError
+from blis_tui.base.streams import Streams
+from blis_tui.engine import orders as priorities
+from blis_tui.engine import restore as restores
 from blis_tui.engine.batch import Batch
-from blis_tui.engine.batching.refusals import unsupported_elsewhere, unsupported_in_engine
-from blis_tui.engine.batching.rule import BATCHING
-from blis_tui.engine.batching.traits import traits_of
+from blis_tui.engine.client_times import FrontEnd, ServiceTimes
 from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.flow import Ahead, OneAtATime
-from blis_tui.engine.front_end import FrontEnd, ServiceTimes
 from blis_tui.engine.instance import Instance
+from blis_tui.engine.kv.keys import PromptKeys
 from blis_tui.engine.kv.pool import BlockPool
-from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.latency.creation import CountsSteps, HasFrontEnd, create_latency
-from blis_tui.engine.latency.launches import launched
 from blis_tui.engine.latency.model import StepLoad, is_pure
-from blis_tui.engine.latency.wrappers import validated
-from blis_tui.engine.preemption import restore as restores
-from blis_tui.engine.preemption.restore import RESTORE
-from blis_tui.engine.preemption.victims import VICTIM
+from blis_tui.engine.latency.wrappers import launched, validated
+from blis_tui.engine.options.draft_cohort import SpeculativeCohort
+from blis_tui.engine.orders import PRIORITY
 from blis_tui.engine.profile import Limits
-from blis_tui.engine.scheduling import priority as priorities
-from blis_tui.engine.scheduling.priority import PRIORITY
-from blis_tui.engine.scheduling.queue import SCHEDULING, FcfsQueue, SortedQueue, overrides_order
-from blis_tui.engine.speculative.cohort import SpeculativeCohort
+from blis_tui.engine.queue import SCHEDULING, FcfsQueue, SortedQueue, overrides_order
+from blis_tui.engine.restore import RESTORE
+from blis_tui.engine.rules.rule import BATCHING
+from blis_tui.engine.rules.traits import traits_of, unsupported_elsewhere, unsupported_in_engine
 from blis_tui.engine.steps import Parts, Steps
-from blis_tui.engine.streams import Streams
-from blis_tui.errors import PolicyError
+from blis_tui.engine.victims import VICTIM
 
 if TYPE_CHECKING:
-    from blis_tui.engine.adapters.adapters import Adapters
-    from blis_tui.engine.batching.rule import BatchRule
-    from blis_tui.engine.batching.traits import Traits
-    from blis_tui.engine.encoder.encoder import Encoder
+    from blis_tui.engine.counts import Ledger
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.flow import Flow
     from blis_tui.engine.latency.model import StepTimeModel
-    from blis_tui.engine.lockstep import RankGroup
-    from blis_tui.engine.observed import Ledger
+    from blis_tui.engine.options.adapters import Adapters
+    from blis_tui.engine.options.drafting import Drafting
+    from blis_tui.engine.options.encoder import Encoder
+    from blis_tui.engine.options.ranks import RankGroup
+    from blis_tui.engine.options.swap import Swapping
     from blis_tui.engine.plan import StepPart
-    from blis_tui.engine.preemption.restore import RestoreRule
-    from blis_tui.engine.preemption.swapping import Swapping
+    from blis_tui.engine.queue import WaitingQueue
     from blis_tui.engine.records import Observers
-    from blis_tui.engine.scheduling.queue import WaitingQueue
-    from blis_tui.engine.speculative.drafting import Drafting
-    from blis_tui.spec.model import Encoder as EncoderKeys
-    from blis_tui.spec.model import Engine, Experiment, Lora, Pool, Speculative
+    from blis_tui.engine.restore import RestoreRule
+    from blis_tui.engine.rules.rule import BatchRule
+    from blis_tui.engine.rules.traits import Traits
+    from blis_tui.model import Encoder as EncoderKeys
+    from blis_tui.model import Engine, Experiment, Lora, Pool, Speculative
 
 
 class InstanceFactory:
@@ -173,7 +171,7 @@ class InstanceFactory:
         """Create the flow of an instance."""
         if not pool.lockstep:
             return _flow(steps, pool.engine.pipeline_parallel)
-        from blis_tui.engine.lockstep import RankGroup
+        from blis_tui.engine.options.ranks import RankGroup
 
         group = self._groups.get(pool.name)
         if group is None or len(group.ranks) == pool.engine.data_parallel:
@@ -206,11 +204,11 @@ class InstanceFactory:
         engine = pool.engine
         tiers = engine.kv_tiers if engine.enable_prefix_caching else None
         if rule.traits.radix_tree and tiers is not None:
-            from blis_tui.engine.kv.hicache import HiCache
+            from blis_tui.engine.sglang.hicache import HiCache
 
             return HiCache(tiers, engine.block_size_tokens, engine.kv_blocks, self.prompts_of(pool)).pool
         if rule.traits.radix_tree:
-            from blis_tui.engine.kv.radix_pool import RadixPool
+            from blis_tui.engine.sglang.pool import RadixPool
 
             return RadixPool(
                 engine.kv_blocks,
@@ -219,7 +217,7 @@ class InstanceFactory:
                 caching=engine.enable_prefix_caching,
             )
         if limits.kv_groups is not None:
-            from blis_tui.engine.kv.grouped_pool import GroupedPool
+            from blis_tui.engine.options.windows import GroupedPool
 
             return GroupedPool(
                 engine.kv_blocks,
@@ -238,7 +236,7 @@ class InstanceFactory:
             as_vllm=rule.traits.vllm_block_pool,
         )
         if tiers is not None:
-            from blis_tui.engine.kv.tiers import Tiers
+            from blis_tui.engine.options.tiers import Tiers
 
             blocks.tiers = Tiers(tiers, engine.block_size_tokens)
         return blocks
@@ -272,8 +270,7 @@ class InstanceFactory:
         return int(self._rule(engine).traits.hashes_lookahead)
 
     def _adapters(self, lora: Lora, pool: Pool, batch: Batch, index: int) -> Adapters:
-        from blis_tui.engine.adapters.adapters import Adapters
-        from blis_tui.engine.adapters.costs import LoadTimes
+        from blis_tui.engine.options.adapters import Adapters, LoadTimes
 
         times = LoadTimes(lora, pool.model, pool.hardware, pool.tensor_parallel)
         beside = batch.traits.adapters == "beside"
@@ -295,12 +292,12 @@ class InstanceFactory:
     def _cohort(self, engine: Engine, traits: Traits, blocks: BlockPool) -> DecodeCohort:
         load, size, speculative = StepLoad(), engine.block_size_tokens, engine.speculative
         if blocks.served_in_order:
-            from blis_tui.engine.grouped_cohort import grouped_cohort
+            from blis_tui.engine.options.windows import grouped_cohort
 
             return grouped_cohort(load, blocks)
         if speculative is None:
             return DecodeCohort(load, size)
-        from blis_tui.engine.speculative.drafts import AcceptanceSampler
+        from blis_tui.engine.options.drafts import AcceptanceSampler
 
         return SpeculativeCohort(
             load,
@@ -330,7 +327,7 @@ class InstanceFactory:
             self._front_ends[pool.name] = times
             latency = launched(validated(latency, pool.latency.kind), pool)
             if encoder is not None:
-                from blis_tui.engine.latency.encoding import Encoding
+                from blis_tui.engine.latency.wrappers import Encoding
 
                 latency = Encoding(latency, encoder.token_us, scheduled=bool(self._rule(pool.engine).traits.encoder))
             self._latencies[pool.name] = latency
@@ -338,33 +335,32 @@ class InstanceFactory:
 
 
 def _drafting(index: int, drafts: Speculative, cohort: SpeculativeCohort, observers: Observers) -> Drafting:
-    from blis_tui.engine.speculative.drafting import Drafting
+    from blis_tui.engine.options.drafting import Drafting
 
     return Drafting(index, cohort, drafts.draft_tokens * drafts.draft_token_us, observers)
 
 
 def _swapping(pool: Pool, restore: RestoreRule, batch: Batch, latency: StepTimeModel) -> Swapping:
-    from blis_tui.engine.kv.host import host_memory
-    from blis_tui.engine.preemption.swapping import Swapping
+    from blis_tui.engine.options.swap import Swapping, host_memory
 
     return Swapping(host_memory(pool), restore, batch.pool, batch.load, batch.stalled, latency)
 
 
 def _logged(index: int, batch: Batch, parts: Parts) -> Steps:
-    from blis_tui.engine.throughput_log import LoggedSteps
+    from blis_tui.engine.rules.llm_serving_sim import LoggedSteps
 
     return LoggedSteps(index, batch, parts)
 
 
 def _encoder(keys: EncoderKeys, batch: Batch, observers: Observers, index: int, *, staged: bool) -> Encoder:
-    from blis_tui.engine.encoder.encoder import Encoder
+    from blis_tui.engine.options.encoder import Encoder
 
     return Encoder(keys, batch.limits, batch.traits, observers, index, batch.cohort if staged else None)
 
 
 def _adapted(latency: StepTimeModel, lora: Lora) -> StepTimeModel:
-    from blis_tui.engine.adapters.costs import step_overhead
     from blis_tui.engine.latency.wrappers import AdapterOverhead
+    from blis_tui.engine.options.adapters import step_overhead
 
     return AdapterOverhead(latency, step_overhead(lora))
 
@@ -390,7 +386,7 @@ def _limits(rule: BatchRule, pool: Pool) -> Limits:
     )
     if not pool.model.sliding_window_layers:
         return limits
-    from blis_tui.engine.kv.groups import groups_of, kv_groups, window_blocks
+    from blis_tui.engine.kv.capacity import groups_of, kv_groups, window_blocks
 
     groups = kv_groups(pool.model, engine)
     if groups is None:
@@ -402,11 +398,11 @@ def _flow(steps: Steps, stages: int) -> Flow:
     """Create the flow of an instance that does not step together with others."""
     traits = steps.rule.traits
     if traits.radix_tree:
-        from blis_tui.engine.event_loop import EventLoop
+        from blis_tui.engine.sglang.loop import EventLoop
 
         return EventLoop(steps)
     if stages == 1:
         return Ahead(steps) if traits.plans_ahead else OneAtATime(steps)
-    from blis_tui.engine.pipeline import BatchQueue, Stages
+    from blis_tui.engine.options.pipelines import BatchQueue, Stages
 
     return BatchQueue(steps, stages, ahead=traits.plans_ahead) if traits.pipelines == "queue" else Stages(steps, stages)

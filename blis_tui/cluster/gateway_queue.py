@@ -6,13 +6,13 @@ from bisect import insort
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.cluster.passage import Passage
-    from blis_tui.spec.model import Gateway
+    from blis_tui.model import Gateway
 
 _QUANTUM_TOKENS = 512
 """Tokens that a tenant of weight 1 may send per turn under ``weighted``."""

@@ -1,21 +1,265 @@
-"""Invariants under disaggregation in addition to the general ones: INV-PD-1 to INV-PD-6.
-
-The identifiers are those of the BLIS simulator. BLIS checks finished runs; these checks apply to every state.
-"""
+"""Invariants: what each says, as one table, and the checks of those that hold after every event."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import io
+import pickle
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-from blis_tui.engine.invariants import INVARIANTS, Invariant
-from blis_tui.engine.request import handover_of
+from blis_tui.base.classes import dataclass
+from blis_tui.engine.instance import Instance
+from blis_tui.engine.request import Request, RequestState, handover_of
 from blis_tui.workload.source import awaits_answers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from blis_tui.cluster.cluster import Cluster
-    from blis_tui.engine.request import Handover, Request
+    from blis_tui.engine.counts import Ledger
+    from blis_tui.engine.request import Handover
+
+
+class Auditable(Protocol):
+    """The state that a check may read."""
+
+    clock_went_back: int
+
+    @property
+    def now(self) -> int:
+        """Time of the latest event."""
+
+    @property
+    def arrived(self) -> int:
+        """Requests that have arrived."""
+
+    @property
+    def rejected(self) -> int:
+        """Number of arrived requests that were rejected."""
+
+    @property
+    def instances(self) -> Sequence[Instance]:
+        """All instances."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """The books of ended requests."""
+
+    def policies(self) -> Sequence[object]:
+        """The admission and routing policies."""
+
+    def in_transit(self) -> list[Request]:
+        """Requests on their way to a queue."""
+
+    def closed(self) -> int:
+        """Requests in a terminal state, rejected ones included."""
+
+    def counts(self) -> Sequence[tuple[str, int, int]]:
+        """Kept counts, each as its description, the kept value, and the value found by recounting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What an invariant says."""
+
+    identifier: str
+    """BLIS's, such as ``INV-4``."""
+    name: str
+    sentence: str
+
+
+STATEMENTS: Final = MappingProxyType(
+    {
+        one.identifier: one
+        for one in (
+            Statement(
+                "INV-1", "request conservation", "every request that arrived is in exactly one place or has ended"
+            ),
+            Statement("INV-2", "request life cycle", "a request's state agrees with where it is kept"),
+            Statement("INV-3", "clock monotonicity", "the clock never goes back"),
+            Statement(
+                "INV-4",
+                "KV cache conservation",
+                "used and free KV blocks add up, on the host and in tiers, too, and every reference is counted",
+            ),
+            Statement("INV-5", "causality", "arrival <= queued <= scheduled <= first token <= completion"),
+            Statement("INV-6", "determinism", "same experiment and seed, same bytes"),
+            Statement(
+                "INV-7",
+                "signal freshness",
+                "the control plane sees each instance as it was when its figures were last renewed, never older than"
+                " `refresh_interval_us`",
+            ),
+            Statement(
+                "INV-8",
+                "work conservation",
+                "an instance with work has a step pending, unless it can only wait for KV blocks on their way to it"
+                " or between it and the host, or for a LoRA adapter",
+            ),
+            Statement("INV-9", "oracle boundary", "admission and routing keep nothing that knows output lengths"),
+            Statement(
+                "INV-10",
+                "session causality",
+                "a call of a session is sent no earlier than the answers that it waits for, and its think time after"
+                " them",
+            ),
+            Statement(
+                "INV-11",
+                "session completeness",
+                "every session that began is unfinished, with a call that is sent or will be, or has ended in"
+                " exactly one way",
+            ),
+            Statement("INV-PD-1", "transfer before decode", "no request is decoded before its KV blocks have arrived"),
+            Statement("INV-PD-2", "pool exclusivity", "each half of a request runs on an instance of that role"),
+            Statement("INV-PD-3", "transfer conservation", "transfers started = arrived + broken off + under way"),
+            Statement(
+                "INV-PD-4", "phase causality", "arrival <= queued <= prefilled <= transfer start <= transfer end <= now"
+            ),
+            Statement(
+                "INV-PD-5", "pool stability", "instances stay in their pools, and only their roles are asked of them"
+            ),
+            Statement("INV-PD-6", "request unity", "a request is one, however many instances it runs on"),
+        )
+    }
+)
+"""Every invariant by its identifier. INV-6 and INV-10 are about whole runs: tests verify them, runs do not."""
+
+
+_State = TypeVar("_State")
+
+
+@dataclass(frozen=True, slots=True)
+class Invariant(Generic[_State]):
+    """One statement about every reachable state."""
+
+    identifier: str
+    check: Callable[[_State], str]
+
+    def verdict(self, state: _State) -> str:
+        """Return its name and what is wrong; empty = it holds."""
+        wrong = self.check(state)
+        return f"{STATEMENTS[self.identifier].name}: {wrong}" if wrong else ""
+
+
+def _conservation(state: Auditable) -> str:
+    live = len(state.in_transit())
+    for instance in state.instances:
+        live += instance.batch.live
+    if live + state.closed() != state.arrived:
+        return f"{state.arrived} arrived, but {live} are alive and {state.closed()} have ended"
+    for what, kept, found in state.counts():
+        if kept != found:
+            return f"{what}: {kept} are counted, there are {found}"
+    return ""
+
+
+def _lifecycle(state: Auditable) -> str:
+    for request in state.in_transit():
+        if request.state is not RequestState.CREATED:
+            return f"request {request.request_id} is on its way to a queue, but {request.state.name.lower()}"
+    for instance in state.instances:
+        for request in instance.waiting.ordered():
+            if request.state is not RequestState.WAITING:
+                return f"request {request.request_id} is in a queue, but is {request.state.name.lower()}"
+            if request.held_blocks and request.index not in instance.batch.reserved:
+                return f"request {request.request_id} is waiting, but holds {request.held_blocks} KV blocks"
+        for slot, request in instance.batch.running.items():
+            if request.state is not RequestState.RUNNING or request.batch_slot != slot:
+                return f"request {request.request_id} is in the batch, but {request.state.name.lower()}"
+            places = (slot in instance.batch.prefills) + (slot in instance.batch.stalled) + (request.joined_clock >= 0)
+            if places != 1:
+                return f"request {request.request_id} is in {places} of prefill, cohort and stalled; it must be in one"
+    return ""
+
+
+def _clock(state: Auditable) -> str:
+    return f"the clock went back {state.clock_went_back} times" if state.clock_went_back else ""
+
+
+def _kv_conservation(state: Auditable) -> str:
+    for instance in state.instances:
+        held_blocks = instance.batch.cohort.held_blocks
+        batch = instance.batch
+        wrong = instance.pool.audit([(request, held_blocks(request)) for request in batch.holders()])
+        if not wrong and batch.host is not None:
+            wrong = batch.host.audit([request.index for request in batch.waiting.ordered()])
+        if not wrong and instance.pool.tiers is not None:
+            wrong = instance.pool.tiers.audit()
+        if not wrong and batch.adapters is not None:
+            wrong = batch.adapters.audit(list(batch.running.values()))
+        if not wrong and batch.encoder is not None:
+            wrong = batch.encoder.audit()
+        if wrong:
+            return f"instance {instance.index}: {wrong}"
+    return ""
+
+
+def _causality(state: Auditable) -> str:
+    if state.ledger.contradictions:
+        return state.ledger.contradictions[0]
+    for instance in state.instances:
+        for request in instance.batch.running.values():
+            times = [request.arrival_us, request.queued_us, request.scheduled_us]
+            if request.first_token_us >= 0:
+                times.append(request.first_token_us)
+            if times != sorted(times):
+                return f"request {request.request_id}: arrival, queued, scheduled, first token are {times}"
+    return ""
+
+
+def _work_conservation(state: Auditable) -> str:
+    for instance in state.instances:
+        batch = instance.batch
+        waits = batch.awaits_blocks() or batch.awaits_adapter() or batch.awaits_transfers()
+        if instance.flow.has_work and not instance.flow.step_pending and not waits:
+            return f"instance {instance.index} has work and no step is pending"
+    return ""
+
+
+_SHOWN: Final = "blis_tui.cluster.signals"
+"""Module of the fleet and context that policies are shown; objects from it reveal no output lengths."""
+
+
+class _ReferenceCollector(pickle.Pickler):
+    """Traverses everything an object holds and notes engine objects in it."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), protocol=5)
+        self.found = ""
+
+    def reducer_override(self, item: object) -> tuple[type[str], tuple[str]]:
+        """Inspect an object; pickle calls this for every object that is not a plain value."""
+        if isinstance(item, Request | Instance):
+            self.found = item.request_id if isinstance(item, Request) else f"instance {item.index}"
+            return str, ("",)
+        if type(item).__module__ == _SHOWN:
+            return str, ("",)
+        return NotImplemented  # type: ignore[no-any-return]  # tells pickle to proceed as usual
+
+
+def _oracle_boundary(state: Auditable) -> str:
+    # Policies get frozen values that do not tell the future; it remains to check that they keep nothing else.
+    for policy in state.policies():
+        finder = _ReferenceCollector()
+        try:
+            finder.dump(policy)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            return f"{type(policy).__name__} keeps what no checkpoint can hold: {error}"
+        if finder.found:
+            return f"{type(policy).__name__} keeps {finder.found}, which knows output lengths"
+    return ""
+
+
+INVARIANTS: Final = (
+    Invariant("INV-1", _conservation),
+    Invariant("INV-2", _lifecycle),
+    Invariant("INV-3", _clock),
+    Invariant("INV-4", _kv_conservation),
+    Invariant("INV-5", _causality),
+    Invariant("INV-8", _work_conservation),
+    Invariant("INV-9", _oracle_boundary),
+)
+"""The statements that must hold after every event."""
 
 
 # Invariants of the control plane and of clients: INV-7 and INV-11 of the BLIS simulator.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
 
 if TYPE_CHECKING:
     from blis_tui.cluster.passage import Passage
-    from blis_tui.spec.model import Failure, Pool
+    from blis_tui.model import Failure, Pool
 
 SCHEDULING: Final = "scheduling"
 LOADING: Final = "loading"

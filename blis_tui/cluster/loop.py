@@ -5,10 +5,10 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.pickling import Picklable
 from blis_tui.cluster.passage import QUEUED, Passage
 from blis_tui.engine.events import NO_STEP, RequestCallback, Step
-from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from blis_tui.cluster.pipeline import Pipeline

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.pickling import Picklable
 from blis_tui.cluster.records import SentByClient
 from blis_tui.cluster.signals import declared
-from blis_tui.engine.content_records import PromptMedia
-from blis_tui.engine.records import Arrived
-from blis_tui.pickling import Picklable
+from blis_tui.engine.records import Arrived, PromptMedia
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.pickling import Picklable
 from blis_tui.cluster.decisions import ALTERNATIVES, CapturedDecision, Regrets
 from blis_tui.cluster.passage import ADMISSION, ARRIVAL, NO_NEXT_STAGE, QUEUED, ROUTING, Passage, emit_arrival
 from blis_tui.cluster.records import RoutingDecision
@@ -12,20 +13,19 @@ from blis_tui.cluster.router import NAME as ROUTER
 from blis_tui.cluster.stages import NoDeferral, NoGateway, NoLifecycle, Transfers
 from blis_tui.engine.records import Admitted, Rejected, Routed
 from blis_tui.engine.request import RequestState
-from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.cluster.admission_control import AdmissionControl
-    from blis_tui.cluster.reroute import Reroute
+    from blis_tui.cluster.decisions import Reroute
     from blis_tui.cluster.roster import Roster
     from blis_tui.cluster.router import Router
+    from blis_tui.engine.counts import Ledger
     from blis_tui.engine.events import EventQueue
-    from blis_tui.engine.observed import Ledger
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
     from blis_tui.workload.interactive import SessionCounts
     from blis_tui.workload.source import RequestSource
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isnan
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from blis_tui.registry import PlugPoint
+from blis_tui.model.plug_ins import PlugPoint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

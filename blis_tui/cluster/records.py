@@ -5,12 +5,12 @@ Kinds are listed in the order of their definition: requests on their way, instan
 
 from __future__ import annotations
 
-from blis_tui.classes import dataclass
-from blis_tui.engine.adapters.records import AdapterHeld as _AdapterHeld  # noqa: F401  (defines its kinds first)
-from blis_tui.engine.content_records import AnswerBegun as _AnswerBegun  # noqa: F401  (as above)
-from blis_tui.engine.preemption.records import RestoreChosen as _RestoreChosen  # noqa: F401  (as above)
+from blis_tui.base.classes import dataclass
+from blis_tui.engine.records import AdapterHeld as _AdapterHeld  # noqa: F401  (defines its kinds first)
+from blis_tui.engine.records import AnswerBegun as _AnswerBegun  # noqa: F401  (as above)
 from blis_tui.engine.records import Description, Record
-from blis_tui.engine.speculative.records import DraftsVerified as _DraftsVerified  # noqa: F401  (as above)
+from blis_tui.engine.records import DraftsVerified as _DraftsVerified  # noqa: F401  (as above)
+from blis_tui.engine.records import RestoreChosen as _RestoreChosen  # noqa: F401  (as above)
 
 
 @dataclass(frozen=True, slots=True)

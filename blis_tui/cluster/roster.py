@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import NamedTuple, mypyc_attr
+from blis_tui.base.classes import NamedTuple, mypyc_attr
+from blis_tui.base.pickling import Picklable
 from blis_tui.cluster.passage import QUEUED
 from blis_tui.cluster.signals import Fleet, SignalBoard
-from blis_tui.engine.observed import Watch
-from blis_tui.pickling import Picklable
+from blis_tui.engine.counts import Watch
 
 if TYPE_CHECKING:
     from blis_tui.cluster.factory import InstanceFactory
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.stages import DepartureListener
     from blis_tui.engine.events import EventQueue
     from blis_tui.engine.instance import Instance
-    from blis_tui.spec.model import Experiment, Pool
+    from blis_tui.model import Experiment, Pool
 
 ALL_ROLES: Final = frozenset({"any", "prefill", "decode", "whole"})
 """The roles of instances that can serve a whole request, if every role can."""

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.errors import SimulationError
+from blis_tui.base.pickling import Picklable, is_internal_class
 from blis_tui.cluster.policy import ROUTING, TracksInstances
 from blis_tui.cluster.signals import Context
-from blis_tui.errors import SimulationError
-from blis_tui.pickling import Picklable, is_internal_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from blis_tui.base.streams import Streams
     from blis_tui.cluster.policy import RoutingPolicy
     from blis_tui.cluster.signals import Fleet, IncomingRequest
     from blis_tui.engine.records import Observers
-    from blis_tui.engine.streams import Streams
-    from blis_tui.spec.model import Experiment, PluginConfig
+    from blis_tui.model import Experiment, PluginConfig
 
 
 _SEQUENCES: Final = (tuple, list)

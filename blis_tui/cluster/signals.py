@@ -13,18 +13,18 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, overload
 
-from blis_tui.classes import NamedTuple, mypyc_attr
+from blis_tui.base.classes import NamedTuple, mypyc_attr
+from blis_tui.base.pickling import Picklable
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request
-from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
+    from blis_tui.base.streams import Stream
     from blis_tui.engine.instance import Instance
-    from blis_tui.engine.kv.prompt_keys import PromptKeys
+    from blis_tui.engine.kv.keys import PromptKeys
     from blis_tui.engine.records import Observers, Record
     from blis_tui.engine.request import Segments
-    from blis_tui.engine.streams import Stream
-    from blis_tui.spec.model import Signals
+    from blis_tui.model import Signals
 
 
 P = ParamSpec("P")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from blis_tui.base.errors import InvariantError, SimulationError
 from blis_tui.debugger.history import (
     MAX_CHECKPOINT_BYTES,
     SLICE,
@@ -23,21 +24,20 @@ from blis_tui.debugger.history import (
 from blis_tui.debugger.moment import LAST_PHASE, WINDOW, Moment, settles
 from blis_tui.debugger.recorder import Recorder
 from blis_tui.debugger.tape import Tape
-from blis_tui.errors import InvariantError, SimulationError
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from blis_tui.cluster.reroute import RouteOverrides
+    from blis_tui.cluster.decisions import RouteOverrides
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot, Snapshot
-    from blis_tui.conditions.breakpoints import Watch
     from blis_tui.debugger.history import EventDetails, Move
     from blis_tui.debugger.tape import EventRow
     from blis_tui.engine.records import Record
-    from blis_tui.metrics.lints.lints import Checkup
-    from blis_tui.metrics.report import Latencies, Report
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
+    from blis_tui.results.conditions.breakpoints import Watch
+    from blis_tui.results.lints.table import Checkup
+    from blis_tui.results.report import Latencies, Report
 
 _VERIFIED: Final = 10_000
 """Verify the state at every visit only while at most this many requests are live; digests of more take too long."""

@@ -7,11 +7,11 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.units import filled, plural
 from blis_tui.debugger.moment import live
 from blis_tui.engine.records import Record, StepFinished
-from blis_tui.records.tables import record_dict
-from blis_tui.units import filled, plural
+from blis_tui.results.record_lines import record_dict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import DivergenceError
 from blis_tui.debugger.moment import WINDOW
 from blis_tui.engine.records import RECORD_KINDS
-from blis_tui.errors import DivergenceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from blis_tui.cluster.snapshot import Snapshot
-    from blis_tui.conditions.breakpoints import Hit, Watch
     from blis_tui.debugger.tape import Tape
     from blis_tui.engine.records import Record
-    from blis_tui.simulation import Mark, Simulation
+    from blis_tui.results.conditions.breakpoints import Hit, Watch
+    from blis_tui.runs.simulation import Mark, Simulation
 
 
 SPACING: Final = 2000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
 from blis_tui.engine.records import Preempted, Scheduled, StepFinished
 
 if TYPE_CHECKING:

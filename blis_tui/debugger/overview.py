@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from heapq import nlargest
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
-from blis_tui.errors import InputError
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import InputError
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.cluster.records import InstanceChanged, Retried, SentByClient, SessionBegun, SessionContinued
 from blis_tui.debugger.session_log import SentCall
 from blis_tui.debugger.tape import CHUNK, LAST_TOKEN, RESUMED, STALLED, STARTED, StopRow, text_fields
-from blis_tui.engine.content_records import AnswerBegun, PromptMedia
-from blis_tui.engine.records import Arrived, Completed, FirstToken, Preempted, StepFinished, streamed_kinds
+from blis_tui.engine.records import (
+    AnswerBegun,
+    Arrived,
+    Completed,
+    FirstToken,
+    Preempted,
+    PromptMedia,
+    StepFinished,
+    streamed_kinds,
+)
 from blis_tui.engine.stopped import SchedulingStopped
 
 if TYPE_CHECKING:
@@ -17,7 +25,7 @@ if TYPE_CHECKING:
 
     from blis_tui.debugger.tape import Tape
     from blis_tui.engine.records import Description, Record
-    from blis_tui.simulation import Simulation
+    from blis_tui.runs.simulation import Simulation
 
 _BUSY_BATCH: Final = 32
 """Requests examined by a step under memory pressure that count as the work of one ordinary event (rough measurement).

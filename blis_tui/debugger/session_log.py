@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_right
 from typing import Final
 
-from blis_tui.classes import NamedTuple, dataclass
+from blis_tui.base.classes import NamedTuple, dataclass
 
 _WIDTH: Final = 6
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from platformdirs import user_state_dir
 
-from blis_tui.classes import dataclass
-from blis_tui.errors import InputError
-from blis_tui.inputs import read_input
-from blis_tui.records.files import write_text
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import InputError
+from blis_tui.base.files import read_input
+from blis_tui.output.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,11 +12,11 @@ from dataclasses import fields
 from operator import add
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import NamedTuple, dataclass
+from blis_tui.base.classes import NamedTuple, dataclass
+from blis_tui.base.units import with_spans
 from blis_tui.debugger.overview import Bucket, Latencies, Overview
 from blis_tui.debugger.session_log import ArrivalLog, SessionLog
 from blis_tui.engine.records import RECORD_KINDS, FirstToken, Preempted, Scheduled, described
-from blis_tui.units import with_spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -5,31 +5,30 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.errors import StalledError
+from blis_tui.base.pickling import Picklable
 from blis_tui.engine.latency.model import Chunk
+from blis_tui.engine.options.draft_cohort import SpeculativeCohort
 from blis_tui.engine.plan import Preemption, Reloaded
 from blis_tui.engine.request import CREATED, RUNNING, WAITING, RequestState
-from blis_tui.engine.speculative.cohort import SpeculativeCohort
-from blis_tui.errors import StalledError
-from blis_tui.pickling import Picklable
-from blis_tui.spec.model.engine import UNLIMITED
+from blis_tui.model.engine import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Sequence
 
-    from blis_tui.engine.adapters.adapters import Adapters
-    from blis_tui.engine.batching.traits import Traits
     from blis_tui.engine.cohort import DecodeCohort
-    from blis_tui.engine.encoder.encoder import Encoder
-    from blis_tui.engine.kv.host import HostMemory
     from blis_tui.engine.kv.pool import BlockPool
+    from blis_tui.engine.options.adapters import Adapters
+    from blis_tui.engine.options.encoder import Encoder
+    from blis_tui.engine.options.swap import HostMemory, Swapping
     from blis_tui.engine.plan import Plan, Planned
-    from blis_tui.engine.preemption.swapping import Swapping
-    from blis_tui.engine.preemption.victims import VictimRule
     from blis_tui.engine.profile import Limits
+    from blis_tui.engine.queue import WaitingQueue
     from blis_tui.engine.request import Request
-    from blis_tui.engine.scheduling.queue import WaitingQueue
+    from blis_tui.engine.rules.traits import Traits
     from blis_tui.engine.stopped import Stopped
+    from blis_tui.engine.victims import VictimRule
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

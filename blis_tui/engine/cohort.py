@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from blis_tui.classes import mypyc_attr
-from blis_tui.pickling import Picklable
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.pickling import Picklable
 
 if TYPE_CHECKING:
     from blis_tui.engine.kv.pool import BlockPool

@@ -12,9 +12,9 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.pickling import Picklable
 from blis_tui.engine.request import RUNNING, WAITING
-from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -9,10 +9,10 @@ from __future__ import annotations
 from itertools import count as counted
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.engine.counts import tally_wait
 from blis_tui.engine.events import IDLE, NO_STEP, Step, Stepper, instance_order
 from blis_tui.engine.plan import NO_PLAN, Ghost, Plan, Planned
-from blis_tui.engine.tallies import tally_wait
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request

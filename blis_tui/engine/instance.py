@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import mypyc_attr
-from blis_tui.engine.clientview import client_ttft_us
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.pickling import Picklable, stateful_plugins
+from blis_tui.engine.client_times import client_ttft_us
 from blis_tui.engine.events import Timeout, instance_order
 from blis_tui.engine.latency.model import ModelWrapper
 from blis_tui.engine.latency.wrappers import HookedModel
+from blis_tui.engine.orders import ConstantPriority
 from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Dropped, Queued, TimedOut
 from blis_tui.engine.request import RUNNING, WAITING, RequestState
-from blis_tui.engine.scheduling.priority import ConstantPriority
 from blis_tui.engine.stopped import KV_BLOCKS, Excess
-from blis_tui.pickling import Picklable, stateful_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.engine.batch import Batch
+    from blis_tui.engine.counts import Watch
     from blis_tui.engine.flow import Flow
     from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.latency.model import StepTimeModel
-    from blis_tui.engine.observed import Watch
     from blis_tui.engine.request import Request
     from blis_tui.engine.steps import Parts
 

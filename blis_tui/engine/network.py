@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from blis_tui.classes import NamedTuple
+from blis_tui.base.classes import NamedTuple
 
 _BITS_PER_TOKEN: Final = 32
 _US_PER_MS: Final = 1000

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence  # noqa: TC003  (mypyc evaluates annotations of named tuples)
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import NamedTuple, mypyc_attr
+from blis_tui.base.classes import NamedTuple, mypyc_attr
+from blis_tui.base.pickling import Picklable
 from blis_tui.engine.request import Request  # noqa: TC001  (as above)
 from blis_tui.engine.stopped import PREEMPTED, TOKENS, Stopped
-from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import Chunk
-    from blis_tui.engine.preemption.restore import Costs
+    from blis_tui.engine.restore import Costs
 
 
 class Preemption(NamedTuple):

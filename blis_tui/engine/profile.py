@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
 
 if TYPE_CHECKING:
-    from blis_tui.engine.batching.traits import Traits
-    from blis_tui.engine.kv.groups import KvGroups
+    from blis_tui.engine.kv.capacity import KvGroups
+    from blis_tui.engine.rules.traits import Traits
 
 
 @dataclass(frozen=True, slots=True)

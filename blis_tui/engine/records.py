@@ -1,20 +1,16 @@
-"""Records of what happened, one frozen dataclass per kind, each with a description of how it is shown.
-
-The field order is the order in every file and is part of the format. A record is built only while its kind has a
-subscriber. ``event`` is the number of the processed event, from 1; several records may carry the same number. Every
-event has at least one record. All times are simulated microseconds.
-"""
+"""Records of what happened in instances, one frozen data class per kind, each with a description."""
 
 from __future__ import annotations
 
 from string import Formatter
 from typing import TYPE_CHECKING, ClassVar
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from dataclasses import KW_ONLY
+
 
 RECORD_KINDS: dict[str, type[Record]] = {}
 """Every kind of record by its name in files and subscriptions, in order of definition; filled as classes are
@@ -573,3 +569,432 @@ class Observers:
         # A callback may end its own subscription, so the last one for a kind may be gone by now.
         for callback in self._callbacks.get(type(record), ()):
             callback(record)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerBegun(Record):
+    """A request with reasoning got the first token of the answer itself; ``ttfat_us`` is what its client measures."""
+
+    shown = Description(
+        "answer-begun",
+        sign="A",
+        colour="success",
+        meaning="a request finished reasoning and got the first token of its answer",
+        sentence="{request_id} began its answer after {ttfat_us:ms}, behind {reasoning_tokens:reasoning token}",
+        figures=("first_answer_us", "ttfat_us"),
+        own_event=False,
+        result=True,
+        change="the first token of its answer",
+    )
+
+    request_id: str
+    """The request's name."""
+    instance: int
+    """Index of the instance."""
+    first_answer_us: int
+    """When the first token after its reasoning was generated, at the engine."""
+    ttfat_us: int
+    """Time from arrival to that token, as the client sees it."""
+    reasoning_tokens: int
+    """Tokens generated before it, all of them reasoning."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptMedia(Record):
+    """The prompt of a request that arrived has tokens that are not text."""
+
+    shown = Description(
+        "prompt-media",
+        sign="▤",
+        meaning="a request arrived whose prompt has images, audio or video",
+        sentence=(
+            "the prompt of {request_id} has {image_tokens:image token}, {audio_tokens:audio token} and"
+            " {video_tokens:video token}"
+        ),
+        own_event=False,
+    )
+
+    request_id: str
+    """The request's name."""
+    image_tokens: int
+    """Prompt tokens that stand for images."""
+    audio_tokens: int
+    """Prompt tokens that stand for audio."""
+    video_tokens: int
+    """Prompt tokens that stand for video."""
+
+
+@dataclass(frozen=True, slots=True)
+class MediaHeld(Record):
+    """A prompt was computed only up to a media item, or not at all, because the encoder could not take the item.
+
+    ``reason`` is ``budget``: the encoder's remaining budget for the step is too small; ``cache``: the encoder cache
+    has too little room that no request needs; or ``whole``: the step does not reach the item's end, and the item's
+    tokens may not be computed in parts. Each wait has one such record.
+    """
+
+    shown = Description(
+        "media-held",
+        sign="◪",
+        colour="warning",
+        meaning="a prompt is waiting for the encoder of images, audio or video",
+        sentence="{request_id} waits for the encoder ({reason}): {tokens:token} needed, {had:,} left",
+        line="waits for the encoder, {reason}",
+        brief="encoder",
+        figures=("tokens", "had"),
+        own_event=False,
+    )
+
+    request_id: str
+    """The request's name."""
+    instance: int
+    """Index of the instance."""
+    reason: str
+    """``budget``, ``cache`` or ``whole``."""
+    tokens: int
+    """Tokens of the item that the encoder could not take."""
+    had: int
+    """Tokens left in the budget or in the cache; for ``whole``, tokens that the step could compute."""
+
+
+@dataclass(frozen=True, slots=True)
+class MediaEncoded(Record):
+    """A step computed media of a prompt: some items were encoded for it, others were in the encoder's cache."""
+
+    shown = Description(
+        "media-encoded",
+        sign="◧",
+        colour="accent",
+        meaning="a step encoded images, audio or video of a prompt, or found them in the encoder's cache",
+        sentence="{encoded_tokens:media token} of {request_id} are encoded, {cached_tokens:,} are in the cache",
+        line="{encoded_tokens:media token} are encoded, {cached_tokens:,} are in the cache",
+        brief="{encoded_tokens:,}",
+        figures=("encoded_tokens", "cached_tokens"),
+        own_event=False,
+    )
+
+    request_id: str
+    """The request's name."""
+    instance: int
+    """Index of the instance."""
+    encoded_tokens: int
+    """Media tokens that were encoded for it in this step."""
+    cached_tokens: int
+    """Media tokens that were already in the encoder's cache when the prompt reached them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreChosen(Record):
+    """How a preempted request will come back: ``choice`` is ``swap`` or ``recompute``.
+
+    Emitted only where victims may be swapped. The costs are estimates made at that moment: ``swap_us`` for both
+    transfers, ``recompute_us`` for the extra time of steps that recompute its tokens beside the decodes of the batch.
+    """
+
+    shown = Description(
+        "restore-chosen",
+        sign="⇅",
+        colour="warning",
+        meaning="the engine chose whether a preempted request is swapped out or recomputed",
+        sentence="{request_id}: {choice} ({blocks:KV block}; swap {swap_us:span}, recompute {recompute_us:span})",
+        line="swap {swap_us:span}, recompute {recompute_us:span}",
+        figures=("swap_us", "recompute_us"),
+        own_event=False,
+    )
+
+    request_id: str
+    """The victim's name."""
+    instance: int
+    """Index of the instance."""
+    choice: str
+    """``swap`` or ``recompute``."""
+    blocks: int
+    """KV blocks that swapping moves to the host."""
+    swap_us: int
+    """Estimated time to move them there and back."""
+    recompute_us: int
+    """Estimated extra time of the steps that recompute its tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwappedBack(Record):
+    """A preempted request was scheduled again, with ``tokens`` from the host.
+
+    ``blocks`` were moved in ``transfer_us``; the others were still on the GPU.
+    """
+
+    shown = Description(
+        "swapped-back",
+        sign="⇑",
+        colour="success",
+        meaning="a preempted request got its KV blocks back from the host",
+        sentence="{request_id} got {tokens:computed token} back from the host in {transfer_us:span}",
+        line="{tokens:computed token} back from the host in {transfer_us:span}",
+        figures=("tokens", "transfer_us"),
+        own_event=False,
+    )
+
+    request_id: str
+    """The request's name."""
+    instance: int
+    """Index of the instance."""
+    tokens: int
+    """Tokens of it that are in the KV cache again."""
+    blocks: int
+    """KV blocks that were moved; the GPU still had the others."""
+    transfer_us: int
+    """Duration of the transfer."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptedByPriority(Record):
+    """A running request was put back so that a more urgent one takes its place (``sglang`` batching).
+
+    Their priorities differ by more than ``threshold``.
+    """
+
+    shown = Description(
+        "preempted-by-priority",
+        sign="↥",
+        colour="warning",
+        meaning="a running request was preempted for a more urgent one",
+        sentence="{request_id} (priority {priority}) made way for {beneficiary} (priority {beneficiary_priority}): they"
+        " differ by more than {threshold:,}",
+        line="made way: priority {priority} for {beneficiary_priority}",
+        figures=("priority", "beneficiary_priority"),
+        own_event=False,
+    )
+
+    request_id: str
+    """The victim's name."""
+    instance: int
+    """Index of the instance."""
+    beneficiary: str
+    """The more urgent request."""
+    priority: int
+    """The victim's priority."""
+    beneficiary_priority: int
+    """The priority of the more urgent request."""
+    threshold: int
+    """The difference in priority must exceed this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retracted(Record):
+    """Running requests were put back (``sglang`` batching), as their next tokens needed more KV blocks than there were.
+
+    ``kept`` requests go on. ``ratio`` is the share of their declared output that running requests are expected to
+    generate, estimated from those that go on; ``ratio_before`` is its previous value.
+    """
+
+    shown = Description(
+        "retracted",
+        sign="⇤",
+        colour="warning",
+        meaning="running requests were retracted for lack of KV blocks, and longer answers are expected from now on",
+        sentence="{retracted:request} retracted, {kept:,} kept: {needed_blocks:KV block} needed, {free_blocks:,} "
+        "available; answers are expected to take {ratio:share} of what they declare, {ratio_before:share} before",
+        line="{retracted:request} retracted, {kept:,} kept",
+        figures=("retracted", "kept"),
+        own_event=False,
+    )
+
+    instance: int
+    """Index of the instance."""
+    retracted: int
+    """Requests that were put back."""
+    kept: int
+    """Requests that go on."""
+    needed_blocks: int
+    """KV blocks that the next tokens of all running requests needed."""
+    free_blocks: int
+    """KV blocks that were available, including by eviction."""
+    ratio_before: float
+    """The previous share (0 to 1) of their declared output that requests were expected to generate."""
+    ratio: float
+    """The new share."""
+
+
+@dataclass(frozen=True, slots=True)
+class TiersLoaded(Record):
+    """KV blocks of a request's prompt came back from tiers (``tiers``: how many from each).
+
+    ``thrashing`` of them had been evicted at most a millisecond before. The transfer belongs to the step that is
+    planned.
+    """
+
+    shown = Description(
+        "tiers-loaded",
+        sign="⇧",
+        colour="success",
+        meaning="KV blocks were reloaded from a tier below the GPU",
+        sentence="{blocks:KV block} of {request_id} reloaded in {transfer_us:span}, {thrashing:,} of them thrashing",
+        line="{blocks:KV block} reloaded, {thrashing:,} thrashing",
+        figures=("blocks", "thrashing"),
+        own_event=False,
+    )
+
+    request_id: str
+    """The request's name."""
+    instance: int
+    """Index of the instance."""
+    blocks: int
+    """KV blocks that were reloaded."""
+    tiers: tuple[str, ...]
+    """Number of blocks from each tier: ``name: count``."""
+    thrashing: int
+    """Number of these KV blocks that had been evicted at most a millisecond before."""
+    transfer_us: int
+    """Duration of the transfer."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterHeld(Record):
+    """A waiting request was skipped for the first time because of its LoRA adapter.
+
+    ``reason`` is ``slots``: the maximum number of other adapters is in use (``in_use``); or ``load``: it is not on the
+    accelerators yet. ``in_use`` starts with the adapter in use for the longest time.
+    """
+
+    shown = Description(
+        "adapter-held",
+        sign="◫",
+        colour="warning",
+        meaning="a request is waiting for its LoRA adapter",
+        sentence="{request_id} waits for its adapter {adapter} ({reason})",
+        line="waits for its adapter, {reason}",
+        brief="adapter",
+        own_event=False,
+    )
+
+    request_id: str
+    """The request's name."""
+    instance: int
+    """Index of the instance."""
+    adapter: str
+    """The adapter that it asks for."""
+    reason: str
+    """``slots``: the maximum number of other adapters is in use; ``load``: it is not on the GPUs yet."""
+    in_use: tuple[str, ...]
+    """Adapters in use, the one in use for the longest time first."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterEvicted(Record):
+    """The least recently used LoRA adapter was evicted for another one."""
+
+    shown = Description(
+        "adapter-evicted",
+        sign="⌫",
+        colour="warning",
+        meaning="a LoRA adapter was evicted for another one",
+        sentence="{adapter} is evicted for {beneficiary}",
+        own_event=False,
+    )
+
+    instance: int
+    """Index of the instance."""
+    adapter: str
+    """The evicted adapter."""
+    beneficiary: str
+    """The adapter that takes its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterLoad(Record):
+    """A LoRA adapter is loaded from ``host`` or ``storage`` for a request.
+
+    With ``blis`` batching, the event ``adapter-ready`` ends the load; with ``vllm-v1``, the step takes that much
+    longer.
+    """
+
+    shown = Description(
+        "adapter-load",
+        sign="⎘",
+        colour="accent",
+        meaning="loading of a LoRA adapter started",
+        sentence="{adapter} is loaded from {source} for {request_id} in {load_us:span}",
+        line="its adapter is loaded in {load_us:span}",
+        brief="{load_us:span}",
+        figures=("load_us",),
+        own_event=False,
+    )
+
+    request_id: str
+    """The request that it is loaded for."""
+    instance: int
+    """Index of the instance."""
+    adapter: str
+    """The adapter's name."""
+    source: str
+    """Where it comes from: ``host`` or ``storage``."""
+    load_us: int
+    """Duration of the load."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterReady(Record):
+    """A LoRA adapter that was loaded concurrently with steps is on the accelerators now."""
+
+    shown = Description(
+        "adapter-ready",
+        sign="⎗",
+        colour="success",
+        meaning="a LoRA adapter finished loading",
+        sentence="{adapter} is ready, after {load_us:span}",
+        line="an adapter is ready after {load_us:span}",
+        brief="{load_us:span}",
+        figures=("load_us",),
+    )
+
+    instance: int
+    """Index of the instance."""
+    adapter: str
+    """The adapter's name."""
+    load_us: int
+    """Duration of the load."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftDone:
+    """The drafts of one request in a step; ``output_tokens`` is what its answer gained."""
+
+    request_id: str
+    """The request's name."""
+    draft_tokens: int
+    """Draft tokens that the step verified."""
+    accepted_tokens: int
+    """Draft tokens that were accepted."""
+    output_tokens: int
+    """Output tokens that its answer gained."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftsVerified(Record):
+    """A step verified draft tokens; emitted for each step with decodes under speculative decoding.
+
+    ``verified`` lists the decodes of the step in batch order; the other figures are their sums.
+    """
+
+    shown = Description(
+        "drafts-verified",
+        sign="≈",
+        colour="success",
+        meaning="a step verified drafted tokens",
+        sentence="{accepted_tokens:,} of {draft_tokens:drafted token} accepted",
+        line="{accepted_tokens:,} of {draft_tokens:drafted token} accepted",
+        figures=("draft_tokens", "accepted_tokens"),
+        own_event=False,
+        result=True,
+    )
+
+    instance: int
+    """Index of the instance."""
+    draft_tokens: int
+    """Draft tokens that the step verified, over all requests."""
+    accepted_tokens: int
+    """Draft tokens that were accepted, over all requests."""
+    output_tokens: int
+    """Output tokens that answers gained, over all requests."""
+    verified: tuple[DraftDone, ...]
+    """The decodes of the step, in batch order."""

@@ -10,8 +10,8 @@ from enum import IntEnum
 from operator import add, attrgetter
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import NamedTuple, mypyc_attr
-from blis_tui.pickling import Picklable
+from blis_tui.base.classes import NamedTuple, mypyc_attr
+from blis_tui.base.pickling import Picklable
 
 if TYPE_CHECKING:
     from blis_tui.engine.kv.extent import Piece

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.engine.clientview import client_ttft_us
-from blis_tui.engine.preemption.records import PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
-from blis_tui.engine.records import ChunkDone, FirstToken, Preempted, Scheduled, StepFinished
+from blis_tui.engine.client_times import client_ttft_us
+from blis_tui.engine.records import (
+    ChunkDone,
+    FirstToken,
+    Preempted,
+    PreemptedByPriority,
+    RestoreChosen,
+    Retracted,
+    Scheduled,
+    StepFinished,
+    SwappedBack,
+    TiersLoaded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence

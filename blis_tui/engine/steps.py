@@ -9,36 +9,34 @@ from __future__ import annotations
 from heapq import heappush
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.pickling import Picklable
 from blis_tui.engine.batch import slot_of
-from blis_tui.engine.batching.rule import plan_step
-from blis_tui.engine.clientview import client_times_us, client_ttfat_us
-from blis_tui.engine.content_records import AnswerBegun
+from blis_tui.engine.client_times import client_times_us, client_ttfat_us
+from blis_tui.engine.counts import ObservedInstance, Tallies, tally_wait
 from blis_tui.engine.events import RequestCallback, instance_order
 from blis_tui.engine.latency.model import StepLoad, Timed, is_pure
-from blis_tui.engine.observed import ObservedInstance
 from blis_tui.engine.plan import NO_PLAN, Done
-from blis_tui.engine.records import Completed, Prefilled
+from blis_tui.engine.records import AnswerBegun, Completed, Prefilled
 from blis_tui.engine.request import COMPLETED, CREATED, WAITING, RequestState, handover_of
+from blis_tui.engine.rules.rule import plan_step
 from blis_tui.engine.step_records import emit_first_tokens, emit_plan, emit_step
 from blis_tui.engine.stopped import PLACES, SchedulingStopped, Stopped, emit_stopped
-from blis_tui.engine.tallies import Tallies, tally_wait
-from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from blis_tui.engine.batch import Batch
-    from blis_tui.engine.batching.rule import BatchRule
+    from blis_tui.engine.client_times import FrontEnd
     from blis_tui.engine.cohort import DecodeCohort
+    from blis_tui.engine.counts import Ledger
     from blis_tui.engine.events import EventQueue
-    from blis_tui.engine.front_end import FrontEnd
     from blis_tui.engine.latency.model import StepTimeModel
-    from blis_tui.engine.observed import Ledger
+    from blis_tui.engine.orders import PriorityRule
     from blis_tui.engine.plan import Plan, StepPart
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
-    from blis_tui.engine.scheduling.priority import PriorityRule
+    from blis_tui.engine.rules.rule import BatchRule
 
 
 _DEPARTURE_PRIORITY: Final = 4

@@ -5,29 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
-from blis_tui.errors import InputError, SpecError
+from blis_tui.base.classes import dataclass
+from blis_tui.base.diagnostics import about, in_order
+from blis_tui.base.errors import InputError, SpecError
+from blis_tui.base.nearness import nearest
+from blis_tui.base.source import as_list, as_map
 from blis_tui.golden.options import ComparisonOptions, Tolerance
 from blis_tui.golden.store import stem_of
+from blis_tui.model.experiment import TwinTest, TwinTolerance
 from blis_tui.spec.cases import expanded_cases
 from blis_tui.spec.compose import Problems, checked, shown
-from blis_tui.spec.diagnostics import about, in_order
 from blis_tui.spec.load import load
-from blis_tui.spec.loader import read_document
 from blis_tui.spec.metric_names import all_metrics, unknown_step
-from blis_tui.spec.model.twin import TwinTest, TwinTolerance
-from blis_tui.spec.nearness import nearest
 from blis_tui.spec.overrides import WrittenAssignment
-from blis_tui.spec.source import as_list, as_map
+from blis_tui.spec.read import read_document
 from blis_tui.spec.study.document import read_study
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from blis_tui.registry import Registry
-    from blis_tui.spec.model import Experiment
-    from blis_tui.spec.source import DataPath, Document, Json
+    from blis_tui.base.source import DataPath, Document, Json
+    from blis_tui.model import Experiment
+    from blis_tui.model.plug_ins import Registry
     from blis_tui.spec.study.model import Study
 
 DEFAULT: Final = "default"

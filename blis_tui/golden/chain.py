@@ -10,8 +10,8 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
-from blis_tui.records.tables import record_line
+from blis_tui.base.classes import dataclass
+from blis_tui.results.record_lines import record_line
 
 if TYPE_CHECKING:
     from blis_tui.engine.records import Record

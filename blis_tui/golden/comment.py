@@ -1,20 +1,17 @@
-"""Formats the state of golden tests as a comment on a change: Markdown for GitHub and GitLab.
-
-Names of experiments, cases, requests and plug-ins come from documents that strangers may propose. They appear only as
-code, so that they cannot mention people, create links, or end a table.
-"""
+"""The state of golden tests as a Markdown comment on a change, and as a self-contained HTML file."""
 
 from __future__ import annotations
 
 import json
 import re
+from html import escape
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
-from blis_tui.columns import clip
-from blis_tui.compare.documents import experiment_differences
-from blis_tui.compare.wording import difference_lines, relative_text, value_texts
-from blis_tui.errors import BlisError, InputError
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import BlisError, InputError
+from blis_tui.base.html import Markup, Table, plain_page
+from blis_tui.base.text import clip, printable, printable_lines
+from blis_tui.base.units import plural
 from blis_tui.golden.case import DEFAULT
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence
@@ -29,19 +26,20 @@ from blis_tui.golden.session import (
     engine_lines,
     plugin_lines,
 )
-from blis_tui.metrics.expectations import Verdict
-from blis_tui.printable import printable, printable_lines
-from blis_tui.units import plural
+from blis_tui.output.files import write_text
+from blis_tui.results.expectations import Verdict
+from blis_tui.runs.compare.documents import experiment_differences
+from blis_tui.runs.compare.text import difference_lines, relative_text, value_texts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-    from blis_tui.compare.documents import Difference
     from blis_tui.golden.case import Case
     from blis_tui.golden.review import Entry
     from blis_tui.golden.store import Golden
-    from blis_tui.registry import Registry
+    from blis_tui.model.plug_ins import Registry
+    from blis_tui.runs.compare.documents import Difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,3 +307,70 @@ def _block(text: str, language: str = "text") -> str:
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{printable_lines(text)}\n{fence}\n"
+
+
+_PERCENTILES: Final = ("p50", "p90", "p95", "p99")
+_WIDTH: Final = 160
+_ROW_HEIGHT: Final = 12
+
+_STYLE: Final = """table { width: 100%; } th, td { padding: .35rem .6rem; vertical-align: top; }
+.passed td:nth-child(2) { color: #17693a; } .skipped td:nth-child(2) { color: #6b7280; }
+.failed td:nth-child(2) { color: #b3261e; font-weight: 600; }
+pre { background: #f4f6fa; padding: .8rem; overflow-x: auto; font-size: 12px; }
+svg text { font-size: 9px; }
+@media (prefers-color-scheme: dark) { pre { background: #1e2530; }
+.passed td:nth-child(2) { color: #6fcf97; } .failed td:nth-child(2) { color: #ff8a80; } }
+"""
+
+
+def write_html(target: Path, results: Sequence[Mapping[str, object]]) -> None:
+    """Write the results of golden tests. Raises InputError if the file cannot be written."""
+    rows = sorted(results, key=lambda one: (one.get("outcome") != "failed", str(one["nodeid"])))
+    failed = len([one for one in rows if one.get("outcome") == "failed"])
+    body = [
+        f"<p>{plural(len(rows), 'test')}, {failed} failed.</p>",
+        Table(
+            head=("test", "result", "requests", "output tokens/s", "time to first token, ms"),
+            rows=map(_row, rows),
+            words=(1, 4),
+            classes=[_outcome(one) for one in rows],
+        ).html(),
+        *(_details(one) for one in rows if one.get("text")),
+    ]
+    write_text(target, plain_page("Golden tests", body, _STYLE))
+
+
+def _outcome(one: Mapping[str, object]) -> str:
+    return str(one.get("outcome", ""))
+
+
+def _row(one: Mapping[str, object]) -> tuple[str, ...]:
+    report = one.get("report")
+    figures: tuple[str, ...] = ("", "", "")
+    if isinstance(report, dict) and "latency" in report:  # not a study, which has many
+        figures = (
+            f"{report['requests']['completed']:,}",
+            f"{report['throughput']['output_tokens_per_s']:,.1f}",
+            Markup(_bars(report["latency"]["ttft_ms"])),
+        )
+    return (str(one["nodeid"]), f"{_outcome(one)} ({one.get('status', '')})", *figures)
+
+
+def _details(one: Mapping[str, object]) -> str:
+    return f"<h2>{escape(str(one['nodeid']))}</h2><pre>{escape(str(one['text']))}</pre>"
+
+
+def _bars(distribution: Mapping[str, float | None]) -> str:
+    """Return percentiles as horizontal bars; the longest fills the width."""
+    values = [(name, value) for name in _PERCENTILES if (value := distribution.get(name)) is not None]
+    if not values:
+        return "nothing observed"
+    longest = max(value for _, value in values) or 1.0
+    height = _ROW_HEIGHT * len(values)
+    parts = [f"<svg width='{_WIDTH + 90}' height='{height}' role='img' aria-label='percentiles'>"]
+    for i, (name, value) in enumerate(values):
+        y = i * _ROW_HEIGHT
+        width = max(1, round(_WIDTH * value / longest))
+        parts.append(f"<rect x='26' y='{y + 2}' width='{width}' height='8' fill='#4c7bd9'/>")
+        parts.append(f"<text x='0' y='{y + 9}'>{name}</text><text x='{width + 30}' y='{y + 9}'>{value:,.1f}</text>")
+    return "".join([*parts, "</svg>"])

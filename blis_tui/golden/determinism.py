@@ -16,20 +16,20 @@ from inspect import isfunction
 from itertools import product
 from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 
-from blis_tui.classes import dataclass
-from blis_tui.cluster.digest import AddressError
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import InvariantError, SimulationError
+from blis_tui.base.pickling import own_attributes
+from blis_tui.cluster.snapshot import AddressError
 from blis_tui.engine.request import FIELDS, Request
-from blis_tui.errors import InvariantError, SimulationError
 from blis_tui.golden.other_process import OtherProcess
-from blis_tui.pickling import own_attributes
-from blis_tui.records.tables import record_line
-from blis_tui.simulation import Simulation
+from blis_tui.results.record_lines import record_line
+from blis_tui.runs.simulation import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from blis_tui.engine.records import Record
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 _MOST_STATES: Final = 20_000
 """Maximum number of states of one policy that are remembered to detect that one recurs."""

@@ -11,23 +11,23 @@ import json
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
-from blis_tui.compare.divergence import NEIGHBOURS, divergence_lines, first_divergence, record_stream, record_text
+from blis_tui.base.classes import dataclass
+from blis_tui.base.text import printable
+from blis_tui.base.units import plural
 from blis_tui.golden.chain import ChainRecorder, divergence_window
-from blis_tui.printable import printable
-from blis_tui.records.tables import record_dict, record_line
-from blis_tui.simulation import Simulation
+from blis_tui.results.record_lines import record_dict, record_line
+from blis_tui.runs.compare.divergence import NEIGHBOURS, divergence_lines, first_divergence, record_stream, record_text
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.build import build_experiment
-from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot
-    from blis_tui.compare.divergence import Divergence, Fields
     from blis_tui.engine.records import Record
     from blis_tui.golden.store import Golden, GoldenFiles
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
+    from blis_tui.runs.compare.divergence import Divergence, Fields
 
 _SHOWN_OF_WINDOW: Final = 5
 

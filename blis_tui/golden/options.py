@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,21 +8,21 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import ENGINE
-from blis_tui.errors import SimulationError
+from blis_tui.base.errors import SimulationError
+from blis_tui.base.files import input_digest
 from blis_tui.golden.chain import ChainRecorder
 from blis_tui.golden.other_process import OtherProcess
 from blis_tui.golden.store import Baseline, Golden
-from blis_tui.inputs import input_digest
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.library import schema_path
-from blis_tui.spec.loader import MAX_BYTES
+from blis_tui.spec.read import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from blis_tui.golden.chain import Chain
-    from blis_tui.registry import Plugin
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
+    from blis_tui.model.plug_ins import Plugin
 
 _HASH_SEED: Final = "hash-seed"
 _DRAWN: Final = "random"

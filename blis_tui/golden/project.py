@@ -16,15 +16,15 @@ from pathlib import Path
 from shlex import quote, split
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
-from blis_tui.errors import InputError
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import InputError
 from blis_tui.golden.store import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from blis_tui.golden.store import GoldenFiles
-    from blis_tui.registry import Registry
+    from blis_tui.model.plug_ins import Registry
 
 SCRIPT: Final = ".py"
 """Ends the names of plug-ins that are scripts; others are names of packages."""
@@ -67,7 +67,7 @@ class Project:
         names = (*self.plugins, *more)
         if not names:
             return None
-        from blis_tui.user_plugins import load_plugins  # noqa: PLC0415  (only needed with plug-ins)
+        from blis_tui.spec.user_plugins import load_plugins  # noqa: PLC0415  (only needed with plug-ins)
 
         return load_plugins(names)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
-from blis_tui.errors import BlisError, InputError
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import BlisError, InputError
+from blis_tui.base.text import printable
+from blis_tui.base.units import plural
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import record_lines
 from blis_tui.golden.produce import run_watched
 from blis_tui.golden.session import describe
 from blis_tui.golden.store import all_goldens
-from blis_tui.printable import printable
-from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from blis_tui.golden.case import Case
     from blis_tui.golden.store import Golden, GoldenFiles
-    from blis_tui.registry import Registry
+    from blis_tui.model.plug_ins import Registry
 
 
 def find(folder: Path, patterns: Sequence[str] = (), *, pending: bool = False) -> list[GoldenFiles]:

@@ -10,20 +10,20 @@ from importlib.util import find_spec
 from shlex import quote
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
-from blis_tui.compare.documents import experiment_differences
-from blis_tui.compare.wording import difference_lines
-from blis_tui.errors import InputError
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import InputError
+from blis_tui.base.text import printable
+from blis_tui.base.units import plural
 from blis_tui.golden.case import DEFAULT
 from blis_tui.golden.compare import compare
 from blis_tui.golden.divergence import find_divergence, record_lines
+from blis_tui.golden.other_process import TimeLimit
 from blis_tui.golden.produce import is_up_to_date, produce_checked
 from blis_tui.golden.project import accept_command, plugins_option, relative_to_cwd
 from blis_tui.golden.store import HEADER, REPORT, Baseline
-from blis_tui.golden.time_limit import TimeLimit
-from blis_tui.metrics.expectations import Verdict
-from blis_tui.printable import printable
-from blis_tui.units import plural
+from blis_tui.results.expectations import Verdict
+from blis_tui.runs.compare.documents import experiment_differences
+from blis_tui.runs.compare.text import difference_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from blis_tui.golden.compare import ResultDifference
     from blis_tui.golden.other_process import OtherProcess
     from blis_tui.golden.store import Golden, GoldenFiles
-    from blis_tui.simulation import Simulation
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
+    from blis_tui.runs.simulation import Simulation
 
 MODES: Final = ("auto", "no", "new", "unseen", "always")
 """What a run may write. ``no``: nothing. ``new``: every new result beside the golden, for a decision. ``unseen``:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.compare.comparison import stored
-from blis_tui.errors import InputError
+from blis_tui.base.errors import InputError
+from blis_tui.base.files import parse_json, read_input
 from blis_tui.golden.bundle import SUFFIX, unpacked
 from blis_tui.golden.store import HEADER, REPORT
-from blis_tui.inputs import parse_json, read_input
+from blis_tui.runs.compare.comparison import stored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.compare.comparison import Stored
-    from blis_tui.registry import Registry
+    from blis_tui.model.plug_ins import Registry
+    from blis_tui.runs.compare.comparison import Stored
 
 _JSON: Final = ".json"
 _MOST_BYTES: Final = 64 * 1024 * 1024

@@ -8,22 +8,20 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import ENGINE
-from blis_tui.canonical import to_line, to_sorted_json
-from blis_tui.errors import SpecError
+from blis_tui.base.canonical import to_line, to_sorted_json
+from blis_tui.base.errors import SpecError
+from blis_tui.base.text import printable
+from blis_tui.base.units import plural
 from blis_tui.golden.chain import Chain
 from blis_tui.golden.produce import described_plugins, produce_checked, schemas_digest
 from blis_tui.golden.store import Baseline, Golden, report_text
-from blis_tui.printable import printable
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.figures import require_figures
-from blis_tui.study.names import short_names, value_text
-from blis_tui.study.rows import row_of
-from blis_tui.study.scenarios import study_front
-from blis_tui.study.summary import summaries
+from blis_tui.study.rows import row_of, short_names, value_text
+from blis_tui.study.summary import study_front, summaries
 from blis_tui.study.sweep import Sweep
 from blis_tui.study.task import Outcome
 from blis_tui.study.text import wanted
-from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

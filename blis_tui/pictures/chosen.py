@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import NamedTuple
-from blis_tui.pictures.load import LoadObserver
-from blis_tui.pictures.load_pictures import compared_load_picture
-from blis_tui.pictures.page import settings
-from blis_tui.pictures.parts import Picture, Section, View
-from blis_tui.pictures.percentiles import NAMES, curves_view
+from blis_tui.base.classes import NamedTuple
+from blis_tui.pictures.arrivals import NAMES, curves_view
+from blis_tui.pictures.load import LoadObserver, compared_load_picture
+from blis_tui.pictures.page import Picture, Section, View, settings
 from blis_tui.pictures.points import coordinate
 from blis_tui.pictures.run_page import curves_of
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.study.document import experiment_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.model import Experiment
+    from blis_tui.pictures.arrivals import Curve
     from blis_tui.pictures.load import LoadTable
-    from blis_tui.pictures.percentiles import Curve
     from blis_tui.pictures.points import Points
-    from blis_tui.spec.model import Experiment
     from blis_tui.study.summary import PointSummary
 
 MOST: Final = 4

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import NamedTuple
-from blis_tui.pictures.parts import label
+from blis_tui.base.classes import NamedTuple
+from blis_tui.pictures.page import label
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

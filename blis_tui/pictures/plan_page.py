@@ -6,14 +6,14 @@ from hashlib import sha256
 from html import escape
 from typing import TYPE_CHECKING
 
-from blis_tui.canonical import to_sorted_json
-from blis_tui.classes import NamedTuple
+from blis_tui.base.canonical import to_sorted_json
+from blis_tui.base.classes import NamedTuple
+from blis_tui.base.html import Table
+from blis_tui.base.units import number_text, plural
 from blis_tui.pictures.chosen import chosen_section
-from blis_tui.pictures.page import document, page, provenance
+from blis_tui.pictures.page import Card, Picture, Section, View, cards, document, label, page, provenance, unfold
 from blis_tui.pictures.panels import PALETTE, bound_line, line_of, spread_line, star, value_axis
-from blis_tui.pictures.parts import Card, Picture, Section, View, cards, label, unfold
 from blis_tui.pictures.points import short
-from blis_tui.plain_page import Table
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.planning.text import (
     answer_text,
@@ -26,13 +26,12 @@ from blis_tui.study.planning.text import (
 )
 from blis_tui.study.rows import as_judged
 from blis_tui.study.text import bound_text
-from blis_tui.units import number_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from blis_tui.model import Experiment
     from blis_tui.pictures.chosen import Chosen
-    from blis_tui.spec.model import Experiment
     from blis_tui.study.planning.plan import Candidate, Plan, Trial
 
 

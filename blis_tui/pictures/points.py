@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, Literal
 
-from blis_tui.classes import dataclass
-from blis_tui.study.names import short_names, value_text
-from blis_tui.study.scenarios import cost_of, study_front
-from blis_tui.study.summary import summaries
+from blis_tui.base.classes import dataclass
+from blis_tui.study.rows import short_names, value_text
+from blis_tui.study.summary import cost_of, study_front, summaries
 
 if TYPE_CHECKING:
     from blis_tui.spec.study.model import Study

@@ -5,31 +5,29 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.metrics.report import seen_gaps_us
-from blis_tui.metrics.stats import HistogramSamples
-from blis_tui.pictures.arrivals import arrivals_picture, rates_picture
-from blis_tui.pictures.load_pictures import load_pictures
-from blis_tui.pictures.page import page, provenance, settings
-from blis_tui.pictures.parts import Card, Picture, Section, cards
-from blis_tui.pictures.percentiles import NAMES, curve, curves_view, name_of
-from blis_tui.plain_page import Table
-from blis_tui.records.summary import main_lines
-from blis_tui.spec.study.metrics import COSTS
+from blis_tui.base.html import Table
+from blis_tui.base.units import plural, share_text
+from blis_tui.output.summary import main_lines
+from blis_tui.pictures.arrivals import NAMES, arrivals_picture, curve, curves_view, name_of, rates_picture
+from blis_tui.pictures.load import load_pictures
+from blis_tui.pictures.page import Card, Picture, Section, cards, page, provenance, settings
+from blis_tui.results.report import seen_gaps_us
+from blis_tui.results.stats import HistogramSamples
+from blis_tui.spec.metric_names import COSTS
 from blis_tui.study.costs import cost_figures
-from blis_tui.units import plural, share_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.metrics.expectations import Verdict
-    from blis_tui.metrics.lints.finding import Finding
-    from blis_tui.metrics.report import GroupReport, Report
-    from blis_tui.metrics.request_log import RequestTable, Row
-    from blis_tui.metrics.stats import Distribution
+    from blis_tui.model import Experiment
+    from blis_tui.pictures.arrivals import Curve
     from blis_tui.pictures.load import LoadObserver
-    from blis_tui.pictures.percentiles import Curve
-    from blis_tui.simulation import Simulation
-    from blis_tui.spec.model import Experiment
+    from blis_tui.results.expectations import Verdict
+    from blis_tui.results.lints.finding import Finding
+    from blis_tui.results.report import GroupReport, Report
+    from blis_tui.results.request_log import RequestTable, Row
+    from blis_tui.results.stats import Distribution
+    from blis_tui.runs.simulation import Simulation
 
 GROUPS: Final = 6
 """Maximum number of SLO classes, and of tenants, with curves: those with the most requests."""

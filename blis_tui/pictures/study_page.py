@@ -8,22 +8,30 @@ from html import escape
 from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.canonical import to_sorted_json
+from blis_tui.base.canonical import to_sorted_json
+from blis_tui.base.html import Table
+from blis_tui.base.units import number_text, plural
+from blis_tui.pictures.arrivals import NAMES, OF, percentile_axis, place
 from blis_tui.pictures.chosen import chosen_section
-from blis_tui.pictures.front import front_picture
-from blis_tui.pictures.heat_map import heat_map_picture
-from blis_tui.pictures.page import document, page, provenance
+from blis_tui.pictures.page import (
+    Card,
+    Picture,
+    Section,
+    View,
+    cards,
+    document,
+    label,
+    page,
+    paragraph,
+    provenance,
+    unfold,
+)
 from blis_tui.pictures.panels import line_of
-from blis_tui.pictures.parts import Card, Picture, Section, View, cards, label, paragraph, unfold
-from blis_tui.pictures.percentiles import NAMES, OF, percentile_axis, place
 from blis_tui.pictures.points import Points, short, verdict
-from blis_tui.pictures.rate import rate_picture
-from blis_tui.plain_page import Table
-from blis_tui.study.expected import step_times_lines
-from blis_tui.study.names import value_text
-from blis_tui.study.scenarios import load_paths, scenarios
+from blis_tui.pictures.views import front_picture, heat_map_picture, rate_picture
+from blis_tui.study.rows import value_text
+from blis_tui.study.summary import load_paths, scenarios, step_times_lines
 from blis_tui.study.text import best_words, bound_text, same_load, ties_text
-from blis_tui.units import number_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

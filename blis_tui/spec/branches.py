@@ -11,16 +11,16 @@ import json
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, TypeAlias, cast, get_type_hints
 
-from blis_tui.plug_points import POINTS
-from blis_tui.registry import json_type
-from blis_tui.spec.source import as_list, as_map
+from blis_tui.base.source import as_list, as_map
+from blis_tui.model.plug_ins import json_type
+from blis_tui.spec.plug_points import POINTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from blis_tui.keys import Key
-    from blis_tui.registry import Plugin, Registry
-    from blis_tui.spec.source import Json
+    from blis_tui.base.source import Json
+    from blis_tui.model.keys import Key
+    from blis_tui.model.plug_ins import Plugin, Registry
 
 _Part: TypeAlias = "dict[str, Json]"
 

@@ -1,35 +1,291 @@
-"""Builds the frozen experiment from a resolved document (plain data with defaults and references filled in).
-
-This module uses only the standard library, so a resolved document can be simulated without PyYAML and jsonschema.
-"""
+"""Builds the frozen experiment from a resolved document: type-checked access, records by their keys, pools."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from blis_tui.canonical import to_sorted_json
-from blis_tui.engine.adapters.costs import reserved_bytes
-from blis_tui.engine.batching.rule import BATCHING
-from blis_tui.engine.batching.traits import Traits
+from blis_tui import model as spec
+from blis_tui.base.canonical import to_sorted_json
+from blis_tui.base.classes import NamedTuple, dataclass
+from blis_tui.base.errors import InputError, PolicyError
+from blis_tui.base.files import MAX_TRACE_BYTES, input_digest, real_path
+from blis_tui.base.portable_math import power
 from blis_tui.engine.kv.capacity import InstanceMemory, kv_capacity
-from blis_tui.engine.portable_math import power
-from blis_tui.errors import InputError, PolicyError
-from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
-from blis_tui.shipped import builtin
-from blis_tui.spec import model as spec
-from blis_tui.spec.decode import decode
-from blis_tui.spec.document_parts import Part, plugin_of
+from blis_tui.engine.options.adapters import reserved_bytes
+from blis_tui.engine.rules.rule import BATCHING
+from blis_tui.engine.rules.traits import Traits
+from blis_tui.model import Budget
+from blis_tui.model.engine import UNLIMITED
+from blis_tui.model.keys import AUTO, keys_of
 from blis_tui.spec.hf import build_model
-from blis_tui.spec.model.engine import UNLIMITED
 from blis_tui.spec.operator_files import tables_for
+from blis_tui.spec.shipped import builtin
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from blis_tui.engine.kv.groups import KvGroups
-    from blis_tui.registry import Registry
+    from blis_tui.engine.kv.capacity import KvGroups
+    from blis_tui.model import PluginConfig
+    from blis_tui.model.keys import Key
+    from blis_tui.model.plug_ins import Registry
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A map of the document with type-checked access; ``path`` is its name in errors."""
+
+    data: Mapping[str, object]
+    path: str
+
+    def _wrong(self, key: str, wanted: str) -> InputError:
+        where = f"{self.path}.{key}" if self.path else key
+        found = "missing" if key not in self.data else f"not {wanted}"
+        return InputError(f"not a resolved experiment: `{where}` is {found}")
+
+    def part(self, key: str) -> Part:
+        """Return the map at a key."""
+        value = self.data.get(key)
+        if not isinstance(value, dict):
+            raise self._wrong(key, "a map")
+        return Part(value, f"{self.path}.{key}" if self.path else key)
+
+    def parts(self, key: str) -> Iterator[Part]:
+        """Yield the maps of the list at a key."""
+        value = self.data.get(key)
+        if not isinstance(value, list):
+            raise self._wrong(key, "a list")
+        for at, entry in enumerate(value):
+            if not isinstance(entry, dict):
+                raise self._wrong(f"{key}.{at}", "a map")
+            yield Part(entry, f"{self.path}.{key}.{at}" if self.path else f"{key}.{at}")
+
+    def name(self) -> str:
+        """Return the document's name."""
+        return self.part("metadata").text("name")
+
+    def text(self, key: str, otherwise: str | None = None) -> str:
+        """Return a text."""
+        value = self.data.get(key, otherwise)
+        if not isinstance(value, str):
+            raise self._wrong(key, "text")
+        return value
+
+    def integer(self, key: str, otherwise: int | None = None) -> int:
+        """Return an integer."""
+        value = self.data.get(key, otherwise)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self._wrong(key, "a whole number")
+        return value
+
+    def flag(self, key: str, otherwise: bool | None = None) -> bool:
+        """Return a bool."""
+        value = self.data.get(key, otherwise)
+        if not isinstance(value, bool):
+            raise self._wrong(key, "true or false")
+        return value
+
+    def number(self, key: str, otherwise: float | None = None) -> float:
+        """Return a number."""
+        value = self.data.get(key, otherwise)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self._wrong(key, "a number")
+        return float(value)
+
+    def numbers(self, key: str) -> tuple[float, ...]:
+        """Return a list of numbers."""
+        value = self.data.get(key)
+        if not isinstance(value, list):
+            raise self._wrong(key, "a list")
+        listed = Part({str(at): item for at, item in enumerate(value)}, f"{self.path}.{key}")
+        return tuple(listed.number(at) for at in listed.data)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return a list of texts."""
+        value = self.data.get(key)
+        if not isinstance(value, list):
+            raise self._wrong(key, "a list")
+        listed = Part({str(at): item for at, item in enumerate(value)}, f"{self.path}.{key}")
+        return tuple(listed.text(at) for at in listed.data)
+
+    def optional(self, key: str, read: Callable[[Part], T]) -> T | None:
+        """Return what ``read`` makes of the map at a key; None if there is none."""
+        return read(self.part(key)) if key in self.data else None
+
+    def integers(self) -> dict[str, int]:
+        """Return all entries, which must be integers."""
+        return {key: self.integer(key) for key in self.data}
+
+    def floats(self) -> dict[str, float]:
+        """Return all entries, which must be numbers."""
+        return {key: self.number(key) for key in self.data}
+
+    def words(self) -> dict[str, str]:
+        """Return all entries, which must be texts."""
+        return {key: self.text(key) for key in self.data}
+
+    def setting(self, key: str) -> spec.Setting:
+        """Return the value of a plug-in's setting."""
+        value = self.data.get(key)
+        if isinstance(value, list):
+            if value and isinstance(value[0], dict):
+                return tuple(plugin_of(part) for part in self.parts(key))
+            return self.numbers(key)
+        if isinstance(value, dict):
+            return self.part(key).floats()
+        return self.plain(key)
+
+    def plain(self, key: str) -> bool | float | str:
+        """Return a value that is neither a map nor a list."""
+        value = self.data.get(key)
+        if not isinstance(value, bool | int | float | str):
+            raise self._wrong(key, "a plain value")
+        return value
+
+
+def plugin_of(part: Part) -> spec.PluginConfig:
+    """Return the plug-in and settings given at a plug point."""
+    return spec.PluginConfig(
+        kind=part.text("kind"), settings={key: part.setting(key) for key in part.data if key != "kind"}
+    )
+
+
+_R = TypeVar("_R")
+
+
+class _Step(NamedTuple):
+    """How to read one field."""
+
+    field: str
+    name: str
+    required: bool
+    read: Callable[[Part, str], object]
+    group: str
+    """The key of the map that contains the field; empty = the field stands directly in the record's map."""
+    group_required: bool
+
+
+def decode(record: type[_R], part: Part, **given: object) -> _R:
+    """Return the record that a map of a resolved document describes.
+
+    Args:
+        record: a dataclass whose fields are made by functions of ``blis_tui.model.keys``.
+        part: the map, with defaults filled in.
+        given: values of fields that are not read from the map.
+
+    Raises:
+        InputError: the map lacks a key, or a value has the wrong type.
+    """
+    steps = _STEPS.get(record)
+    if steps is None:
+        steps = _STEPS[record] = _steps(record)
+    for step in steps:
+        if step.field in given:
+            continue
+        within = part
+        if step.group:
+            if not step.group_required and step.group not in part.data:
+                continue
+            within = part.part(step.group)
+        if step.required or step.name in within.data:
+            given[step.field] = step.read(within, step.name)
+    return record(**given)
+
+
+def _steps(record: type) -> tuple[_Step, ...]:
+    keys = keys_of(record)
+    held = {one.name for one in fields(record)}
+    required = {about.name or name: not about.optional for name, (about, _) in keys.items()}
+    return tuple(
+        _Step(
+            field=name,
+            name=about.name or name,
+            required=not about.optional,
+            read=_reader(about, annotation),
+            group=about.group,
+            group_required=bool(about.group) and required[about.group],
+        )
+        for name, (about, annotation) in keys.items()
+        if name in held
+    )
+
+
+def _reader(about: Key, annotation: str) -> Callable[[Part, str], object]:
+    """Return the reader for a key whose field has the annotated type."""
+    kind, plain = about.kind, annotation.removesuffix(" | None")
+    if about.point:
+        return Part.text if plain == "str" else _plug_in
+    if about.variants is not None:
+        return _kind
+    if plain == "int" and (about.words or about.default is None):
+        return partial(_amount, about.words) if plain != annotation else Part.integer
+    if about.words and plain != "float":
+        return Part.text
+    if plain in _READERS:
+        return _READERS[plain]
+    if isinstance(kind, tuple):
+        return partial(_records, cast("type", kind[0]))
+    return partial(_record, kind) if isinstance(kind, type) else partial(_by_name, cast("Mapping[str, Key]", kind))
+
+
+def _plug_in(part: Part, name: str) -> PluginConfig:
+    return plugin_of(part.part(name))
+
+
+def _kind(part: Part, name: str) -> str:
+    return part.part(name).text("kind")
+
+
+def _amount(words: Collection[str], part: Part, name: str) -> int | None:
+    """Return an integer, or None for null and for the key's words except ``auto``, which must be resolved by then."""
+    value = part.data.get(name, AUTO)
+    return None if value is None or (value != AUTO and value in words) else part.integer(name)
+
+
+def _budget(part: Part, name: str) -> Budget:
+    """Return the declared output budget: a word for none, a multiple of the answer, or a distribution."""
+    value = part.data.get(name)
+    if isinstance(value, str):
+        return Budget()
+    within = part.part(name)
+    return Budget(ratio=within.number("ratio")) if "ratio" in within.data else Budget(tokens=plugin_of(within))
+
+
+def _record(kind: type[_R], part: Part, name: str) -> _R:
+    return decode(kind, part.part(name))
+
+
+def _records(kind: type[_R], part: Part, name: str) -> tuple[_R, ...]:
+    return tuple(decode(kind, one) for one in part.parts(name))
+
+
+def _by_name(entries: Mapping[str, Key], part: Part, name: str) -> dict[str, object]:
+    """Return a map with arbitrary keys, each of which holds a record."""
+    within, kind = part.part(name), cast("type", next(iter(entries.values())).kind)
+    return {key: _record(kind, within, key) for key in within.data}
+
+
+_READERS: Final[Mapping[str, Callable[[Part, str], object]]] = {
+    "bool": Part.flag,
+    "int": Part.integer,
+    "float": Part.number,
+    "str": Part.text,
+    "float | str | bool": Part.plain,
+    "tuple[str, ...]": Part.texts,
+    "tuple[float, ...]": Part.numbers,
+    "Mapping[str, float]": lambda part, name: part.part(name).floats(),
+    "Mapping[str, int]": lambda part, name: part.part(name).integers(),
+    "Mapping[str, str]": lambda part, name: part.part(name).words(),
+    "Budget": _budget,
+}
+"""Reader of each plain field type."""
+_STEPS: Final[dict[type, tuple[_Step, ...]]] = {}
+"""Cached steps for reading each record."""
 
 
 def digest(document: Mapping[str, object]) -> str:
@@ -192,7 +448,7 @@ def groups_in(document: Mapping[str, object], stack: Mapping[str, object], trait
     model = build_model_part(stack)
     if not traits.vllm_block_pool or not model.sliding_window_layers:
         return None
-    from blis_tui.engine.kv.groups import groups_of  # noqa: PLC0415  (few models have windows)
+    from blis_tui.engine.kv.capacity import groups_of  # noqa: PLC0415  (few models have windows)
 
     groups = groups_of(model)
     disabled = Part(stack, "").part("engine").data.get("disable_hybrid_kv_cache_manager")

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.diagnostics import Diagnostic, about
+from blis_tui.base.errors import PolicyError
+from blis_tui.base.source import as_list, as_map
 from blis_tui.engine.kv.capacity import kv_capacity, minimum_tensor_parallel
-from blis_tui.engine.kv.prompt_keys import MAX_SHARED_BLOCKS
-from blis_tui.errors import PolicyError
+from blis_tui.engine.kv.keys import MAX_SHARED_BLOCKS
+from blis_tui.model import ANY_INSTANCE, CourseExpectation, Expectation
 from blis_tui.spec.build import (
+    Part,
     batching_traits,
     build_hardware_part,
     build_model_part,
+    decode,
     groups_in,
     memory_of,
     stack_of,
 )
 from blis_tui.spec.cluster_checks import check_cluster
-from blis_tui.spec.decode import decode
-from blis_tui.spec.diagnostics import Diagnostic, about
-from blis_tui.spec.document_parts import Part
 from blis_tui.spec.engine_checks import (
     check_batching,
     check_drafts,
@@ -32,19 +34,16 @@ from blis_tui.spec.engine_checks import (
 from blis_tui.spec.hf import contradictions, missing_fields
 from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.metric_names import all_metrics, entry_metrics, is_metric, is_open_ended, name_in
-from blis_tui.spec.model import ANY_INSTANCE, CourseExpectation, Expectation
 from blis_tui.spec.pools import is_own, pool_paths, stacks, where
-from blis_tui.spec.source import as_list, as_map
 from blis_tui.spec.workload_checks import check_answer_targets, check_workload
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from blis_tui.engine.batching.traits import Traits
-    from blis_tui.engine.kv.capacity import InstanceMemory, KvCapacity
-    from blis_tui.engine.kv.groups import KvGroups
-    from blis_tui.registry import Registry
-    from blis_tui.spec.source import DataPath, Document, Json
+    from blis_tui.base.source import DataPath, Document, Json
+    from blis_tui.engine.kv.capacity import InstanceMemory, KvCapacity, KvGroups
+    from blis_tui.engine.rules.traits import Traits
+    from blis_tui.model.plug_ins import Registry
 
 
 def check(document: Document, plugins: Registry | None = None) -> list[Diagnostic]:
@@ -137,7 +136,7 @@ def _check_wide(document: Document, plugins: Registry | None) -> Iterator[Diagno
     engines = [as_map(document.get(*where(document, owner, "engine"))) for owner in stacks(document)]
     keys = ("data_parallel", "expert_parallel", "expert_imbalance", "all_to_all")
     if any(key in engine for engine in engines for key in keys):
-        from blis_tui.spec.wide_checks import check_wide  # noqa: PLC0415  (few documents have ranks)
+        from blis_tui.spec.engine_checks import check_wide  # noqa: PLC0415  (few documents have ranks)
 
         yield from check_wide(document, plugins)
 
@@ -301,7 +300,7 @@ def _course_problems(document: Document) -> Iterator[Diagnostic]:
     entries = list(enumerate(map(as_map, as_list(document.get("expect")))))
     if all("metric" in entry for _, entry in entries):
         return
-    from blis_tui.conditions.course import problems  # noqa: PLC0415  (few experiments have such expectations)
+    from blis_tui.results.conditions.course import problems  # noqa: PLC0415  (few experiments have such expectations)
 
     instances = sum(document.whole(*path, "instances") or 0 for path in pool_paths(document) or [("cluster",)])
     named = [decode(Expectation, Part(entry, "")) for _, entry in entries if "metric" in entry]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.spec.diagnostics import about, suggestion
+from blis_tui.base.diagnostics import about, suggestion
+from blis_tui.base.source import as_list, as_map
+from blis_tui.base.units import plural
 from blis_tui.spec.pools import SPLIT, pool_paths, where
-from blis_tui.spec.source import as_list, as_map
-from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from blis_tui.spec.diagnostics import Diagnostic
-    from blis_tui.spec.source import DataPath, Document, Json
+    from blis_tui.base.diagnostics import Diagnostic
+    from blis_tui.base.source import DataPath, Document, Json
 
 _GATEWAY: Final = ("policy", "gateway")
 _ROLES: Final = ("prefill", "decode")

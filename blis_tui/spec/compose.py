@@ -8,22 +8,22 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
-from blis_tui.errors import InputError, SpecError
-from blis_tui.inputs import real_path
-from blis_tui.spec.diagnostics import Diagnostic, about
+from blis_tui.base.classes import dataclass
+from blis_tui.base.diagnostics import Diagnostic, about
+from blis_tui.base.errors import InputError, SpecError
+from blis_tui.base.files import real_path
+from blis_tui.base.source import Document, as_map
 from blis_tui.spec.hints import document_hint
 from blis_tui.spec.library import find, find_by_id, how_to_add, is_id, names
-from blis_tui.spec.loader import ForeignFileError, read_document
 from blis_tui.spec.messages import check_schema
 from blis_tui.spec.overrides import Override, apply_override
 from blis_tui.spec.pools import DIVISION, SLOTS
+from blis_tui.spec.read import ForeignFileError, read_document
 from blis_tui.spec.schema import KINDS, default, short_forms, takes_null
-from blis_tui.spec.source import Document, as_map
 
 if TYPE_CHECKING:
-    from blis_tui.registry import Registry
-    from blis_tui.spec.source import DataPath, Json
+    from blis_tui.base.source import DataPath, Json
+    from blis_tui.model.plug_ins import Registry
 
 _HEADER = ("apiVersion", "kind", "metadata")
 

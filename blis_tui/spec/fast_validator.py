@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from blis_tui.spec.source import Json
+    from blis_tui.base.source import Json
 
     Schema = dict[str, Json]
     Resolve = Callable[[str], tuple[Json, "FastValidator"]]

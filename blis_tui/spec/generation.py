@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.spec.source import as_map
+from blis_tui.base.source import as_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.spec.source import Json
+    from blis_tui.base.source import Json
 
 _LLAMA_3: Final[Mapping[str, Json]] = MappingProxyType({"temperature": 0.6, "top_p": 0.9})
 _QWEN_3: Final[Mapping[str, Json]] = MappingProxyType({"temperature": 0.6, "top_p": 0.95, "top_k": 20})

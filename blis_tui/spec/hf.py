@@ -6,12 +6,12 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.spec.model import Model
+from blis_tui.model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.spec.source import Json
+    from blis_tui.base.source import Json
 
 _OTHER_NAMES: Final = (
     ("intermediate_size", ("ffn_hidden_size",)),

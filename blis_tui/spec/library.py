@@ -7,10 +7,10 @@ from os.path import isdir, isfile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
-from blis_tui.errors import BlisError
-from blis_tui.inputs import real_path
-from blis_tui.spec.nearness import nearest, words_of
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import BlisError
+from blis_tui.base.files import real_path
+from blis_tui.base.nearness import nearest, words_of
 from blis_tui.spec.places import data_root, shipped_specs
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def entries(directory: Path | None = None) -> Iterator[Entry]:
 
 def description(path: Path) -> str:
     """Return a document's description; empty if it has none or cannot be read."""
-    from blis_tui.spec.loader import read_document  # noqa: PLC0415  (listing names needs no YAML)
+    from blis_tui.spec.read import read_document  # noqa: PLC0415  (listing names needs no YAML)
 
     try:
         said = read_document(path).get("metadata", "description")
@@ -128,7 +128,7 @@ def find_by_id(identifier: str, directory: Path | None = None) -> Path | None:
 
 def _ids(path: Path) -> Iterator[str]:
     """Yield the ids that a document lists, in lower case; none if it cannot be read, which loading reports."""
-    from blis_tui.spec.loader import read_document  # noqa: PLC0415  (listing names needs no YAML)
+    from blis_tui.spec.read import read_document  # noqa: PLC0415  (listing names needs no YAML)
 
     try:
         listed = read_document(path).get("huggingface_ids")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
+from blis_tui.base.diagnostics import about
+from blis_tui.base.errors import InputError, PolicyError
+from blis_tui.base.source import as_map
 from blis_tui.engine.kv.capacity import kv_capacity
-from blis_tui.errors import InputError, PolicyError
-from blis_tui.keys import AUTO
-from blis_tui.spec.build import batching_traits, build_model_part, groups_in, memory_of, stack_of
-from blis_tui.spec.diagnostics import about
-from blis_tui.spec.model.defaults import (
+from blis_tui.model.defaults import (
     CHUNK,
     FEWEST_RUNNING,
     LENGTH,
@@ -23,16 +22,17 @@ from blis_tui.spec.model.defaults import (
     static_share,
     vllm_limits,
 )
+from blis_tui.model.keys import AUTO
+from blis_tui.spec.build import batching_traits, build_model_part, groups_in, memory_of, stack_of
 from blis_tui.spec.pools import owner_of, stacks
-from blis_tui.spec.source import as_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from blis_tui.registry import Registry
-    from blis_tui.spec.diagnostics import Diagnostic
-    from blis_tui.spec.model import Model
-    from blis_tui.spec.source import DataPath, Document, Json
+    from blis_tui.base.diagnostics import Diagnostic
+    from blis_tui.base.source import DataPath, Document, Json
+    from blis_tui.model import Model
+    from blis_tui.model.plug_ins import Registry
 
 _BATCHING: Final = ("policy", "batching")
 _LIMITS: Final = (TOKENS, SEQS, SHARE)

@@ -7,24 +7,24 @@ from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blis_tui.errors import InputError, SpecError
+from blis_tui.base.diagnostics import in_order, suggestion
+from blis_tui.base.errors import InputError, SpecError
+from blis_tui.base.source import as_map
 from blis_tui.spec.build import build_experiment
 from blis_tui.spec.checks import check
 from blis_tui.spec.compose import is_path, shown
-from blis_tui.spec.diagnostics import in_order, suggestion
 from blis_tui.spec.library import find, names
-from blis_tui.spec.loader import MAX_BYTES, decode, parse, read_document
 from blis_tui.spec.overrides import parse_overrides
+from blis_tui.spec.read import MAX_BYTES, decode, parse, read_document
 from blis_tui.spec.resolve import Resolved, resolve
-from blis_tui.spec.source import as_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.registry import Registry
-    from blis_tui.spec.model import Experiment
+    from blis_tui.base.source import Document
+    from blis_tui.model import Experiment
+    from blis_tui.model.plug_ins import Registry
     from blis_tui.spec.overrides import Override
-    from blis_tui.spec.source import Document
 
 
 def load(

@@ -1,7 +1,4 @@
-"""The names of all metrics that reports can contain, derived from their records.
-
-A section's module is imported only when one of its metrics is needed, because few runs have all sections.
-"""
+"""The names of all metrics that reports can contain, and of those that studies may use."""
 
 from __future__ import annotations
 
@@ -13,61 +10,62 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.metrics.stats import Distribution
+from blis_tui.results.stats import Distribution
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
 
 _GROUPS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "requests": "report.RequestCounts",
         "tokens": "report.TokenCounts",
         "throughput": "report.Throughput",
-        "offered": "load.Offered",
-        "steady": "load.Steady",
+        "offered": "sections.load.Offered",
+        "steady": "sections.load.Steady",
         "latency": "report.Latencies",
-        "kv": "kv.KvCounts",
-        "lifecycle": "lifecycle.LifecycleReport",
-        "slo": "goodput.SloReport",
-        "fairness": "sections.Fairness",
-        "deferrals": "control_plane.DeferralReport",
-        "gateway": "control_plane.GatewayReport",
-        "disaggregation": "control_plane.DisaggregationReport",
-        "routing": "control_plane.RoutingReport",
-        "preemption": "preemption.PreemptionReport",
-        "kv_tiers": "kv.TiersReport",
-        "adapters": "adapters.AdaptersReport",
-        "speculative": "optional.SpeculativeReport",
-        "sessions": "optional.SessionReport",
-        "reasoning": "reasoning.ReasoningReport",
-        "multimodal": "reasoning.MultimodalReport",
-        "encoder": "encoder.EncoderReport",
-        "fitness": "goodput.FitnessReport",
-        "anomalies": "optional.Anomalies",
-        "saturation": "saturation.Saturation",
-        "warm_up": "sections.WarmUp",
-        "prompt_throughput": "sections.PromptThroughput",
-        "pipeline": "sections.PipelineReport",
-        "ranks": "sections.RanksReport",
+        "kv": "sections.instances.KvCounts",
+        "lifecycle": "sections.control.LifecycleReport",
+        "slo": "sections.quality.SloReport",
+        "fairness": "sections.types.Fairness",
+        "deferrals": "sections.control.DeferralReport",
+        "gateway": "sections.control.GatewayReport",
+        "disaggregation": "sections.control.DisaggregationReport",
+        "routing": "sections.control.RoutingReport",
+        "preemption": "sections.control.PreemptionReport",
+        "kv_tiers": "sections.instances.TiersReport",
+        "adapters": "sections.instances.AdaptersReport",
+        "speculative": "sections.requests.SpeculativeReport",
+        "sessions": "sections.requests.SessionReport",
+        "reasoning": "sections.requests.ReasoningReport",
+        "multimodal": "sections.requests.MultimodalReport",
+        "encoder": "sections.instances.EncoderReport",
+        "fitness": "sections.quality.FitnessReport",
+        "anomalies": "sections.requests.Anomalies",
+        "saturation": "sections.control.Saturation",
+        "warm_up": "sections.types.WarmUp",
+        "prompt_throughput": "sections.types.PromptThroughput",
+        "pipeline": "sections.types.PipelineReport",
+        "ranks": "sections.types.RanksReport",
     }
 )
-"""Section of a report -> the module of ``blis_tui.metrics`` and the record that describe it."""
-_SECTIONS: Final[Mapping[str, str]] = MappingProxyType({one.partition(".")[2]: one for one in _GROUPS.values()})
+"""Section of a report -> the module of ``blis_tui.results`` and the record that describe it."""
+_SECTIONS: Final[Mapping[str, str]] = MappingProxyType({one.rpartition(".")[2]: one for one in _GROUPS.values()})
 _ALONE: Final = frozenset({"duration_us"})
 
 _NAMED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "instances": "report.InstanceReport",
-        "models": "sections.ModelReport",
-        "throughput_log": "sections.IntervalThroughput",
-        "pools": "sections.PoolReport",
+        "models": "sections.types.ModelReport",
+        "throughput_log": "sections.types.IntervalThroughput",
+        "pools": "sections.types.PoolReport",
         "slo_classes": "report.GroupReport",
-        "slo.classes": "goodput.ClassSlo",
+        "slo.classes": "sections.quality.ClassSlo",
         "tenants": "report.GroupReport",
-        "kv_tiers.tiers": "kv.TierReport",
+        "kv_tiers.tiers": "sections.instances.TierReport",
     }
 )
-"""Part of a report whose entries have names or numbers -> the module of ``blis_tui.metrics`` and an entry's record."""
+"""Part of a report whose entries have names or numbers -> the module of ``blis_tui.results`` and an entry's record."""
 _LISTS: Final = frozenset({"instances", "models", "throughput_log"})
 """Those whose entries have numbers."""
 _FREE: Final = re.compile(r"(?:rejections|fitness\.components|invariants)(?:\.[A-Za-z0-9_-]+)+\Z")
@@ -94,8 +92,8 @@ def _nested(part: type, kind: str) -> type | None:
 
 
 def _record(place: str) -> type:
-    module, _, record = place.partition(".")
-    found: type = getattr(import_module(f"blis_tui.metrics.{module}"), record)
+    module, _, record = place.rpartition(".")
+    found: type = getattr(import_module(f"blis_tui.results.{module}"), record)
     return found
 
 
@@ -150,3 +148,21 @@ def unknown_step(steps: tuple[str, ...]) -> int | None:
         return 1
     below = {name.split(".")[2] for name in _of_group(group) if name.startswith(f"{group}.{steps[1]}.")}
     return 2 if below and len(steps) > 2 and steps[2] not in below else None
+
+
+COSTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "cost.gpus": "Accelerators that instances hold, on average over the run.",
+        "cost.usd_per_hour": "What these cost in an hour, in US dollars.",
+        "cost.usd_per_million_output_tokens": "US dollars for a million generated tokens.",
+        "cost.peak_watts": "What these take at most, in watts.",
+        "cost.watts": "What these take on average, in watts.",
+        "cost.wh_per_million_output_tokens": "Watt-hours for a million generated tokens.",
+    }
+)
+"""Additional metrics and their descriptions."""
+
+
+def is_study_metric(name: str) -> bool:
+    """Return whether a study can use the metric."""
+    return is_metric(name) or name in COSTS or is_open_ended(name)

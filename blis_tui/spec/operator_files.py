@@ -7,16 +7,16 @@ import os
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.base.errors import InputError, PolicyError
+from blis_tui.base.files import note_opened, read_input
 from blis_tui.engine.latency.operator_costs import OperatorCosts
-from blis_tui.errors import InputError, PolicyError
-from blis_tui.inputs import note_opened, read_input
 from blis_tui.spec.places import shipped_specs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from blis_tui.spec.model import Model, PluginConfig
+    from blis_tui.model import Model, PluginConfig
 
 MAX_TABLE_BYTES: Final = 16 * 1024 * 1024
 _SUFFIX: Final = ".json"

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from blis_tui.classes import dataclass
-from blis_tui.errors import SpecError
-from blis_tui.spec.diagnostics import Diagnostic, located
-from blis_tui.spec.loader import parse
+from blis_tui.base.classes import dataclass
+from blis_tui.base.diagnostics import Diagnostic, located
+from blis_tui.base.errors import SpecError
+from blis_tui.base.source import Document, Json, Location, Source, Span
+from blis_tui.spec.read import parse
 from blis_tui.spec.schema import default, takes_null
-from blis_tui.spec.source import Document, Json, Location, Source, Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

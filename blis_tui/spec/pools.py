@@ -7,12 +7,12 @@ from operator import add
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.spec.source import Document, as_list, as_map
+from blis_tui.base.source import Document, as_list, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.spec.source import DataPath, Json
+    from blis_tui.base.source import DataPath, Json
 
 SLOTS: Final = MappingProxyType({"model": "Model", "hardware": "Hardware", "workload": "Workload", "policy": "Policy"})
 """Keys of an experiment that hold another document, and that document's kind."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
-from blis_tui.engine.latency.auto import AUTO
-from blis_tui.errors import InputError, PolicyError, SpecError
-from blis_tui.inputs import MAX_TRACE_BYTES, input_digest, real_path
-from blis_tui.shipped import builtin
+from blis_tui.base.classes import dataclass
+from blis_tui.base.diagnostics import about, in_order
+from blis_tui.base.errors import InputError, PolicyError, SpecError
+from blis_tui.base.files import MAX_TRACE_BYTES, input_digest, real_path
+from blis_tui.base.source import as_map
+from blis_tui.engine.latency.creation import AUTO
 from blis_tui.spec.build import build_model_part, stack_of
 from blis_tui.spec.compose import (
     DOCUMENT,
@@ -23,25 +24,24 @@ from blis_tui.spec.compose import (
     shown,
     unreadable_path,
 )
-from blis_tui.spec.diagnostics import about, in_order
 from blis_tui.spec.generation import family_generation
 from blis_tui.spec.hf import canonical_config, contradictions, missing_fields
 from blis_tui.spec.library import find
 from blis_tui.spec.limits import fill_limits
-from blis_tui.spec.loader import ForeignFileError
 from blis_tui.spec.operator_files import coverage_error, table_digest, table_names, tables_of
 from blis_tui.spec.overrides import apply_override
 from blis_tui.spec.pools import SLOTS, complete_pools, slot_of, slots, stacks, where
+from blis_tui.spec.read import ForeignFileError
 from blis_tui.spec.schema import complete, default, properties_of
-from blis_tui.spec.source import as_map
+from blis_tui.spec.shipped import builtin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from blis_tui.registry import Registry
+    from blis_tui.base.source import DataPath, Document, Json
+    from blis_tui.model.plug_ins import Registry
     from blis_tui.spec.overrides import Override
-    from blis_tui.spec.source import DataPath, Document, Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
-from blis_tui.classes import NamedTuple, dataclass
-from blis_tui.errors import InputError
+from blis_tui.base.classes import NamedTuple, dataclass
+from blis_tui.base.errors import InputError
+from blis_tui.base.source import as_list, as_map, copied
 from blis_tui.spec.fast_validator import FastValidator
 from blis_tui.spec.library import schema_path
-from blis_tui.spec.source import as_list, as_map, copied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
     from referencing import Registry
 
-    from blis_tui.registry import Registry as Plugins
-    from blis_tui.spec.source import DataPath, Json
+    from blis_tui.base.source import DataPath, Json
+    from blis_tui.model.plug_ins import Registry as Plugins
 
 Schema: TypeAlias = "dict[str, Json]"
 

@@ -5,28 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from blis_tui.classes import dataclass
-from blis_tui.errors import SpecError
-from blis_tui.shipped import builtin
-from blis_tui.spec.build import trace_of
+from blis_tui.base.classes import dataclass
+from blis_tui.base.diagnostics import about, in_order, suggestion
+from blis_tui.base.errors import SpecError
+from blis_tui.base.source import Document
+from blis_tui.spec.build import Part, trace_of
 from blis_tui.spec.checks import check_model
 from blis_tui.spec.cluster_checks import check_policy
 from blis_tui.spec.compose import Problems, checked, inline_config_file, is_path
-from blis_tui.spec.diagnostics import about, in_order, suggestion
-from blis_tui.spec.document_parts import Part
 from blis_tui.spec.library import find
 from blis_tui.spec.load import open_source, resolve_source
 from blis_tui.spec.resolve import expand_model, pin_trace
 from blis_tui.spec.schema import KINDS, complete
-from blis_tui.spec.source import Document
+from blis_tui.spec.shipped import builtin
 from blis_tui.spec.study.document import read_study
 from blis_tui.spec.workload_checks import check_workload
-from blis_tui.workload.traces import check_trace
+from blis_tui.workload.traces.read import check_trace
 
 if TYPE_CHECKING:
-    from blis_tui.registry import Registry
+    from blis_tui.base.source import Json
+    from blis_tui.model.plug_ins import Registry
     from blis_tui.spec.resolve import Resolved
-    from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Study
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.spec.diagnostics import about, suggestion
-from blis_tui.spec.source import as_list, as_map
+from blis_tui.base.diagnostics import about, suggestion
+from blis_tui.base.source import as_list, as_map
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from blis_tui.spec.diagnostics import Diagnostic
-    from blis_tui.spec.source import DataPath, Document, Json
+    from blis_tui.base.diagnostics import Diagnostic
+    from blis_tui.base.source import DataPath, Document, Json
 
 
 _NO_SOURCE: Final = "give one of them; an experiment can also name a whole workload, such as `workload: chatbot`"
@@ -253,7 +253,7 @@ def _most(document: Document, path: DataPath) -> int:
 
 def _check_media(document: Document, path: DataPath) -> Iterator[Diagnostic]:
     """Check that prompts can have as many items as their largest number requires."""
-    from blis_tui.workload.modalities import MAX_ITEMS  # noqa: PLC0415  (few workloads have media)
+    from blis_tui.workload.content import MAX_ITEMS  # noqa: PLC0415  (few workloads have media)
 
     for kind in as_map(document.get(*path)):
         at = (*path, kind, "count")

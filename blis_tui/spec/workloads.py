@@ -5,23 +5,22 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
-from blis_tui.classes import dataclass
-from blis_tui.errors import SpecError
-from blis_tui.spec.build import build_workload
+from blis_tui.base.classes import dataclass
+from blis_tui.base.diagnostics import in_order
+from blis_tui.base.errors import SpecError
+from blis_tui.base.source import as_map
+from blis_tui.spec.build import Part, build_workload
 from blis_tui.spec.compose import Problems, checked
-from blis_tui.spec.diagnostics import in_order
-from blis_tui.spec.document_parts import Part
 from blis_tui.spec.overrides import parse_overrides
-from blis_tui.spec.source import as_map
 from blis_tui.spec.validate import check_alone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from blis_tui.registry import Registry
-    from blis_tui.spec.model import Workload
-    from blis_tui.spec.source import Document, Json
+    from blis_tui.base.source import Document, Json
+    from blis_tui.model import Workload
+    from blis_tui.model.plug_ins import Registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.printable import printable
-from blis_tui.spec.scalars import flow
+from blis_tui.base.scalars import flow
+from blis_tui.base.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from blis_tui.spec.source import Json
+    from blis_tui.base.source import Json
 
 _WIDTH: Final = 100
 

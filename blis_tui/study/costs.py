@@ -27,15 +27,15 @@ from math import fsum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.units import in_words
 from blis_tui.engine.kv.capacity import active_parameters
-from blis_tui.spec.document_parts import Part
-from blis_tui.units import in_words
+from blis_tui.spec.build import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from blis_tui.spec.model import Experiment, Hardware, Pool
+    from blis_tui.model import Experiment, Hardware, Pool
 
 PRICES: Final = "--price h100=2.5, or hardware.cost_per_hour_usd in the hardware document"
 """How to give a price."""

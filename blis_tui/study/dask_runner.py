@@ -9,8 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import ENGINE, __version__
-from blis_tui.errors import InputError, SimulationError
-from blis_tui.extras import install_command
+from blis_tui.base.errors import InputError, SimulationError, install_command
 from blis_tui.study.runners import Runner
 from blis_tui.study.task import Outcome, execute
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
-from blis_tui.simulation import SLICE_EVENTS
-from blis_tui.study.bounded import FollowerFactory, range_of
+from blis_tui.base.classes import dataclass
+from blis_tui.runs.simulation import SLICE_EVENTS
+from blis_tui.study.bounds import FollowerFactory, range_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from blis_tui.engine.request import Request
-    from blis_tui.simulation import Simulation
-    from blis_tui.spec.model import Expectation, Experiment
+    from blis_tui.model import Expectation, Experiment
+    from blis_tui.runs.simulation import Simulation
     from blis_tui.study.bounds import Figure
 
 _FEWEST_EVENTS: Final = 128

@@ -7,25 +7,25 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.errors import PolicyError, SpecError
-from blis_tui.metrics.kv import zero_if_omitted
-from blis_tui.simulation import Simulation
-from blis_tui.spec.diagnostics import about, in_order, suggestion
+from blis_tui.base.diagnostics import about, in_order, suggestion
+from blis_tui.base.errors import PolicyError, SpecError
+from blis_tui.base.source import as_list, as_map
+from blis_tui.model import SLO_CLASSES
+from blis_tui.results.sections.instances import zero_if_omitted
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.library import names
 from blis_tui.spec.load import build
-from blis_tui.spec.model import SLO_CLASSES
-from blis_tui.spec.source import as_list, as_map
+from blis_tui.spec.metric_names import COSTS
 from blis_tui.spec.study.document import resolve_point
-from blis_tui.spec.study.metrics import COSTS
 from blis_tui.study.costs import without_cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from blis_tui.spec.diagnostics import Diagnostic
-    from blis_tui.spec.model import Experiment
+    from blis_tui.base.diagnostics import Diagnostic
+    from blis_tui.base.source import DataPath, Json
+    from blis_tui.model import Experiment
     from blis_tui.spec.resolve import Resolved
-    from blis_tui.spec.source import DataPath, Json
     from blis_tui.spec.study.model import Study
 
 _MOST_TRIED: Final = 16

@@ -5,14 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, get_type_hints
 
-from blis_tui.errors import InputError
-from blis_tui.extras import install_command
-from blis_tui.metrics.request_log import RequestRow
+from blis_tui.base.errors import InputError, install_command
+from blis_tui.results.request_log import RequestRow
 
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-    from blis_tui.metrics.request_log import RequestTable
+    from blis_tui.results.request_log import RequestTable
     from blis_tui.study.rows import StudyResult, Value
 
 _ROWS: Final = 65_536

@@ -1,4 +1,4 @@
-"""A row for every run of a study: its point, its outcome, and its figures."""
+"""A row for every run of a study: the name of its point, its outcome, and its figures."""
 
 from __future__ import annotations
 
@@ -8,26 +8,51 @@ from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal
 
-from blis_tui.canonical import to_line
-from blis_tui.classes import dataclass
-from blis_tui.metrics.expectations import judge, look_up
-from blis_tui.metrics.pool_load import pool_loads
-from blis_tui.notebook import html_table
-from blis_tui.records.tables import csv_line
+from blis_tui.base.canonical import to_line
+from blis_tui.base.classes import dataclass
+from blis_tui.base.html import html_table
+from blis_tui.base.text import cut
+from blis_tui.base.units import plural
+from blis_tui.output.tables import csv_line
+from blis_tui.results.expectations import judge, look_up
+from blis_tui.results.expected_error import pool_loads
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.study.model import Point
 from blis_tui.study.costs import cost_figures
 from blis_tui.study.steady import SECTION
-from blis_tui.units import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from blis_tui.metrics.pool_load import PoolLoad
-    from blis_tui.spec.model import Experiment
-    from blis_tui.spec.source import Json
+    from blis_tui.base.source import Json
+    from blis_tui.model import Experiment
+    from blis_tui.results.expected_error import PoolLoad
     from blis_tui.spec.study.model import Study
     from blis_tui.study.task import Outcome
+
+
+_WIDEST: Final = 24
+
+
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """Return the last part of each path; the whole path where two end alike."""
+    last = [path.rsplit(".", 1)[-1] for path in paths]
+    return {path: name if last.count(name) == 1 else path for path, name in zip(paths, last, strict=True)}
+
+
+def value_text(value: Json) -> str:
+    """Return a coordinate as text, shortened."""
+    return cut(value if isinstance(value, str) else json.dumps(value), _WIDEST)
+
+
+def point_text(paths: Sequence[str], coordinates: Mapping[str, Json]) -> str:
+    """Return the coordinates that distinguish a point: ``instances 2, rate_per_s 40``; empty if nothing varies.
+
+    Args:
+        paths: what varies.
+        coordinates: path -> the point's value.
+    """
+    return ", ".join(f"{name} {value_text(coordinates.get(path))}" for path, name in short_names(paths).items())
 
 
 Value = float | str | bool | None

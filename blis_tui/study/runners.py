@@ -13,11 +13,10 @@ from contextlib import nullcontext, redirect_stderr, suppress
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
-from blis_tui.errors import SimulationError
-from blis_tui.printed import Printed, Stream
-from blis_tui.processes import how_it_ended, start_process
-from blis_tui.standard_output import reserved_for_results
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import SimulationError
+from blis_tui.base.processes import how_it_ended, start_process
+from blis_tui.base.standard_output import Printed, Stream, reserved_for_results
 from blis_tui.study.task import Outcome, execute
 
 if TYPE_CHECKING:

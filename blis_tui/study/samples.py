@@ -9,20 +9,19 @@ from __future__ import annotations
 from math import copysign, inf, sqrt
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.base.units import number_text
 from blis_tui.engine.request import RequestState
-from blis_tui.metrics.stationary import Ratio, Sample, ratio
-from blis_tui.study.bounded import LATENCIES, PERCENTS, range_of, scope_of
-from blis_tui.study.bounds import is_good
-from blis_tui.units import number_text
+from blis_tui.results.stationary import Ratio, Sample, ratio
+from blis_tui.study.bounds import LATENCIES, PERCENTS, is_good, range_of, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.request import Request
-    from blis_tui.metrics.request_log import Row
-    from blis_tui.simulation import Simulation
-    from blis_tui.spec.model import Expectation, SloTarget
+    from blis_tui.model import Expectation, SloTarget
+    from blis_tui.results.request_log import Row
+    from blis_tui.runs.simulation import Simulation
     from blis_tui.study.bounds import Group, Scope
 
     Latency = Callable[[Row], float | None]

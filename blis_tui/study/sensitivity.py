@@ -10,21 +10,21 @@ from __future__ import annotations
 from math import fsum, sqrt
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
-from blis_tui.columns import aligned
-from blis_tui.errors import InputError
-from blis_tui.spec.source import as_list
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import InputError
+from blis_tui.base.source import as_list
+from blis_tui.base.text import aligned
+from blis_tui.base.units import number_text, plural, share_change_text
 from blis_tui.spec.study.document import resolve_point
 from blis_tui.spec.study.model import Point
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.search import margins, verdict_of
-from blis_tui.units import number_text, plural, share_change_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
-    from blis_tui.spec.model import Expectation
-    from blis_tui.spec.source import Document, Json
+    from blis_tui.base.source import Document, Json
+    from blis_tui.model import Expectation
     from blis_tui.spec.study.model import Study
     from blis_tui.study.rows import Row
     from blis_tui.study.runners import Runner

@@ -15,29 +15,28 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, cast
 
-from blis_tui.authoring.provenance import compose
-from blis_tui.classes import dataclass
-from blis_tui.conditions.course import text_of
-from blis_tui.errors import InputError, SpecError, TraceError
-from blis_tui.inputs import MAX_TRACE_BYTES, input_digest
-from blis_tui.records.files import atomic_text
-from blis_tui.records.tables import requests_csv
-from blis_tui.simulation import Simulation
-from blis_tui.spec.decode import decode
-from blis_tui.spec.document_parts import Part
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import InputError, SpecError, TraceError
+from blis_tui.base.files import MAX_TRACE_BYTES, input_digest
+from blis_tui.base.scalars import flow
+from blis_tui.base.source import as_list, as_map
+from blis_tui.model import CourseExpectation
+from blis_tui.output.files import atomic_text
+from blis_tui.output.tables import requests_csv
+from blis_tui.results.conditions.course import text_of
+from blis_tui.runs.simulation import Simulation
+from blis_tui.spec.authoring.provenance import compose
+from blis_tui.spec.build import Part, decode
 from blis_tui.spec.load import load
-from blis_tui.spec.model import CourseExpectation
-from blis_tui.spec.scalars import flow
-from blis_tui.spec.source import as_list, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from blis_tui.metrics.expectations import Verdict
-    from blis_tui.metrics.report import Report
-    from blis_tui.registry import Registry
-    from blis_tui.spec.model import Experiment
-    from blis_tui.spec.source import Json
+    from blis_tui.base.source import Json
+    from blis_tui.model import Experiment
+    from blis_tui.model.plug_ins import Registry
+    from blis_tui.results.expectations import Verdict
+    from blis_tui.results.report import Report
 
 Rows = tuple[tuple[str, ...], ...]
 

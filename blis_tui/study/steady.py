@@ -12,19 +12,19 @@ import json
 from math import ceil, inf
 from typing import TYPE_CHECKING, Final, Literal
 
-from blis_tui.canonical import to_json
-from blis_tui.classes import dataclass
-from blis_tui.metrics.expectations import judge
-from blis_tui.metrics.stationary import Ratio, Trend, mean, mser5, trend
-from blis_tui.study.bounded import PERCENTS
+from blis_tui.base.canonical import to_json
+from blis_tui.base.classes import dataclass
+from blis_tui.base.units import number_text
+from blis_tui.results.expectations import judge
+from blis_tui.results.stationary import Ratio, Trend, mean, mser5, trend
+from blis_tui.study.bounds import PERCENTS
 from blis_tui.study.samples import BoundSamples, samples_of
-from blis_tui.units import number_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from blis_tui.simulation import Simulation, Since
-    from blis_tui.spec.model import Expectation
+    from blis_tui.model import Expectation
+    from blis_tui.runs.simulation import Simulation, Since
 
 Verdict = Literal["holds", "fails", "not known"]
 

@@ -1,18 +1,112 @@
-"""Summaries of a study's points: means over seeds, which points hold, and the Pareto front."""
+"""Summaries of a study's points: means over seeds with their expected errors, scenarios, and the Pareto front."""
 
 from __future__ import annotations
 
+import json
+import re
+from functools import partial
 from math import fsum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.engine.latency.creation import create_latency
+from blis_tui.output.section_text import METRIC_NAMES, not_measured_text, percent_text
+from blis_tui.results.expected_error import expectations
+from blis_tui.spec.study.document import experiment_of
+from blis_tui.study.rows import point_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from blis_tui.spec.source import Json
-    from blis_tui.spec.study.model import Objective, Point
+    from blis_tui.base.source import Json
+    from blis_tui.results.expected_error import Band, Expectation
+    from blis_tui.spec.study.model import Objective, Point, Study
     from blis_tui.study.rows import Row, StudyResult
+
+
+COSTS: Final = ("cost.usd_per_hour", "cost.gpus")
+"""The cost figure of a configuration: money if all have a price, else GPUs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """The points that serve the same requests."""
+
+    values: tuple[Json, ...]
+    """Values of the load's axes, in their order."""
+    points: tuple[PointSummary, ...]
+    best: PointSummary | None
+    """The cheapest point that meets all bounds; None = none does."""
+    ties: tuple[PointSummary, ...] = ()
+    """Points that are equal in all deciding figures but come later in the study."""
+
+
+def load_paths(study: Study) -> tuple[str, ...]:
+    """Return the axes that vary the load."""
+    return tuple(path for path in study.paths if path == "workload" or path.startswith("workload."))
+
+
+def study_front(
+    study: Study, points: Sequence[PointSummary], objectives: Sequence[Objective] | None = None
+) -> tuple[PointSummary, ...]:
+    """Return the points on the Pareto front of each scenario.
+
+    Args:
+        study: the study.
+        points: the candidate points.
+        objectives: the figures to compare; None = the study's objectives.
+    """
+    wanted = study.objectives if objectives is None else objectives
+    return tuple(one for members in _by_load(study, points).values() for one in pareto_front(members, wanted))
+
+
+def cost_of(points: Sequence[PointSummary]) -> str:
+    """Return the figure by which the points' costs are compared."""
+    done = [one for one in points if one.status == "done"]
+    return next((name for name in COSTS if all(one.mean(name) is not None for one in done)), COSTS[-1])
+
+
+def scenarios(study: Study, points: Sequence[PointSummary]) -> tuple[Scenario, ...]:
+    """Return the scenarios of a study, each with its best point; empty if the load does not vary, or nothing else does.
+
+    The best is the cheapest point that meets all bounds. Ties, and scenarios without bounds, are decided by the
+    objectives in order.
+    """
+    paths = load_paths(study)
+    if not paths or len(paths) == len(study.paths):
+        return ()
+    by = ranked_by(study, points)
+    found = []
+    for members in _by_load(study, points).values():
+        values = tuple(members[0].coordinates[path] for path in paths)
+        able = [one for one in members if one.ok is not False and one.status == "done"]
+        places = {one.point.number: [_placed(one, wish) for wish in by] for one in able}
+        able.sort(key=lambda one: (places[one.point.number], one.point.number))
+        best = able[0] if able else None
+        ties = tuple(one for one in able[1:] if places[one.point.number] == places[able[0].point.number])
+        found.append(Scenario(values=values, points=tuple(members), best=best, ties=ties))
+    return tuple(found)
+
+
+def ranked_by(study: Study, points: Sequence[PointSummary]) -> list[tuple[str, str]]:
+    """Return the figures that decide the best point of a scenario, in order: metric and goal."""
+    wishes = [(one.metric, one.goal) for one in study.objectives]
+    cost: list[tuple[str, str]] = [(cost_of(points), "min")]
+    return list(dict.fromkeys([*(cost if study.constraints or not wishes else []), *wishes]))
+
+
+def _placed(one: PointSummary, wish: tuple[str, str]) -> float:
+    metric, goal = wish
+    value = one.mean(metric)
+    return float("inf") if value is None else -value if goal == "max" else value
+
+
+def _by_load(study: Study, points: Sequence[PointSummary]) -> dict[str, list[PointSummary]]:
+    paths = load_paths(study)
+    found: dict[str, list[PointSummary]] = {}
+    for one in points:
+        found.setdefault(json.dumps([one.coordinates.get(path) for path in paths]), []).append(one)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,3 +185,63 @@ def pareto_front(points: Sequence[PointSummary], objectives: Sequence[Objective]
 
 def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return one != other and all(mine <= theirs for mine, theirs in zip(one, other, strict=True))
+
+
+_NAMED: Final = 3
+"""Maximum number of points named."""
+_WITH_VALUE: Final = re.compile(r"`([\w.]+): [^`]*`")
+"""A key with its value; if points differ only in the value, only the key is named."""
+
+
+def expected_of(study: Study, row: Row) -> dict[str, tuple[str, Expectation]]:
+    """Return the step-time model of each pool, and the expected errors of the run; empty without a report.
+
+    Args:
+        study: the study.
+        row: the run.
+    """
+    if not row.loads:
+        return {}
+    experiment = experiment_of(study, row.point, row.seed)
+    found = expectations(experiment, row.loads, partial(create_latency, experiment.plugins))
+    return {pool.name: (pool.latency.kind, found[pool.name]) for pool in experiment.pools}
+
+
+def step_times_lines(study: Study, points: Sequence[PointSummary]) -> Iterator[str]:
+    """Yield the combined expected errors of some points, and why they are unknown for the others.
+
+    The first run of each point is used.
+    """
+    bands: dict[str, dict[str, list[Band]]] = {}
+    reasons: dict[str, list[tuple[str, str]]] = {}
+    asked = 0
+    for one in points:
+        known = expected_of(study, next((row for row in one.rows if row.loads), one.rows[0]))
+        asked += bool(known)
+        for kind, expectation in known.values():
+            for metric, band in expectation.bands.items():
+                bands.setdefault(kind, {}).setdefault(metric, []).append(band)
+            if expectation.reasons:
+                why = f"(step times: {kind}): {not_measured_text(expectation)}"
+                named = reasons.setdefault(_WITH_VALUE.sub(r"`\1`", why), [])
+                if (said := (point_text(study.paths, one.point.coordinates), why)) not in named:
+                    named.append(said)
+    for kind, metrics in bands.items():
+        told = [f"{name} {_widest(metrics[one])}" for one, name in METRIC_NAMES.items() if one in metrics]
+        yield f"Accuracy (step times: {kind}): {', '.join(told)} (median by point; `blis-tui explain accuracy`)."
+    for text, named in reasons.items():
+        alike = len(dict.fromkeys(why for _, why in named)) == 1
+        yield f"Accuracy{_of([name for name, _ in named], asked)} {named[0][1] if alike else text}."
+
+
+def _of(named: Sequence[str], asked: int) -> str:
+    """Return which points are meant; empty if it is all of them."""
+    if len(named) == asked:
+        return ""
+    more = f"; and of {len(named) - _NAMED:,} more points" if len(named) > _NAMED else ""
+    return f" of {'; '.join(named[:_NAMED])}{more}"
+
+
+def _widest(bands: Sequence[Band]) -> str:
+    medians = [one.median for one in bands]
+    return "±" + " to ".join(dict.fromkeys((percent_text(min(medians)), percent_text(max(medians)))))

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.classes import dataclass
-from blis_tui.errors import SpecError
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import SpecError
+from blis_tui.base.units import plural
 from blis_tui.spec.study.document import experiment_of
-from blis_tui.study.results import Results
 from blis_tui.study.rows import Row, StudyResult
 from blis_tui.study.runners import InProcessRunner
-from blis_tui.study.store import MemoryStore
+from blis_tui.study.store import MemoryStore, Results
 from blis_tui.study.task import task_of
-from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
     from blis_tui.spec.study.model import Point, Study
     from blis_tui.study.runners import Runner
     from blis_tui.study.store import Store

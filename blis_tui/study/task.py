@@ -7,21 +7,21 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
 from blis_tui._version import ENGINE
-from blis_tui.canonical import to_sorted_json
-from blis_tui.classes import dataclass
-from blis_tui.errors import BlisError, in_words
-from blis_tui.registry import place_in_plugin
-from blis_tui.simulation import Simulation
+from blis_tui.base.canonical import to_sorted_json
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import BlisError, in_words
+from blis_tui.model.plug_ins import place_in_plugin
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.build import build_experiment
+from blis_tui.spec.user_plugins import load_plugins
 from blis_tui.study.early_stop import EarlyStop
 from blis_tui.study.steady import steady_report
-from blis_tui.user_plugins import load_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.registry import Plugin
-    from blis_tui.spec.model import Expectation, Experiment
+    from blis_tui.model import Expectation, Experiment
+    from blis_tui.model.plug_ins import Plugin
     from blis_tui.study.steady import Steady
 
 Status = Literal["done", "stopped", "failed"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from textual.binding import Binding
 from textual.keys import format_key
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
 from blis_tui.tui.layout import PANES
 
 if TYPE_CHECKING:

@@ -23,17 +23,16 @@ from textual.command import CommandList, CommandPalette
 from textual.filter import LineFilter
 from textual.theme import ThemeProvider
 
-from blis_tui.classes import dataclass
-from blis_tui.errors import BlisError
-from blis_tui.printable import REPLACEMENT, control_characters
-from blis_tui.printed import Printed, Stream
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import BlisError
+from blis_tui.base.standard_output import Printed, Stream
+from blis_tui.base.text import REPLACEMENT, control_characters
 from blis_tui.tui.actions import APP, bindings, shown_key
 from blis_tui.tui.commands import Commands
-from blis_tui.tui.observing import ObservingStart
+from blis_tui.tui.screens.observing import ObservingStart
 from blis_tui.tui.screens.window import SmallScreen, is_too_small
-from blis_tui.tui.settings import config_folder, load_keymap, remember_theme, remembered_theme
+from blis_tui.tui.settings import THEMES, config_folder, default_theme, load_keymap, remember_theme, remembered_theme
 from blis_tui.tui.shell import LoadedBy
-from blis_tui.tui.themes import THEMES, default_theme
 from blis_tui.tui.typed import OrderedInputApp
 
 if TYPE_CHECKING:
@@ -48,14 +47,14 @@ if TYPE_CHECKING:
     from textual.notifications import Notify
     from textual.screen import Screen
 
-    from blis_tui.cluster.reroute import RouteOverrides
-    from blis_tui.observe.recording import Recording
-    from blis_tui.spec.model import Experiment
+    from blis_tui.cluster.decisions import RouteOverrides
+    from blis_tui.live.recording.recording import Recording
+    from blis_tui.live.twin.twin import Twin
+    from blis_tui.model import Experiment
     from blis_tui.spec.study.model import Study
     from blis_tui.study.store import Store
     from blis_tui.tui.actions import Action
     from blis_tui.tui.shell import ComparedFrom
-    from blis_tui.twin.twin import Twin
 
 
 # Protection of the terminal against control characters in names from documents and traces.
@@ -285,7 +284,7 @@ class BlisApp(OrderedInputApp, inherit_bindings=False):
         """Return the screen of a study."""
         from blis_tui.study.store import FolderStore  # noqa: PLC0415  (screens are imported on demand)
         from blis_tui.tui.screens.studies import StudyScreen  # noqa: PLC0415
-        from blis_tui.tui.study_work import StudyWork  # noqa: PLC0415
+        from blis_tui.tui.screens.study_work import StudyWork  # noqa: PLC0415
 
         store = FolderStore.of_user() if start.store is None else start.store
         prints = self._keep_printed
@@ -350,8 +349,10 @@ class BlisApp(OrderedInputApp, inherit_bindings=False):
     @work(exclusive=True, group="open")
     async def open_study(self, source: str) -> None:
         """Read a study and show it, or its problems."""
-        from blis_tui.spec.study.document import read_study  # noqa: PLC0415
-        from blis_tui.spec.study.opening import open_study_or_experiment  # noqa: PLC0415
+        from blis_tui.spec.study.document import (  # noqa: PLC0415
+            open_study_or_experiment,
+            read_study,
+        )
 
         def read() -> Study:
             document, base = open_study_or_experiment(source)
@@ -443,7 +444,7 @@ class BlisApp(OrderedInputApp, inherit_bindings=False):
 
     def action_app_printed(self) -> None:
         """Show printed output."""
-        from blis_tui.tui.screens.printed import PrintedScreen  # noqa: PLC0415
+        from blis_tui.tui.screens.files import PrintedScreen  # noqa: PLC0415
 
         self.push_screen(PrintedScreen(self.printed))
 

@@ -6,21 +6,21 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
-from blis_tui.errors import BlisError, InputError
-from blis_tui.inputs import real_path
-from blis_tui.metrics.stats import whole_sum
-from blis_tui.printable import printable
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import BlisError, InputError
+from blis_tui.base.files import real_path
+from blis_tui.base.text import printable
+from blis_tui.base.units import plural
+from blis_tui.results.stats import whole_sum
 from blis_tui.spec.library import entries, find, suffix
-from blis_tui.tui.presenters.problems import diagnostics_of
-from blis_tui.units import plural
+from blis_tui.tui.drawing.problems import diagnostics_of
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from blis_tui.spec.diagnostics import Diagnostic
-    from blis_tui.spec.model import Experiment
+    from blis_tui.base.diagnostics import Diagnostic
+    from blis_tui.model import Experiment
 
 MAX_FOUND: Final = 500
 """Maximum number of experiments listed from one folder."""
@@ -211,8 +211,10 @@ def _expected(experiment: Experiment) -> str:
 
 def _study_facts(path: Path) -> Facts:
     """Return a summary of a study. Raises SpecError and InputError if it is invalid."""
-    from blis_tui.spec.study.document import read_study  # noqa: PLC0415
-    from blis_tui.spec.study.opening import open_study_or_experiment  # noqa: PLC0415
+    from blis_tui.spec.study.document import (  # noqa: PLC0415
+        open_study_or_experiment,
+        read_study,
+    )
     from blis_tui.study.text import bound_text  # noqa: PLC0415
 
     document, base = open_study_or_experiment(str(path))

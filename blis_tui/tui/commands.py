@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
 from blis_tui.spec.library import names
 from blis_tui.tui.actions import ACTIONS, APP, shown_keys
 from blis_tui.tui.shell import shell

@@ -5,28 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
-from blis_tui.authoring.provenance import Composed, compose
-from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
-from blis_tui.conditions.expression import parse_expression
-from blis_tui.conditions.suggestions import suggestions
+from blis_tui.base.errors import BlisError
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.sessions import Session
 from blis_tui.debugger.why.ranking import ORDERS
-from blis_tui.errors import BlisError
+from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.results.conditions.language import parse_expression
+from blis_tui.results.conditions.suggestions import suggestions
+from blis_tui.spec.authoring.provenance import Composed, compose
 from blis_tui.spec.places import data_root
 from blis_tui.tui.driver import Driver
-from blis_tui.tui.presenters.fleet import MEASURES
+from blis_tui.tui.panes.fleet import MEASURES
 from blis_tui.tui.view import Selection, View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.cluster.reroute import RouteOverrides
-    from blis_tui.conditions.breakpoints import Breakpoint, Hit
-    from blis_tui.conditions.expression import Expression
-    from blis_tui.conditions.suggestions import Suggestion
-    from blis_tui.spec.model import Experiment
-    from blis_tui.spec.source import Json
+    from blis_tui.base.source import Json
+    from blis_tui.cluster.decisions import RouteOverrides
+    from blis_tui.model import Experiment
+    from blis_tui.results.conditions.breakpoints import Breakpoint, Hit
+    from blis_tui.results.conditions.language import Expression
+    from blis_tui.results.conditions.suggestions import Suggestion
 
 _VISITED: Final = 100
 _ORIGINS_UNKNOWN: Final = "# What runs here, with everything it refers to; no file has exactly this content (any more)."

@@ -11,9 +11,9 @@ from blis_tui.debugger.history import Progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
-    from blis_tui.conditions.breakpoints import Watch
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.history import Move, Stop
+    from blis_tui.results.conditions.breakpoints import Watch
 
 _T = TypeVar("_T")
 

@@ -7,14 +7,14 @@ from itertools import chain, count, repeat
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
-from blis_tui.panes import panes_in
+from blis_tui.base.classes import dataclass
+from blis_tui.output.plugin_panes import panes_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.panes import PluginPane
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
+    from blis_tui.output.plugin_panes import PluginPane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class PaneInfo:
     about: str
     """A sentence for the help."""
     widget: str
-    """Module and class below ``blis_tui.tui.widgets``; imported if an experiment has the pane."""
+    """Module and class below ``blis_tui.tui.panes``; imported if an experiment has the pane."""
     upper: bool = False
     """Whether it is in the upper row."""
     needs: str = ""
@@ -53,7 +53,7 @@ PANES: Final = (
         letter="e",
         name="Events",
         about="All events, and your position among them",
-        widget="event_list.EventList",
+        widget="events.EventList",
         upper=True,
     ),
     PaneInfo(
@@ -72,7 +72,7 @@ PANES: Final = (
         letter="r",
         name="Request",
         about="The life of a request, and what it waited for",
-        widget="inspector.Inspector",
+        widget="request.Inspector",
         upper=True,
     ),
     PaneInfo(
@@ -90,7 +90,7 @@ PANES: Final = (
         name="KV cache",
         short="KV",
         about="Which requests hold KV cache blocks",
-        widget="kv_map.KvMap",
+        widget="kv.KvMap",
     ),
     PaneInfo(
         id="changes",
@@ -98,7 +98,7 @@ PANES: Final = (
         letter="c",
         name="Changes",
         about="What the last event changed",
-        widget="diff.DiffPane",
+        widget="changes.DiffPane",
     ),
     PaneInfo(
         id="warnings",
@@ -125,7 +125,7 @@ PANES: Final = (
         letter="p",
         name="Spec",
         about="The experiment, and where each value comes from",
-        widget="spec_view.SpecPane",
+        widget="spec.SpecPane",
     ),
     PaneInfo(
         id="fleet",
@@ -183,7 +183,7 @@ def _plugin_pane_info(number: int, pane: PluginPane, letter: str) -> PaneInfo:
         letter=letter,
         name=pane.name,
         about=pane.about,
-        widget="brought.BroughtPane",
+        widget="plugin.BroughtPane",
         brought=pane,
     )
 

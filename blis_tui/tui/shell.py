@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack, cast
 
-from blis_tui.classes import NamedTuple
+from blis_tui.base.classes import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.screen import Screen
 
-    from blis_tui.cluster.reroute import RouteOverrides
-    from blis_tui.errors import BlisError
-    from blis_tui.spec.model import Experiment
+    from blis_tui.base.errors import BlisError
+    from blis_tui.cluster.decisions import RouteOverrides
+    from blis_tui.model import Experiment
     from blis_tui.tui.actions import Action
     from blis_tui.tui.settings import Keymap
 

@@ -13,20 +13,20 @@ from itertools import pairwise
 from string import Template
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.base.errors import InputError
+from blis_tui.base.text import printable
+from blis_tui.base.units import count_text, plural, time_text
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain
 from blis_tui.debugger.why.explanation import Ref, event_ref, request_ref
-from blis_tui.errors import InputError
-from blis_tui.printable import printable
 from blis_tui.tui.debug_session import DebugSession
-from blis_tui.tui.presenters.diff import diff_lines
-from blis_tui.tui.presenters.events import event_line
-from blis_tui.tui.presenters.inspector import inspector_lines, subject
-from blis_tui.tui.presenters.instances import instances_lines
-from blis_tui.tui.presenters.why import explanation_page, mention_of
-from blis_tui.tui.themes import DARK, LIGHT
-from blis_tui.units import count_text, plural, time_text
+from blis_tui.tui.drawing.why import explanation_page, mention_of
+from blis_tui.tui.panes.changes import diff_lines
+from blis_tui.tui.panes.events import event_line
+from blis_tui.tui.panes.instances import instances_lines
+from blis_tui.tui.panes.request import inspector_lines, subject
+from blis_tui.tui.settings import DARK, LIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from textual.theme import Theme
 
     from blis_tui.debugger.places import Place
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
     from blis_tui.tui.view import View
 
 PANES: Final = ("instances", "why this event", "request", "why the request", "changes")

@@ -57,7 +57,7 @@ class OrderedInputApp(App[None], inherit_bindings=False):
         found = super().get_driver_class()
         if found.__module__ != "textual.drivers.linux_driver":
             return found
-        from blis_tui.tui.terminal_driver import TerminalDriver  # noqa: PLC0415  (its base is not on Windows)
+        from blis_tui.tui.drivers import TerminalDriver  # noqa: PLC0415  (its base is not on Windows)
 
         return TerminalDriver
 

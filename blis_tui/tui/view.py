@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 from textual.message import Message
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.conditions.breakpoints import Breakpoint
     from blis_tui.debugger.moment import Moment
     from blis_tui.debugger.tape import Tape
     from blis_tui.engine.records import Record
-    from blis_tui.metrics.lints.lints import Checkup
-    from blis_tui.metrics.report import Latencies
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
+    from blis_tui.results.conditions.breakpoints import Breakpoint
+    from blis_tui.results.lints.table import Checkup
+    from blis_tui.results.report import Latencies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,28 +5,24 @@ from __future__ import annotations
 from math import fsum
 from typing import TYPE_CHECKING
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.errors import PolicyError
+from blis_tui.base.pickling import Picklable, stateful_plugins
+from blis_tui.base.streams import Streams
 from blis_tui.engine.network import Connection
 from blis_tui.engine.request import NO_MEDIA, Reasoning, Request, under_adapter
-from blis_tui.engine.streams import Streams
-from blis_tui.errors import PolicyError
-from blis_tui.pickling import Picklable, stateful_plugins
-from blis_tui.workload.adapters import AdapterDraws
-from blis_tui.workload.arrivals import CLOSED_LOOP, create_gaps
-from blis_tui.workload.lengths import LENGTHS, UntilEosTokens
-from blis_tui.workload.modalities import NOTHING_DRAWN, MediaDraws, placed
-from blis_tui.workload.rates import CurvedGaps, DrawnStages, ExactStages
-from blis_tui.workload.ratios import ratios_of, tokens_of
-from blis_tui.workload.sampled import counts
+from blis_tui.workload.arrivals import CLOSED_LOOP, CurvedGaps, DrawnStages, ExactStages, create_gaps
+from blis_tui.workload.content import NOTHING_DRAWN, AdapterDraws, MediaDraws, placed
+from blis_tui.workload.distributions import LENGTHS, UntilEosTokens, counts, ratios_of, tokens_of
 
 if TYPE_CHECKING:
+    from blis_tui.base.streams import Stream
     from blis_tui.engine.request import Segments
-    from blis_tui.engine.streams import Stream
-    from blis_tui.registry import Registry
-    from blis_tui.spec.model import Budget, Client, PluginConfig, Workload
+    from blis_tui.model import Budget, Client, PluginConfig, Workload
+    from blis_tui.model.plug_ins import Registry
     from blis_tui.workload.arrivals import Gaps
-    from blis_tui.workload.lengths import TokenCounts
-    from blis_tui.workload.modalities import DrawnMedia
+    from blis_tui.workload.content import DrawnMedia
+    from blis_tui.workload.distributions import TokenCounts
     from blis_tui.workload.sessions import SessionDraws, SessionRun
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol
 
-from blis_tui.classes import NamedTuple, dataclass
+from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.engine.request import RequestState
-from blis_tui.registry import setting
+from blis_tui.model.plug_ins import setting
 from blis_tui.workload.arrivals import ARRIVALS, CLOSED_LOOP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.base.streams import Stream
     from blis_tui.engine.request import Request
-    from blis_tui.engine.streams import Stream
     from blis_tui.workload.arrivals import Gaps
     from blis_tui.workload.sessions import Sent, SessionRun
 

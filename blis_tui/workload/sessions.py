@@ -10,25 +10,22 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import NamedTuple, dataclass
+from blis_tui.base.classes import NamedTuple, dataclass
+from blis_tui.base.errors import PolicyError
 from blis_tui.engine.request import NO_MEDIA
-from blis_tui.errors import PolicyError
-from blis_tui.spec.model import SessionCall
-from blis_tui.workload.lengths import LENGTHS
-from blis_tui.workload.modalities import NOTHING_DRAWN, MediaDraws, placed
-from blis_tui.workload.ratios import ratios_of, tokens_of
-from blis_tui.workload.sampled import counts
+from blis_tui.model import SessionCall
+from blis_tui.workload.content import NOTHING_DRAWN, MediaDraws, placed
+from blis_tui.workload.distributions import LENGTHS, counts, ratios_of, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.base.streams import Stream, Streams
     from blis_tui.engine.request import Media, MediaItem, Request, Segments
-    from blis_tui.engine.streams import Stream, Streams
-    from blis_tui.registry import Registry
-    from blis_tui.spec.model import Client, PluginConfig, Session
-    from blis_tui.workload.adapters import AdapterDraws
-    from blis_tui.workload.lengths import TokenCounts
-    from blis_tui.workload.modalities import DrawnMedia
+    from blis_tui.model import Client, PluginConfig, Session
+    from blis_tui.model.plug_ins import Registry
+    from blis_tui.workload.content import AdapterDraws, DrawnMedia
+    from blis_tui.workload.distributions import TokenCounts
 
 MAX_CALLS: Final = 100_000
 """Maximum number of calls of one session. Each takes some 200 bytes while the session lasts."""

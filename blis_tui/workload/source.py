@@ -8,16 +8,16 @@ from __future__ import annotations
 from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.pickling import Picklable
 from blis_tui.engine.request import Request
-from blis_tui.pickling import Picklable
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
-    from blis_tui.registry import Registry
-    from blis_tui.spec.model import Workload
+    from blis_tui.model import Workload
+    from blis_tui.model.plug_ins import Registry
     from blis_tui.workload.interactive import InteractiveSource
-    from blis_tui.workload.trace_table import TraceTable
+    from blis_tui.workload.traces.table import TraceTable
 
 
 BATCH_SIZE: Final = 16
@@ -168,11 +168,11 @@ def create_source(workload: Workload, seed: int, plugins: Registry) -> RequestSo
         TraceError: rows of the trace are wrong.
     """
     if workload.trace is not None:
-        from blis_tui.workload.traces import read_trace  # noqa: PLC0415  (generated workloads do not need it)
+        from blis_tui.workload.traces.read import read_trace  # noqa: PLC0415  (generated workloads do not need it)
 
         table = read_trace(workload.trace, plugins)
         if workload.trace.pacing == "answers":
-            from blis_tui.workload.trace_sessions import TracedSource  # noqa: PLC0415  (as above)
+            from blis_tui.workload.traces.sessions import TracedSource  # noqa: PLC0415  (as above)
 
             return TracedSource(table, workload.requests)
         return TraceSource(table, workload.requests)

@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blis_tui import load
-from blis_tui.calibration import other_loads
-from blis_tui.calibration.fitting import advice
-from blis_tui.cli.cases import cases_by_name
+from blis_tui.base.errors import install_command
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
-from blis_tui.extras import install_command
+from blis_tui.cli.options import cases_by_name
+from blis_tui.live.calibration import other_loads
+from blis_tui.live.calibration.fitting import collect as advice
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -224,7 +224,7 @@ def test_bad_files(name: str, tmp_path: Path, file_regression: FileRegressionFix
 
 def test_a_file_that_cannot_be_written_is_told_before_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     measured()
-    monkeypatch.setattr("blis_tui.calibration.run.calibrated", lambda *_: pytest.fail("it was fitted"))
+    monkeypatch.setattr("blis_tui.live.calibration.run.calibrated", lambda *_: pytest.fail("it was fitted"))
     result = run("calibrate", "measured.csv", "--spec", "base.blis.yaml", "-o", "no/such/mine.yaml")
     assert (result.exit_code, result.stdout) == (ExitCode.IO, "")
     assert result.stderr == "error: cannot write no/such/mine.yaml: No such file or directory\n"

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import COMMANDS, cli
-from blis_tui.records import files
+from blis_tui.output import files
 from tests.golden.projects import SPEC, project, pytest_in
-from tests.twin.servers import experiment, recorded
+from tests.live.twin.servers import experiment, recorded
 
-DATA = Path(__file__).parents[1] / "importers" / "data"
+DATA = Path(__file__).parents[1] / "spec" / "foreign" / "data"
 AXES = "--axis engine.max_num_seqs=8,16 --seeds 1 --store none -j 1"
 MEASURED = "arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n" + "".join(
     f"{at * 50_000},{100 + at},10,{9000 + 20 * at},{60_000 + 90 * at}\n" for at in range(40)

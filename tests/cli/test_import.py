@@ -10,7 +10,7 @@ from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.spec.validate import validate
 
-DATA = Path(__file__).parents[1] / "importers" / "data"
+DATA = Path(__file__).parents[1] / "spec" / "foreign" / "data"
 
 
 def blis_import(*args: object) -> Result:

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from blis_tui.api import load
 from blis_tui.cli.main import cli
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 from blis_tui.study.store import STORE_VARIABLE
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blis_tui.cli
-from blis_tui.canonical import to_json, to_line, to_sorted_json
+from blis_tui.base.canonical import to_json, to_line, to_sorted_json
+from blis_tui.base.text import control_characters, printable, printable_lines
 from blis_tui.cli.main import main
-from blis_tui.printable import control_characters, printable, printable_lines
 from tests.hostile import EVIL, SPEC, quoted, require_harmless
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def test_names_do_not_break_out_of_the_comments_of_a_document(command: str, blis
 def test_everything_printed_goes_through_one_place() -> None:
     """Whatever prints by itself is not looked at by the tests above."""
     cli = Path(blis_tui.cli.__file__).parent
-    own = (cli / "files.py", cli.parent / "standard_output.py")  # the latter hands on what plug-ins print
+    own = (cli / "files.py", cli.parent / "base" / "standard_output.py")  # the latter hands on what plug-ins print
     found = []
     for path in sorted(cli.parent.rglob("*.py")):
         text = path.read_text("utf-8")

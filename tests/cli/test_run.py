@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 from pytest_regressions.file_regression import FileRegressionFixture
 
+from blis_tui.base.errors import StalledError
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
-from blis_tui.engine.invariants import Auditable, Invariant
-from blis_tui.errors import StalledError
-from blis_tui.simulation import Simulation
+from blis_tui.cluster.invariants import Auditable, Invariant
+from blis_tui.runs.simulation import Simulation
 from tests.prefork import run_module
 
 SMALL = """

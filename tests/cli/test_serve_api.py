@@ -18,21 +18,21 @@ import pytest
 from click.testing import CliRunner
 
 import blis_tui
+from blis_tui.base.errors import InputError, SimulationError
 from blis_tui.cli import serve_api as module
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
-from blis_tui.errors import InputError, SimulationError
-from blis_tui.observe import observer
-from blis_tui.observe.reading import read_recording
-from blis_tui.serving import table
-from blis_tui.serving.content import Contents
-from blis_tui.serving.core import SubmittedRequest
+from blis_tui.live.observe import observer
+from blis_tui.live.recording.folder import read_recording
+from blis_tui.live.serving import content as table
+from blis_tui.live.serving.content import Contents
+from blis_tui.live.serving.core import SubmittedRequest
 from tests.cli.test_signals import Child
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from blis_tui.serving.server import Endpoint
+    from blis_tui.live.serving.server import Endpoint
 
 SLOW = {
     "cluster.instances": 1,

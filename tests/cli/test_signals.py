@@ -89,7 +89,7 @@ def test_a_signal_ends_a_run_that_processes_share_without_a_report(tmp_path: Pat
 def test_a_check_that_takes_long_is_left_and_the_events_so_far_are_reported(tmp_path: Path) -> None:
     slow = f"""
 {IMPATIENT}
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 def verify(simulation):
     if simulation.events == 7:
         {SAY}
@@ -143,8 +143,8 @@ Ahead.step = step
     ("place", "number"),
     [
         ("spec.load.resolve_source", signal.SIGINT),
-        ("simulation.create_source", signal.SIGTERM),
-        ("records.tables.requests_csv", signal.SIGHUP),
+        ("runs.simulation.create_source", signal.SIGTERM),
+        ("output.tables.requests_csv", signal.SIGHUP),
     ],
 )
 def test_before_and_after_the_simulation_a_signal_ends_at_once(place: str, number: int, tmp_path: Path) -> None:
@@ -238,11 +238,11 @@ sys.meta_path.insert(0, Slow())
 """
 ENDLESS_TEXT = f"{SAY}\nwhile True: pass"
 READING = f"""
-import blis_tui.inputs
+import blis_tui.base.files
 def wait(*_, **__):
     {SAY}
     while True: pass
-blis_tui.inputs.read_input = blis_tui.inputs.open_input = wait
+blis_tui.base.files.read_input = blis_tui.base.files.open_input = wait
 """
 
 
@@ -290,8 +290,8 @@ def _at_import_of(module: str, text: str) -> str:
         ("click", "while a class is made"),
         ("click", "while an object is thrown away"),
         ("blis_tui.cli.run", "while an object is thrown away"),
-        ("blis_tui.simulation", "while an object is thrown away"),
-        ("blis_tui.simulation", "while a class is made"),
+        ("blis_tui.runs.simulation", "while an object is thrown away"),
+        ("blis_tui.runs.simulation", "while a class is made"),
     ],
 )
 def test_a_signal_that_comes_where_python_keeps_errors_to_itself_is_an_exit_code_too(module: str, text: str) -> None:

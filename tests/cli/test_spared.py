@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 import blis_tui
 from blis_tui.cli.main import cli
-from blis_tui.records.tables import requests_csv
-from blis_tui.simulation import Simulation
+from blis_tui.output.tables import requests_csv
+from blis_tui.runs.simulation import Simulation
 from tests.golden.projects import blis_in
-from tests.twin.servers import experiment, recorded
+from tests.live.twin.servers import experiment, recorded
 
 if TYPE_CHECKING:
     from pathlib import Path

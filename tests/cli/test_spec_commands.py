@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from blis_tui.authoring.explain import values
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli, current_arguments
-from blis_tui.shipped import SHIPPED
+from blis_tui.spec.authoring.explain import values
 from blis_tui.spec.load import load
 from blis_tui.spec.schema import KINDS
-from blis_tui.subjects import subjects
+from blis_tui.spec.shipped import SHIPPED
+from blis_tui.spec.subjects import subjects
 from tests.prefork import run_module
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def test_a_new_project_is_valid_runs_and_passes_its_own_tests(tmp_path: Path) ->
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """The wheel that a project carries takes long to pack: tests/golden/test_ci.py looks at it."""
-    monkeypatch.setattr("blis_tui.authoring.wheel.own_wheel", lambda: b"wheel")
+    monkeypatch.setattr("blis_tui.spec.authoring.wheel.own_wheel", lambda: b"wheel")
 
 
 @pytest.mark.usefixtures("light")
@@ -568,6 +568,7 @@ def test_help_texts(command: str, file_regression: FileRegressionFixture) -> Non
 def test_commands_import_heavy_things_only_when_they_run() -> None:
     code = (
         "import sys, blis_tui.cli.spec, blis_tui.cli.explain, blis_tui.cli.completion\n"
-        "assert not {'yaml', 'jsonschema', 'blis_tui.simulation', 'blis_tui.authoring.tree'} & sys.modules.keys()"
+        "heavy = {'yaml', 'jsonschema', 'blis_tui.runs.simulation', 'blis_tui.spec.authoring.tree'}\n"
+        "assert not heavy & sys.modules.keys()"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -204,9 +204,9 @@ def test_standard_output_that_takes_only_a_part_is_an_error(unbuffered: str, tmp
 
 DEFECT = """
 import sys
-import blis_tui.simulation
+import blis_tui.runs.simulation
 def broken(*_, **__): raise ZeroDivisionError("an own fault")
-blis_tui.simulation.Simulation.run = broken
+blis_tui.runs.simulation.Simulation.run = broken
 sys.argv = ["blis-tui", "run", "quickstart"]
 from blis_tui.__main__ import main
 main()

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
-from tests.twin.servers import BASE, STEP_US, experiment, recorded
+from tests.live.twin.servers import BASE, STEP_US, experiment, recorded
 
 if TYPE_CHECKING:
     from pathlib import Path

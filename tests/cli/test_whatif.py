@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner, Result
 from pytest_regressions.file_regression import FileRegressionFixture
 
-from blis_tui.canonical import to_json
+from blis_tui.base.canonical import to_json
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
-from tests.metrics.clusters import DOCUMENTS
+from tests.results.clusters import DOCUMENTS
 
 
 @pytest.fixture(autouse=True)

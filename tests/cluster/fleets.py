@@ -10,7 +10,7 @@ import blis_tui
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 _SCORERS = [
     {"kind": "prefix-affinity", "weight": 2},

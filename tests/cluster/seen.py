@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from blis_tui.base.streams import Streams
 from blis_tui.cluster.signals import CacheView, Context, Fleet, IncomingRequest, SignalBoard
-from blis_tui.engine.kv.prompt_keys import PromptKeys
+from blis_tui.engine.kv.keys import PromptKeys
 from blis_tui.engine.records import Observers
-from blis_tui.engine.streams import Streams
-from blis_tui.spec.model import SLO_PRIORITIES, Signals
+from blis_tui.model import SLO_PRIORITIES, Signals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from blis_tui.cluster.lifecycle import LifecycleControl
+from blis_tui.cluster.options.lifecycle import LifecycleControl
 from blis_tui.cluster.records import InstanceChanged, NodeChanged, Scaled, ScalingDecided
-from blis_tui.spec.model import Delay, Lifecycle, NodePool
+from blis_tui.model import Delay, Lifecycle, NodePool
 from tests.builders import Outcome, request
 from tests.cluster.test_lifecycle import asked, autoscaler, failure, states, varying
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
+from blis_tui.base.errors import InvariantError
 from blis_tui.cluster.invariants import CONTROL_INVARIANTS, outcomes
-from blis_tui.errors import InvariantError
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 from blis_tui.workload.interactive import InteractiveSource
 from tests.cluster.fleets import fleet
 

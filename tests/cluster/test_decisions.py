@@ -15,11 +15,11 @@ import blis_tui
 from blis_tui.cluster.decisions import ALTERNATIVES, LOAD, PPM
 from blis_tui.cluster.records import RoutingDecision
 from blis_tui.engine.records import Queued, Record, Routed, StepFinished
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 from tests.cluster.fleets import WEIGHTED, fleet
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 
 def listened(made: Experiment) -> tuple[Simulation, list[Record]]:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
+from blis_tui.base.streams import Streams
 from blis_tui.engine.records import Completed, StepFinished
 from blis_tui.engine.request import Request
-from blis_tui.engine.streams import Streams
-from blis_tui.shipped import builtin
+from blis_tui.spec.shipped import builtin
 from tests.builders import Outcome, experiment, request
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from blis_tui.engine.records import Record
-    from blis_tui.simulation import Simulation
+    from blis_tui.runs.simulation import Simulation
 
 REQUESTS = 40
 CHANGED = 7

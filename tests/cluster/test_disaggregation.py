@@ -6,8 +6,8 @@ import pytest
 
 from blis_tui.cluster.records import TransferFinished, TransferStarted
 from blis_tui.engine.records import Completed, Dropped, FirstToken, Preempted, StepFinished
-from blis_tui.metrics.request_log import RequestLog
-from blis_tui.spec.model import Disaggregation, Experiment, PluginConfig, Transfer
+from blis_tui.model import Disaggregation, Experiment, PluginConfig, Transfer
+from blis_tui.results.request_log import RequestLog
 from tests.builders import MODEL, Outcome, experiment, request
 
 ROUND_ROBIN = PluginConfig(kind="round-robin")

@@ -3,13 +3,12 @@
 import pytest
 
 from blis_tui.cluster.cluster import Cluster
-from blis_tui.cluster.figures import FIGURES
 from blis_tui.cluster.records import NodeChanged, Retried, Stranded
-from blis_tui.cluster.snapshot import InstanceSnapshot, Snapshot, take_snapshot
+from blis_tui.cluster.snapshot import FIGURES, InstanceSnapshot, Snapshot, take_snapshot
 from blis_tui.engine.records import Observers, Record, Routed
-from blis_tui.metrics.request_log import RequestLog
-from blis_tui.simulation import Simulation
-from blis_tui.spec.model import Delay, NodePool, PluginConfig
+from blis_tui.model import Delay, NodePool, PluginConfig
+from blis_tui.results.request_log import RequestLog
+from blis_tui.runs.simulation import Simulation
 from tests.builders import ListSource, experiment, request
 from tests.cluster.fleets import fleet
 from tests.cluster.test_lifecycle import autoscaler, failure, varying

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
+from blis_tui.base.errors import SpecError
 from blis_tui.cluster.gateway_queue import GatewayQueue
 from blis_tui.cluster.passage import NO_NEXT_STAGE, Passage
 from blis_tui.engine.request import Request
-from blis_tui.errors import SpecError
-from blis_tui.spec.model import SLO_PRIORITIES, Gateway, PluginConfig
+from blis_tui.model import SLO_PRIORITIES, Gateway, PluginConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

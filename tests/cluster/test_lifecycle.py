@@ -12,23 +12,14 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.cluster.cluster import Cluster
-from blis_tui.cluster.digest import digest
-from blis_tui.cluster.lifecycle import LifecycleControl
+from blis_tui.cluster.invariants import INVARIANTS
+from blis_tui.cluster.options.lifecycle import LifecycleControl
 from blis_tui.cluster.records import GatewayTick, InstanceChanged, InstanceStopped, Lost, Retried
-from blis_tui.engine.invariants import INVARIANTS
+from blis_tui.cluster.snapshot import digest
 from blis_tui.engine.records import Observers, Record, Routed, StepFinished
-from blis_tui.metrics.load import Flow
-from blis_tui.metrics.request_log import RequestLog
-from blis_tui.spec.model import (
-    Autoscaler,
-    Delay,
-    Experiment,
-    Failure,
-    Gateway,
-    Lifecycle,
-    NodePool,
-    PluginConfig,
-)
+from blis_tui.model import Autoscaler, Delay, Experiment, Failure, Gateway, Lifecycle, NodePool, PluginConfig
+from blis_tui.results.request_log import RequestLog
+from blis_tui.results.sections.load import Flow
 from tests.builders import VLLM, ListSource, Outcome, experiment, request
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from blis_tui.cluster.link import Link, OverlappedStep
-from blis_tui.spec.model import Transfer
+from blis_tui.cluster.options.disaggregation import Link, OverlappedStep
+from blis_tui.model import Transfer
 
 
 def link(contention: str, base_latency_us: int = 10, bandwidth: float = 0.001) -> Link:

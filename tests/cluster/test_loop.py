@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blis_tui import simulation as module
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.engine.flow import FastForward
 from blis_tui.engine.records import Observers, StepFinished
 from blis_tui.engine.steps import Steps
-from blis_tui.metrics.request_log import RequestLog
-from blis_tui.simulation import Simulation
+from blis_tui.results.request_log import RequestLog
+from blis_tui.runs import simulation as module
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load
 from tests.builders import ListSource, Outcome, experiment, request
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
-    from blis_tui.metrics.request_log import RequestRow
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
+    from blis_tui.results.request_log import RequestRow
 
 BLIS: dict[str, object] = {"policy.batching": "blis", "latency": "blackbox", "workload.requests": 20}
 VLLM: dict[str, object] = {"workload.requests": 20}

@@ -13,7 +13,7 @@ from blis_tui.cluster.records import ScalingDecided
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from blis_tui.metrics.report import Report
+    from blis_tui.results.report import Report
 
 LLAMA, QWEN = "llama-3.1-8b-instruct", "qwen3-14b"
 HEAD = "apiVersion: blis/v1\nkind: Experiment\nmetadata: {name: mine}\nmodel: qwen3-14b\nhardware: h100\n"

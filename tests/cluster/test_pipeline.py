@@ -5,13 +5,13 @@ from itertools import pairwise
 
 import pytest
 
+from blis_tui.base.errors import PolicyError
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.signals import IncomingRequest, InstanceSignals, declared
 from blis_tui.engine.records import RECORD_KINDS, Arrived, Observers, Record, Rejected, Routed, StepFinished
 from blis_tui.engine.request import Request
-from blis_tui.errors import PolicyError
-from blis_tui.metrics.request_log import RequestLog
-from blis_tui.spec.model import PluginConfig
+from blis_tui.model import PluginConfig
+from blis_tui.results.request_log import RequestLog
 from tests.builders import ListSource, Outcome, experiment, request
 
 
@@ -137,7 +137,7 @@ def test_unknown_policies_are_refused_with_the_known_ones() -> None:
         Outcome(experiment(admission=PluginConfig(kind="by-mood")), [])
     with pytest.raises(PolicyError, match="known: tail, priority"):
         Outcome(experiment(victim="loudest"), [])
-    with pytest.raises(PolicyError, match="known: blis, llm-serving-sim, nano, sglang, tensorrt-llm, vllm-v1"):
+    with pytest.raises(PolicyError, match="known: llm-serving-sim, nano, tensorrt-llm, vllm-v1, blis, sglang"):
         Outcome(experiment(batching="orca"), [])
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.cluster.lifecycle import LifecycleControl
+from blis_tui.cluster.options.lifecycle import LifecycleControl
 from blis_tui.engine.records import Routed
-from blis_tui.spec.model import Autoscaler, Delay, Experiment, NodePool, PluginConfig
+from blis_tui.model import Autoscaler, Delay, Experiment, NodePool, PluginConfig
 from tests.builders import Outcome, experiment, request
 from tests.work import lines
 

@@ -6,13 +6,13 @@ from statistics import mean
 import pytest
 
 from blis_tui.cluster.cluster import Cluster
+from blis_tui.cluster.invariants import INVARIANTS
 from blis_tui.cluster.snapshot import take_snapshot
-from blis_tui.engine.invariants import INVARIANTS
 from blis_tui.engine.records import Observers, Routed, StepFinished
 from blis_tui.engine.request import Request
-from blis_tui.metrics.report import build_report
-from blis_tui.metrics.request_log import RequestLog
-from blis_tui.spec.model import Experiment, PluginConfig
+from blis_tui.model import Experiment, PluginConfig
+from blis_tui.results.report import build_report
+from blis_tui.results.request_log import RequestLog
 from tests.builders import ListSource, Outcome, experiment, request
 
 

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.cluster.cluster import Cluster
-from blis_tui.cluster.lifecycle import LifecycleControl
-from blis_tui.engine.invariants import INVARIANTS
+from blis_tui.cluster.invariants import INVARIANTS
+from blis_tui.cluster.options.lifecycle import LifecycleControl
 from blis_tui.engine.records import Observers
-from blis_tui.metrics.request_log import RequestLog
-from blis_tui.spec.model import Autoscaler, Delay, Experiment, Failure, Lifecycle, NodePool
+from blis_tui.model import Autoscaler, Delay, Experiment, Failure, Lifecycle, NodePool
+from blis_tui.results.request_log import RequestLog
 from tests.builders import ListSource
 from tests.cluster.test_lifecycle import LIVES, autoscaler, failure, varying
 from tests.cluster.test_models import HEAD, LLAMA, QWEN
 from tests.cluster.test_split_lifecycle import asked, going, scaler
-from tests.metrics.clusters import document
+from tests.results.clusters import document
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from blis_tui.spec.model import Signals
+from blis_tui.model import Signals
 from tests.builders import Outcome, experiment, request
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from blis_tui.engine.records import Arrived
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 from tests.cluster.fleets import fleet
 
 

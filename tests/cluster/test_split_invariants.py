@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.cluster.cluster import Cluster
-from blis_tui.cluster.disaggregation import Splitter
 from blis_tui.cluster.invariants import SPLIT_INVARIANTS
+from blis_tui.cluster.options.disaggregation import Splitter
 from blis_tui.engine.records import Observers
 from blis_tui.engine.request import handover_of
-from blis_tui.metrics.request_log import RequestLog
+from blis_tui.results.request_log import RequestLog
 from tests.builders import ListSource, experiment, request
 from tests.cluster.test_disaggregation import split
 

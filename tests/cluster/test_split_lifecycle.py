@@ -11,22 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blis_tui.cluster.cluster import Cluster
-from blis_tui.cluster.digest import digest
-from blis_tui.cluster.invariants import SPLIT_INVARIANTS
-from blis_tui.cluster.lifecycle import LifecycleControl
+from blis_tui.cluster.invariants import INVARIANTS, SPLIT_INVARIANTS
+from blis_tui.cluster.options.lifecycle import LifecycleControl
 from blis_tui.cluster.records import InstanceChanged, Lost, Retried, ScalingDecided, TransferBrokenOff, TransferStarted
-from blis_tui.engine.invariants import INVARIANTS
+from blis_tui.cluster.snapshot import digest
 from blis_tui.engine.records import Observers, Record
-from blis_tui.metrics.load import Flow
-from blis_tui.metrics.request_log import RequestLog
-from blis_tui.spec.model import Autoscaler, Delay, Failure, Lifecycle, NodePool, PluginConfig
+from blis_tui.model import Autoscaler, Delay, Failure, Lifecycle, NodePool, PluginConfig
+from blis_tui.results.request_log import RequestLog
+from blis_tui.results.sections.load import Flow
 from tests.builders import ListSource, Outcome, request
 from tests.cluster.test_disaggregation import split
 from tests.cluster.test_lifecycle import LIVES, NODES, failure
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 ALL = (*INVARIANTS, *SPLIT_INVARIANTS)
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.engine.records import Observers
-from blis_tui.metrics.request_log import RequestLog
-from blis_tui.spec.model import PluginConfig
+from blis_tui.model import PluginConfig
+from blis_tui.results.request_log import RequestLog
 from tests.builders import ListSource, experiment, request
 
 _BUSY = {"queue_depth_threshold": 5.0, "kv_utilization_threshold": 0.8}

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import blis_tui
+from blis_tui.base.errors import DivergenceError, SimulationError
+from blis_tui.cluster.invariants import INVARIANTS, Auditable, Invariant
 from blis_tui.cluster.records import WarmUpEnded
-from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
-from blis_tui.conditions.vocabulary import subject_of
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import Move, run_to_stop
 from blis_tui.debugger.moment import LAST_PHASE
-from blis_tui.engine.invariants import INVARIANTS, Auditable, Invariant
 from blis_tui.engine.records import StepFinished
-from blis_tui.errors import DivergenceError, SimulationError
+from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.results.conditions.vocabulary import subject_of
 
 if TYPE_CHECKING:
     from blis_tui.engine.records import Record
@@ -188,7 +188,7 @@ def test_a_failing_simulation_stops_at_the_last_whole_event(monkeypatch: pytest.
     times = straight("quickstart")[1]
     last = len([one for one in times[1:] if one <= times[100]])
     breaks: Invariant[Auditable] = Invariant("INV-3", lambda state: "it is late" if state.now > times[100] else "")
-    monkeypatch.setattr("blis_tui.simulation.INVARIANTS", (*INVARIANTS, breaks))
+    monkeypatch.setattr("blis_tui.runs.simulation.INVARIANTS", (*INVARIANTS, breaks))
     debugger = Debugger(experiment("quickstart"), check="all")
     assert run_to_stop(debugger.run()).reason == "failed"
     assert "INV-3 does not hold" in str(debugger.failure)

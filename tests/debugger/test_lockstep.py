@@ -14,14 +14,20 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.debugger.history import run_to_stop
-from blis_tui.debugger.lockstep import Lockstep
-from blis_tui.debugger.side_by_side import NOT_ARRIVED, RequestStatus, RequestStatuses, differing_requests, figure_pairs
+from blis_tui.debugger.lockstep import (
+    NOT_ARRIVED,
+    Lockstep,
+    RequestStatus,
+    RequestStatuses,
+    differing_requests,
+    figure_pairs,
+)
 from blis_tui.engine.records import Record, StepFinished
-from blis_tui.records.tables import record_dict
+from blis_tui.results.record_lines import record_dict
 
 if TYPE_CHECKING:
-    from blis_tui.compare.divergence import Divergence
     from blis_tui.debugger.lockstep import Search
+    from blis_tui.runs.compare.divergence import Divergence
 
 SHORT = {"workload.requests": 30}
 SHORTER: dict[str, object] = {

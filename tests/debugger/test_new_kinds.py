@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
-from blis_tui.conditions.suggestions import suggestions
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.differences import compare, differences
 from blis_tui.debugger.history import run_to_stop
-from blis_tui.debugger.side_by_side import figure_pairs
+from blis_tui.debugger.lockstep import figure_pairs
 from blis_tui.debugger.tape import Tape
 from blis_tui.debugger.why.events import event_explanation
 from blis_tui.debugger.why.lifespans import read_life
@@ -27,11 +25,13 @@ from blis_tui.engine.records import (
     StepFinished,
     described,
 )
-from blis_tui.records.tables import record_line
-from blis_tui.tui.presenters.diff import diff_lines
-from blis_tui.tui.presenters.event_filter import parse_filter
-from blis_tui.tui.presenters.events import event_line, full_text
-from blis_tui.tui.presenters.inspector import inspector_lines
+from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.results.conditions.suggestions import suggestions
+from blis_tui.results.record_lines import record_line
+from blis_tui.tui.drawing.event_filter import parse_filter
+from blis_tui.tui.panes.changes import diff_lines
+from blis_tui.tui.panes.events import event_line, full_text
+from blis_tui.tui.panes.request import inspector_lines
 from docs.make_reference import pages
 from docs.make_terminal_reference import pages as terminal_pages
 from tests.builders import profiles

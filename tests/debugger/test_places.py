@@ -1,7 +1,7 @@
 import pytest
 
+from blis_tui.base.errors import InputError
 from blis_tui.debugger.places import Place, parse_instance, parse_place
-from blis_tui.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.recorder import Recorder
 from blis_tui.debugger.tape import Tape
-from blis_tui.engine.adapters.records import AdapterHeld
-from blis_tui.engine.records import Completed, Preempted, Record, Routed, Scheduled, StepFinished, TimedOut
+from blis_tui.engine.records import AdapterHeld, Completed, Preempted, Record, Routed, Scheduled, StepFinished, TimedOut
 from tests.builders import profiles
 from tests.cluster.fleets import fleet
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import blis_tui
-from blis_tui.compare.comparison import rows
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.lockstep import Lockstep
@@ -19,6 +18,7 @@ from blis_tui.debugger.moment import LAST_PHASE, live
 from blis_tui.debugger.why.breakdown import so_far_breakdown, ttft_breakdown
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.engine.records import FirstToken
+from blis_tui.runs.compare.comparison import rows
 from tests.debugger.record_reader import Reader, past_of
 
 if TYPE_CHECKING:

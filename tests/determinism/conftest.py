@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.build import build_experiment
 from blis_tui.spec.load import resolve_source
 
@@ -16,7 +16,7 @@ from .cases import CASES, case
 from .runner import Outcome, simulate
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 Jobs = dict[str, dict[str, object]]
 

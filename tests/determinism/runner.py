@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from blis_tui.engine.records import Record
-    from blis_tui.simulation import Simulation
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
+    from blis_tui.runs.simulation import Simulation
 
 RECORDS_PER_MARK: Final = 500
 
@@ -42,7 +42,8 @@ class Outcome(NamedTuple):
 
 def finish(simulation: Simulation, *, observe: bool = True) -> Outcome:
     """Run a simulation to its end, from wherever it stands."""
-    from blis_tui.records.tables import record_line, requests_csv  # noqa: PLC0415
+    from blis_tui.output.tables import requests_csv  # noqa: PLC0415
+    from blis_tui.results.record_lines import record_line  # noqa: PLC0415
 
     stream = hashlib.sha256()
     marks: list[str] = []
@@ -72,7 +73,7 @@ def finish(simulation: Simulation, *, observe: bool = True) -> Outcome:
 
 def simulate(experiment: Experiment, *, observe: bool = True, checkpoint: bytes | None = None) -> Outcome:
     """Run an experiment from its beginning, or from a checkpoint, to its end."""
-    from blis_tui.simulation import Simulation  # noqa: PLC0415
+    from blis_tui.runs.simulation import Simulation  # noqa: PLC0415
 
     simulation = Simulation(experiment)
     if checkpoint is not None:
@@ -82,7 +83,7 @@ def simulate(experiment: Experiment, *, observe: bool = True, checkpoint: bytes 
 
 def save(experiment: Experiment, path: Path, events: int) -> Outcome:
     """Write a checkpoint of an experiment after so many events; what comes out of going back to it from the end."""
-    from blis_tui.simulation import Simulation  # noqa: PLC0415
+    from blis_tui.runs.simulation import Simulation  # noqa: PLC0415
 
     simulation = Simulation(experiment)
     simulation.run(max_events=events)
@@ -95,8 +96,8 @@ def save(experiment: Experiment, path: Path, events: int) -> Outcome:
 
 def arithmetic(count: int = 3000) -> dict[str, str]:
     """Digests of many results of each function that experiments draw on; finds what they are too coarse to show."""
-    from blis_tui.engine.portable_math import exp, gamma, ln, power  # noqa: PLC0415
-    from blis_tui.engine.streams import Streams  # noqa: PLC0415
+    from blis_tui.base.portable_math import exp, gamma, ln, power  # noqa: PLC0415
+    from blis_tui.base.streams import Streams  # noqa: PLC0415
 
     streams = Streams(7)
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from blis_tui.simulation import _SEAL_BYTES, Simulation
+from blis_tui.runs.simulation import _SEAL_BYTES, Simulation
 
 from .cases import CASES
 from .elsewhere import assert_same
 from .runner import finish
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
     from .conftest import Halfway
     from .runner import Outcome

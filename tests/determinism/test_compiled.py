@@ -22,7 +22,7 @@ from .elsewhere import ROOT, RUNNER, assert_same, assert_same_elsewhere, run_els
 from .runner import simulate
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
     from .conftest import Halfway, Jobs
     from .runner import Outcome

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.engine.records import Completed, StepFinished
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load
 
 from .cases import CASES
@@ -16,7 +16,7 @@ from .runner import finish, simulate
 
 if TYPE_CHECKING:
     from blis_tui.engine.records import Record
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
     from .runner import Outcome
 

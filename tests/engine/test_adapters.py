@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 import blis_tui
-from blis_tui.engine.adapters.costs import bytes_per_rank, step_overhead
-from blis_tui.engine.adapters.records import AdapterEvicted, AdapterHeld, AdapterLoad, AdapterReady
-from blis_tui.engine.records import Scheduled, StepFinished
-from blis_tui.errors import PolicyError
-from blis_tui.spec.model import Lora, Setting
+from blis_tui.base.errors import PolicyError
+from blis_tui.engine.options.adapters import bytes_per_rank, step_overhead
+from blis_tui.engine.records import AdapterEvicted, AdapterHeld, AdapterLoad, AdapterReady, Scheduled, StepFinished
+from blis_tui.model import Lora, Setting
 from tests.builders import Outcome, experiment, request
 
 LORA = Lora(

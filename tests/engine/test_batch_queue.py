@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from blis_tui.base.errors import PolicyError
 from blis_tui.engine.records import Preempted, StepFinished
-from blis_tui.errors import PolicyError
-from blis_tui.spec.model import Speculative
+from blis_tui.model import Speculative
 from tests.builders import Outcome, experiment, request
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 
 def piped(requests: list[Request], stages: int = 2, *, ahead: bool = False, **limits: int) -> Outcome:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from blis_tui.base.errors import StalledError
 from blis_tui.engine.records import Completed, Preempted, Scheduled, StepFinished
-from blis_tui.errors import StalledError
-from blis_tui.spec.model import PluginConfig
+from blis_tui.model import PluginConfig
 from tests.builders import Outcome, experiment, request
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blis_tui.base.errors import PolicyError
 from blis_tui.engine.kv.capacity import InstanceMemory, KvCapacity, kv_capacity, minimum_tensor_parallel
-from blis_tui.errors import PolicyError
-from blis_tui.spec.model import Hardware, Model
+from blis_tui.model import Hardware, Model
 
 
 def shape(name: str, hidden: int, layers: int, heads: tuple[int, int], widths: tuple[int, int]) -> Model:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.engine.records import Queued, TimedOut
-from blis_tui.spec.model import Speculative
+from blis_tui.model import Speculative
 from tests.builders import Outcome, experiment, request
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 FAR_US = 10**6
 RULES = ("blis", "vllm-v1", "sglang")

@@ -9,15 +9,14 @@ from typing import TypeVar
 import pytest
 
 import blis_tui
-from blis_tui.engine.content_records import MediaEncoded, MediaHeld
-from blis_tui.engine.encoder.items import items_of
-from blis_tui.engine.latency.encoding import encoded_tokens
+from blis_tui.base.errors import SpecError
 from blis_tui.engine.latency.model import Chunk
-from blis_tui.engine.records import Dropped, Record, StepFinished
+from blis_tui.engine.latency.wrappers import encoded_tokens
+from blis_tui.engine.options.encoder import items_of
+from blis_tui.engine.records import Dropped, MediaEncoded, MediaHeld, Record, StepFinished
 from blis_tui.engine.request import Media, MediaItem, Request
 from blis_tui.engine.stopped import SchedulingStopped
-from blis_tui.errors import SpecError
-from blis_tui.spec.model import Encoder
+from blis_tui.model import Encoder
 from tests.builders import Outcome, experiment
 from tests.builders import request as made_by_hand
 

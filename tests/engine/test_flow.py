@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.engine.records import ChunkDone, Observers, StepFinished
-from blis_tui.metrics.request_log import RequestLog
+from blis_tui.results.request_log import RequestLog
 from tests.builders import ListSource, Outcome, experiment, request
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 
 def planning_ahead(budget: int = 64) -> Experiment:

@@ -6,13 +6,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import blis_tui
-from blis_tui.engine.front_end import FrontEnd, ServiceTimes
+from blis_tui.base.streams import Streams
+from blis_tui.engine.client_times import FrontEnd, ServiceTimes
 from blis_tui.engine.latency.model import StepLoad
-from blis_tui.engine.streams import Streams
 from tests.builders import request
 
 if TYPE_CHECKING:
-    from blis_tui.metrics.request_log import RequestRow
+    from blis_tui.results.request_log import RequestRow
 
 TIMES = ServiceTimes(request_us=1000.0, prompt_token_us=2.0, stream_us=50.0)
 IDLE = StepLoad()

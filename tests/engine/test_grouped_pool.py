@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blis_tui
-from blis_tui.engine.kv.grouped_pool import GroupedPool
-from blis_tui.engine.kv.groups import KvGroups
-from blis_tui.engine.kv.prompt_keys import PromptKeys
+from blis_tui.base.errors import SimulationError
+from blis_tui.engine.kv.capacity import KvGroups
+from blis_tui.engine.kv.keys import PromptKeys
+from blis_tui.engine.options.windows import GroupedPool
 from blis_tui.engine.records import StepFinished
-from blis_tui.errors import SimulationError
 from tests.builders import request
 
 if TYPE_CHECKING:

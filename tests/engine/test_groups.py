@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.engine.kv.capacity import InstanceMemory, kv_capacity
-from blis_tui.engine.kv.groups import KvGroups, groups_of
-from blis_tui.spec.model import Model
+from blis_tui.engine.kv.capacity import InstanceMemory, KvGroups, groups_of, kv_capacity
+from blis_tui.model import Model
 from tests.engine.test_capacity import H100, QWEN3_14B
 
 GROUPS = st.builds(

@@ -12,19 +12,18 @@ import pytest
 
 import blis_tui
 from blis_tui.cluster.cluster import Cluster as ClusterState
-from blis_tui.cluster.digest import digest
-from blis_tui.engine.kv.hicache import HostPool
-from blis_tui.engine.preemption.records import TiersLoaded
-from blis_tui.engine.records import Observers, StepFinished
-from blis_tui.metrics.kv import tiers_report
-from blis_tui.metrics.request_log import RequestLog
-from blis_tui.spec.model import KvTier, KvTiers
+from blis_tui.cluster.snapshot import digest
+from blis_tui.engine.records import Observers, StepFinished, TiersLoaded
+from blis_tui.engine.sglang.hicache import HostPool
+from blis_tui.model import KvTier, KvTiers
+from blis_tui.results.request_log import RequestLog
+from blis_tui.results.sections.instances import tiers_report
 from tests.builders import ListSource, Outcome, experiment, request
 from tests.parity.test_sglang import HICACHE, made_of, read, requests_of
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
-    from blis_tui.metrics.kv import TierReport
+    from blis_tui.results.sections.instances import TierReport
 
 POLICIES = ("write_through", "write_through_selective", "write_back")
 

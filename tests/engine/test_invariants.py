@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.cluster.cluster import Cluster
-from blis_tui.cluster.invariants import CLUSTER_INVARIANTS, outcomes
-from blis_tui.engine.invariants import INVARIANTS, STATEMENTS
+from blis_tui.cluster.invariants import CLUSTER_INVARIANTS, INVARIANTS, STATEMENTS, outcomes
 from blis_tui.engine.records import Observers
 from blis_tui.engine.request import RequestState
-from blis_tui.metrics.request_log import RequestLog
+from blis_tui.results.request_log import RequestLog
 from tests.builders import ListSource, experiment, request
 
 if TYPE_CHECKING:

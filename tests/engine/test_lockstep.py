@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.engine.records import Completed, Preempted, Scheduled, StepFinished
-from blis_tui.spec.model import PluginConfig
+from blis_tui.model import PluginConfig
 from tests.builders import VLLM, Outcome, experiment, request
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 
 STEADY = PluginConfig(kind="blackbox", settings={"alpha": (0.0, 0.0, 0.0), "beta": (100.0, 0.0, 0.0)})

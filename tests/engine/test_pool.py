@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blis_tui.base.errors import SimulationError
+from blis_tui.engine.kv.keys import MAX_SHARED_BLOCKS, PromptKeys
 from blis_tui.engine.kv.pool import BlockPool
-from blis_tui.engine.kv.prompt_keys import MAX_SHARED_BLOCKS, PromptKeys
 from blis_tui.engine.request import Request
-from blis_tui.errors import SimulationError
 from tests.builders import request
 
 

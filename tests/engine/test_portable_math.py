@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.engine.portable_math import exp, gamma, ln, power
+from blis_tui.base.portable_math import exp, gamma, ln, power
 
 LARGEST = 1.7976931348623157e308
 SMALLEST = 5e-324

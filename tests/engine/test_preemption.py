@@ -9,18 +9,16 @@ import pytest
 
 from blis_tui.engine.batch import Batch
 from blis_tui.engine.cohort import DecodeCohort
-from blis_tui.engine.kv.host import HostMemory, Link
+from blis_tui.engine.kv.keys import PromptKeys
 from blis_tui.engine.kv.pool import BlockPool
-from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.latency.model import StepLoad
+from blis_tui.engine.options.swap import HostMemory, Link, Swapping
 from blis_tui.engine.plan import Plan
-from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
-from blis_tui.engine.preemption.restore import Cheaper, Costs, Swap
-from blis_tui.engine.preemption.swapping import Swapping
-from blis_tui.engine.records import Preempted, Scheduled, StepFinished
-from blis_tui.metrics.preemption import preemption_report
-from blis_tui.registry import NoSettings
-from blis_tui.spec.model import HostLink
+from blis_tui.engine.records import Preempted, RestoreChosen, Scheduled, StepFinished, SwappedBack
+from blis_tui.engine.restore import Cheaper, Costs, Swap
+from blis_tui.model import HostLink
+from blis_tui.model.plug_ins import NoSettings
+from blis_tui.results.sections.control import preemption_report
 from tests.builders import Outcome, experiment, request
 
 if TYPE_CHECKING:

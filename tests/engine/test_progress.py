@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from blis_tui.cluster.cluster import Cluster
-from blis_tui.engine.invariants import INVARIANTS
+from blis_tui.cluster.invariants import INVARIANTS
 from blis_tui.engine.records import Observers, StepFinished
-from blis_tui.metrics.request_log import RequestLog
-from blis_tui.shipped import builtin
-from blis_tui.spec.model import SLO_CLASSES, HostLink
+from blis_tui.model import SLO_CLASSES, HostLink
+from blis_tui.results.request_log import RequestLog
+from blis_tui.spec.shipped import builtin
 from tests.builders import VLLM, ListSource, experiment, request
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.records import Record
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Experiment, Setting
+    from blis_tui.model import Experiment, Setting
 
 RULES: Final[tuple[tuple[str, dict[str, Setting]], ...]] = (
     ("blis", {}),

@@ -9,22 +9,22 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from blis_tui.base.errors import StalledError
 from blis_tui.cluster.cluster import Cluster
-from blis_tui.cluster.digest import digest
-from blis_tui.engine.invariants import INVARIANTS
-from blis_tui.engine.kv.radix_tree import RadixTree
+from blis_tui.cluster.invariants import INVARIANTS
+from blis_tui.cluster.snapshot import digest
 from blis_tui.engine.records import Observers
 from blis_tui.engine.request import RequestState
-from blis_tui.errors import StalledError
-from blis_tui.metrics.request_log import RequestLog
+from blis_tui.engine.sglang.tree import RadixTree
+from blis_tui.results.request_log import RequestLog
 from tests.builders import ListSource, experiment, request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.engine.kv.radix_tree import Node
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Setting
+    from blis_tui.engine.sglang.tree import Node
+    from blis_tui.model import Setting
 
 WORDS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), min_size=1, max_size=4)
 """A prompt: parts of some length, of one of three kinds each."""

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.engine.batching.versions import RULES, SIMULATED, VERSIONS
-from blis_tui.engine.batching.vllm_v1 import Settings as VllmSettings
-from blis_tui.engine.batching.vllm_v1 import VllmV1Batching
 from blis_tui.engine.kv.capacity import InstanceMemory, kv_capacity
 from blis_tui.engine.latency.wrappers import captured_size
 from blis_tui.engine.records import Preempted, StepFinished
+from blis_tui.engine.rules.llm_serving_sim import LoggedSteps
+from blis_tui.engine.rules.traits import RULES, SIMULATED, VERSIONS
+from blis_tui.engine.rules.vllm import Settings as VllmSettings
+from blis_tui.engine.rules.vllm import VllmV1Batching
 from blis_tui.engine.steps import Steps
-from blis_tui.engine.throughput_log import LoggedSteps
-from blis_tui.shipped import builtin
-from blis_tui.spec.model.engine import UNLIMITED
+from blis_tui.model.engine import UNLIMITED
+from blis_tui.spec.shipped import builtin
 from docs.make_schedulers import COMPARED, IMAGES, MEANINGS, PAGE, page, pictures
 from tests.builders import HARDWARE, MODEL, Outcome, experiment, request
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Setting
+    from blis_tui.model import Setting
 
 
 def steps(outcome: Outcome) -> list[StepFinished]:

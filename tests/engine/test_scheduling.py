@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blis_tui.base.errors import PolicyError
+from blis_tui.engine import queue as queues
+from blis_tui.engine.orders import PRIORITY, PriorityRule
+from blis_tui.engine.queue import SCHEDULING, WaitingQueue
 from blis_tui.engine.request import Request
-from blis_tui.engine.scheduling import queue as queues
-from blis_tui.engine.scheduling.priority import PRIORITY, PriorityRule
-from blis_tui.engine.scheduling.queue import SCHEDULING, WaitingQueue
-from blis_tui.errors import PolicyError
-from blis_tui.shipped import builtin
+from blis_tui.spec.shipped import builtin
 from tests.builders import request
 
 MOVES = ("push", "push", "push", "pop", "remove")

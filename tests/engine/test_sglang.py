@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.engine.adapters.records import AdapterHeld
-from blis_tui.engine.preemption.records import PreemptedByPriority, Retracted
-from blis_tui.engine.records import Preempted, StepFinished, TimedOut
+from blis_tui.base.errors import PolicyError, SpecError
+from blis_tui.engine.records import AdapterHeld, Preempted, PreemptedByPriority, Retracted, StepFinished, TimedOut
 from blis_tui.engine.stopped import SchedulingStopped
-from blis_tui.errors import PolicyError, SpecError
-from blis_tui.spec.model import Lora
+from blis_tui.model import Lora
 from tests.builders import Outcome, experiment, request
 from tests.engine.test_schedulers import steps, work
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Setting
+    from blis_tui.model import Setting
 
 ONE_BY_ONE: dict[str, Setting] = {"overlap_schedule": False}
 """Steps are planned when the one before is over, which is easier to follow."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.engine.streams import Stream, Streams, stream_key
+from blis_tui.base.streams import Stream, Streams, stream_key
 
 DRAWS = 20_000
 

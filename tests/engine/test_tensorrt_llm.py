@@ -15,7 +15,7 @@ from tests.engine.test_schedulers import work
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Setting
+    from blis_tui.model import Setting
 
 AFTER_EACH_OTHER = {"disable_overlap_scheduler": True}
 """Steps are planned when the one before is over, which is easier to follow."""

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from blis_tui.engine.kv.tiers import Tiers
+from blis_tui.engine.options.tiers import Tiers
 from blis_tui.engine.plan import Plan
-from blis_tui.engine.preemption.records import TiersLoaded
-from blis_tui.engine.records import Scheduled, StepFinished
-from blis_tui.metrics.kv import TiersReport, tiers_report
-from blis_tui.spec.model import KvTier, KvTiers
+from blis_tui.engine.records import Scheduled, StepFinished, TiersLoaded
+from blis_tui.model import KvTier, KvTiers
+from blis_tui.results.sections.instances import TiersReport, tiers_report
 from tests.builders import Outcome, experiment, request
 
 CPU = KvTier(name="cpu", blocks=8, bandwidth_tokens_per_us=0.1, base_latency_us=10)

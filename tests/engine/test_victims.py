@@ -12,23 +12,23 @@ from blis_tui.cluster.cluster import Cluster
 from blis_tui.engine.batch import Batch
 from blis_tui.engine.cohort import DecodeCohort
 from blis_tui.engine.kv.extent import Piece
+from blis_tui.engine.kv.keys import PromptKeys
 from blis_tui.engine.kv.pool import BlockPool
-from blis_tui.engine.kv.prompt_keys import PromptKeys
 from blis_tui.engine.latency.model import StepLoad
-from blis_tui.engine.preemption.victims import CheapestRecompute, LeastUrgent
 from blis_tui.engine.records import Observers
-from blis_tui.metrics.request_log import RequestLog
-from blis_tui.registry import NoSettings
-from blis_tui.shipped import builtin
-from blis_tui.spec.model import SLO_CLASSES
+from blis_tui.engine.victims import CheapestRecompute, LeastUrgent
+from blis_tui.model import SLO_CLASSES
+from blis_tui.model.plug_ins import NoSettings
+from blis_tui.results.request_log import RequestLog
+from blis_tui.spec.shipped import builtin
 from tests.builders import VLLM, ListSource, Outcome, experiment, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from blis_tui.engine.preemption.victims import Seats
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Experiment, Setting
+    from blis_tui.engine.victims import Seats
+    from blis_tui.model import Experiment, Setting
 
 RULES: Final[tuple[tuple[str, dict[str, Setting]], ...]] = (
     ("blis", {}),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import blis_tui
-from blis_tui.errors import BlisError, InputError
+from blis_tui.base.errors import BlisError, InputError
 from blis_tui.golden.bundle import pack, unpacked, verified
 from blis_tui.golden.store import HEADER, REPORT
 from tests.golden.projects import SPEC, blis_in, pytest_in

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from blis_tui.errors import InputError
+from blis_tui.base.errors import InputError
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.review import accept
 from blis_tui.golden.session import Settings, run_case

@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import blis_tui
-from blis_tui.compare.divergence import first_divergence, record_stream
 from blis_tui.engine.batch import Batch
-from blis_tui.engine.batching.blis import BlisBatching
-from blis_tui.engine.batching.rule import RunningFirst
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.records import Admitted
+from blis_tui.engine.rules.rule import RunningFirst
+from blis_tui.engine.rules.vllm import BlisBatching
 from blis_tui.golden import chain, session
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.chain import MAX_ENTRIES, ChainRecorder, divergence_window
@@ -26,7 +25,8 @@ from blis_tui.golden.options import ComparisonOptions
 from blis_tui.golden.produce import produce
 from blis_tui.golden.review import accept
 from blis_tui.golden.store import RECORDS, GoldenFiles
-from blis_tui.records.tables import record_dict
+from blis_tui.results.record_lines import record_dict
+from blis_tui.runs.compare.divergence import first_divergence, record_stream
 
 from .projects import SPEC
 

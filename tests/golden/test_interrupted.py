@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.errors import InputError
+from blis_tui.base.errors import InputError
 from blis_tui.golden.review import ReplacedError, accept, reject, waiting
 from blis_tui.golden.store import ACCEPTED, HEADER, REPORT, GoldenFiles
 

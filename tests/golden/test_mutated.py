@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.canonical import to_json
-from blis_tui.errors import BlisError
+from blis_tui.base.canonical import to_json
+from blis_tui.base.errors import BlisError
+from blis_tui.base.files import input_digest
 from blis_tui.golden.bundle import pack, unpacked, verified
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.comment import STYLES, comment
@@ -25,7 +26,6 @@ from blis_tui.golden.review import accept, difference_text, look, record_full
 from blis_tui.golden.session import Settings, run_case
 from blis_tui.golden.store import ACCEPTED, HEADER, REPORT, files_of
 from blis_tui.golden.stored import read_stored
-from blis_tui.inputs import input_digest
 from tests.mutations import mutated
 from tests.spec.test_fuzz import mutation
 

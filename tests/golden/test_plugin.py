@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.errors import InputError
+from blis_tui.base.errors import InputError
 from blis_tui.golden.project import configuration
 
 from .projects import SPEC, blis_in, files, project, pytest_in
@@ -535,7 +535,7 @@ def test_a_damaged_golden_is_told_and_not_believed(accepted: Path) -> None:
 
 def test_collecting_other_projects_costs_no_heavy_import(tmp_path: Path) -> None:
     (tmp_path / "test_x.py").write_text(
-        "import sys\ndef test_x():\n    heavy = {'yaml', 'jsonschema', 'blis_tui.simulation'}\n"
+        "import sys\ndef test_x():\n    heavy = {'yaml', 'jsonschema', 'blis_tui.runs.simulation'}\n"
         "    assert not heavy & set(sys.modules)\n",
         encoding="utf-8",
     )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from blis_tui.base.errors import SpecError
 from blis_tui.cli.main import cli
-from blis_tui.errors import SpecError
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.compare import REDACTED, _report_differences, redact
 from blis_tui.golden.options import ComparisonOptions, Tolerance

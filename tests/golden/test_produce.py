@@ -16,7 +16,7 @@ from blis_tui.golden.produce import CHECKS, produce_checked
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 POLICY = """\
 from blis_tui.plugins import ROUTING

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.errors import InputError
+from blis_tui.base.errors import InputError
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.review import accept, difference_text, look, record_full
 from blis_tui.golden.session import Settings, run_case
 from blis_tui.golden.store import files_of
-from blis_tui.user_plugins import load_plugins
+from blis_tui.spec.user_plugins import load_plugins
 
 from .projects import SPEC, blis_in, files, project, pytest_in
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from blis_tui.golden.case import Case
-    from blis_tui.simulation import Simulation
+    from blis_tui.runs.simulation import Simulation
 
 
 def stored(folder: Path, *, pending: bool = False) -> tuple[Case, GoldenFiles]:

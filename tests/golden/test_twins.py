@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from blis_tui.base.errors import InputError, SpecError
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
-from blis_tui.errors import InputError, SpecError
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.comment import STYLES, comment
 from blis_tui.golden.review import accept, difference_text, look, record_full
 from blis_tui.golden.session import Settings, run_case
 from blis_tui.golden.store import files_of
-from tests.twin.servers import BASE, DECODE_US, PREFILL_US, STEP_US, experiment, recorded
+from tests.live.twin.servers import BASE, DECODE_US, PREFILL_US, STEP_US, experiment, recorded
 
 from .projects import blis_in, pytest_in
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from blis_tui.golden.session import Outcome
     from blis_tui.golden.store import GoldenFiles
-    from blis_tui.observe.recording import Observed
+    from blis_tui.live.recording.recording import Observed
 
 REQUESTS = 30
 GAP_US, FRONT_US = 800, 12_000

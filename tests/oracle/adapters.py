@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-from blis_tui.engine.adapters.records import AdapterEvicted, AdapterHeld, AdapterLoad, AdapterReady
+from blis_tui.engine.records import AdapterEvicted, AdapterHeld, AdapterLoad, AdapterReady
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.engine.records import Record
-    from blis_tui.spec.model import Pool as PoolSpec
+    from blis_tui.model import Pool as PoolSpec
 
     from .instance import Job
 

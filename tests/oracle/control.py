@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from blis_tui.engine.streams import Stream, stream_key
-from blis_tui.spec.model import PluginConfig
+from blis_tui.base.streams import Stream, stream_key
+from blis_tui.model import PluginConfig
 from tests.builders import number_of
 
 from .instance import segment_tokens
@@ -17,7 +17,7 @@ from .instance import segment_tokens
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.spec.model import Experiment, Policy, Signals
+    from blis_tui.model import Experiment, Policy, Signals
 
     from .instance import Instance, Job, Token
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.engine.streams import Stream, stream_key
+from blis_tui.base.streams import Stream, stream_key
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Engine, Speculative
+    from blis_tui.model import Engine, Speculative
 
     from .instance import Job, Plan
 

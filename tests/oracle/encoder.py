@@ -10,7 +10,7 @@ from blis_tui.engine.request import RequestState
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import Chunk, StepLoad, StepTimeModel
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Pool as PoolSpec
+    from blis_tui.model import Pool as PoolSpec
 
     from .instance import Job
 

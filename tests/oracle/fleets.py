@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.spec.model import (
+from blis_tui.model import (
     SLO_CLASSES,
     SLO_PRIORITIES,
     Autoscaler,
@@ -28,7 +28,7 @@ from blis_tui.spec.model import (
     TenantBudgets,
     Transfer,
 )
-from blis_tui.spec.model.engine import UNLIMITED
+from blis_tui.model.engine import UNLIMITED
 
 from . import draws as st
 from .other_rules import OTHERS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .control import urgency
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Gateway, Policy
+    from blis_tui.model import Gateway, Policy
 
     from .instance import Job
 

@@ -6,11 +6,11 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from blis_tui.engine.latency.model import Chunk, StepLoad
-from blis_tui.spec.model import HostLink
+from blis_tui.model import HostLink
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepTimeModel
-    from blis_tui.spec.model import Pool as PoolSpec
+    from blis_tui.model import Pool as PoolSpec
 
     from .instance import Job, Plan
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request, RequestState
-from blis_tui.spec.model import PluginConfig
+from blis_tui.model import PluginConfig
 from tests.builders import number_of
 
 from .adapters import Shelf
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.request import Segments
-    from blis_tui.spec.model import Policy, Setting
-    from blis_tui.spec.model import Pool as PoolSpec
+    from blis_tui.model import Policy, Setting
+    from blis_tui.model import Pool as PoolSpec
 
 Token = tuple[str, int]
 

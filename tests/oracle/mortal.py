@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from blis_tui.base.streams import Stream, stream_key
 from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Lost, Retried, Stranded
 from blis_tui.engine.records import Rejected
 from blis_tui.engine.request import RequestState
-from blis_tui.engine.streams import Stream, stream_key
-from blis_tui.spec.model import Lifecycle
+from blis_tui.model import Lifecycle
 
 from .nodes import Nodes
 from .oracle import ARRIVAL, LEFT, LIFECYCLE, STEP, TIMEOUT, Event, Oracle
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Experiment, Failure
-    from blis_tui.spec.model import Pool as PoolSpec
+    from blis_tui.model import Experiment, Failure
+    from blis_tui.model import Pool as PoolSpec
 
     from .instance import Instance, Job
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from blis_tui.base.streams import Stream, stream_key
 from blis_tui.cluster.records import NodeChanged
-from blis_tui.engine.streams import Stream, stream_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from blis_tui.spec.model import Delay, NodePool
-    from blis_tui.spec.model import Pool as PoolSpec
+    from blis_tui.model import Delay, NodePool
+    from blis_tui.model import Pool as PoolSpec
 
     from .mortal import MortalOracle
 

@@ -19,29 +19,32 @@ from blis_tui.cluster.records import (
     TransferFinished,
     TransferStarted,
 )
-from blis_tui.engine.adapters.records import AdapterLoad
-from blis_tui.engine.content_records import AnswerBegun, PromptMedia
 from blis_tui.engine.latency.creation import create_latency
-from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
 from blis_tui.engine.records import (
+    AdapterLoad,
     Admitted,
+    AnswerBegun,
     Arrived,
     ChunkDone,
     Completed,
+    DraftDone,
+    DraftsVerified,
     Dropped,
     FirstToken,
     Preempted,
     Prefilled,
+    PromptMedia,
     Queued,
     Rejected,
+    RestoreChosen,
     Routed,
     Scheduled,
     StepFinished,
+    SwappedBack,
     TimedOut,
 )
 from blis_tui.engine.request import Request, RequestState
-from blis_tui.engine.speculative.records import DraftDone, DraftsVerified
-from blis_tui.spec.model import SLO_CLASSES
+from blis_tui.model import SLO_CLASSES
 
 from .control import Admission, Board, Router, saturation
 from .encoder import WithEncoder
@@ -55,8 +58,8 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.latency.model import StepLoad
     from blis_tui.engine.records import Record
-    from blis_tui.spec.model import Experiment
-    from blis_tui.spec.model import Pool as PoolSpec
+    from blis_tui.model import Experiment
+    from blis_tui.model import Pool as PoolSpec
 
     from .instance import Plan
     from .pipelines import BatchQueue

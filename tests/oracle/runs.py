@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import hypothesis
 from hypothesis import HealthCheck, settings
 
-from blis_tui.metrics.request_log import Row
+from blis_tui.results.request_log import Row
 from blis_tui.workload.interactive import ClosedLoop, ClosedLoopSettings, InteractiveSource
 
 from .draws import at_random
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.engine.request import Request
-    from blis_tui.metrics.request_log import RequestTable
-    from blis_tui.simulation import Simulation
+    from blis_tui.results.request_log import RequestTable
+    from blis_tui.runs.simulation import Simulation
     from blis_tui.workload.sessions import SessionRun
 
     from .draws import Draw

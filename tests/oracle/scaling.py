@@ -5,14 +5,14 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from blis_tui.base.streams import Stream, stream_key
 from blis_tui.cluster.records import Scaled, ScalingDecided
 from blis_tui.engine.request import RequestState
-from blis_tui.engine.streams import Stream, stream_key
 
 from .nodes import delay_us, gpus_of
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Autoscaler
+    from blis_tui.model import Autoscaler
 
     from .mortal import MortalOracle
 

@@ -1,7 +1,7 @@
 """SGLang's scheduler written a second time, as plainly as possible: token lists, and a tree of them.
 
 A KV block holds one token, and all steps take equally long. The sources are those of
-``blis_tui/engine/batching/sglang.py``; no code that makes decisions is shared with it.
+``blis_tui/engine/sglang/rule.py``; no code that makes decisions is shared with it.
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.request import Media, Reasoning, Request, Segments
-from blis_tui.shipped import builtin
-from blis_tui.spec.model import (
+from blis_tui.model import (
     SLO_CLASSES,
     Cluster,
     Encoder,
@@ -30,7 +29,8 @@ from blis_tui.spec.model import (
     Speculative,
     Workload,
 )
-from blis_tui.spec.model.engine import UNLIMITED
+from blis_tui.model.engine import UNLIMITED
+from blis_tui.spec.shipped import builtin
 
 from . import draws as st
 from .runs import Source

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.engine.request import Segments
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
     from blis_tui.workload.arrivals import Gaps
 
     from .draws import Draw

@@ -17,17 +17,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blis_tui.base.errors import StalledError
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.engine import stopped
-from blis_tui.engine.adapters.records import AdapterEvicted, AdapterHeld, AdapterLoad, AdapterReady
-from blis_tui.engine.content_records import AnswerBegun, PromptMedia
-from blis_tui.engine.kv.prompt_keys import PromptKeys
-from blis_tui.engine.preemption.records import RestoreChosen, SwappedBack
-from blis_tui.engine.records import Observers, StepFinished
-from blis_tui.engine.speculative.records import DraftsVerified
+from blis_tui.engine.kv.keys import PromptKeys
+from blis_tui.engine.records import (
+    AdapterEvicted,
+    AdapterHeld,
+    AdapterLoad,
+    AdapterReady,
+    AnswerBegun,
+    DraftsVerified,
+    Observers,
+    PromptMedia,
+    RestoreChosen,
+    StepFinished,
+    SwappedBack,
+)
 from blis_tui.engine.stopped import SchedulingStopped
-from blis_tui.errors import StalledError
-from blis_tui.metrics.request_log import RequestLog
+from blis_tui.results.request_log import RequestLog
 
 from .draws import drawn
 from .instance import segment_tokens

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.engine.preemption.records import TiersLoaded
-from blis_tui.errors import StalledError
-from blis_tui.simulation import Simulation
+from blis_tui.base.errors import StalledError
+from blis_tui.engine.records import TiersLoaded
+from blis_tui.runs.simulation import Simulation
 
 from .draws import drawn
 from .fleets import (
@@ -41,7 +41,7 @@ _MANY: Final = 1_000_000
 
 
 def _simulation(scenario: Scenario, *, check: str) -> Simulation:
-    with patch("blis_tui.simulation.create_source", return_value=scenario.source()):
+    with patch("blis_tui.runs.simulation.create_source", return_value=scenario.source()):
         return Simulation(scenario.experiment, check=check)
 
 

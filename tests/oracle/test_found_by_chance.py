@@ -7,12 +7,11 @@ from typing import Final
 
 import pytest
 
+from blis_tui.base.errors import StalledError
 from blis_tui.cluster.cluster import Cluster as Engines
 from blis_tui.cluster.records import GatewayTick
 from blis_tui.engine.records import Observers, StepFinished
-from blis_tui.errors import StalledError
-from blis_tui.metrics.request_log import RequestLog
-from blis_tui.spec.model import (
+from blis_tui.model import (
     Cluster,
     Disaggregation,
     Encoder,
@@ -28,6 +27,7 @@ from blis_tui.spec.model import (
     Speculative,
     Transfer,
 )
+from blis_tui.results.request_log import RequestLog
 
 from .oracle import Oracle
 from .runs import source_of

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.engine.records import Observers
-from blis_tui.metrics.request_log import RequestLog
+from blis_tui.results.request_log import RequestLog
 
 from .draws import Draw, at_random, drawn
 from .runs import check_many, examples, source_of

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from hypothesis import given
 
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 
 from .draws import drawn
 from .runs import Source, books_of, check_many, event, examples
@@ -26,7 +26,7 @@ def most_preemptions(scenario: Scenario, number: int) -> int:
 
 
 def _check(scenario: Scenario) -> None:
-    with patch("blis_tui.simulation.create_source", return_value=Source(scenario.requests())):
+    with patch("blis_tui.runs.simulation.create_source", return_value=Source(scenario.requests())):
         simulation = Simulation(scenario.experiment, check="all")
     engine = scenario.experiment.pools[0].engine
     steps = (scenario.tokens + len(scenario.asked)) * (engine.kv_blocks * engine.block_size_tokens + 1)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 from hypothesis import given
 
+from blis_tui.base.errors import StalledError
 from blis_tui.engine.records import StepFinished
-from blis_tui.errors import StalledError
 from tests.builders import Outcome, experiment
 from tests.builders import request as made_request
 from tests.parity.test_sglang import PRIORITIES, RUNS, TIMEOUTS, read

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blis_tui.engine.latency.creation import create_latency
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 
 from .draws import at_random, drawn
 from .oracle import OracleStalledError
@@ -55,7 +55,7 @@ def test_the_report_counts_dummy_batches_and_waiting_as_the_oracle_does() -> Non
             oracle.run()
         except OracleStalledError:
             continue
-        with patch("blis_tui.simulation.create_source", return_value=scenario.source()):
+        with patch("blis_tui.runs.simulation.create_source", return_value=scenario.source()):
             simulation = Simulation(scenario.experiment)
         simulation.run()
         ranks = simulation.report().ranks

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.spec.model import KvTiers
+    from blis_tui.model import KvTiers
 
     from .instance import Token
 

@@ -12,7 +12,7 @@ from tests.builders import number_of
 from .control import Memory
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import PluginConfig, Transfer
+    from blis_tui.model import PluginConfig, Transfer
 
     from .control import Board
     from .instance import Job

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.engine.latency.model import StepTimeModel
-    from blis_tui.registry import Registry
-    from blis_tui.spec.model import Pool as PoolSpec
+    from blis_tui.model import Pool as PoolSpec
+    from blis_tui.model.plug_ins import Registry
 
     from .draws import Draw
     from .instance import Instance, Job, Plan

@@ -41,12 +41,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from blis_tui.engine.adapters import costs
+from blis_tui.base.errors import StalledError
+from blis_tui.engine.options import adapters as costs
 from blis_tui.engine.records import StepFinished
 from blis_tui.engine.request import under_adapter
-from blis_tui.errors import StalledError
-from blis_tui.metrics.kv import tiers_report
-from blis_tui.spec.model import KvTier, KvTiers, Lora
+from blis_tui.model import KvTier, KvTiers, Lora
+from blis_tui.results.sections.instances import tiers_report
 from tests.builders import Outcome, experiment
 from tests.builders import request as made_request
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.engine.request import Request, Segments
-    from blis_tui.spec.model import Experiment, Setting
+    from blis_tui.model import Experiment, Setting
 
 FILE: Final = Path(__file__).with_name("sglang-0.5.23.jsonl")
 RUNS: Final = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]

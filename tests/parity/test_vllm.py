@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 
 def recorded(version: str) -> list[dict[str, Any]]:

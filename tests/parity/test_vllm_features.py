@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import blis_tui
-from blis_tui.engine.adapters import costs
-from blis_tui.engine.records import StepFinished
-from blis_tui.engine.speculative.records import DraftsVerified
+from blis_tui.engine.options import adapters as costs
+from blis_tui.engine.records import DraftsVerified, StepFinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from blis_tui.engine.content_records import MediaEncoded
-from blis_tui.engine.records import StepFinished
+from blis_tui.engine.records import MediaEncoded, StepFinished
 from blis_tui.engine.request import Media, MediaItem
-from blis_tui.spec.model import Encoder
+from blis_tui.model import Encoder
 from tests.builders import Outcome
 from tests.parity.test_vllm import batches, document_of, request_of
 from tests.parity.test_vllm_stops import compared, staged
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 FILE: Final = Path(__file__).with_name("vllm-media.jsonl.xz")
 _ALL: Final = [json.loads(line) for line in lzma.decompress(FILE.read_bytes()).decode().splitlines()]

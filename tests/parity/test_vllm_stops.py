@@ -21,7 +21,7 @@ from tests.parity.test_vllm import batches, document_of, request_of
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 FILE: Final = Path(__file__).with_name("vllm-stops.jsonl.xz")
 _ALL: Final = [json.loads(line) for line in lzma.decompress(FILE.read_bytes()).decode().splitlines()]

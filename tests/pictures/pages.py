@@ -7,7 +7,7 @@ import re
 from html.parser import HTMLParser
 from typing import Any, Final
 
-from blis_tui.pictures.library import plotly_script
+from blis_tui.pictures.page import plotly_script
 
 _VOID: Final = ("meta", "br", "input", "link", "img")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blis_tui.pictures.percentiles import curve
+from blis_tui.pictures.arrivals import curve
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pytest
 from plotly.graph_objects import Figure  # type: ignore[import-untyped]
 
+from blis_tui.base.source import Source
 from blis_tui.pictures.chosen import rerun
 from blis_tui.pictures.plan_page import answer_runs, plan_page
-from blis_tui.spec.loader import parse
-from blis_tui.spec.source import Source
+from blis_tui.spec.read import parse
 from blis_tui.spec.study.document import read_study
 from blis_tui.study.planning.plan import Plan, Question, plan
 from blis_tui.study.planning.text import answer_text, plan_data, plan_text, row_error, step_times_text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import blis_tui
-from blis_tui.errors import PolicyError, SimulationError
+from blis_tui.base.errors import PolicyError, SimulationError
 from tests.plugins.probing import left_as_found
 
 if TYPE_CHECKING:

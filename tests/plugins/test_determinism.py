@@ -12,19 +12,19 @@ import pytest
 from click.testing import CliRunner
 
 import blis_tui
+from blis_tui.base.errors import PolicyError, SimulationError
 from blis_tui.cli.main import cli
-from blis_tui.errors import PolicyError, SimulationError
 from blis_tui.golden import session
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.determinism import find_nondeterminism
+from blis_tui.golden.other_process import TimeLimit
 from blis_tui.golden.store import files_of
-from blis_tui.golden.time_limit import TimeLimit
-from blis_tui.user_plugins import load_plugins
+from blis_tui.spec.user_plugins import load_plugins
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 POLICY = """\
 import random, time

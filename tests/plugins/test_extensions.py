@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import pytest
 
-from blis_tui import plug_points, plugins
-from blis_tui.errors import PolicyError
-from blis_tui.keys import keys_of, plug_in
-from blis_tui.plug_points import Row
-from blis_tui.registry import PlugPoint, Registry, plugins_in, setting
-from blis_tui.shipped import SHIPPED
-from blis_tui.spec import branches
-from blis_tui.spec.model import PluginConfig, named_in
-from blis_tui.user_plugins import load_plugins
+from blis_tui import plugins
+from blis_tui.base.errors import PolicyError
+from blis_tui.model import PluginConfig, named_in
+from blis_tui.model.keys import keys_of, plug_in
+from blis_tui.model.plug_ins import PlugPoint, Registry, plugins_in, setting
+from blis_tui.spec import branches, plug_points
+from blis_tui.spec.plug_points import Row
+from blis_tui.spec.shipped import SHIPPED
+from blis_tui.spec.user_plugins import load_plugins
 from docs import make_plugins
 
 if TYPE_CHECKING:
-    from blis_tui.spec.source import Json
+    from blis_tui.base.source import Json
 
 ROOT: Final = Path(__file__).parents[2]
 

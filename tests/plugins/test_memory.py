@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import blis_tui
+from blis_tui.base.errors import SimulationError
 from blis_tui.cluster.records import GatewayTick
-from blis_tui.errors import SimulationError
 from tests.plugins.probing import left_as_found
 
 if TYPE_CHECKING:

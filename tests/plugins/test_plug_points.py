@@ -21,23 +21,23 @@ import blis_tui.cluster
 import blis_tui.engine
 import blis_tui.plugins
 import blis_tui.workload
-from blis_tui.authoring.words import REPRODUCING_BLIS, WORDS
+from blis_tui import model
+from blis_tui.base.errors import InputError
 from blis_tui.cli.main import cli
-from blis_tui.errors import InputError
 from blis_tui.golden.produce import produce
-from blis_tui.plug_points import BY_PATH, POINTS
-from blis_tui.registry import plugins_in
-from blis_tui.shipped import SHIPPED, builtin
-from blis_tui.spec import model
+from blis_tui.model import Experiment, PluginConfig
+from blis_tui.model.plug_ins import plugins_in
+from blis_tui.spec.authoring.explain import REPRODUCING_BLIS, WORDS
 from blis_tui.spec.load import load
-from blis_tui.spec.model import Experiment, PluginConfig
+from blis_tui.spec.plug_points import BY_PATH, POINTS
+from blis_tui.spec.shipped import SHIPPED, builtin
+from blis_tui.spec.subjects import subjects
+from blis_tui.spec.user_plugins import load_plugins
 from blis_tui.study.task import key_of
-from blis_tui.subjects import subjects
-from blis_tui.user_plugins import load_plugins
 
 if TYPE_CHECKING:
-    from blis_tui.keys import Key
-    from blis_tui.plug_points import Row
+    from blis_tui.model.keys import Key
+    from blis_tui.spec.plug_points import Row
 
 HERE: Final = Path(__file__).parent
 ONE_OF_EACH: Final = HERE / "one_of_each.py"
@@ -137,7 +137,7 @@ def test_every_record_that_holds_a_plug_in_says_of_which_plug_point() -> None:
 def test_finding_one_imports_no_other() -> None:
     program = """
 import sys
-from blis_tui.shipped import SHIPPED, builtin
+from blis_tui.spec.shipped import SHIPPED, builtin
 there = lambda: {name for names in SHIPPED.values() for name in names.values() if name in sys.modules}
 assert not there(), there()
 assert builtin().find("policy.routing", "round-robin").name == "round-robin"
@@ -295,8 +295,8 @@ def test_changed_sources_of_a_package_are_another_run_whatever_its_version(site:
     program = """
 from blis_tui.spec.load import load
 from blis_tui.study.task import key_of
-from blis_tui.subjects import subjects
-from blis_tui.user_plugins import load_plugins
+from blis_tui.spec.subjects import subjects
+from blis_tui.spec.user_plugins import load_plugins
 print(key_of(load("quickstart", overrides=["policy.routing=fewest-in-flight"], plugins=load_plugins(["blis-example"]))))
 """
 

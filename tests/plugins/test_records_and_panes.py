@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.base.errors import PolicyError, SimulationError
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.engine.records import RECORD_KINDS, Record
-from blis_tui.errors import PolicyError, SimulationError
 from blis_tui.golden.determinism import find_nondeterminism
-from blis_tui.records.tables import record_line
-from blis_tui.tui.presenters.event_filter import parse_filter
-from blis_tui.tui.presenters.events import event_line, full_text
-from blis_tui.user_plugins import load_plugins
+from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.results.record_lines import record_line
+from blis_tui.spec.user_plugins import load_plugins
+from blis_tui.tui.drawing.event_filter import parse_filter
+from blis_tui.tui.panes.events import event_line, full_text
 from tests.plugins.probing import at_end, edited, left_as_found, loaded
 
 if TYPE_CHECKING:

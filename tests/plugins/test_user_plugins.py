@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 import blis_tui
+from blis_tui.base.errors import InputError, PolicyError, SimulationError, SpecError, StalledError
 from blis_tui.cli.main import cli
 from blis_tui.engine.records import Routed
-from blis_tui.errors import InputError, PolicyError, SimulationError, SpecError, StalledError
 from blis_tui.golden.produce import CHECKS, produce, produce_checked
 from blis_tui.golden.session import plugin_lines
-from blis_tui.plug_points import POINTS
-from blis_tui.user_plugins import load_plugins
+from blis_tui.spec.plug_points import POINTS
+from blis_tui.spec.user_plugins import load_plugins
 from docs import make_plugins as plugins_page
 from tests.golden.projects import SPEC, blis_in, files, project, pytest_in
 

@@ -30,7 +30,7 @@ PYTHONS: Final = [match[1] for one in PROJECT["classifiers"] if (match := re.ful
 OTHERS: Final = """
 import importlib.metadata
 import blis_tui, blis_tui.tui.app
-from blis_tui.errors import SpecError
+from blis_tui.base.errors import SpecError
 from blis_tui.golden.bundle import unpacked, verified
 with unpacked("run.blis") as found:
     print(verified(found), found.at, "of", found.golden.baseline.python)

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 import blis_tui
+from blis_tui.base.errors import PolicyError
 from blis_tui.engine.latency.creation import create_latency
-from blis_tui.errors import PolicyError
-from blis_tui.registry import Registry
-from blis_tui.shipped import builtin
+from blis_tui.model import PluginConfig
+from blis_tui.model.plug_ins import Registry
 from blis_tui.spec.build import stack_of
-from blis_tui.spec.model import PluginConfig
 from blis_tui.spec.resolve import chosen_kind
+from blis_tui.spec.shipped import builtin
 from tests.builders import experiment
 
 AUTO = {"latency": "auto", "expect": []}

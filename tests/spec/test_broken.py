@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from blis_tui.errors import SpecError
-from blis_tui.spec.codes import CODES
+from blis_tui.base.diagnostics import CODES
+from blis_tui.base.errors import SpecError
 from blis_tui.spec.validate import validate
 
 if TYPE_CHECKING:

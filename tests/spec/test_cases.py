@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from blis_tui.errors import SpecError
+from blis_tui.base.errors import SpecError
+from blis_tui.base.source import Source
 from blis_tui.spec.cases import expanded_cases
 from blis_tui.spec.compose import Problems
-from blis_tui.spec.loader import parse
-from blis_tui.spec.source import Source
+from blis_tui.spec.read import parse
 
 
 def cases(text: str) -> dict[str, dict[str, object]]:

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from blis_tui.cli.main import cli
 from blis_tui.spec.places import shipped_specs
-from blis_tui.workload import traces
+from blis_tui.workload.traces import read as traces
 
 BROKEN = Path(__file__).parent / "broken"
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from blis_tui.errors import InputError
-from blis_tui.keys import Key, keys_of
-from blis_tui.spec import model
+from blis_tui import model
+from blis_tui.base.errors import InputError
+from blis_tui.model.keys import Key, keys_of
 from blis_tui.spec.build import build_experiment
 from blis_tui.spec.definitions import DEFINITIONS
 from blis_tui.spec.load import load
@@ -18,7 +18,7 @@ from blis_tui.spec.load import load
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from blis_tui.spec.source import DataPath
+    from blis_tui.base.source import DataPath
 
 COMPUTED = {
     "Autoscaler": {"bounds"},

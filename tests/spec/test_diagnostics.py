@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from blis_tui.errors import SpecError, TraceError
-from blis_tui.spec.diagnostics import (
-    MAX_SHOWN,
-    Diagnostic,
-    TraceProblem,
-    in_order,
-    located,
-    render_text,
-    suggestion,
-)
-from blis_tui.spec.source import Location, Source, Span
+from blis_tui.base.diagnostics import MAX_SHOWN, Diagnostic, TraceProblem, in_order, located, render_text, suggestion
+from blis_tui.base.errors import SpecError, TraceError
+from blis_tui.base.source import Location, Source, Span
 
 
 def at(text: str, column: int, end: int) -> Diagnostic:

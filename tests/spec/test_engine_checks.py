@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import blis_tui
-from blis_tui.errors import InputError
+from blis_tui.base.errors import InputError
 from blis_tui.spec.build import build_experiment
 from blis_tui.spec.operator_files import table_digest
 from blis_tui.spec.places import shipped_specs

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from blis_tui.errors import SpecError, TraceError
-from blis_tui.keys import LARGEST, LARGEST_SEED, SMALLEST
-from blis_tui.simulation import Simulation
+from blis_tui.base.errors import SpecError, TraceError
+from blis_tui.base.source import as_list, as_map, dotted
+from blis_tui.model.keys import LARGEST, LARGEST_SEED, SMALLEST
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.library import names
 from blis_tui.spec.load import load, resolve_source
 from blis_tui.spec.places import shipped_specs
 from blis_tui.spec.schema import KINDS, File, matches, referred, schema
-from blis_tui.spec.source import as_list, as_map, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.spec.diagnostics import Diagnostic
+    from blis_tui.base.diagnostics import Diagnostic
+    from blis_tui.base.source import DataPath, Json
     from blis_tui.spec.schema import Schema
-    from blis_tui.spec.source import DataPath, Json
 
 LARGE: Final = ("63", "65536", "1000003", str(10**9), str(10**15), str(2**53 + 1), str(2**63 - 1), str(2**64))
 EXTREMES: Final = (

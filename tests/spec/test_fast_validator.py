@@ -15,17 +15,17 @@ from jsonschema import Draft202012Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
-from blis_tui.shipped import builtin
 from blis_tui.spec import schema as schemas
 from blis_tui.spec.fast_validator import FastValidator
-from blis_tui.spec.loader import read_document
 from blis_tui.spec.places import shipped_specs
+from blis_tui.spec.read import read_document
 from blis_tui.spec.schema import KINDS, schema, violations
+from blis_tui.spec.shipped import builtin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.spec.source import Json
+    from blis_tui.base.source import Json
 
 PATHS: Final = tuple(sorted(shipped_specs().rglob("*.yaml")))
 VALUES: Final[tuple[Any, ...]] = (

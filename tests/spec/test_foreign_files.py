@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from blis_tui.api import run
-from blis_tui.errors import BlisError
-from blis_tui.inputs import input_digest
+from blis_tui.base.errors import BlisError
+from blis_tui.base.files import input_digest
+from blis_tui.base.source import Source
 from blis_tui.spec.load import load
-from blis_tui.spec.loader import parse
-from blis_tui.spec.source import Source
+from blis_tui.spec.read import parse
 from blis_tui.spec.study.document import read_study
 from blis_tui.spec.validate import validate
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import blis_tui
-from blis_tui.authoring.provenance import compose
-from blis_tui.errors import SpecError
+from blis_tui.base.errors import SpecError
+from blis_tui.base.units import number_text
+from blis_tui.model.defaults import DEFAULTS, Server, running_requests, static_share
+from blis_tui.spec.authoring.provenance import compose
 from blis_tui.spec.load import load
-from blis_tui.spec.model.defaults import DEFAULTS, Server, running_requests, static_share
-from blis_tui.units import number_text
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Engine
+    from blis_tui.model import Engine
 
 _GPUS: Final = {"a100-80": 80, "a10g": 24, "b200": 180, "h100": 80, "h200": 141, "l40s": 48, "mi300x": 192}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.errors import InputError, SpecError
+from blis_tui.base.errors import InputError, SpecError
 from blis_tui.spec.build import build_experiment, digest
 from blis_tui.spec.compose import MAX_PARENTS
 from blis_tui.spec.load import load

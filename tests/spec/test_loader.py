@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from blis_tui.errors import InputError, SpecError
-from blis_tui.spec import loader
-from blis_tui.spec.loader import decode, parse, read_document
+from blis_tui.base.errors import InputError, SpecError
+from blis_tui.base.source import Source
+from blis_tui.spec import read as loader
 from blis_tui.spec.overrides import parse_overrides
-from blis_tui.spec.source import Source
+from blis_tui.spec.read import decode, parse, read_document
 
 
 def data(text: str) -> object:

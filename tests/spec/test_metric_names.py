@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import blis_tui
-from blis_tui.errors import SpecError
+from blis_tui.base.errors import SpecError
 from blis_tui.spec.metric_names import all_metrics, entry_metrics, is_metric, is_open_ended
 
 CHAT = """

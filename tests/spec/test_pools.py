@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.authoring.provenance import compose
-from blis_tui.errors import SpecError
+from blis_tui.base.errors import SpecError
+from blis_tui.spec.authoring.provenance import compose
 from blis_tui.spec.load import load
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.errors import SpecError
+from blis_tui.base.errors import SpecError
+from blis_tui.base.source import Source
 from blis_tui.spec.load import load
-from blis_tui.spec.loader import parse
 from blis_tui.spec.places import shipped_specs
+from blis_tui.spec.read import parse
 from blis_tui.spec.schema import PlaceCache, complete, violations
-from blis_tui.spec.source import Source
 from blis_tui.spec.validate import validate
 
 if TYPE_CHECKING:
-    from blis_tui.spec.source import Json
+    from blis_tui.base.source import Json
 
 BROKEN = Path(__file__).parent / "broken"
 

@@ -10,14 +10,13 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from blis_tui.base.errors import SpecError
+from blis_tui.base.source import Source
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
-from blis_tui.errors import SpecError
-from blis_tui.spec.loader import parse
-from blis_tui.spec.source import Source
+from blis_tui.spec.read import parse
 from blis_tui.spec.study.arguments import parse_axis, parse_bound, parse_objective, parse_seeds, study_of_arguments
-from blis_tui.spec.study.document import read_study
-from blis_tui.spec.study.opening import open_study_or_experiment
+from blis_tui.spec.study.document import open_study_or_experiment, read_study
 from blis_tui.study.figures import require_figures
 
 if TYPE_CHECKING:

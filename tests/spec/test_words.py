@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
+from blis_tui.base.errors import SpecError
 from blis_tui.cli.main import cli
-from blis_tui.errors import SpecError
 from blis_tui.spec.load import load
-from blis_tui.subjects import subjects
+from blis_tui.spec.subjects import subjects
 
 if TYPE_CHECKING:
     from pathlib import Path

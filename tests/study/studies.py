@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.spec.loader import parse
-from blis_tui.spec.source import Source
+from blis_tui.base.source import Source
+from blis_tui.spec.read import parse
 from blis_tui.spec.study.document import read_study
+from blis_tui.spec.user_plugins import load_plugins
 from blis_tui.study.runners import Runner
 from blis_tui.study.task import Outcome
-from blis_tui.user_plugins import load_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

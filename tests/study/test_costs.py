@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.engine.records import Completed, StepFinished
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load
-from blis_tui.spec.study.metrics import COSTS
+from blis_tui.spec.metric_names import COSTS
 from blis_tui.study.costs import cost_figures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.metrics.report import Report
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
+    from blis_tui.results.report import Report
 
 _PRICED = {"hardware.cost_per_hour_usd": 2.5, "hardware.watts.idle": 70}
 

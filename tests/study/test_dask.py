@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from blis_tui.base.errors import InputError, SimulationError, install_command
 from blis_tui.cli.sweep import runner_of
-from blis_tui.errors import InputError, SimulationError
-from blis_tui.extras import install_command
 from blis_tui.study import dask_runner
 from blis_tui.study.dask_runner import DaskRunner, execute_as
 from blis_tui.study.rows import rows_jsonl

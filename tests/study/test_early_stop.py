@@ -10,16 +10,15 @@ from unittest.mock import patch
 
 import pytest
 
-from blis_tui.errors import StalledError
-from blis_tui.metrics.expectations import judge, look_up
-from blis_tui.metrics.stats import percentile_ms
-from blis_tui.shipped import builtin
-from blis_tui.simulation import Simulation
+from blis_tui.base.errors import StalledError
+from blis_tui.model import SLO_CLASSES, Client, Expectation, PluginConfig, SloTarget, Stage
+from blis_tui.results.expectations import judge, look_up
+from blis_tui.results.stats import percentile_ms
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load
-from blis_tui.spec.model import SLO_CLASSES, Client, Expectation, PluginConfig, SloTarget, Stage
-from blis_tui.study.bounds import allowed_above
+from blis_tui.spec.shipped import builtin
+from blis_tui.study.bounds import allowed_above, max_requests
 from blis_tui.study.early_stop import EarlyStop, Watch
-from blis_tui.study.maxima import max_requests
 from blis_tui.workload.source import create_source
 from tests.oracle.fleets import draw_fleet, draw_mortal_fleet
 from tests.oracle.runs import check_many
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from random import Random
 
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
     from tests.oracle.draws import Draw
     from tests.oracle.strategies import Scenario
 
@@ -90,7 +89,7 @@ def _expectations(random: Random, report: dict[str, object]) -> Iterator[Expecta
 
 
 def _simulation(scenario: Scenario, experiment: Experiment) -> Simulation:
-    with patch("blis_tui.simulation.create_source", return_value=scenario.source()):
+    with patch("blis_tui.runs.simulation.create_source", return_value=scenario.source()):
         return Simulation(experiment, check="off")
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import blis_tui
-from blis_tui.errors import SpecError
+from blis_tui.base.errors import SpecError
 from blis_tui.spec.validate import validate
 from blis_tui.study.figures import require_expected
 from tests.spec.test_metric_names import CHAT

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from blis_tui.braille import scatter
+from blis_tui.base.text import scatter
 from blis_tui.spec.study.model import Objective, Point
-from blis_tui.study.front_plot import FRONT, SELECTED, FrontPlot, Scale, plain
 from blis_tui.study.rows import Row
 from blis_tui.study.summary import PointSummary
+from blis_tui.study.text import FRONT, SELECTED, FrontPlot, Scale, plain
 
 COST, LATENCY = Objective(metric="cost.gpus"), Objective(metric="latency.ttft_ms.p99")
 SIZE = (30, 9)

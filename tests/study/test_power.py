@@ -10,10 +10,9 @@ import pytest
 
 import blis_tui
 from blis_tui.engine.records import StepFinished
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load
-from blis_tui.spec.study.document import experiment_of, read_study
-from blis_tui.spec.study.opening import open_study_or_experiment
+from blis_tui.spec.study.document import experiment_of, open_study_or_experiment, read_study
 from blis_tui.study.costs import busy_watts, cost_figures
 
 MEASURED = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.errors import SimulationError
+from blis_tui.base.errors import SimulationError
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study import runners
 from blis_tui.study.runners import InProcessRunner, ProcessRunner
@@ -101,7 +101,7 @@ def test_processes_import_what_runs_need_and_nothing_else() -> None:
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     heavy = {"yaml", "jsonschema", "referencing", "click", "textual", "rich", "platformdirs", "asyncio", "pyarrow"}
     assert not heavy & set(loaded)
-    assert "blis_tui.simulation" in loaded
+    assert "blis_tui.runs.simulation" in loaded
 
 
 def test_what_is_printed_in_processes_comes_back_where_it_is_asked_for(capfd: pytest.CaptureFixture[str]) -> None:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import blis_tui
-from blis_tui.metrics.expectations import look_up
-from blis_tui.spec.model import Expectation
+from blis_tui.model import Expectation
+from blis_tui.results.expectations import look_up
 from blis_tui.study.samples import samples_of
 
 if TYPE_CHECKING:
-    from blis_tui.simulation import Simulation
+    from blis_tui.runs.simulation import Simulation
 
 SET = {
     "workload.requests": 300,

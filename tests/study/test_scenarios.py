@@ -10,8 +10,7 @@ import pytest
 
 import blis_tui
 from blis_tui.pictures.study_page import study_page
-from blis_tui.study.scenarios import load_paths, scenarios, study_front
-from blis_tui.study.summary import PointSummary, summaries
+from blis_tui.study.summary import PointSummary, load_paths, scenarios, study_front, summaries
 from blis_tui.study.text import study_text
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 import blis_tui
+from blis_tui.base.errors import InputError
 from blis_tui.cli.main import cli
-from blis_tui.errors import InputError
 from blis_tui.spec.schema import properties_of
 from blis_tui.study.api import study_from
 from blis_tui.study.runners import InProcessRunner

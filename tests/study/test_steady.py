@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 import blis_tui
-from blis_tui.spec.model import Expectation
+from blis_tui.model import Expectation
 from blis_tui.study.planning.load import MOST
 from blis_tui.study.steady import SECTION, Steady, steady_report
 

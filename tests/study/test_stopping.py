@@ -12,8 +12,7 @@ import pytest
 
 from blis_tui.spec.load import load
 from blis_tui.spec.study.arguments import study_of_arguments
-from blis_tui.spec.study.document import read_study
-from blis_tui.spec.study.opening import open_study_or_experiment
+from blis_tui.spec.study.document import open_study_or_experiment, read_study
 from blis_tui.study.runners import InProcessRunner, ProcessRunner
 from blis_tui.study.sweep import Sweep
 from blis_tui.study.task import task_of

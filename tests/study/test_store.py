@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from blis_tui._version import ENGINE
-from blis_tui.errors import InputError
-from blis_tui.spec.model import Expectation
+from blis_tui.base.errors import InputError
+from blis_tui.model import Expectation
 from blis_tui.study import store as module
 from blis_tui.study.store import FolderStore, MemoryStore, Store
 from blis_tui.study.task import Outcome

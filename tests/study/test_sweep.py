@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 import blis_tui
-from blis_tui.errors import InputError
+from blis_tui.base.errors import InputError
 from blis_tui.study.rows import rows_jsonl
 from blis_tui.study.store import FolderStore, MemoryStore
 from blis_tui.study.sweep import Sweep
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from blis_tui.spec.model import Expectation
+    from blis_tui.model import Expectation
     from blis_tui.study.rows import StudyResult
 
 AXIS: dict[str, object] = {"engine.max_num_seqs": [64, 128, 256]}

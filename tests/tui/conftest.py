@@ -19,8 +19,8 @@ from textual.widgets import Input
 
 from blis_tui.tui import app as app_module
 from blis_tui.tui.catalog import check
+from blis_tui.tui.panes import pane as pane_module
 from blis_tui.tui.screens import home as home_screen
-from blis_tui.tui.widgets import pane as pane_module
 from tests.tui.screens import draw, idle, render_update
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from blis_tui.conditions.breakpoints import parse_breakpoint
 from blis_tui.debugger.history import run_to_stop
+from blis_tui.results.conditions.breakpoints import parse_breakpoint
 from blis_tui.tui.view import Picked, Selection, View
 from tests.tui.pane_harness import OnePane, debugger, view_at
 from tests.tui.screens import screen_text, settle
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.tui.widgets.pane import Pane
+    from blis_tui.tui.panes.pane import Pane
 
 
 WHOLE = 10**9

@@ -10,7 +10,7 @@ from textual.app import App
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
-from blis_tui.tui.themes import DARK
+from blis_tui.tui.settings import DARK
 from blis_tui.tui.view import Picked, Selection, View
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from blis_tui.tui.presenters.lines import Line
-    from blis_tui.tui.widgets.pane import Pane
+    from blis_tui.tui.drawing.lines import Line
+    from blis_tui.tui.panes.pane import Pane
 
 
 def debugger(experiment: str, event: int, **overrides: object) -> Debugger:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.errors import InputError
-from blis_tui.spec.study.document import experiment_of, read_study
-from blis_tui.spec.study.opening import open_study_or_experiment
+from blis_tui.base.errors import InputError
+from blis_tui.spec.study.document import experiment_of, open_study_or_experiment, read_study
 from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.store import MemoryStore
 from blis_tui.study.sweep import Sweep
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from blis_tui.spec.model import Expectation
+    from blis_tui.model import Expectation
     from blis_tui.spec.study.model import Study
 
 STUDY = """\

@@ -6,7 +6,7 @@ import pytest
 from textual.binding import Binding, BindingsMap
 
 from blis_tui.tui.actions import ACTIONS, APP, DIALOG, Action, bindings, named, of_scope, shown_key, shown_keys
-from blis_tui.tui.presenters.help import KEY_WIDTH
+from blis_tui.tui.screens.help import KEY_WIDTH
 from blis_tui.tui.settings import is_key, scopes_overlap
 
 SCOPES = tuple(dict.fromkeys(action.scope for action in ACTIONS))

@@ -11,9 +11,7 @@ import pytest
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
-from blis_tui.tui.presenters.arrivals import arrival_lines, counts, groupings, row_text, rows_of
-from blis_tui.tui.presenters.timeline import LABEL, scale_of
-from blis_tui.tui.widgets.timeline import Timeline
+from blis_tui.tui.panes.timeline import LABEL, Timeline, arrival_lines, counts, groupings, row_text, rows_of, scale_of
 from tests.tui.debugging import debugging
 from tests.tui.driven_pane import driven
 from tests.tui.pane_harness import view_at
@@ -22,7 +20,7 @@ from tests.tui.screens import screen_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.metrics.request_log import RequestRow
+    from blis_tui.results.request_log import RequestRow
     from blis_tui.tui.view import View
 
 WIDTH = 80

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from blis_tui.tui.presenters.inspector import REQUEST_KEY
+from blis_tui.tui.panes.changes import DiffPane
+from blis_tui.tui.panes.events import EventList
+from blis_tui.tui.panes.instances import InstancesPane
+from blis_tui.tui.panes.request import REQUEST_KEY, Inspector
+from blis_tui.tui.panes.timeline import Timeline
+from blis_tui.tui.panes.warnings import WarningsPane
 from blis_tui.tui.screens.why import WhyScreen
-from blis_tui.tui.widgets.diff import DiffPane
-from blis_tui.tui.widgets.event_list import EventList
-from blis_tui.tui.widgets.inspector import Inspector
-from blis_tui.tui.widgets.instances import InstancesPane
-from blis_tui.tui.widgets.timeline import Timeline
-from blis_tui.tui.widgets.warnings import WarningsPane
 from tests.tui.debugging import debugging
 
 if TYPE_CHECKING:

@@ -160,7 +160,7 @@ def test_the_list_of_experiments_needs_no_schemas_to_appear() -> None:
     code = """
 import sys
 import blis_tui.tui.app, blis_tui.tui.screens.home
-print(sorted({"jsonschema", "yaml", "blis_tui.simulation", "blis_tui.tui.screens.debugger"} & set(sys.modules)))
+print(sorted({"jsonschema", "yaml", "blis_tui.runs.simulation", "blis_tui.tui.screens.debugger"} & set(sys.modules)))
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

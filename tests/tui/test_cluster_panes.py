@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
+from blis_tui.base.units import bytes_text, percent_text, span_text, time_text
 from blis_tui.cluster.records import (
     Dispatched,
     Held,
@@ -24,17 +25,15 @@ from blis_tui.cluster.records import (
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.engine.records import Completed, Prefilled, Queued, Rejected, Routed, Scheduled, StepFinished
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
+from blis_tui.tui.drawing.life_line import STAGES
 from blis_tui.tui.layout import panes_of
-from blis_tui.tui.presenters.autoscaler import VERDICTS
-from blis_tui.tui.presenters.events import event_line
-from blis_tui.tui.presenters.fleet import MEASURES, fleet_text, level, value_text
-from blis_tui.tui.presenters.gateway import gateway_lines
-from blis_tui.tui.presenters.instances import INSTANCE_KEY, instances_lines
-from blis_tui.tui.presenters.router import decision_of, router_lines
-from blis_tui.tui.presenters.stages import STAGES
-from blis_tui.tui.widgets.cluster import FleetPane, GatewayPane, RouterPane
-from blis_tui.units import bytes_text, percent_text, span_text, time_text
+from blis_tui.tui.panes.cluster import FleetPane, GatewayPane, RouterPane
+from blis_tui.tui.panes.events import event_line
+from blis_tui.tui.panes.fleet import MEASURES, VERDICTS, fleet_text, level, value_text
+from blis_tui.tui.panes.gateway import gateway_lines
+from blis_tui.tui.panes.instances import INSTANCE_KEY, instances_lines
+from blis_tui.tui.panes.router import decision_of, router_lines
 from tests.cluster.fleets import GATEWAY, fleet
 from tests.tui.debugging import NARROW, debugging, experiment
 from tests.tui.pane_harness import OnePane, text_of, view_at

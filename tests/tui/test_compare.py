@@ -12,18 +12,21 @@ from textual.app import App
 from textual.widgets import Input
 
 import blis_tui
-from blis_tui.compare.comparison import RequestChanges, Row
-from blis_tui.compare.divergence import Divergence, run_to_end
 from blis_tui.debugger.history import run_to_stop
-from blis_tui.debugger.lockstep import Lockstep
-from blis_tui.debugger.side_by_side import NOT_ARRIVED, FigurePair, RequestStatus
+from blis_tui.debugger.lockstep import NOT_ARRIVED, FigurePair, Lockstep, RequestStatus
 from blis_tui.debugger.why.explain import explain_event
 from blis_tui.debugger.why.explanation import event_ref
 from blis_tui.engine.records import Admitted, Dropped, Queued, Routed
-from blis_tui.records.tables import record_dict
+from blis_tui.results.record_lines import record_dict
+from blis_tui.runs.compare.comparison import RequestChanges, Row
+from blis_tui.runs.compare.divergence import Divergence, run_to_end
 from blis_tui.tui.app import BlisApp
+from blis_tui.tui.drawing.plot import curves_text
+from blis_tui.tui.drawing.series import KV_USE, SERIES
 from blis_tui.tui.driver import Pump
-from blis_tui.tui.presenters.compare import (
+from blis_tui.tui.screens import compare as compare_screen
+from blis_tui.tui.screens.compare import CompareScreen
+from blis_tui.tui.screens.compare_lines import (
     differences_text,
     file_stem,
     metrics_text,
@@ -33,10 +36,6 @@ from blis_tui.tui.presenters.compare import (
     side_text,
     standing_text,
 )
-from blis_tui.tui.presenters.plot import curves_text
-from blis_tui.tui.presenters.series import KV_USE, SERIES
-from blis_tui.tui.screens import compare as compare_screen
-from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.help import HelpScreen
 from blis_tui.tui.screens.why import WhyScreen
 from tests.tui.screens import check_screen, idle, press, screen_text, settle
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 
     from blis_tui.debugger.history import Progress
     from blis_tui.engine.records import Record
-    from blis_tui.tui.presenters.compare import CompareView
+    from blis_tui.tui.screens.compare_lines import CompareView
 
 NAMES = ("kv-pressure", "kv-pressure engine.kv_blocks=900")
 

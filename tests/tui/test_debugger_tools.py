@@ -13,26 +13,25 @@ from textual.command import CommandList
 from textual.widgets import Input
 
 import blis_tui
+from blis_tui.base.errors import BlisError
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.moment import PHASES
 from blis_tui.debugger.sessions import Session
 from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session
-from blis_tui.errors import BlisError
 from blis_tui.golden.bundle import unpacked, verified
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.layout import PANES as DECLARED
+from blis_tui.tui.panes.events import EventList, EventRows
+from blis_tui.tui.panes.sessions import SessionsPane
+from blis_tui.tui.panes.spec import SpecPane
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.export import KINDS, ExportScreen
 from blis_tui.tui.screens.prompt import ConfirmScreen, PromptScreen
 from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.widgets.bars import TabBar, place_tabs
-from blis_tui.tui.widgets.event_list import EventList
-from blis_tui.tui.widgets.event_rows import EventRows
-from blis_tui.tui.widgets.sessions import SessionsPane
-from blis_tui.tui.widgets.spec_view import SpecPane
 from tests.tui.debugging import NAMES, NARROW, Debugging, debugging, experiment
 from tests.tui.screens import press, screen_text, settle
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.debugger.differences import GROUPS
-from blis_tui.tui.presenters.diff import diff_lines, group_style, value_text
-from blis_tui.tui.widgets.diff import DiffPane
+from blis_tui.tui.panes.changes import DiffPane, diff_lines, group_style, value_text
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import blis_tui
-from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import Stop
+from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.tui.driver import Driver
 
 if TYPE_CHECKING:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from blis_tui.base.units import time_text
 from blis_tui.debugger.tape import Tape
-from blis_tui.tui.presenters.event_filter import parse_filter
-from blis_tui.tui.presenters.events import HERE
-from blis_tui.tui.widgets.event_list import EventList
-from blis_tui.tui.widgets.event_rows import EventRows
-from blis_tui.units import time_text
+from blis_tui.tui.drawing.event_filter import parse_filter
+from blis_tui.tui.panes.events import HERE, EventList, EventRows
 from tests.tui.driven_pane import DrivenPane, driven, knowing
 from tests.tui.pane_harness import view_at
 from tests.tui.screens import press, settle

@@ -28,16 +28,16 @@ from blis_tui.engine.records import (
     Scheduled,
     TimedOut,
 )
-from blis_tui.simulation import Simulation
-from blis_tui.tui.presenters.fleet import MEASURES, fleet_text, value_text
-from blis_tui.tui.presenters.router import router_lines
-from blis_tui.tui.presenters.sessions import session_lines
+from blis_tui.runs.simulation import Simulation
+from blis_tui.tui.panes.fleet import MEASURES, fleet_text, value_text
+from blis_tui.tui.panes.router import router_lines
+from blis_tui.tui.panes.sessions import session_lines
 from tests.cluster.fleets import fleet
 from tests.tui.pane_harness import text_of, view_at
 
 if TYPE_CHECKING:
     from blis_tui.engine.records import Record
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 POSITIONS = 10
 FLEETS = ("WEIGHTED", "GATEWAY", "SPLIT")

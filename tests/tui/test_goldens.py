@@ -13,23 +13,23 @@ from click.testing import CliRunner
 from textual.app import App
 from textual.widgets import Input
 
-from blis_tui.canonical import to_json
+from blis_tui.base.canonical import to_json
+from blis_tui.base.errors import BlisError
 from blis_tui.cli.main import cli
-from blis_tui.compare.divergence import record_text
-from blis_tui.errors import BlisError
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.produce import produce
 from blis_tui.golden.review import accept, survey
 from blis_tui.golden.session import Outcome
 from blis_tui.golden.store import HEADER, GoldenFiles, files_of
-from blis_tui.tui import golden_work
-from blis_tui.tui.golden_work import check, prepare
-from blis_tui.tui.presenters.goldens import checked, decision, difference, matching, name_width, row
+from blis_tui.runs.compare.divergence import record_text
+from blis_tui.spec.user_plugins import load_plugins
+from blis_tui.tui.screens import golden_work
+from blis_tui.tui.screens.golden_work import check, prepare
 from blis_tui.tui.screens.goldens import GoldensScreen
+from blis_tui.tui.screens.goldens_lines import checked, decision, difference, matching, name_width, row
 from blis_tui.tui.screens.prompt import ConfirmScreen
 from blis_tui.tui.widgets.bars import TitleBar
 from blis_tui.tui.widgets.lists import GoldenList
-from blis_tui.user_plugins import load_plugins
 from tests.golden.projects import SPEC
 from tests.tui.screens import check_screen, press, screen_text, settle
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from blis_tui.golden.review import Entry
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 CHANGED = SPEC.replace("kv_blocks: 60", "kv_blocks: 90")
 CASES = SPEC + "cases:\n  calm: {workload.rate_per_s: 5}\n  rush: {workload.rate_per_s: 50}\n"

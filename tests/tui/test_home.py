@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.widgets import Input, Static
 
-from blis_tui.canonical import to_json
-from blis_tui.errors import InputError
+from blis_tui.base.canonical import to_json
+from blis_tui.base.errors import InputError
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.produce import produce
 from blis_tui.golden.store import files_of
@@ -21,11 +21,11 @@ from blis_tui.spec.load import load
 from blis_tui.tui import catalog
 from blis_tui.tui.app import BlisApp
 from blis_tui.tui.catalog import Checked, Found, GoldenState, check, facts_of, find_documents, golden_states
-from blis_tui.tui.presenters.home import Entry, details, matching, name_width, row, summary
-from blis_tui.tui.presenters.problems import problem_text
+from blis_tui.tui.drawing.problems import problem_text
 from blis_tui.tui.screens import home
 from blis_tui.tui.screens.error import ErrorScreen
 from blis_tui.tui.screens.home import HomeScreen
+from blis_tui.tui.screens.home_lines import Entry, details, matching, name_width, row, summary
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.widgets.lists import ExperimentList
 from tests.tui.screens import check_screen, press, screen_text, settle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import blis_tui
-from blis_tui.printable import control_characters
+from blis_tui.base.text import control_characters
 from blis_tui.tui.app import BlisApp, Start
 from tests.hostile import EVIL, SPEC
 from tests.tui.screens import press, screen_text, settle

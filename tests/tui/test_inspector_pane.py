@@ -9,16 +9,8 @@ import pytest
 
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.debugger.why.lifespans import read_life
-from blis_tui.tui.presenters.inspector import inspector_lines, ranked_requests, subject
-from blis_tui.tui.presenters.life_line import (
-    life_bar,
-    life_intervals,
-    past_and_later,
-    position_mark,
-    shares,
-    totals,
-)
-from blis_tui.tui.widgets.inspector import Inspector
+from blis_tui.tui.drawing.life_line import life_bar, life_intervals, past_and_later, position_mark, shares, totals
+from blis_tui.tui.panes.request import Inspector, inspector_lines, ranked_requests, subject
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 if TYPE_CHECKING:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from blis_tui.base.units import span_text, time_text
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
 from blis_tui.debugger.why.explanation import request_ref
-from blis_tui.tui.presenters.instances import instances_lines, step_card, step_tokens
-from blis_tui.tui.widgets.instances import ALL_INSTANCES, InstancesPane
-from blis_tui.units import span_text, time_text
+from blis_tui.tui.panes.instances import ALL_INSTANCES, InstancesPane, instances_lines, step_card, step_tokens
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 if TYPE_CHECKING:

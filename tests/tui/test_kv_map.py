@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.debugger.why.explanation import request_ref
-from blis_tui.tui.presenters.kv_map import BLOCK_STYLES, holdings, kv_grid, kv_map
-from blis_tui.tui.widgets.kv_map import KvMap
-from blis_tui.tui.widgets.lines import Lines
+from blis_tui.tui.panes.kv import BLOCK_STYLES, KvMap, holdings, kv_grid, kv_map
+from blis_tui.tui.panes.rows import Lines
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 if TYPE_CHECKING:

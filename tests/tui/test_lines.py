@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from blis_tui.tui.presenters.lines import Column, cells, fit, flow, line, names_text, shorten, titles, words
-from blis_tui.tui.widgets.lines import Lines, LinesPane
+from blis_tui.tui.drawing.lines import Column, cells, fit, flow, line, names_text, shorten, titles, words
+from blis_tui.tui.panes.rows import Lines, LinesPane
 from tests.tui.pane_harness import OnePane, debugger, view_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.tui.presenters.lines import Line
+    from blis_tui.tui.drawing.lines import Line
     from blis_tui.tui.view import View
 
 HEADINGS = 3

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from blis_tui.braille import draw
-from blis_tui.tui.presenters.metrics import arrange, metrics, percentile_lines
-from blis_tui.tui.presenters.plot import GUTTER, SECOND, plot, strips, top_value
-from blis_tui.tui.presenters.series import (
+from blis_tui.base.text import draw
+from blis_tui.base.units import span_text
+from blis_tui.tui.drawing.plot import GUTTER, SECOND, plot, strips, top_value
+from blis_tui.tui.drawing.series import (
     BY_NAME,
     FULL,
     FUTURE,
@@ -19,8 +19,7 @@ from blis_tui.tui.presenters.series import (
     coloured,
     value_text,
 )
-from blis_tui.tui.widgets.metrics import MetricsPane
-from blis_tui.units import span_text
+from blis_tui.tui.panes.metrics import MetricsPane, arrange, metrics, percentile_lines
 from tests.tui.driven_pane import driven, knowing, view_with
 from tests.tui.screens import press, settle
 

@@ -14,14 +14,12 @@ from click.testing import CliRunner
 from blis_tui.cli import tui as command
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
-from blis_tui.observe.reading import read_recording
-from blis_tui.observe.status import Status
+from blis_tui.live.recording.folder import read_recording
+from blis_tui.live.recording.summary import Status
 from blis_tui.tui.app import BlisApp
-from blis_tui.tui.observing import ObservingStart
-from blis_tui.tui.presenters.observing import status_of
 from blis_tui.tui.screens import observing
-from blis_tui.tui.screens.observing import ObservingScreen
-from tests.observe.servers import Asked, Replying, served, well
+from blis_tui.tui.screens.observing import ObservingScreen, ObservingStart, status_of
+from tests.live.observe.servers import Asked, Replying, served, well
 from tests.tui.screens import check_screen, draw, press, screen_text
 
 if TYPE_CHECKING:
@@ -49,7 +47,7 @@ sys.exit(1)
 SOON = """
 from functools import partial
 from blis_tui.__main__ import main
-from blis_tui.observe import observer
+from blis_tui.live.observe import observer
 observer.Plan = partial(observer.Plan, lead_s=0.02, settle_s=0.05)
 observer._STATUS_S = 0.05
 main()

@@ -13,7 +13,7 @@ from textual.style import Style
 
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.layout import PANES, panes_of
-from blis_tui.tui.presenters.plugin_panes import plugin_pane_lines
+from blis_tui.tui.panes.plugin import plugin_pane_lines
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from tests.plugins.probing import at_end, edited, left_as_found, loaded
 from tests.tui.debugging import Debugging
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import blis_tui
-    from blis_tui.tui.presenters.lines import Line
+    from blis_tui.tui.drawing.lines import Line
 
 
 ROOT: Final = Path(__file__).parents[2]
@@ -118,7 +118,7 @@ async def test_a_line_that_cannot_be_shown_or_picked_costs_its_pane_only(
 
 
 def test_a_pane_of_the_package_takes_the_steps_that_the_guide_names(tmp_path: Path) -> None:
-    """A presenter, a widget and a line in ``tui/layout.py``: key, help, reference and the screen follow."""
+    """Lines, a widget and a line in ``tui/layout.py``: key, help, reference and the screen follow."""
     folder = str(tmp_path)
     environment = {**os.environ, "BLIS_TUI_STATE_DIR": folder, "BLIS_TUI_CONFIG_DIR": folder, "TERM": "xterm-256color"}
     command = [sys.executable, "-m", "tests.tui.one_pane_more"]

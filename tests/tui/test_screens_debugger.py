@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from blis_tui.base.errors import StalledError
 from blis_tui.engine.batch import Batch
 from blis_tui.engine.records import RECORD_KINDS
-from blis_tui.errors import StalledError
-from blis_tui.tui.presenters.phases import PHASE_STYLES
+from blis_tui.tui.drawing.life_line import PHASE_STYLES
 from tests.tui.debugging import NARROW, NORMAL, Debugging, debugging
 from tests.tui.screens import check_screen, screen_rows, screen_text
 

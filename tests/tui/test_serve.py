@@ -18,6 +18,7 @@ from aiohttp import web
 from click.testing import CliRunner, Result
 from rich.console import Console
 
+from blis_tui.base.errors import install_command
 from blis_tui.cli import web_server
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
@@ -33,8 +34,7 @@ from blis_tui.cli.web_server import (
     with_own_font,
     with_terminal_focus,
 )
-from blis_tui.extras import install_command
-from blis_tui.tui.themes import default_theme
+from blis_tui.tui.settings import default_theme
 from tests.tui.server import serving
 
 if TYPE_CHECKING:
@@ -409,8 +409,8 @@ def test_a_program_ends_when_its_server_was_killed(*, busy: bool) -> None:
     code = (
         "import os, time\n"
         "from textual.app import App\n"
-        "from blis_tui.tui import web_driver\n"
-        "web_driver._GRACE_S = 0.1\n"
+        "from blis_tui.tui import drivers\n"
+        "drivers._GRACE_S = 0.1\n"
         "class Program(App):\n"
         "    def on_ready(self):\n"
         "        os.write(2, b'ready')\n"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from blis_tui.base.units import count_text, percent_text, span_text, time_text
 from blis_tui.debugger.why.session_course import read_session
-from blis_tui.tui.presenters.sessions import SESSION_KEY, course_lines, listed_sessions, session_lines, state_text
-from blis_tui.units import count_text, percent_text, span_text, time_text
+from blis_tui.tui.panes.sessions import SESSION_KEY, course_lines, listed_sessions, session_lines, state_text
 from tests.debugger.why.test_session_course import whole
 from tests.tui.debugging import debugging
 from tests.tui.pane_harness import text_of, view_at

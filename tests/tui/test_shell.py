@@ -15,19 +15,17 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Button, Input, OptionList, Static
 
-from blis_tui.errors import InputError
+from blis_tui.base.errors import InputError
 from blis_tui.spec.load import load
 from blis_tui.tui.actions import ACTIONS, named
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.commands import PaletteEntry
 from blis_tui.tui.editor import edit, editor_command
-from blis_tui.tui.presenters.help import groups, split_columns
 from blis_tui.tui.screens.error import CrashScreen, ErrorScreen
-from blis_tui.tui.screens.help import HelpScreen
+from blis_tui.tui.screens.help import HelpScreen, groups, split_columns
 from blis_tui.tui.screens.home import HomeScreen
 from blis_tui.tui.screens.window import SmallScreen, small_text
-from blis_tui.tui.settings import default_keymap
-from blis_tui.tui.themes import DARK, LIGHT, default_theme
+from blis_tui.tui.settings import DARK, LIGHT, default_keymap, default_theme
 from blis_tui.tui.widgets.bars import KeyBar, KeyHint, key_line, place_hints, title_line
 from blis_tui.tui.widgets.lists import ExperimentList
 from tests.tui.screens import check_screen, press, screen_text, settle

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blis_tui.tui.presenters.spec_view import coloured, spec_lines, spec_path, spec_value
-from blis_tui.tui.widgets.spec_view import SpecPane
+from blis_tui.tui.panes.spec import SpecPane, coloured, spec_lines, spec_path, spec_value
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 DOCUMENT = """\

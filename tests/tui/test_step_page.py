@@ -18,12 +18,12 @@ from blis_tui.cli.main import cli
 from blis_tui.debugger.places import Place
 from blis_tui.debugger.why.explain import explain
 from blis_tui.debugger.why.explanation import event_ref, request_ref
-from blis_tui.simulation import Simulation
-from blis_tui.tui.presenters.diff import diff_lines
-from blis_tui.tui.presenters.events import full_text
-from blis_tui.tui.presenters.inspector import subject
-from blis_tui.tui.presenters.instances import instances_lines
-from blis_tui.tui.presenters.why import explanation_page
+from blis_tui.runs.simulation import Simulation
+from blis_tui.tui.drawing.why import explanation_page
+from blis_tui.tui.panes.changes import diff_lines
+from blis_tui.tui.panes.events import full_text
+from blis_tui.tui.panes.instances import instances_lines
+from blis_tui.tui.panes.request import subject
 from blis_tui.tui.step_page import PANES, step_page
 from tests.tui.pane_harness import debugger, text_of, view_at
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from textual.widgets import Input
 
-from blis_tui.compare.divergence import record_stream
+from blis_tui.runs.compare.divergence import record_stream
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.parquet import write_rows
 from blis_tui.study.rows import Row, rows_csv, rows_jsonl
@@ -22,8 +22,8 @@ from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.error import ErrorScreen
 from blis_tui.tui.screens.studies import StudyScreen
-from blis_tui.tui.study_work import StudyWork
-from blis_tui.tui.widgets.points import PointTable
+from blis_tui.tui.screens.study_work import StudyWork
+from blis_tui.tui.widgets.lists import PointTable
 from tests.tui.screens import check_screen, draw, press, screen_text, settle
 from tests.tui.studies import ODD, STUDY, Unwritable, fail, load_study, run_study, write_study
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.study.model import Study
     from blis_tui.study.store import Store
     from blis_tui.study.task import Outcome
-    from blis_tui.tui.presenters.lines import Line
+    from blis_tui.tui.drawing.lines import Line
 
 SIZES = [(80, 24), (140, 40)]
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
+from blis_tui.base.units import number_text
 from blis_tui.spec.load import load
-from blis_tui.spec.study.document import experiment_of
-from blis_tui.spec.study.opening import override_texts, source_of
+from blis_tui.spec.study.document import experiment_of, override_texts, source_of
 from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.sweep import Sweep
-from blis_tui.tui.presenters.studies import (
+from blis_tui.tui.drawing.study_filter import FilterError, parse_filter
+from blis_tui.tui.screens.study_points import (
+    Board,
     Order,
     columns_of,
     details,
@@ -23,13 +25,10 @@ from blis_tui.tui.presenters.studies import (
     table_columns,
     title,
 )
-from blis_tui.tui.presenters.study_filter import FilterError, parse_filter
-from blis_tui.tui.study_board import Board
-from blis_tui.units import number_text
 from tests.tui.studies import ODD, fail, load_study, run_study, write_study
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
     from blis_tui.spec.study.model import Study
 
 TTFT = "latency.ttft_ms.p99"

@@ -173,7 +173,7 @@ def test_a_signal_waits_for_what_gives_the_terminal_back(terminal: Terminal) -> 
 
 CLOSED = """
 from textual.drivers.linux_driver import LinuxDriver
-from blis_tui.interrupted import Interrupted
+from blis_tui.base.interrupted import Interrupted
 def closed(_driver):
     raise Interrupted
 LinuxDriver._disable_mouse_support = closed

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 if sys.platform == "win32":
     pytest.skip("there is another driver", allow_module_level=True)
 
-from blis_tui.tui.terminal_driver import TerminalDriver, TypedParser
+from blis_tui.tui.drivers import TerminalDriver, TypedParser
 
 PAUSE_S = 0.06
 """Between two keys that are typed as fast as people do; a busy machine makes it longer, which changes nothing."""

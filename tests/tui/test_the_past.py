@@ -21,19 +21,19 @@ from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.ranking import ORDERS
 from blis_tui.debugger.why.waits import wait_lines
-from blis_tui.tui.presenters.diff import diff_lines
-from blis_tui.tui.presenters.events import event_line
-from blis_tui.tui.presenters.inspector import inspector_lines, ranked_requests, ranking_lines
-from blis_tui.tui.presenters.instances import instances_lines
-from blis_tui.tui.presenters.kv_map import kv_map
-from blis_tui.tui.presenters.metrics import arrange, percentile_lines, strip_line
-from blis_tui.tui.presenters.series import SERIES, value_text
+from blis_tui.tui.drawing.series import SERIES, value_text
+from blis_tui.tui.panes.changes import diff_lines
+from blis_tui.tui.panes.events import event_line
+from blis_tui.tui.panes.instances import instances_lines
+from blis_tui.tui.panes.kv import kv_map
+from blis_tui.tui.panes.metrics import arrange, percentile_lines, strip_line
+from blis_tui.tui.panes.request import inspector_lines, ranked_requests, ranking_lines
 from tests.tui.pane_harness import text_of, view_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.tui.presenters.lines import Line
+    from blis_tui.tui.drawing.lines import Line
     from blis_tui.tui.view import View
 
 WIDTH = 100

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.debugger.history import run_to_stop
-from blis_tui.tui.presenters.series import KV_USE, SERIES, WAITING, rate_text, sample, strip
-from blis_tui.tui.presenters.timeline import (
+from blis_tui.tui.drawing.series import KV_USE, SERIES, WAITING, rate_text, sample, strip
+from blis_tui.tui.panes.timeline import (
     CHOICES,
     LABEL,
     PREEMPTION,
     Scale,
+    Timeline,
     axis,
     event_at,
     event_beside,
@@ -23,7 +24,6 @@ from blis_tui.tui.presenters.timeline import (
     tick_text,
     timeline,
 )
-from blis_tui.tui.widgets.timeline import Timeline
 from tests.tui.driven_pane import driven, knowing, view_with
 from tests.tui.screens import press, settle
 

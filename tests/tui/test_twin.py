@@ -12,20 +12,20 @@ from textual.widgets import Input
 from blis_tui.cli import tui as command
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
-from blis_tui.observe.reading import read_recording
+from blis_tui.live.recording.folder import read_recording
+from blis_tui.live.twin.twin import compare_with_simulation
 from blis_tui.tui.app import TwinStart
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.twin import TwinScreen
-from blis_tui.twin.twin import compare_with_simulation
+from tests.live.twin.servers import experiment, recorded
 from tests.tui.screens import check_screen, press, screen_text
-from tests.twin.servers import experiment, recorded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_regressions.file_regression import FileRegressionFixture
 
-    from blis_tui.observe.recording import Recording
+    from blis_tui.live.recording.recording import Recording
     from blis_tui.tui.app import BlisApp
 
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from blis_tui.units import bar_text, count_text, filled, ordinal, percent_text, plural, span_text, time_text, with_spans
+from blis_tui.base.units import (
+    bar_text,
+    count_text,
+    filled,
+    ordinal,
+    percent_text,
+    plural,
+    span_text,
+    time_text,
+    with_spans,
+)
 
 
 def test_places_are_ordinals() -> None:

@@ -12,10 +12,9 @@ import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_event
-from blis_tui.metrics.lints.lints import LINTS
-from blis_tui.tui.presenters.instances import instances_lines
-from blis_tui.tui.presenters.warnings import warnings_page
-from blis_tui.tui.widgets.warnings import WarningsPane
+from blis_tui.results.lints.table import LINTS
+from blis_tui.tui.panes.instances import instances_lines
+from blis_tui.tui.panes.warnings import WarningsPane, warnings_page
 from tests.tui.debugging import NARROW, NORMAL, debugging
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 from tests.tui.screens import check_screen, press, screen_text, settle

@@ -9,22 +9,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.compare.whatif import ask_whatif
 from blis_tui.engine.records import Routed
-from blis_tui.tui.presenters.router import decision_of
-from blis_tui.tui.presenters.whatif import whatif_lines
+from blis_tui.runs.compare.reroute import ask_whatif
+from blis_tui.tui.panes.router import decision_of
 from blis_tui.tui.screens import compare as compare_screen
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
-from blis_tui.tui.screens.whatif import WhatIfScreen
+from blis_tui.tui.screens.whatif import WhatIfScreen, whatif_lines
 from tests.cluster.fleets import fleet
 from tests.tui.debugging import NARROW, Debugging, debugging
 from tests.tui.pane_harness import text_of
 from tests.tui.screens import draw, idle, screen_text
 
 if TYPE_CHECKING:
-    from blis_tui.compare.whatif import WhatIf
-    from blis_tui.metrics.request_log import RequestRow
+    from blis_tui.results.request_log import RequestRow
+    from blis_tui.runs.compare.reroute import WhatIf
 
 AT = "1781"
 """A routing decision of WEIGHTED."""

@@ -13,9 +13,9 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Row, event_ref, request_ref, say
-from blis_tui.tui.presenters.why import explanation_page
+from blis_tui.tui.drawing.why import explanation_page
 from blis_tui.tui.screens.why import WhyScreen
-from blis_tui.tui.themes import DARK
+from blis_tui.tui.settings import DARK
 from tests.debugger.pressed_runs import refs
 from tests.tui.debugging import NARROW, NORMAL, debugging, experiment
 from tests.tui.screens import check_screen, press, screen_text, settle

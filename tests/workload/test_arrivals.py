@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blis_tui.api import load
-from blis_tui.engine.streams import Streams
-from blis_tui.errors import PolicyError, SpecError
-from blis_tui.shipped import builtin
-from blis_tui.spec.model import PluginConfig
+from blis_tui.base.errors import PolicyError, SpecError
+from blis_tui.base.streams import Streams
+from blis_tui.model import PluginConfig
+from blis_tui.spec.shipped import builtin
 from blis_tui.workload.arrivals import ARRIVALS, CLOSED_LOOP, create_gaps
 
 DRAWS = 20_000

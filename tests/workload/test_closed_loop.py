@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui import load
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 from blis_tui.workload.interactive import BACK_OFF_US
 
 if TYPE_CHECKING:
-    from blis_tui.metrics.request_log import RequestRow
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
+    from blis_tui.results.request_log import RequestRow
 
 USERS = 4
 

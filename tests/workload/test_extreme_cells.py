@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from blis_tui.errors import TraceError
-from blis_tui.shipped import builtin
-from blis_tui.spec.model import Trace
-from blis_tui.workload.traces import read_trace
+from blis_tui.base.errors import TraceError
+from blis_tui.model import Trace
+from blis_tui.spec.shipped import builtin
+from blis_tui.workload.traces.read import read_trace
 from tests.workload.test_trace_formats import BURST, EPOCH, V2_COLUMNS, export, mooncake, span, v2
 from tests.workload.test_traces import AZURE
 

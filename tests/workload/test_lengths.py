@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.engine.streams import Streams
-from blis_tui.errors import PolicyError
-from blis_tui.shipped import builtin
-from blis_tui.spec.model import PluginConfig
-from blis_tui.workload.lengths import LENGTHS, TokenCounts
+from blis_tui.base.errors import PolicyError
+from blis_tui.base.streams import Streams
+from blis_tui.model import PluginConfig
+from blis_tui.spec.shipped import builtin
+from blis_tui.workload.distributions import LENGTHS, TokenCounts
 
 DRAWS = 20_000
 

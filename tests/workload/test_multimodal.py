@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.records.tables import requests_csv
-from blis_tui.records.trace_v2 import rows_csv
+from blis_tui.output.tables import requests_csv, rows_csv
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from blis_tui.metrics.report import Report
+    from blis_tui.results.report import Report
 
 CLIENT = {"id": "camera", "input_tokens": 30, "output_tokens": 4, "prefix": {"group": "system", "tokens": 64}}
 MIX = {

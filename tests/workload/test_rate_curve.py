@@ -7,11 +7,10 @@ from itertools import accumulate, takewhile
 import pytest
 
 import blis_tui
-from blis_tui.engine.streams import Streams
-from blis_tui.shipped import builtin
-from blis_tui.spec.model import PluginConfig, RateCurve, RatePoint
-from blis_tui.workload.arrivals import Gaps, create_gaps
-from blis_tui.workload.rates import CurvedGaps
+from blis_tui.base.streams import Streams
+from blis_tui.model import PluginConfig, RateCurve, RatePoint
+from blis_tui.spec.shipped import builtin
+from blis_tui.workload.arrivals import CurvedGaps, Gaps, create_gaps
 
 
 def curved(*points: tuple[float, float], repeat: bool = False, kind: str = "poisson", rate_per_s: float = 1.0) -> Gaps:

@@ -8,16 +8,15 @@ import pytest
 from scipy.stats import beta, kstest
 
 import blis_tui
+from blis_tui.base.streams import Streams
 from blis_tui.engine.records import FirstToken, StepFinished
-from blis_tui.engine.streams import Streams
-from blis_tui.records.tables import requests_csv
-from blis_tui.records.trace_v2 import rows_csv
-from blis_tui.workload.ratios import BetaRatio, BetaRatioSettings, EmpiricalRatio, EmpiricalRatioSettings
+from blis_tui.output.tables import requests_csv, rows_csv
+from blis_tui.workload.distributions import BetaRatio, BetaRatioSettings, EmpiricalRatio, EmpiricalRatioSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from blis_tui.metrics.report import Report
+    from blis_tui.results.report import Report
 
 THINKER = {"id": "thinker", "input_tokens": 40, "output_tokens": {"kind": "uniform", "min": 1, "max": 60}}
 CHAT = {"id": "chat", "input_tokens": {"kind": "exponential", "mean": 90}, "output_tokens": 8}

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, special, stats
 
-from blis_tui.engine.streams import Streams
-from blis_tui.shipped import builtin
-from blis_tui.spec.model import PluginConfig
+from blis_tui.base.streams import Streams
+from blis_tui.model import PluginConfig
+from blis_tui.spec.shipped import builtin
 from blis_tui.workload.arrivals import ARRIVALS, CLOSED_LOOP, create_gaps
-from blis_tui.workload.lengths import LENGTHS
+from blis_tui.workload.distributions import LENGTHS
 
 DRAWS = 100_000
 LIMIT = 1.95 / math.sqrt(DRAWS)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui import load
-from blis_tui.engine.streams import Streams
-from blis_tui.errors import PolicyError
-from blis_tui.simulation import Simulation
-from blis_tui.spec.model import Client, PluginConfig, Prefix, Session, SessionCall
+from blis_tui.base.errors import PolicyError
+from blis_tui.base.streams import Streams
+from blis_tui.model import Client, PluginConfig, Prefix, Session, SessionCall
+from blis_tui.runs.simulation import Simulation
 from blis_tui.workload import sessions
 from blis_tui.workload.clients import ClientSource
 from blis_tui.workload.sessions import Call, SessionDraws, SessionRun
@@ -19,8 +19,8 @@ from blis_tui.workload.sessions import Call, SessionDraws, SessionRun
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.metrics.request_log import RequestRow
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
+    from blis_tui.results.request_log import RequestRow
 
 BLOCK = 16
 LENGTHS = {

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from blis_tui.shipped import builtin
-from blis_tui.spec.model import Client, PluginConfig, Prefix, Stage, Workload
+from blis_tui.model import Client, PluginConfig, Prefix, Stage, Workload
+from blis_tui.spec.shipped import builtin
 from blis_tui.workload.source import GeneratedSource
 
 LENGTHS = PluginConfig(kind="gaussian", settings={"mean": 256, "std_dev": 100, "min": 2, "max": 800})

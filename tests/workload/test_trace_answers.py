@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import blis_tui
-from blis_tui.records.tables import csv_line
-from blis_tui.workload.trace_segments import segments_cell
+from blis_tui.output.tables import csv_line
+from blis_tui.workload.traces.cells import segments_cell
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.errors import TraceError
-from blis_tui.records.tables import requests_csv
-from blis_tui.shipped import builtin
+from blis_tui.base.errors import TraceError
+from blis_tui.model import Trace
+from blis_tui.output.tables import requests_csv
 from blis_tui.spec.library import schema_path
-from blis_tui.spec.model import Trace
-from blis_tui.workload.trace_columns import FIELDS, KNOWN_NAMES
-from blis_tui.workload.traces import read_trace
+from blis_tui.spec.shipped import builtin
+from blis_tui.workload.traces.columns import FIELDS, KNOWN_NAMES
+from blis_tui.workload.traces.read import read_trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import blis_tui
-from blis_tui.errors import TraceError
-from blis_tui.records.tables import requests_csv
-from blis_tui.records.trace_v2 import rows_csv
+from blis_tui.base.errors import TraceError
+from blis_tui.output.tables import requests_csv, rows_csv
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from blis_tui.metrics.report import Report
+    from blis_tui.results.report import Report
 
 CHAT: dict[str, Any] = {
     "id": "chat",

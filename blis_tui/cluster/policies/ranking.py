@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.pickling import is_internal_class
 from blis_tui.cluster.policies.scoring import FigureScorer, KvUtilization, SparseScorer
 from blis_tui.cluster.policy import clamp_score
 from blis_tui.cluster.signals import FIGURES
-from blis_tui.pickling import is_internal_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

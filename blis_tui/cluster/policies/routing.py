@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
 from blis_tui.cluster.policy import ROUTING
-from blis_tui.registry import setting
+from blis_tui.model.plug_ins import setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.cluster.signals import Context, Fleet, IncomingRequest
-    from blis_tui.registry import NoSettings
+    from blis_tui.model.plug_ins import NoSettings
 
 
 def pick(places: Sequence[int], context: Context) -> int:

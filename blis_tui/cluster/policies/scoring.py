@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
 from blis_tui.cluster.policy import SCORING
-from blis_tui.keys import SMALLEST
-from blis_tui.registry import setting
+from blis_tui.model.keys import SMALLEST
+from blis_tui.model.plug_ins import setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,14 +8,14 @@ from __future__ import annotations
 from math import isnan
 from typing import TYPE_CHECKING, Final, SupportsFloat, cast
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import PolicyError, SimulationError
+from blis_tui.base.pickling import is_internal_class
 from blis_tui.cluster.policies.ranking import Ranking, can_rank
 from blis_tui.cluster.policies.routing import pick
 from blis_tui.cluster.policies.scoring import FigureScorer, SparseScorer
 from blis_tui.cluster.policy import ROUTING, SCORING, Scorer, TracksInstances, clamp_score
-from blis_tui.errors import PolicyError, SimulationError
-from blis_tui.pickling import is_internal_class
-from blis_tui.registry import nested
+from blis_tui.model.plug_ins import nested
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

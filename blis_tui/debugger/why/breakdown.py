@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.units import count_text, plural, span_text
 from blis_tui.debugger.why.lifespans import prompts_in, steps_within
 from blis_tui.debugger.why.waits import CAUSES, cause_text, wait_causes
 from blis_tui.engine.stopped import TOKENS
-from blis_tui.units import count_text, plural, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

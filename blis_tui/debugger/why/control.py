@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from blis_tui.base.units import bytes_text, count_text, ordinal, percent_text, plural, span_text, with_spans
 from blis_tui.cluster.admission_control import BUDGET
 from blis_tui.cluster.decisions import LOAD, PPM
 from blis_tui.cluster.life import CANDIDATES
-from blis_tui.cluster.lifecycle import NAME as LIFECYCLE
+from blis_tui.cluster.options.lifecycle import NAME as LIFECYCLE
 from blis_tui.cluster.records import (
     Deferred,
     Dispatched,
@@ -25,12 +26,11 @@ from blis_tui.cluster.router import NAME as ROUTER
 from blis_tui.cluster.stages import GATEWAY
 from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, instance_ref, listing, request_ref, say
 from blis_tui.engine.records import Record, Rejected
-from blis_tui.units import bytes_text, count_text, ordinal, percent_text, plural, span_text, with_spans
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.tape import EventRow, RequestEvent
-    from blis_tui.spec.model import Gateway
+    from blis_tui.model import Gateway
 
 _R = TypeVar("_R", bound=Record)
 

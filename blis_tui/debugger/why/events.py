@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.base.units import count_text, percent_text, plural, span_text, time_text
 from blis_tui.cluster.decisions import ALTERNATIVES
 from blis_tui.cluster.life import ACTIVE
-from blis_tui.conditions.probes import sentence
 from blis_tui.debugger.moment import LAST_PHASE, PHASES
 from blis_tui.debugger.why.breakdown import KINDS
 from blis_tui.debugger.why.content import answers_begun, media_text
@@ -48,10 +48,9 @@ from blis_tui.debugger.why.lifespans import last_step, next_step, read_life
 from blis_tui.debugger.why.memory import KV_SHORTAGES, holders_sentences, moves_part, outranking_part, retraction_part
 from blis_tui.debugger.why.waits import cause_sentence, preempted_by, stop_of
 from blis_tui.engine.latency.wrappers import captured_size
-from blis_tui.engine.records import Routed, StepFinished, described
-from blis_tui.engine.speculative.records import DraftsVerified
-from blis_tui.metrics.stats import median_high
-from blis_tui.units import count_text, percent_text, plural, span_text, time_text
+from blis_tui.engine.records import DraftsVerified, Routed, StepFinished, described
+from blis_tui.results.conditions.breakpoints import sentence
+from blis_tui.results.stats import median_high
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,7 +59,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.tape import EventRow, StepRow, Tape
     from blis_tui.engine.profile import Profile
     from blis_tui.engine.records import Record
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 
 _EXECUTE: Final = PHASES.index("execute")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.base.units import percent_text, plural, span_text, time_text
 from blis_tui.cluster.records import SessionBegun, SessionContinued
 from blis_tui.debugger.why.breakdown import (
     KINDS,
@@ -17,7 +18,7 @@ from blis_tui.debugger.why.breakdown import (
     ttfat_breakdown,
     ttft_breakdown,
 )
-from blis_tui.debugger.why.content import content_parts
+from blis_tui.debugger.why.content import content_parts, media_parts
 from blis_tui.debugger.why.control import record_of, rejection
 from blis_tui.debugger.why.events import capitalized, event_explanation
 from blis_tui.debugger.why.explanation import (
@@ -33,10 +34,8 @@ from blis_tui.debugger.why.explanation import (
 from blis_tui.debugger.why.lifecycle import restart_parts
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.live import adapter_parts, latest_state, live_part
-from blis_tui.debugger.why.media import media_parts
 from blis_tui.debugger.why.past import breakdown_part, compare, comparison_part, preemption_parts, prompts_named
 from blis_tui.engine.records import Arrived, Dropped, Rejected, described
-from blis_tui.units import percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from blis_tui.classes import dataclass
-from blis_tui.printable import printable
+from blis_tui.base.classes import dataclass
+from blis_tui.base.text import printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.autoscaler import ENOUGH
+from blis_tui.base.units import bytes_text, count_text, percent_text, plural, span_text, time_text
 from blis_tui.cluster.life import ACTIVE, DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
+from blis_tui.cluster.options.autoscaler import ENOUGH
 from blis_tui.cluster.records import (
     InstanceChanged,
     InstanceStopped,
@@ -22,15 +23,14 @@ from blis_tui.cluster.records import (
 )
 from blis_tui.debugger.why.control import record_of
 from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, instance_ref, listing, request_ref, say
-from blis_tui.spec.model import Lifecycle
-from blis_tui.units import bytes_text, count_text, percent_text, plural, span_text, time_text
+from blis_tui.model import Lifecycle
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.tape import EventRow
     from blis_tui.debugger.why.lifespans import Life
     from blis_tui.engine.records import Record
-    from blis_tui.spec.model import Autoscaler
+    from blis_tui.model import Autoscaler
 
 
 _LOOKS: Final = 60

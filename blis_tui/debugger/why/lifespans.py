@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
 from blis_tui.engine.records import RECORD_KINDS, described
 
 if TYPE_CHECKING:

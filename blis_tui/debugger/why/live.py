@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.units import bytes_text, percent_text, plural, span_text, time_text
 from blis_tui.cluster.life import CANDIDATES
 from blis_tui.debugger.why.control import record_of
 from blis_tui.debugger.why.explanation import Part, Ref, Sentence, event_ref, instance_ref, listing, request_ref, say
 from blis_tui.debugger.why.lifespans import last_step
 from blis_tui.debugger.why.memory import KV_SHORTAGES, holders_sentences
 from blis_tui.debugger.why.waits import cause_sentence, preempted_by
-from blis_tui.engine.adapters.records import AdapterHeld, AdapterLoad
-from blis_tui.engine.records import Scheduled, StepFinished, described
+from blis_tui.engine.records import AdapterHeld, AdapterLoad, Scheduled, StepFinished, described
 from blis_tui.engine.stopped import ANSWERS, BLOCKS, PLACES, PREEMPTED, TOKENS, WATERMARK
-from blis_tui.units import bytes_text, percent_text, plural, span_text, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

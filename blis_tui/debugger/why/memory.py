@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.base.units import plural, share_text, span_text
 from blis_tui.debugger.why.explanation import Part, Ref, Sentence, request_ref, say
-from blis_tui.engine.preemption.records import PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
+from blis_tui.engine.records import PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
 from blis_tui.engine.stopped import ANSWERS, BLOCKS, WATERMARK
-from blis_tui.units import plural, share_text, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

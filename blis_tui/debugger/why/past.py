@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.units import count_text, percent_text, plural, span_text
 from blis_tui.debugger.why.breakdown import PREEMPTION, e2e_breakdown
 from blis_tui.debugger.why.explanation import Part, Ref, Row, Sentence, event_ref, request_ref, say
 from blis_tui.debugger.why.lifespans import next_step, read_life
@@ -19,7 +20,6 @@ from blis_tui.debugger.why.memory import (
 )
 from blis_tui.debugger.why.ranking import Position, Ranked, ranking
 from blis_tui.engine.records import Preempted, StepFinished
-from blis_tui.units import count_text, percent_text, plural, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
 from blis_tui.debugger.why.lifespans import read_life
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
 from blis_tui.engine.records import described
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from blis_tui.debugger.session_log import SentCall
     from blis_tui.debugger.tape import RequestEvent, Tape
-    from blis_tui.spec.model import Client, Experiment, Session
+    from blis_tui.model import Client, Experiment, Session
 
 RUNNING: Final = "running"
 THINKING: Final = "think time"

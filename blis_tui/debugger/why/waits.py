@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.units import plural, span_text
 from blis_tui.debugger.why.lifespans import next_step, steps_within
 from blis_tui.engine import stopped
-from blis_tui.units import plural, span_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

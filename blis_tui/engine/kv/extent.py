@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blis_tui.classes import NamedTuple
+from blis_tui.base.classes import NamedTuple
 
 
 class Extent:

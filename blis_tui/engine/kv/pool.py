@@ -16,20 +16,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from blis_tui.classes import mypyc_attr
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.pickling import Picklable
+from blis_tui.engine.kv.blocks import FreeOrder, PrefixIndex
 from blis_tui.engine.kv.extent import Piece
-from blis_tui.engine.kv.free_order import FreeOrder
-from blis_tui.engine.kv.pending import PendingBlocks
-from blis_tui.engine.kv.prefix_index import PrefixIndex
-from blis_tui.engine.kv.prompt_keys import INDEX_MASK
-from blis_tui.pickling import Picklable
+from blis_tui.engine.kv.keys import INDEX_MASK, PendingBlocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from blis_tui.engine.kv.extent import Extent
-    from blis_tui.engine.kv.prompt_keys import PromptKeys
-    from blis_tui.engine.kv.tiers import Tiers
+    from blis_tui.engine.kv.keys import PromptKeys
+    from blis_tui.engine.options.tiers import Tiers
     from blis_tui.engine.request import Request, Segments
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from blis_tui.classes import NamedTuple, mypyc_attr
+from blis_tui.base.classes import NamedTuple, mypyc_attr
 from blis_tui.engine.latency.model import Overheads
 
 if TYPE_CHECKING:

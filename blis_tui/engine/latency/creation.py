@@ -1,22 +1,35 @@
-"""Creation of a pool's step-time model, and checks of its coefficient lists."""
+"""Creation of a pool's step-time model, checks of its coefficient lists, and the name that leaves the choice open."""
 
 from __future__ import annotations
 
 from dataclasses import field, fields
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
+from blis_tui.base.errors import PolicyError
 from blis_tui.engine.latency.model import LATENCY
-from blis_tui.errors import PolicyError
-from blis_tui.keys import Key
+from blis_tui.model.keys import Key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.engine.front_end import ServiceTimes
+    from blis_tui.engine.client_times import ServiceTimes
+    from blis_tui.engine.counts import Tallies
     from blis_tui.engine.latency.model import StepTimeModel
-    from blis_tui.engine.tallies import Tallies
-    from blis_tui.registry import Registry
-    from blis_tui.spec.model import Pool, Setting
+    from blis_tui.model import Pool, Setting
+    from blis_tui.model.plug_ins import NoSettings, Registry
+
+
+AUTO: Final = "auto"
+
+
+@LATENCY.plugin(AUTO, "`operators` where tables cover model and GPU, else `fitted`.")
+def auto(_settings: NoSettings, pool: Pool) -> StepTimeModel:
+    """Refuse to create a model: loading an experiment replaces this name by the chosen model.
+
+    Raises:
+        PolicyError: always.
+    """
+    raise PolicyError(f"pool `{pool.name}` has no step-time model yet", help="load the experiment to have one chosen")
 
 
 @runtime_checkable

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
-from blis_tui.classes import mypyc_attr
-from blis_tui.pickling import Picklable
-from blis_tui.registry import PlugPoint
-from blis_tui.spec.model import Pool
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.pickling import Picklable
+from blis_tui.model import Pool
+from blis_tui.model.plug_ins import PlugPoint
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request

@@ -1,25 +1,477 @@
-"""Operator times of one pool's model on its GPUs: over tokens, over batch and context, over pairs of tokens."""
+"""Operator times of a pool's model: the operators of its layers, the busiest GPU, the rest of a step."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from dataclasses import replace
+from bisect import bisect_left, bisect_right
+from dataclasses import asdict, replace
+from math import sqrt
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.latency.busiest import Busiest, popularity_excess
-from blis_tui.engine.latency.operator_layers import layers_of
-from blis_tui.engine.latency.operator_rest import Settings, rest_of
-from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, Curve, tables_in, worst
-from blis_tui.engine.latency.shape import check_expert_parallel
-from blis_tui.errors import PolicyError
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import PolicyError
+from blis_tui.base.portable_math import ln
+from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, Curve, tables_in, touched_experts, worst
+from blis_tui.engine.latency.shape import check_expert_parallel, expert_layers, shared_expert_width
+from blis_tui.model import AllToAll
+from blis_tui.model.keys import SMALLEST
+from blis_tui.model.plug_ins import setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.engine.latency.operator_rest import Rest
     from blis_tui.engine.latency.operator_tables import Known
-    from blis_tui.engine.latency.wide import ExpertParallelism
-    from blis_tui.spec.model import Model
+    from blis_tui.model import Engine, Model
+
+
+_LARGEST: Final = (0.0, 0.5642, 1.0294, 1.4236, 1.7660, 2.0697, 2.3437, 2.5946, 2.8269, 3.0439, 3.2482)
+"""Expected maximum of 1, 2, 4, ... 1024 standard normal values."""
+
+
+def expected_largest(number: int) -> float:
+    """Expected maximum of ``number`` independent standard normal values, within 1.5 %; constant from 1,024 on."""
+    sizes = [1 << power for power in range(len(_LARGEST))]
+    at = bisect_right(sizes, number) - 1
+    if at == len(sizes) - 1:
+        return _LARGEST[-1]
+    return _LARGEST[at] + (_LARGEST[at + 1] - _LARGEST[at]) * ln(number / sizes[at]) / ln(2.0)
+
+
+def popularity_excess(gpus: int, experts: int, spread: float) -> float:
+    """Long-run excess of the busiest GPU's load over the mean, as a share of the mean.
+
+    Args:
+        gpus: number of GPUs that the experts are spread over.
+        experts: of the model.
+        spread: squared coefficient of variation of an expert's popularity.
+    """
+    return expected_largest(gpus) * sqrt(spread * gpus / experts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Busiest:
+    """The GPU with the most tokens."""
+
+    gpus: int
+    experts: int
+    top_k: int
+    lasting: float
+    """Excess over the mean at any number of tokens: ``popularity_excess``, or what is known of a balancer."""
+
+    def share(self, tokens: float) -> float:
+        """Load of the busiest GPU relative to the mean; it approaches ``1 + lasting`` as ``tokens`` grows.
+
+        ``tokens``: at least 1. ``tokens * share`` never falls.
+        """
+        if self.gpus == 1:
+            return 1.0
+        varies = self.gpus * (self.experts - self.top_k) / ((self.experts - 1) * self.top_k * tokens)
+        largest = expected_largest(self.gpus)
+        return 1.0 + sqrt(self.lasting * self.lasting + largest * largest * varies)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertParallelism:
+    """How experts are spread."""
+
+    gpus: int
+    """Number of accelerators that experts are spread over: all of a replica."""
+    ranks: int
+    """Attention ranks of the replica; 1 = its accelerators all-reduce results, as without experts."""
+    imbalance: float
+    """Load of the accelerator with the most tokens, relative to the mean, when there are many tokens."""
+    exchange_us: float = 0.0
+    """Constant time of dispatch and combine in a layer."""
+    each_us_per_token: float = 0.0
+    """Additional time for each token of an accelerator that is sent to each of its experts separately."""
+    once_us_per_token: float = 0.0
+    """Additional time for each token that is sent once to each node and accelerator."""
+    backend: str = "auto"
+    """Which of the two kernels is used: see ``AllToAll``."""
+
+    def exchange_of(self, tokens: float, *, prompts: bool) -> float:
+        """Time of a layer's dispatch and combine for ``tokens`` per accelerator; ``prompts``: some are of prompts."""
+        once = prompts if self.backend == "auto" else self.backend == "deepep_high_throughput"
+        return self.exchange_us + tokens * (self.once_us_per_token if once else self.each_us_per_token)
+
+
+def wide_of(engine: Engine, model: Model, tensor_parallel: int) -> ExpertParallelism:
+    """Return how the experts of a rank's model are spread with ``expert_parallel``."""
+    ranks, gpus, imbalance = engine.data_parallel, engine.data_parallel * tensor_parallel, engine.expert_imbalance
+    if ranks == 1:
+        return ExpertParallelism(gpus=gpus, ranks=1, imbalance=imbalance)
+    links = engine.all_to_all or AllToAll()
+    near, chosen = min(links.gpus_per_node, gpus), model.num_experts_per_tok
+    nodes = -(-gpus // links.gpus_per_node)
+    nvlink, network = links.intra_node_gb_per_s * 1e3, links.inter_node_gb_per_s * 1e3
+    each = chosen * max((near - 1) / gpus / nvlink, (gpus - near) / gpus / network)
+    once = max(
+        touched_experts(gpus, 1.0, chosen) / nvlink, touched_experts(nodes, 1.0, chosen) * (nodes - 1) / nodes / network
+    )
+    bytes_ = imbalance * model.hidden_size * (links.dispatch_bytes + model.activation_bytes)
+    return ExpertParallelism(
+        gpus=gpus,
+        ranks=ranks,
+        imbalance=imbalance,
+        exchange_us=2.0 * links.latency_us,
+        each_us_per_token=bytes_ * each,
+        once_us_per_token=bytes_ * once,
+        backend=links.backend,
+    )
+
+
+_TYPES: Final = {2.0: "bfloat16", 1.0: "fp8", 0.5: "int4"}
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A dense product of the tokens with a matrix of ``k`` times ``n`` weights, with its number per step."""
+
+    times: int
+    n: int
+    k: int
+    weights: str
+    """Type of the weights; routers and the head are never quantized."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layers:
+    """The operators of a model on one of ``split`` GPUs."""
+
+    expert_weights: str
+    expert_scales: str
+    """Scaling of FP8 experts: ``block`` or ``channel``; empty for others."""
+    products: tuple[Product, ...]
+    head: Product
+    expert_layers: int
+    attention_layers: int
+    """Number of layers with full attention."""
+    window_layers: int
+    """Number of layers with attention to the last ``window`` tokens only."""
+    window: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    cache_dim: int
+    """Half the KV-cache elements of a token per layer and KV head; keys and values are equally wide."""
+    kv_cache: str
+    sums: int
+    """Number of all-reduces in a step."""
+    norm_sums: int
+    """Number of all-reduces of four bytes a token: sums of squares over heads that are split over the GPUs."""
+    moved_bytes: float
+    """Bytes that a token reads and writes between the operators in all layers: norms, activations, rotations."""
+
+
+def weight_type(bytes_: float) -> str:
+    """Return the type of weights of that size; for other sizes the next wider type."""
+    return next(name for size, name in sorted(_TYPES.items()) if bytes_ <= size or size == 2.0)
+
+
+def layers_of(model: Model, split: int) -> Layers:
+    """Decompose a model as vLLM does: fused QKV and gate-up products, columns or rows split over the GPUs."""
+    hidden, layers, act = model.hidden_size, model.num_hidden_layers, model.activation_bytes
+    query = model.num_attention_heads * model.head_dim
+    kv_heads = max(1, model.num_key_value_heads // split)
+    experts = expert_layers(model)
+    expert_bytes = model.expert_weight_bytes or model.weight_bytes
+    width = model.intermediate_size or 4 * hidden
+    dense = (model.dense_intermediate_size or width) if model.num_experts > 1 else width
+    if model.kv_lora_rank:
+        attention = _latent_attention(model, split)
+        kv_heads, elements = 1, model.kv_lora_rank + model.qk_rope_head_dim
+    else:
+        elements = 2 * kv_heads * model.head_dim
+        attention = [(query // split + elements, hidden), (hidden, query // split)]
+    weights = weight_type(model.weight_bytes)
+    products = [Product(layers, n, k, weights) for n, k in attention]
+    moved = layers * (8.0 * hidden + (3.0 * query + elements) / split) * act
+    if model.qk_norm:
+        moved += layers * 2.0 * (query / split + elements / 2.0) * act
+    for count, wide in ((layers - experts, dense), (experts, shared_expert_width(model))):
+        if count and wide:
+            products.append(Product(count, 2 * wide // split, hidden, weights))
+            products.append(Product(count, hidden, wide // split, weights))
+            moved += count * 3.0 * wide / split * act
+    if experts:
+        products.append(Product(experts, model.num_experts, hidden, "bfloat16"))
+        moved += experts * 2.0 * hidden * act
+    return Layers(
+        expert_weights="mxfp4" if 0.5 < expert_bytes < 1.0 else weight_type(expert_bytes),
+        expert_scales=model.fp8_scales if expert_bytes == 1.0 else "",
+        products=tuple(products),
+        head=Product(1, -(-model.vocab_size // split), hidden, "bfloat16"),
+        expert_layers=experts,
+        attention_layers=layers - model.sliding_window_layers,
+        window_layers=model.sliding_window_layers,
+        window=model.sliding_window,
+        heads=max(1, model.num_attention_heads // split),
+        kv_heads=kv_heads,
+        head_dim=model.head_dim,
+        cache_dim=max(1, elements // (2 * kv_heads)),
+        kv_cache="fp8" if model.kv_cache_bytes < 2.0 else "bfloat16",
+        sums=2 * layers + 1 if split > 1 else 0,
+        norm_sums=2 * layers if split > 1 and model.qk_norm == "layer" else 0,
+        moved_bytes=moved,
+    )
+
+
+def _latent_attention(model: Model, split: int) -> list[tuple[int, int]]:
+    """Products of multi-head latent attention: query, compressed KV (on every GPU), its two expansions, output.
+
+    If queries are compressed, every GPU computes the compression.
+    """
+    heads = max(1, model.num_attention_heads // split)
+    rank, rope, wide = model.kv_lora_rank, model.qk_rope_head_dim, model.head_dim
+    compressed = model.q_lora_rank
+    query = [(compressed, model.hidden_size)] if compressed else []
+    return [
+        *query,
+        (heads * (wide + rope), compressed or model.hidden_size),
+        (rank + rope, model.hidden_size),
+        (heads * wide, rank),
+        (heads * wide, rank),
+        (model.hidden_size, heads * wide),
+    ]
+
+
+ENGINES: Final = ("vllm", "tensorrt-llm")
+SAMPLING: Final = ("plain", "top-p", "penalties")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """The fitted coefficients of an engine."""
+
+    products: float = 1.0
+    products_fp8: float = 1.0
+    products_fp8_long: float = 1.2
+    layer_tp_us: float = 8.0
+    moved: float = 1.8
+    experts_fp8_channel: float = 0.95
+    experts_spread: float = 1.0
+    experts_layer_us: float = 0.0
+    experts_mxfp4: float = 1.0
+    experts_token_us: float = 0.1
+    queue_us: float = 3600.0
+    request_us: float = 3900.0
+    prompt_token_us: float = 0.5
+    stream_us: float = 20.0
+    attention_16_bit: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Which tables to use, and the fitted rest."""
+
+    tables: str | None = setting(
+        "Name of the tables in `specs/latency/operators/`. Default: those that were measured on the hardware.",
+        default=None,
+    )
+    tables_sha256: str | None = setting("SHA-256 of the file of tables; filled in automatically.", default=None)
+    engine: str = setting(
+        "The engine whose coefficients apply unless they are given.", default=ENGINES[0], enum=list(ENGINES)
+    )
+    peer_to_peer: bool = setting(
+        "Whether GPUs without NVLink read each other's memory over PCIe, which many machines, above all virtual ones,"
+        " do not allow: sums then go through the host's memory, where that was measured (two RTX PRO 6000).",
+        default=False,
+    )
+    expert_parallel: int = setting(
+        "Over how many of an instance's GPUs experts are spread, each whole (vLLM's `--enable-expert-parallel`: all of"
+        " them; TensorRT-LLM's `--ep_size`); 1 = each expert is split over all. The busiest GPU counts.",
+        default=1,
+        minimum=1,
+        maximum=1024,
+    )
+    sampling: str | None = setting(
+        "How tokens are chosen: `plain` (greedy, or from all logits), `top-p` (or top-k: logits sorted), `penalties`"
+        " (and sorted, and earlier tokens counted). Default: as the model's `generation_config` says, or, where its"
+        " document has none, that of its family. For loads with temperature 0, such as those of `vllm bench serve`:"
+        " `plain`.",
+        default=None,
+        enum=list(SAMPLING),
+    )
+    products: float | None = setting(
+        "Dense products of 16 bits relative to their tables. Default: 1, as TensorRT-LLM's own tables are, within 5 %.",
+        default=None,
+        minimum=SMALLEST,
+        maximum=1000,
+    )
+    products_fp8: float | None = setting(
+        "The same of FP8 products of up to 512 tokens. Default: 1 for vLLM; for TensorRT-LLM, whose kernels read"
+        " weights faster, 0.95 on Hopper and 0.88 on Blackwell.",
+        default=None,
+        minimum=SMALLEST,
+        maximum=1000,
+    )
+    products_fp8_long: float | None = setting(
+        "The same of longer ones, relative to the engine's own tables, which are of kernels alone, one after the other."
+        " Default: 1.2 for vLLM, as five servers took on three GPUs; 1 for TensorRT-LLM.",
+        default=None,
+        minimum=SMALLEST,
+        maximum=1000,
+    )
+    layer_tp_us: float | None = setting(
+        "Per layer and doubling of `tensor_parallel`: norms beside the all-reduces, waiting for the slowest GPU (us)."
+        " Default: 8 for vLLM; 0 for TensorRT-LLM, and on Blackwell, where all-reduce and norm are one kernel; there 6"
+        " for vLLM where a model has experts, whose sums are none.",
+        default=None,
+        minimum=0,
+        maximum=10**9,
+    )
+    moved: float | None = setting(
+        "Norms, rotations, activations: time relative to moving their bytes at full memory bandwidth. Default: 1.8.",
+        default=None,
+        minimum=1,
+        maximum=1000,
+    )
+    experts_fp8_channel: float | None = setting(
+        "FP8 experts with a scale per channel, relative to block-wise scales, which were measured. Default: 0.95.",
+        default=None,
+        minimum=SMALLEST,
+        maximum=1000,
+    )
+    experts_spread: float | None = setting(
+        "How unevenly tokens choose: squared coefficient of variation of the popularity of 128 experts. Fewer are as"
+        " many times less uneven, each being several finer ones in sum; more are as uneven. Default: 1.",
+        default=None,
+        minimum=0,
+        maximum=16,
+    )
+    experts_layer_us: float | None = setting(
+        "Around MXFP4 experts with 8-bit activations: routing and quantizing, per layer (us). Default: 6 on Blackwell;"
+        " 0 elsewhere, where activations keep their 16 bits.",
+        default=None,
+        minimum=0,
+        maximum=10**9,
+    )
+    experts_mxfp4: float | None = setting(
+        "MXFP4 experts in steps outside of CUDA graphs, relative to the engine's own tables. Default: 2 for vLLM on"
+        " Hopper, where servers took that much longer than the newer kernels of the tables; 1 elsewhere.",
+        default=None,
+        minimum=SMALLEST,
+        maximum=1000,
+    )
+    experts_token_us: float | None = setting(
+        "Around MXFP4 experts in such steps: routing and quantizing, per token and layer, on every GPU alike (us)."
+        " Default: 0.1 for vLLM, 0.05 for TensorRT-LLM.",
+        default=None,
+        minimum=0,
+        maximum=10**9,
+    )
+    queue_us: float | None = setting(
+        "From a request's arrival until it waits, whatever else goes on (us): what passes while a process in front of"
+        " the engine does something else. Default: 3600 for vLLM, 9000 for TensorRT-LLM.",
+        default=None,
+        minimum=0,
+        maximum=10**9,
+    )
+    attention_16_bit: bool | None = setting(
+        "Whether decodes attend to an 8-bit KV cache no faster than to one of 16 bits. Default: true for vLLM on"
+        " Hopper, whose kernel (FlashAttention 3) gained nothing by it.",
+        default=None,
+    )
+    request_us: float | None = setting(
+        "The process in front of the engine: a request (us). It takes requests in one after the other; half of the time"
+        " varies from request to request. Default: 3900 for vLLM, 9000 for TensorRT-LLM.",
+        default=None,
+        minimum=0,
+        maximum=10**9,
+    )
+    prompt_token_us: float | None = setting(
+        "The same: tokenizing, per token of a prompt (us). Default: 0.5.", default=None, minimum=0, maximum=10**9
+    )
+    stream_us: float | None = setting(
+        "The same: a token for a client (us). While it streams, requests take longer, up to five times. Default: 20 for"
+        " vLLM, 15 for TensorRT-LLM, which sends ten tokens at a time.",
+        default=None,
+        minimum=0,
+        maximum=10**9,
+    )
+    queue_per_token_us: float = setting("The same, more per input token (us).", default=0.0, minimum=0, maximum=10**9)
+    output_token_us: float = setting(
+        "Extra time until the client sees a token (us).", default=0.0, minimum=0, maximum=10**9
+    )
+    host_us: float | None = setting(
+        "What the host does between steps while the GPU waits, without asynchronous scheduling: per step (us). Default:"
+        " 0. Recorded: 2,400 to 2,900.",
+        default=None,
+        minimum=0,
+        maximum=10**9,
+    )
+    host_request_us: float | None = setting(
+        "The same, per request in the step (us). Default: 0. With 11, 256 requests and 2,600 a step take the 5 to 6 ms"
+        " that were measured (Llama 2 7B, vLLM issue 10634).",
+        default=None,
+        minimum=0,
+        maximum=10**9,
+    )
+    sort_step_us: float = setting("Sorting logits: per step (us).", default=130.0, minimum=0, maximum=10**9)
+    sort_logits_us: float = setting(
+        "Sorting logits: per request and 1000 entries of the vocabulary (us). It works in the GPU's caches and is the"
+        " same whatever the memory's bandwidth.",
+        default=0.17,
+        minimum=0,
+        maximum=10**9,
+    )
+    penalties_step_us: float = setting(
+        "Penalties: per step (us); the CPU gathers the tokens so far while the GPU waits.",
+        default=650.0,
+        minimum=0,
+        maximum=10**9,
+    )
+    steps: float | None = setting(
+        "Whole steps relative to all of that: 1.12 for a server whose steps take 12 % longer. Default: 1.",
+        default=None,
+        minimum=SMALLEST,
+        maximum=1000,
+    )
+
+
+_PRESETS: Final[Mapping[str, Rest]] = MappingProxyType(
+    {
+        "vllm": Rest(),
+        "tensorrt-llm": Rest(
+            products_fp8_long=1.0,
+            layer_tp_us=0.0,
+            experts_token_us=0.05,
+            queue_us=9000.0,
+            request_us=9000.0,
+            stream_us=15.0,
+        ),
+    }
+)
+
+
+_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 0.0, "experts_layer_us": 6.0})
+"""On Blackwell, all-reduces include the adjacent norms."""
+_SPARSE_VLLM_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"layer_tp_us": 6.0})
+"""The sum over experts is one of a layer's two all-reduces, and is not fused that way."""
+_VLLM_ON_HOPPER: Final[Mapping[str, float]] = MappingProxyType({"experts_mxfp4": 2.0, "attention_16_bit": True})
+_TENSORRT_LLM_ON_HOPPER: Final[Mapping[str, float]] = MappingProxyType({"products_fp8": 0.95})
+_TENSORRT_LLM_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"products_fp8": 0.88})
+"""vLLM's FP8 products reach 64 % of the memory bandwidth, where those of 16 bits reach 83 % (Hopper: 75 and 86 %)."""
+
+
+def rest_of(settings: Settings, capability: float, *, sparse: bool = False) -> Rest:
+    """Return the coefficients in force: those set explicitly, otherwise those of the engine on that GPU.
+
+    Args:
+        settings: the settings.
+        capability: the GPU's compute capability.
+        sparse: whether the model has experts.
+    """
+    preset = asdict(_PRESETS[settings.engine])
+    vllm = settings.engine == "vllm"
+    if 10 <= capability < 12:
+        of_engine = _SPARSE_VLLM_ON_BLACKWELL if vllm and sparse else {} if vllm else _TENSORRT_LLM_ON_BLACKWELL
+        preset |= {**_ON_BLACKWELL, **of_engine}
+    elif 9 <= capability < 10:
+        preset |= _VLLM_ON_HOPPER if vllm else _TENSORRT_LLM_ON_HOPPER
+    said = {name: getattr(settings, name) for name in preset}
+    return Rest(**{name: preset[name] if value is None else value for name, value in said.items()})
+
 
 _GRAPHS: Final = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
 """Batch sizes in tokens for which vLLM captures CUDA graphs; a batch is padded to the next size."""

@@ -6,21 +6,20 @@ from bisect import bisect_right
 from copy import copy
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import mypyc_attr
-from blis_tui.engine.front_end import ServiceTimes
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.errors import PolicyError
+from blis_tui.base.pickling import Picklable
+from blis_tui.engine.client_times import ServiceTimes
 from blis_tui.engine.latency.model import Overheads, Timed
 from blis_tui.engine.latency.operator_costs import OperatorCosts
-from blis_tui.errors import PolicyError
-from blis_tui.pickling import Picklable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.engine.latency.model import Chunk, StepLoad
-    from blis_tui.engine.latency.operator_rest import Settings
+    from blis_tui.engine.latency.operator_costs import ExpertParallelism, Settings
     from blis_tui.engine.latency.operator_tables import Curve
-    from blis_tui.engine.latency.wide import ExpertParallelism
-    from blis_tui.spec.model import Pool
+    from blis_tui.model import Pool
 
 _LISTED: Final = 65536
 """Steps of up to this many tokens are tabulated one by one; longer ones are computed on demand."""
@@ -236,7 +235,7 @@ class OperatorModel(Overheads):
 
 
 def _wide_of(pool: Pool) -> ExpertParallelism:
-    from blis_tui.engine.latency.wide import wide_of  # noqa: PLC0415  (few runs use it)
+    from blis_tui.engine.latency.operator_costs import wide_of  # noqa: PLC0415  (few runs use it)
 
     return wide_of(pool.engine, pool.model, pool.tensor_parallel)
 

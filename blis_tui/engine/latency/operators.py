@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.model import LATENCY
-from blis_tui.engine.latency.operator_rest import Settings
+from blis_tui.engine.latency.operator_costs import Settings
 from blis_tui.engine.latency.operator_steps import OperatorModel, ScaledOperatorModel, WideOperatorModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.spec.model import Pool
+    from blis_tui.model import Pool
 
 _REMEMBERED: Final = 32
 """Number of models that are kept; a study creates the same few for each of its runs."""

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import PolicyError
 from blis_tui.engine.latency.model import LATENCY, Overheads
-from blis_tui.errors import PolicyError
-from blis_tui.keys import LARGEST
-from blis_tui.registry import setting
+from blis_tui.model.keys import LARGEST
+from blis_tui.model.plug_ins import setting
 
 if TYPE_CHECKING:
+    from blis_tui.engine.counts import Tallies
     from blis_tui.engine.latency.model import StepLoad
-    from blis_tui.engine.tallies import Tallies
-    from blis_tui.spec.model import Pool
+    from blis_tui.model import Pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import PolicyError
 from blis_tui.engine.latency.creation import coefficients
 from blis_tui.engine.latency.model import LATENCY, Overheads, StepLoad
 from blis_tui.engine.latency.shape import peak_tflops, shape_of
-from blis_tui.errors import PolicyError
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Hardware, Model, Pool
+    from blis_tui.model import Hardware, Model, Pool
 
 _MLP_MATRICES: Final = 2.0
 _LONGEST_MEMO: Final = 4096

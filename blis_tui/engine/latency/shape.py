@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from blis_tui.classes import dataclass
-from blis_tui.errors import PolicyError
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import PolicyError
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Hardware, Model, Pool
+    from blis_tui.model import Hardware, Model, Pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

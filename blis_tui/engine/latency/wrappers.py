@@ -1,19 +1,23 @@
-"""Wrappers around step-time models: validation, warm-up, callbacks, captured CUDA graphs, LoRA adapters."""
+"""Wrappers around step-time models: validation, warm-up, callbacks, CUDA graphs, host launches, media encoders."""
 
 from __future__ import annotations
 
 from operator import index
 from typing import TYPE_CHECKING, Final, cast
 
+from blis_tui.base.errors import PolicyError, SimulationError
+from blis_tui.base.pickling import is_internal_class
 from blis_tui.engine.latency.model import ModelWrapper, StepLoad
-from blis_tui.errors import PolicyError, SimulationError
-from blis_tui.pickling import is_internal_class
+from blis_tui.engine.latency.shape import expert_layers, shared_expert_width
+from blis_tui.engine.options.encoder import items_of
+from blis_tui.engine.request import NO_MEDIA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from blis_tui.engine.latency.model import StepTimeModel
+    from blis_tui.engine.latency.model import Chunk, StepTimeModel
     from blis_tui.engine.request import Request
+    from blis_tui.model import Engine, Model, Pool
 
 
 class ValidatingModel(ModelWrapper):
@@ -190,3 +194,126 @@ class AdapterOverhead(ModelWrapper):
         """Return the wrapped model's answer plus what adapters add."""
         duration = self.model.step_time_us(load)
         return int(duration * (1.0 + self._overhead * load.adapters)) if load.adapters else duration
+
+
+COMPUTED: Final = (
+    *("operators", "fitted", "trained-physics", "trained-roofline", "crossmodel", "roofline", "roofline-phases"),
+)
+"""Step-time models that compute the GPU's time. Measurements behind other models do not tell how steps were
+launched."""
+_ATTENTION: Final = 6
+"""Norm, query-key-value product, rotation, writing the KV cache, attention, output product."""
+_LATENT: Final = 5
+"""Additional operators of latent attention: products into and out of the compressed space, and the norm between
+them."""
+_COMPRESSED_QUERY: Final = 2
+"""Additional operators for compressed queries: a product and a norm."""
+_DENSE: Final = 3
+"""Gate-up product, activation, down product."""
+_EXPERTS: Final = 7
+"""Router, choice, sorting, product, activation, product, sum."""
+_NORM: Final = 1
+_QK_NORMS: Final = 2
+_ALL_REDUCES: Final = 2
+_PRODUCTS_FP8: Final = 4
+"""Products of a layer with 8-bit weights; activations are quantized before each of them."""
+_OUTSIDE: Final = 4
+"""Embedding, last norm, head, choosing tokens."""
+
+
+def launches(model: Model, tensor_parallel: int) -> int:
+    """Number of operators that a step launches on each GPU in vLLM without ``torch.compile``."""
+    experts = expert_layers(model)
+    each = _ATTENTION + _NORM
+    if model.kv_lora_rank:
+        each += _LATENT + (_COMPRESSED_QUERY if model.q_lora_rank else 0)
+    if model.qk_norm:
+        each += _QK_NORMS
+    if tensor_parallel > 1:
+        each += _ALL_REDUCES
+    if model.weight_bytes == 1.0:
+        each += _PRODUCTS_FP8
+    shared = _DENSE if shared_expert_width(model) else 0
+    dense = model.num_hidden_layers - experts
+    return _OUTSIDE + model.num_hidden_layers * each + dense * _DENSE + experts * (_EXPERTS + shared)
+
+
+class Launched(ModelWrapper):
+    """Wraps a step-time model: no step ends before all of its operators have been launched.
+
+    The wrapped model gives times with CUDA graphs, whose batches are padded. Without graphs nothing is padded, but the
+    GPU pauses between operators. No measurement compares the two effects, so neither is counted.
+    """
+
+    __slots__ = ("decodes", "launching_us")
+
+    def __init__(self, model: StepTimeModel, launching_us: int, *, decodes: bool = True) -> None:
+        super().__init__(model)
+        self.launching_us = launching_us
+        """Time to launch all operators of a step."""
+        self.decodes = decodes
+        """Whether steps of decodes alone are launched that way, too."""
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """Return the larger of the wrapped model's time and the launch time; a step without work launches nothing."""
+        duration = self.model.step_time_us(load)
+        return max(duration, self.launching_us) if load.chunks or (self.decodes and load.decode_requests) else duration
+
+
+def without_graphs(engine: Engine) -> str:
+    """Return the key that makes an engine launch some or all steps without graphs; empty = there is none."""
+    if engine.enforce_eager:
+        return "enforce_eager"
+    return "cudagraph_mode" if engine.cudagraph_mode == "FULL_DECODE_ONLY" else ""
+
+
+def launched(model: StepTimeModel, pool: Pool) -> StepTimeModel:
+    """Wrap a pool's step-time model with launch times, if steps run without CUDA graphs and launch times are known."""
+    if not without_graphs(pool.engine) or pool.latency.kind not in COMPUTED:
+        return model
+    launching_us = int(launches(pool.model, pool.tensor_parallel) * pool.hardware.launch_us)
+    return Launched(model, launching_us, decodes=pool.engine.enforce_eager)
+
+
+def encoded_tokens(chunk: Chunk) -> int:
+    """Number of media tokens encoded for a chunk when no earlier encoder output is kept.
+
+    An item is encoded whole, for the first chunk of a prefill that has any of its tokens.
+    """
+    request = chunk.request
+    if request.media == NO_MEDIA:
+        return 0
+    end, tokens = chunk.computed + chunk.new, 0
+    first = chunk.computed == chunk.cached
+    for offset, length, _ in items_of(request):
+        if offset < end and offset + length > chunk.computed and (first or offset >= chunk.computed):
+            tokens += length
+    return tokens
+
+
+class Encoding(ModelWrapper):
+    """Lengthens steps by ``token_us`` for each media token encoded in them; the total is rounded down.
+
+    The encoder runs before the model and does not overlap with it, as in vLLM (``v1/worker/gpu_model_runner.py``,
+    ``_execute_mm_encoder``). Content found in the prefix cache is not encoded. Recomputed content is encoded again,
+    unless steps schedule the encoder and its cache has it.
+
+    Args:
+        model: the step-time model for the rest of a step.
+        token_us: microseconds per encoded token.
+        scheduled: whether steps schedule the encoder (``engine.encoder``).
+    """
+
+    __slots__ = ("_scheduled", "_token_us")
+
+    def __init__(self, model: StepTimeModel, token_us: float, *, scheduled: bool) -> None:
+        super().__init__(model)
+        self._token_us = token_us
+        self._scheduled = scheduled
+
+    def step_time_us(self, load: StepLoad) -> int:
+        """Return the wrapped model's time plus the encoder's."""
+        tokens = 0
+        for chunk in load.chunks:
+            tokens += chunk.encoded if self._scheduled else encoded_tokens(chunk)
+        return self.model.step_time_us(load) + int(self._token_us * tokens)

@@ -6,16 +6,16 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from blis_tui.classes import NamedTuple
-from blis_tui.errors import SpecError
-from blis_tui.spec.diagnostics import Diagnostic, located
-from blis_tui.spec.loader import parse
-from blis_tui.spec.source import Document, Location, Source, Span, as_list, as_map
+from blis_tui.base.classes import NamedTuple
+from blis_tui.base.diagnostics import Diagnostic, located
+from blis_tui.base.errors import SpecError
+from blis_tui.base.source import Document, Location, Source, Span, as_list, as_map
+from blis_tui.spec.read import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from blis_tui.spec.source import DataPath, Json
+    from blis_tui.base.source import DataPath, Json
 
 _G = TypeVar("_G")
 _T = TypeVar("_T")

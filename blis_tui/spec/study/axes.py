@@ -7,17 +7,17 @@ from decimal import Decimal, localcontext
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.spec.diagnostics import about
+from blis_tui.base.diagnostics import about
+from blis_tui.base.scalars import flow
+from blis_tui.base.source import Document, Location, Span, as_list, as_map
 from blis_tui.spec.overrides import Override
-from blis_tui.spec.scalars import flow
-from blis_tui.spec.source import Document, Location, Span, as_list, as_map
 from blis_tui.spec.study.model import MAX_POINTS, Axis, Point
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from blis_tui.base.source import DataPath, Json
     from blis_tui.spec.compose import Problems
-    from blis_tui.spec.source import DataPath, Json
 
 
 _SHOWN: Final = 60

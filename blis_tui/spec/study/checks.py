@@ -5,21 +5,20 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.base.diagnostics import about, suggestion
+from blis_tui.base.scalars import flow
+from blis_tui.base.source import as_list, as_map
 from blis_tui.spec.checks import expectation_problems
-from blis_tui.spec.diagnostics import about, suggestion
 from blis_tui.spec.hints import metric_hint
-from blis_tui.spec.metric_names import all_metrics
-from blis_tui.spec.scalars import flow
-from blis_tui.spec.source import as_list, as_map
+from blis_tui.spec.metric_names import COSTS, all_metrics, is_study_metric
 from blis_tui.spec.study.axes import agrees, coordinates_of, count_points
-from blis_tui.spec.study.metrics import COSTS, is_metric
 from blis_tui.spec.study.model import MAX_POINTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from blis_tui.base.source import DataPath, Document, Json
     from blis_tui.spec.compose import Problems
-    from blis_tui.spec.source import DataPath, Document, Json
     from blis_tui.spec.study.model import Axis
 
 _NEVER_NEGATIVE: Final = frozenset(
@@ -127,7 +126,7 @@ def check_figures(document: Document, problems: Problems) -> None:
     """Check that objectives and constraints name existing metrics, with bounds that can hold."""
     for at, entry in enumerate(map(as_map, as_list(document.get("objectives")))):
         metric = str(entry["metric"])
-        if not is_metric(metric):
+        if not is_study_metric(metric):
             near = metric_hint(metric, all_metrics() | COSTS.keys())
             message = f"there is no metric named `{metric}`"
             problems.add(about(document, ("objectives", at, "metric"), "BLIS2013", message, hint=near))

@@ -1,20 +1,23 @@
-"""Reads a study document and expands it to a checked study with all its points."""
+"""Finds and reads a study, or an experiment to study, and expands it to a checked study with all its points."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.errors import SpecError
+from blis_tui.base.diagnostics import about, in_order, located, suggestion
+from blis_tui.base.errors import BlisError, InputError, SpecError
+from blis_tui.base.files import real_path
+from blis_tui.base.source import Document, as_list, as_map, copied
+from blis_tui.model import Expectation
+from blis_tui.spec.build import Part, decode
 from blis_tui.spec.cases import expanded_cases
-from blis_tui.spec.compose import Problems, checked, open_reference
-from blis_tui.spec.decode import decode
-from blis_tui.spec.diagnostics import about, in_order, located, suggestion
-from blis_tui.spec.document_parts import Part
-from blis_tui.spec.load import build, resolve_document
-from blis_tui.spec.model import Expectation
-from blis_tui.spec.overrides import parse_overrides
+from blis_tui.spec.compose import Problems, checked, is_path, open_reference, shown
+from blis_tui.spec.library import find, names
+from blis_tui.spec.load import build, locate, open_source, resolve_document
+from blis_tui.spec.overrides import as_text, parse_overrides
+from blis_tui.spec.read import read_document
 from blis_tui.spec.schema import complete
-from blis_tui.spec.source import Document, as_list, as_map, copied
 from blis_tui.spec.study.axes import assignments, count_points, crossed, points_of, zipped
 from blis_tui.spec.study.checks import check_exclusions, check_figures, check_paths, check_seeds
 from blis_tui.spec.study.model import Objective, Study
@@ -22,13 +25,14 @@ from blis_tui.spec.study.model import Objective, Study
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.registry import Registry
-    from blis_tui.spec.diagnostics import Diagnostic
-    from blis_tui.spec.model import Experiment
+    from blis_tui.base.diagnostics import Diagnostic
+    from blis_tui.base.source import Json
+    from blis_tui.model import Experiment
+    from blis_tui.model.plug_ins import Registry
     from blis_tui.spec.overrides import Override
     from blis_tui.spec.resolve import Resolved
-    from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Axis, Point
+
 
 _MOST_TRIED: Final = 64
 """Maximum number of an axis's values that are checked before anything runs."""
@@ -205,3 +209,50 @@ def _seeds(given: Json, own: Json) -> tuple[int, ...]:
         return tuple(int(str(one)) for one in given)
     first = int(str(own))
     return tuple(range(first, first + int(str(given))))
+
+
+def open_study_or_experiment(source: str, stdin_text: str | None = None) -> tuple[Document, Document | None]:
+    """Read a study, or an experiment as the second result, with an empty study around it.
+
+    Args:
+        source: a path, a name, or ``-`` for ``stdin_text``; a study takes precedence over an experiment of that name.
+        stdin_text: the document itself, for ``-``.
+
+    Raises:
+        SpecError: it is not one strict YAML document.
+        InputError: it cannot be read, or nothing has that name.
+    """
+    here = Path.cwd()
+    if source != "-" and not is_path(source):
+        if (path := find("Study", source, here)) is not None:
+            return read_document(path, shown(path)), None
+        if find("Experiment", source, here) is None:
+            known = {*names("Study", here), *names("Experiment", here)}
+            hint = suggestion(source, known, otherwise="known names are")
+            raise InputError(f"no study and no experiment is named `{source}`", help=hint)
+    document = open_source(source, stdin_text)
+    if document.get("kind") == "Study":
+        return document, None
+    name = document.get("metadata", "name")
+    header: Json = {
+        "apiVersion": "blis/v1",
+        "kind": "Study",
+        "metadata": {"name": name if isinstance(name, str) else "study"},
+        "experiment": "standard input" if source == "-" else source,
+    }
+    return Document(header, document.source), document
+
+
+def source_of(study: Study) -> str:
+    """Return what a user would type for the study's experiment: its name if that finds the file, else the path."""
+    path = study.base.source.name
+    try:
+        same = real_path(locate(study.experiment)) == real_path(Path(path))
+    except BlisError:
+        same = False
+    return study.experiment if same else path
+
+
+def override_texts(study: Study, point: Point) -> tuple[str, ...]:
+    """Return the ``--set`` arguments that turn the experiment into that of the point."""
+    return tuple(as_text(".".join(one.steps), one.value.data) for one in (*study.fixed, *point.overrides))

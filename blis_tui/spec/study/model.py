@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Final, Literal
 
-from blis_tui.classes import dataclass
-from blis_tui.keys import choice, key
+from blis_tui.base.classes import dataclass
+from blis_tui.model.keys import choice, key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.registry import Registry
-    from blis_tui.spec.model import Expectation
+    from blis_tui.base.source import Document, Json
+    from blis_tui.model import Expectation
+    from blis_tui.model.plug_ins import Registry
     from blis_tui.spec.overrides import Override
-    from blis_tui.spec.source import Document, Json
 
 MAX_POINTS: Final = 100_000
 """Maximum number of points; a study with more contains a mistake."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from math import ceil, inf
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.classes import dataclass
-from blis_tui.errors import InputError
-from blis_tui.spec.source import as_list, as_map
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import InputError
+from blis_tui.base.source import as_list, as_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.spec.source import Json
+    from blis_tui.base.source import Json
     from blis_tui.study.rows import Row
 
 _TAIL: Final = 20

@@ -6,24 +6,32 @@ from dataclasses import field, replace
 from math import ceil, fsum, sqrt
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from blis_tui.checkpoints import objects_from
-from blis_tui.classes import NamedTuple, dataclass
-from blis_tui.engine.speculative.drafts import AcceptanceSampler
-from blis_tui.engine.streams import Stream
-from blis_tui.errors import InputError, SpecError
-from blis_tui.metrics.expected_error import known_for
-from blis_tui.simulation import Simulation
-from blis_tui.spec.diagnostics import Diagnostic, about, located
+from blis_tui.base.classes import NamedTuple, dataclass
+from blis_tui.base.diagnostics import Diagnostic, about, located
+from blis_tui.base.errors import InputError, SpecError
+from blis_tui.base.source import Location, Source, Span, as_list, as_map
+from blis_tui.base.streams import Stream
+from blis_tui.base.units import plural
+from blis_tui.engine.options.drafts import AcceptanceSampler
+from blis_tui.results.expected_error import known_for
+from blis_tui.runs.checkpoints import objects_from
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.resolve import CHOICES
-from blis_tui.spec.source import Location, Source, Span, as_list, as_map
 from blis_tui.spec.study.document import experiment_of, resolve_point
 from blis_tui.spec.study.model import Point
-from blis_tui.study.bounded import counts_up
-from blis_tui.study.expected import expected_of
+from blis_tui.study.bounds import counts_up
 from blis_tui.study.planning.driver import Driver, Run
-from blis_tui.study.planning.front_end import MoreProcesses, busy_processes, more_processes
 from blis_tui.study.planning.load import capacity_of, load_of
+from blis_tui.study.planning.opinions import (
+    LATER,
+    MoreProcesses,
+    SlowServer,
+    busy_processes,
+    metrics_bounded,
+    more_processes,
+    slower,
+)
 from blis_tui.study.planning.search import (
     Verdict,
     failure_reason,
@@ -33,19 +41,18 @@ from blis_tui.study.planning.search import (
     search_size,
     verdict_of,
 )
-from blis_tui.study.planning.slower import LATER, SlowServer, metrics_bounded, slower
 from blis_tui.study.steady import Steady
 from blis_tui.study.store import MemoryStore
-from blis_tui.units import plural
+from blis_tui.study.summary import expected_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
+    from blis_tui.base.source import Json
     from blis_tui.cluster.cluster import Cluster
-    from blis_tui.metrics.expected_error import Expectation as Expected
-    from blis_tui.spec.model import Expectation, Experiment
+    from blis_tui.model import Expectation, Experiment
+    from blis_tui.results.expected_error import Expectation as Expected
     from blis_tui.spec.overrides import Override
-    from blis_tui.spec.source import Json
     from blis_tui.spec.study.model import Study
     from blis_tui.study.planning.load import Load
     from blis_tui.study.planning.search import Knee, Margin, Probe

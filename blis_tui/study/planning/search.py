@@ -9,14 +9,14 @@ from __future__ import annotations
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from blis_tui.classes import dataclass
+from blis_tui.base.classes import dataclass
+from blis_tui.base.units import plural
 from blis_tui.study.samples import MIN_SERVED_SHARE
-from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-    from blis_tui.spec.model import Expectation
+    from blis_tui.model import Expectation
     from blis_tui.study.rows import Row
 
 

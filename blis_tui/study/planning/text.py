@@ -5,24 +5,22 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.columns import aligned
-from blis_tui.printable import printable
-from blis_tui.records.section_text import METRIC_NAMES, accuracy_text, expected_data
+from blis_tui.base.text import aligned, printable
+from blis_tui.base.units import fine_bar, in_words, number_text, plural
+from blis_tui.output.section_text import METRIC_NAMES, accuracy_text, expected_data
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.costs import PRICES
-from blis_tui.study.names import point_text, short_names, value_text
+from blis_tui.study.planning.opinions import SlowServer, metrics_bounded
 from blis_tui.study.planning.plan import DISAGREEMENT, INSTANCES, USUAL_CONFIDENCE
 from blis_tui.study.planning.search import failure_reason, margins
-from blis_tui.study.planning.slower import SlowServer, metrics_bounded
-from blis_tui.study.rows import as_data
+from blis_tui.study.rows import as_data, point_text, short_names, value_text
 from blis_tui.study.steady import SECTION
 from blis_tui.study.text import WIDTH, bound_text, sentence_lines
-from blis_tui.units import fine_bar, in_words, number_text, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from blis_tui.metrics.expected_error import Expectation
+    from blis_tui.results.expected_error import Expectation
     from blis_tui.study.planning.plan import Candidate, OtherEstimate, Plan, Trial
 
 

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Final
 from textual.containers import Horizontal
 from textual.content import Content
 
-from blis_tui.compare.comparison import Simulated, compare, request_changes, rows
-from blis_tui.compare.documents import experiment_differences
-from blis_tui.debugger.lockstep import Lockstep
+from blis_tui.base.errors import BlisError
+from blis_tui.base.units import plural
+from blis_tui.debugger.lockstep import Lockstep, RequestStatuses, differing_requests, figure_pairs
 from blis_tui.debugger.places import parse_place
-from blis_tui.debugger.side_by_side import RequestStatuses, differing_requests, figure_pairs
-from blis_tui.errors import BlisError
+from blis_tui.runs.compare.comparison import Simulated, compare, request_changes, rows
+from blis_tui.runs.compare.documents import experiment_differences
 from blis_tui.tui.actions import bindings
+from blis_tui.tui.drawing.plot import curves_text
+from blis_tui.tui.drawing.series import BY_NAME
 from blis_tui.tui.driver import GOING, Pump
-from blis_tui.tui.presenters.compare import (
+from blis_tui.tui.screens.compare_lines import (
     LETTERS,
     CompareView,
     SideView,
@@ -32,13 +34,9 @@ from blis_tui.tui.presenters.compare import (
     short_names,
     side_text,
 )
-from blis_tui.tui.presenters.plot import curves_text
-from blis_tui.tui.presenters.series import BY_NAME
-from blis_tui.tui.screens.side_by_side import LONG_S, SideBySideScreen
+from blis_tui.tui.screens.side_by_side import LONG_S, CompareBox, CurvesBox, SideBySideScreen
 from blis_tui.tui.shell import LoadedBy, shell
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
-from blis_tui.tui.widgets.compare_box import CompareBox, CurvesBox
-from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -47,13 +45,13 @@ if TYPE_CHECKING:
     from textual.events import DescendantFocus
     from textual.timer import Timer
 
-    from blis_tui.compare.comparison import RequestChanges, Row
-    from blis_tui.compare.divergence import Divergence
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.history import Move, Stop
     from blis_tui.debugger.why.explanation import Ref
-    from blis_tui.metrics.report import Report
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
+    from blis_tui.results.report import Report
+    from blis_tui.runs.compare.comparison import RequestChanges, Row
+    from blis_tui.runs.compare.divergence import Divergence
     from blis_tui.tui.shell import ComparedFrom
 
 _AT_ONCE_S: Final = 0.05

@@ -8,36 +8,35 @@ from typing import TYPE_CHECKING, Final
 
 from textual import on, work
 
-from blis_tui.conditions.breakpoints import about_request, about_session
+from blis_tui.base.errors import BlisError
+from blis_tui.base.units import count_text
 from blis_tui.debugger.places import parse_place
 from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session
 from blis_tui.debugger.why.explanation import request_ref
-from blis_tui.errors import BlisError
+from blis_tui.results.conditions.breakpoints import about_request, about_session
 from blis_tui.tui.commands import PaletteEntry
+from blis_tui.tui.drawing.event_filter import parse_filter
 from blis_tui.tui.driver import GOING
 from blis_tui.tui.layout import PANES, SIZES, Arrangement
-from blis_tui.tui.presenters.event_filter import parse_filter
-from blis_tui.tui.screens.asking import Asking
+from blis_tui.tui.panes.breakpoints import BreakpointsPane
+from blis_tui.tui.panes.events import EventList
+from blis_tui.tui.panes.pane import Pane
+from blis_tui.tui.panes.sessions import SessionsPane
+from blis_tui.tui.panes.timeline import Timeline
+from blis_tui.tui.screens.asking import Asking, JumpScreen
 from blis_tui.tui.screens.export import ExportScreen
-from blis_tui.tui.screens.jump import JumpScreen
 from blis_tui.tui.screens.moves import Moves
 from blis_tui.tui.screens.prompt import PromptScreen, read_changes
 from blis_tui.tui.shell import LoadedBy, shell
-from blis_tui.tui.widgets.breakpoints import BreakpointsPane
-from blis_tui.tui.widgets.event_list import EventList
-from blis_tui.tui.widgets.pane import Pane
-from blis_tui.tui.widgets.sessions import SessionsPane
-from blis_tui.tui.widgets.timeline import Timeline
-from blis_tui.units import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from textual.events import Key
 
-    from blis_tui.cluster.reroute import RouteOverrides
-    from blis_tui.spec.model import Experiment
+    from blis_tui.cluster.decisions import RouteOverrides
+    from blis_tui.model import Experiment
     from blis_tui.tui.layout import PaneInfo
 
 _OFFERED: Final = 40

@@ -14,12 +14,12 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from blis_tui._version import ENGINE, __version__
+from blis_tui.base.units import plural
 from blis_tui.tui.actions import bindings
+from blis_tui.tui.drawing.problems import diagnostics_of, diagnostics_text, message_text
 from blis_tui.tui.editor import edit
-from blis_tui.tui.presenters.problems import diagnostics_of, diagnostics_text, message_text
 from blis_tui.tui.screens.window import Window
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
-from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.events import Resize
 
-    from blis_tui.errors import BlisError
+    from blis_tui.base.errors import BlisError
 
 
 _MARGINS: Final = 6

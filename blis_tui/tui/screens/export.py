@@ -5,19 +5,20 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.records.tables import record_line, requests_csv
-from blis_tui.simulation import Simulation
+from blis_tui.base.units import count_text
+from blis_tui.output.tables import requests_csv
+from blis_tui.results.record_lines import record_line
+from blis_tui.runs.simulation import Simulation
 from blis_tui.tui.screens.files import FilesScreen, Kind, text_bytes
-from blis_tui.units import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import BinaryIO, TextIO
 
-    from blis_tui.cluster.reroute import RouteOverrides
+    from blis_tui.cluster.decisions import RouteOverrides
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.engine.records import Record
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 KINDS: Final = (
     Kind("report", "report.json", "the report up to here"),
@@ -82,15 +83,15 @@ def write_records(experiment: Experiment, routes: RouteOverrides, event: int, ou
 
 
 def _write_bundle(experiment: Experiment, event: int, breaks: Sequence[str], out: BinaryIO) -> None:
-    from blis_tui.authoring.provenance import without_origins  # noqa: PLC0415  (not needed to open the debugger)
     from blis_tui.golden.bundle import trace_name, write_bundle  # noqa: PLC0415
+    from blis_tui.spec.authoring.provenance import without_origins  # noqa: PLC0415  (not needed to open the debugger)
 
     composed = without_origins(experiment.document, experiment.sha256, trace_name(experiment))
     write_bundle(out, experiment, composed.to_yaml(), at=str(event), breaks=breaks)
 
 
 def _write_trace(experiment: Experiment, routes: RouteOverrides, event: int, out: BinaryIO) -> None:
-    from blis_tui.records.perfetto.timeline import Timeline  # noqa: PLC0415  (not needed to open the debugger)
+    from blis_tui.output.perfetto import Timeline  # noqa: PLC0415  (not needed to open the debugger)
 
     simulation = Simulation(experiment, check="off", routes=routes)
     timeline = Timeline(out, experiment)

@@ -13,12 +13,13 @@ from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
 from textual.worker import get_current_worker
 
-from blis_tui.errors import BlisError
+from blis_tui.base.errors import BlisError
+from blis_tui.base.units import plural
 from blis_tui.golden.project import present
 from blis_tui.golden.review import accept, difference_text, look, reject, summary, survey, waiting
 from blis_tui.tui.actions import bindings
-from blis_tui.tui.golden_work import check, prepare
-from blis_tui.tui.presenters.goldens import (
+from blis_tui.tui.screens.golden_work import check, prepare
+from blis_tui.tui.screens.goldens_lines import (
     EMPTY,
     checked,
     decision,
@@ -32,7 +33,6 @@ from blis_tui.tui.screens.prompt import ConfirmScreen
 from blis_tui.tui.shell import shell
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 from blis_tui.tui.widgets.lists import GoldenList
-from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from blis_tui.golden.review import Entry
     from blis_tui.golden.session import Outcome
     from blis_tui.golden.store import Golden, GoldenFiles
-    from blis_tui.registry import Registry
-    from blis_tui.tui.golden_work import BothRuns
+    from blis_tui.model.plug_ins import Registry
+    from blis_tui.tui.screens.golden_work import BothRuns
 
 _LONG_S: Final = 10.0
 

@@ -16,7 +16,8 @@ from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
 from textual.worker import get_current_worker
 
-from blis_tui.errors import BlisError, InputError
+from blis_tui.base.errors import BlisError, InputError
+from blis_tui.base.units import plural
 from blis_tui.spec.library import description
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.catalog import (
@@ -28,12 +29,11 @@ from blis_tui.tui.catalog import (
     shown_folder,
 )
 from blis_tui.tui.editor import edit
-from blis_tui.tui.presenters.home import Entry, details, matching, summary
+from blis_tui.tui.screens.home_lines import Entry, details, matching, summary
 from blis_tui.tui.screens.prompt import PromptScreen, read_changes
 from blis_tui.tui.shell import LoadedBy, shell
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 from blis_tui.tui.widgets.lists import ExperimentList
-from blis_tui.units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -297,7 +297,7 @@ class HomeScreen(Screen[None]):
 
     def _require_new(self, name: str) -> None:
         """Raise InputError unless an experiment of that name can be created."""
-        from blis_tui.authoring.template import file_name  # noqa: PLC0415  (only needed for new documents)
+        from blis_tui.spec.authoring.template import file_name  # noqa: PLC0415  (only needed for new documents)
         from blis_tui.spec.schema import violations  # noqa: PLC0415
 
         if any(one.path == ("metadata", "name") for one in violations({"metadata": {"name": name}}, "Policy")):
@@ -307,8 +307,8 @@ class HomeScreen(Screen[None]):
             raise InputError(f"{path.name} exists already.")
 
     def _write_new(self, name: str | None) -> None:
-        from blis_tui.authoring.template import file_name, schema_reference, template  # noqa: PLC0415
-        from blis_tui.records.files import write_text  # noqa: PLC0415
+        from blis_tui.output.files import write_text  # noqa: PLC0415
+        from blis_tui.spec.authoring.template import file_name, schema_reference, template  # noqa: PLC0415
 
         if name is None:
             return

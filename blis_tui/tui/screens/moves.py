@@ -15,8 +15,8 @@ from blis_tui.tui.shell import shell
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from blis_tui.conditions.breakpoints import Watch
     from blis_tui.debugger.history import Move
+    from blis_tui.results.conditions.breakpoints import Watch
 
 _UNIT_US: Final = 100_000
 """Simulated time of one move through time, in microseconds."""

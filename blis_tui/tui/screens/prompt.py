@@ -12,9 +12,9 @@ from textual.content import Content
 from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
-from blis_tui.errors import BlisError, InputError
+from blis_tui.base.errors import BlisError, InputError
 from blis_tui.tui.actions import DIALOG, bindings
-from blis_tui.tui.presenters.problems import problem_text
+from blis_tui.tui.drawing.problems import problem_text
 from blis_tui.tui.screens.window import Window
 from blis_tui.tui.widgets.bars import KeyBar
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from blis_tui.conditions.suggestions import Suggestion
+    from blis_tui.results.conditions.suggestions import Suggestion
 
 
 def _nothing(_text: str) -> None:

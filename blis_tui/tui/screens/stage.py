@@ -14,34 +14,34 @@ from textual.containers import Horizontal, Vertical
 from textual.keys import key_to_character
 from textual.screen import Screen
 
+from blis_tui.base.errors import BlisError, DivergenceError
+from blis_tui.base.units import count_text
 from blis_tui.debugger.why.explanation import event_ref, request_ref
-from blis_tui.errors import BlisError, DivergenceError
 from blis_tui.tui.actions import APP, bindings, of_scope
 from blis_tui.tui.debug_session import DebugSession
+from blis_tui.tui.drawing.lines import shorten
+from blis_tui.tui.drawing.status import activity, place_text, run_name
 from blis_tui.tui.driver import AT_ONCE_S, BACK_TO_BREAKPOINT, GOING, SLICE_S, TICK_S, TO_BREAKPOINT
 from blis_tui.tui.layout import HUGE, WIDE, Arrangement, panes_of, width_class
-from blis_tui.tui.presenters.lines import shorten
-from blis_tui.tui.presenters.status import activity, place_text, run_name
+from blis_tui.tui.panes.breakpoints import BreakpointsPane, WatchedFigure
+from blis_tui.tui.panes.pane import Pane
+from blis_tui.tui.panes.plugin import BroughtPane
+from blis_tui.tui.panes.spec import SpecPane
+from blis_tui.tui.panes.timeline import Timeline
+from blis_tui.tui.panes.warnings import WarningsPane
 from blis_tui.tui.shell import shell
 from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.bars import KeyBar, Tab, TabBar, TitleBar
-from blis_tui.tui.widgets.breakpoints import BreakpointsPane, WatchedFigure
-from blis_tui.tui.widgets.brought import BroughtPane
-from blis_tui.tui.widgets.pane import Pane
-from blis_tui.tui.widgets.spec_view import SpecPane
-from blis_tui.tui.widgets.timeline import Timeline
-from blis_tui.tui.widgets.warnings import WarningsPane
-from blis_tui.units import count_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual.app import ComposeResult
 
-    from blis_tui.cluster.reroute import RouteOverrides
+    from blis_tui.cluster.decisions import RouteOverrides
     from blis_tui.debugger.history import Move, Stop
     from blis_tui.debugger.why.explanation import Ref
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
     from blis_tui.tui.layout import PaneInfo
     from blis_tui.tui.view import View
 
@@ -101,7 +101,7 @@ class Stage(Screen[None]):
     def _made(info: PaneInfo) -> Pane:
         """Create the widget of a pane."""
         module, _, name = info.widget.rpartition(".")
-        made: Pane = getattr(import_module(f"blis_tui.tui.widgets.{module}"), name)(id=info.id)
+        made: Pane = getattr(import_module(f"blis_tui.tui.panes.{module}"), name)(id=info.id)
         made.border_title = escape(info.title or info.name)
         if isinstance(made, BroughtPane):
             made.brought = info.brought

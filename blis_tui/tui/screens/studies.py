@@ -16,13 +16,17 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from blis_tui.errors import BlisError, InputError
-from blis_tui.spec.study.document import experiment_of
-from blis_tui.spec.study.opening import override_texts, source_of
+from blis_tui.base.errors import BlisError, InputError
+from blis_tui.base.units import plural
+from blis_tui.spec.study.document import experiment_of, override_texts, source_of
 from blis_tui.study.parquet import write_rows
 from blis_tui.study.rows import rows_csv, rows_jsonl
 from blis_tui.tui.actions import bindings
-from blis_tui.tui.presenters.studies import (
+from blis_tui.tui.drawing.study_filter import parse_filter
+from blis_tui.tui.screens.files import FilesScreen, Kind, text_bytes
+from blis_tui.tui.screens.prompt import PromptScreen
+from blis_tui.tui.screens.study_points import (
+    Board,
     Order,
     columns_of,
     details,
@@ -38,14 +42,9 @@ from blis_tui.tui.presenters.studies import (
     table_columns,
     title,
 )
-from blis_tui.tui.presenters.study_filter import parse_filter
-from blis_tui.tui.screens.files import FilesScreen, Kind, text_bytes
-from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.shell import LoadedBy, shell
-from blis_tui.tui.study_board import Board
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
-from blis_tui.tui.widgets.points import MARGINS, PointTable
-from blis_tui.units import plural
+from blis_tui.tui.widgets.lists import MARGINS, PointTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,11 +53,11 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.timer import Timer
 
-    from blis_tui.study.front_plot import FrontPlot
     from blis_tui.study.rows import StudyResult
-    from blis_tui.tui.presenters.study_filter import Matches
-    from blis_tui.tui.study_board import Entry
-    from blis_tui.tui.study_work import StudyWork
+    from blis_tui.study.text import FrontPlot
+    from blis_tui.tui.drawing.study_filter import Matches
+    from blis_tui.tui.screens.study_points import Entry
+    from blis_tui.tui.screens.study_work import StudyWork
 
 
 _TICK_S: Final = 0.1

@@ -10,35 +10,315 @@ from typing import TYPE_CHECKING, Final
 from textual.containers import Horizontal
 from textual.content import Content
 
+from blis_tui.base.classes import dataclass
+from blis_tui.base.text import clip, draw
+from blis_tui.base.units import count_text, share_change_text, share_text, span_text, time_text
 from blis_tui.debugger.places import parse_place
+from blis_tui.live.twin.course import Levels, of_recording, of_simulation, sampled
+from blis_tui.live.twin.divergence import alike_text, where, words_of
+from blis_tui.live.twin.fitting import pace_of
+from blis_tui.live.twin.replay import simulate
+from blis_tui.results.stats import percentile
 from blis_tui.tui.actions import bindings
-from blis_tui.tui.presenters.twin import (
-    LETTERS,
-    SERIES,
-    TwinView,
-    curves_text,
-    file_text,
-    latencies_text,
-    parting_text,
-    place_text,
-    requests_text,
-    side_text,
-    title_text,
-)
-from blis_tui.tui.screens.side_by_side import SideBySideScreen
+from blis_tui.tui.drawing.plot import AREA, GUTTER, LINE, SECOND, with_position
+from blis_tui.tui.drawing.series import PAST
+from blis_tui.tui.panes.timeline import Scale, axis, round_end
+from blis_tui.tui.screens.side_by_side import CompareBox, CurvesBox, SideBySideScreen
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
-from blis_tui.tui.widgets.compare_box import CompareBox, CurvesBox
-from blis_tui.twin.course import of_recording, of_simulation
-from blis_tui.twin.pace import pace_of
-from blis_tui.twin.replay import simulate
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from textual.app import ComposeResult
     from textual.timer import Timer
 
-    from blis_tui.observe.recording import Recording
-    from blis_tui.twin.course import Course
-    from blis_tui.twin.twin import Twin
+    from blis_tui.live.recording.recording import Recording
+    from blis_tui.live.twin.course import Course, Life
+    from blis_tui.live.twin.twin import LadderStep, Twin
+
+
+LETTERS: Final = ("A", "B")
+_LIT: Final = "$warning"
+_MUTED: Final = "$text-muted"
+_METRICS: Final = (("ttft", "TTFT"), ("itl", "ITL"), ("e2e", "E2E"))
+_CLOSE: Final = 0.1
+"""Figures that differ by less than this share count as equal."""
+_ALL_FROM: Final = 100
+"""Width from which all simulations are listed."""
+_LEAST_ROWS: Final = 4
+_REQUESTS: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwinView:
+    """The state of the screen."""
+
+    twin: Twin
+    rung: int
+    """Index of the simulation."""
+    sides: tuple[Course, Course]
+    time_us: int
+
+    @property
+    def simulated(self) -> LadderStep:
+        """The simulation on the right."""
+        return self.twin.rungs[self.rung]
+
+    @property
+    def end_us(self) -> int:
+        """The end of both sides."""
+        return max(side.end_us for side in self.sides)
+
+
+def title_text(view: TwinView) -> Content:
+    """Return the names of both sides."""
+    parts = [(f"{letter} ", side.name) for letter, side in zip(LETTERS, view.sides, strict=True)]
+    return Content.assemble(
+        *(piece for head, name in parts for piece in ((head, "$accent bold"), (f"{name}  ", "bold")))
+    )
+
+
+def place_text(view: TwinView) -> Content:
+    """Return the time, and the source of the simulation's step times."""
+    return Content.assemble((f"{view.simulated.name} ", _MUTED), ("  t ", _MUTED), time_text(view.time_us))
+
+
+# ---- first difference ----
+
+
+def parting_text(view: TwinView, width: int) -> Content:
+    """Return the first difference, and how much of the error each measured part explains."""
+    cell = 8
+    room = max(width - 3 * cell - 10, 10)
+    rungs = list(enumerate(view.twin.rungs))
+    head = "MAPE"
+    if width < _ALL_FROM:  # only the selected one fits
+        head = f"MAPE, {view.rung + 1} of {len(rungs)}"
+        rungs = [rungs[view.rung]]
+    titles = "".join(f"{name:>{cell}}" for _, name in _METRICS)
+    lines = [*_parted(view), Content.styled(f"{head:<{room}}{titles}{'alike':>10}", _MUTED)]
+    for number, rung in rungs:
+        mark = "▸ " if number == view.rung else "  "
+        errors = "".join(_share(rung, metric, cell) for metric, _ in _METRICS)
+        line = f"{mark}{clip(rung.name, room - 2):<{room - 2}}{errors}{share_text(view.twin.alike(rung)):>10}"
+        lines.append(Content.styled(line, "bold" if number == view.rung else ""))
+    return Content("\n").join(lines)
+
+
+def _parted(view: TwinView) -> list[Content]:
+    parting = view.simulated.parting
+    if parting is None:
+        if view.twin.left.batches is None:
+            return [Content.styled(f"Divergence: {alike_text(logged=False)}.", _MUTED)]
+        return [Content.styled("✓ All batches are the same, from the first step to the last.", "$success")]
+    return [
+        Content.styled(f"≠ first at {where(parting)}: {parting.text}", _LIT),
+        Content.assemble((f"  {parting.cause}: ", "bold"), parting.why),
+    ]
+
+
+def _share(rung: LadderStep, metric: str, width: int) -> str:
+    found = rung.errors.get(metric)
+    return f"{share_text(None if found is None else found.mape):>{width}}"
+
+
+# ---- one side ----
+
+
+def side_text(view: TwinView, side: int, width: int) -> Content:
+    """Return the state of a side at this time."""
+    own, other = view.sides[side], view.sides[1 - side]
+    now = view.time_us
+    lines = [_step(own, now, width)]
+    figures: tuple[tuple[str, Callable[[Course], float | None]], ...] = (
+        ("in flight", lambda one: one.in_flight(now)),
+        ("in the batch", lambda one: _batch(one, now)),
+        ("waiting", lambda one: _level(one, "waiting", now)),
+        ("KV in use", lambda one: _level(one, "KV in use", now)),
+        ("preempted", lambda one: _level(one, "preemptions", now)),
+        ("answered", lambda one: len(one.answered(now))),
+        ("tokens", lambda one: one.tokens(now)),
+    )
+    for name, read in figures:
+        mine, theirs = read(own), read(other)
+        lines.append(_figure(name, mine, theirs, width, share=name == "KV in use"))
+    return Content("\n").join(lines)
+
+
+def _step(side: Course, now: int, width: int) -> Content:
+    number = side.step(now)
+    if number is None:
+        return Content.styled("no step has begun" if side.begins_us else "its steps were not recorded", _MUTED)
+    took = side.step_times.at(now)
+    text = f"{count_text(number)}: {words_of(side.batches[number])}"
+    time = "" if took is None else f"  {span_text(round(took))}"
+    return Content.assemble(("step ", _MUTED), clip(text, max(width - 5 - len(time), 8)), (time, _MUTED))
+
+
+def _batch(side: Course, now: int) -> float | None:
+    number = side.step(now)
+    if number is not None:
+        return side.batches[number].requests
+    return _level(side, "running", now)
+
+
+def _level(side: Course, name: str, now: int) -> float | None:
+    """Return a figure at this time; 0 before its first value."""
+    known = side.figures.get(name)
+    return None if known is None else known.at(now) or 0.0
+
+
+def _figure(name: str, mine: float | None, theirs: float | None, width: int, *, share: bool) -> Content:
+    if mine is None:
+        return Content.assemble((f"{name:<14}", _MUTED), (f"{'-':>{min(width - 14, 12)}}", _MUTED))
+    text = share_text(mine) if share else count_text(round(mine))
+    apart = theirs is not None and abs(mine - theirs) > max(_CLOSE * max(mine, theirs), 0.0 if share else 1.0)
+    cell = f"{'≠ ' if apart else ''}{text}"
+    return Content.assemble((f"{name:<14}", _MUTED), (f"{cell:>{min(width - 14, 12)}}", _LIT if apart else ""))
+
+
+# ---- latencies ----
+
+
+def latencies_text(view: TwinView, width: int) -> Content:
+    """Return latencies of the requests that both sides have answered by now."""
+    pairs = _answered(view)
+    cell = min(max((width - 16) // 3, 8), 12)
+    if not pairs:
+        return Content.styled(
+            "No request is answered on both sides yet: M advances by 100 ms, D goes to the first divergence.", _MUTED
+        )
+    lines = [
+        Content.styled(f"{f'{len(pairs):,} answered':<14}{'A ms':>{cell}}{'B ms':>{cell}}{'B - A':>{cell}}", _MUTED)
+    ]
+    for metric, name in _METRICS:
+        values = [(_latency(one, metric), _latency(other, metric)) for one, other in pairs]
+        known = [(one, other) for one, other in values if one is not None and other is not None]
+        for word, pick in (("mean", _mean), ("p99", _p99)):
+            if known:
+                left, right = pick([one for one, _ in known]), pick([other for _, other in known])
+                lines.append(_compared(f"{name} {word}", left, right, cell))
+    return Content("\n").join(lines)
+
+
+def _answered(view: TwinView) -> list[tuple[Life, Life]]:
+    left, right = view.sides
+    now = view.time_us
+    done = {life.name: life for life in right.answered(now)}
+    return [(life, done[life.name]) for life in left.answered(now) if life.name in done]
+
+
+def _latency(life: Life, metric: str) -> float | None:
+    ttft_us, e2e_us = life.ttft_us, life.e2e_us
+    if ttft_us is None or e2e_us is None:
+        return None
+    if metric != "itl":
+        return float(ttft_us if metric == "ttft" else e2e_us)
+    gaps = life.counts[-1] - 1
+    return (e2e_us - ttft_us) / gaps if gaps > 0 else None
+
+
+def _mean(values: Sequence[float]) -> float:
+    total = 0.0
+    for value in values:
+        total += value
+    return total / len(values)
+
+
+def _p99(values: Sequence[float]) -> float:
+    return percentile(sorted(values), 99)
+
+
+def _compared(name: str, left: float, right: float, cell: int) -> Content:
+    share = right / left - 1 if left else 0.0
+    change = (f"{share_change_text(share):>{cell}}", _LIT if abs(share) > _CLOSE else _MUTED)
+    return Content.assemble(f"{name:<14}{left / 1e3:>{cell},.1f}{right / 1e3:>{cell},.1f}", change)
+
+
+# ---- requests ----
+
+
+def requests_text(view: TwinView, width: int) -> Content:
+    """Return the requests in different states."""
+    left, right = view.sides
+    rows = []
+    for name in left.lives:
+        one, other = (_standing(side.lives.get(name), view.time_us) for side in (left, right))
+        if one != other and not (one.startswith("✓") and other.startswith("✓")):
+            rows.append((name, one, other))
+    if not rows:
+        return Content.styled("Every request is in the same state on both sides.", _MUTED)
+    name_room = min(max(len(name) for name, *_ in rows), max(width - 26, 8))
+    cell = max((width - name_room - 2) // 2, 8)
+    lines = [Content.styled(f"{'':<{name_room}} {'A':<{cell}} {'B':<{cell}}", _MUTED)]
+    for name, one, other in rows[:_REQUESTS]:
+        text = f"{clip(name, name_room):<{name_room}} {clip(one, cell):<{cell}} {clip(other, cell):<{cell}}"
+        lines.append(Content(text))
+    return Content("\n").join(lines)
+
+
+def _standing(life: Life | None, now: int) -> str:
+    if life is None or now < life.sent_us:
+        return "not sent"
+    tokens = life.tokens(now)
+    if now >= life.end_us:
+        return f"✓ {span_text(life.e2e_us)}" if life.e2e_us is not None else "✗ ended"
+    return f"decode {count_text(tokens)}" if tokens else "no token yet"
+
+
+# ---- over time ----
+
+SERIES: Final = ("in flight", "KV in use", "waiting", "running", "preemptions", "step time", "batch")
+
+
+def curves_text(view: TwinView, series: str, width: int, height: int) -> Content:
+    """Return a figure of A as an area and of B as a line over it; dimmed after the position."""
+    if height < _LEAST_ROWS or width <= 2 * GUTTER:
+        return Content("")
+    scale = Scale(max(view.end_us, 1) + 1, width - GUTTER)
+    a, b = (_course(side, series, scale) for side in view.sides)
+    highest = max((value for value in [*a, *b] if value is not None), default=0.0)
+    share, times = series == "KV in use", series == "step time"
+    top = 1.0 if share else float(round_end(max(int(highest + 0.999), 1)))
+    label = f"{100 * top:.0f} %" if share else span_text(int(top)) if times else count_text(int(top))
+    labels = [label, *[""] * (height - 4), "0"]
+    area, line = draw(a, len(labels), top, filled=True), draw(b, len(labels), top)
+    here = scale.cell(min(view.time_us, scale.end_us - 1))
+    rows = [
+        Content.assemble(Content.styled(text.rjust(GUTTER - 1) + " ", _MUTED), with_position(below, above, here))
+        for below, above, text in zip(area, line, labels, strict=True)
+    ]
+    title = Content.assemble((f"{AREA} A measured", PAST), (f"  {LINE} B simulated", SECOND))
+    return Content("\n").join([title.truncate(width, ellipsis=True), *rows, Content(" " * GUTTER) + axis(scale)])
+
+
+def _course(side: Course, series: str, scale: Scale) -> Sequence[float | None]:
+    cells = 2 * scale.cells
+    if series == "in flight":
+        return [float(side.in_flight(cell * scale.end_us // cells)) for cell in range(cells)]
+    levels: Levels | None = side.figures.get(series)
+    if series == "step time":
+        levels = side.step_times
+    elif series == "batch":
+        levels = Levels(side.begins_us, tuple(float(batch.requests) for batch in side.batches))
+    return [None] * cells if levels is None or not levels.times_us else sampled(levels, scale.end_us, cells)
+
+
+# ---- as text ----
+
+
+def file_text(view: TwinView) -> str:
+    """Return the position as text: both sides, latencies, requests."""
+    width = 100
+    blocks = [
+        title_text(view).plain + place_text(view).plain,
+        parting_text(view, width).plain,
+        *(f"{letter}\n{side_text(view, side, width).plain}" for side, letter in enumerate(LETTERS)),
+        latencies_text(view, width).plain,
+        requests_text(view, width).plain,
+    ]
+    return "\n\n".join("\n".join(line.rstrip() for line in block.splitlines()) for block in blocks) + "\n"
+
 
 _TICK_S: Final = 1 / 15
 _LITTLE_US: Final = 100_000

@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from blis_tui.debugger.why.explain import explain
 from blis_tui.tui.actions import bindings
-from blis_tui.tui.presenters.why import MENTION, explanation_page
+from blis_tui.tui.drawing.why import MENTION, explanation_page
 from blis_tui.tui.screens.window import ScrolledWindow
 from blis_tui.tui.widgets.bars import KeyBar
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.why.explanation import Explanation, Ref
-    from blis_tui.tui.presenters.why import Page
+    from blis_tui.tui.drawing.why import Page
 
 
 class _Text(Static):

@@ -1,1 +1,1 @@
-"""Panes and smaller widgets, one per file; they display presenters' output and keep no history."""
+"""Widgets of several screens: title, tabs, keys and lists."""

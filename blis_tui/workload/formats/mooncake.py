@@ -9,18 +9,18 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.units import plural
-from blis_tui.workload.trace_json import JsonRow, count_of, csv_only, json_lines
-from blis_tui.workload.trace_table import Interned, TraceColumns
-from blis_tui.workload.traces import TRACES
+from blis_tui.base.units import plural
+from blis_tui.workload.traces.read import TRACES
+from blis_tui.workload.traces.rows import JsonRow, count_of, csv_only, json_lines
+from blis_tui.workload.traces.table import Interned, TraceColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.engine.request import Segments
-    from blis_tui.registry import NoSettings
-    from blis_tui.spec.model import Trace
-    from blis_tui.workload.trace_text import Problems, TraceText
+    from blis_tui.model import Trace
+    from blis_tui.model.plug_ins import NoSettings
+    from blis_tui.workload.traces.text import Problems, TraceText
 
 BLOCK_TOKENS: Final = 512
 _US_PER_MS: Final = 1000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from blis_tui.cluster.policies.deciders import (
+from blis_tui.cluster.policies.entry import (
     DirectToDecode,
     DirectToDecodeSettings,
     PrefixThreshold,

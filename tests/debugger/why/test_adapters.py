@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 import blis_tui
+from blis_tui.base.units import plural, span_text
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_request
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.waits import wait_causes
-from blis_tui.engine.adapters.records import AdapterHeld, AdapterLoad
-from blis_tui.engine.records import Preempted, Record, Scheduled
+from blis_tui.engine.records import AdapterHeld, AdapterLoad, Preempted, Record, Scheduled
 from blis_tui.engine.stopped import BLOCKS, SchedulingStopped
-from blis_tui.units import plural, span_text
 
 WAYS: dict[str, dict[str, object]] = {
     "blis": {"workload.rate_per_s": 50, "policy.batching": "blis"},

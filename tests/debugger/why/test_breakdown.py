@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 import blis_tui
+from blis_tui.base.units import span_text
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.breakdown import (
@@ -22,7 +23,6 @@ from blis_tui.debugger.why.breakdown import (
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import Life, read_life
 from blis_tui.engine.records import StepFinished
-from blis_tui.units import span_text
 from tests.debugger.pressed_runs import RUNS, finished
 
 

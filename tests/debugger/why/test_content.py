@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.base.units import span_text
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.explanation import said
-from blis_tui.engine.content_records import AnswerBegun, PromptMedia
-from blis_tui.tui.presenters.inspector import inspector_lines
-from blis_tui.units import span_text
+from blis_tui.engine.records import AnswerBegun, PromptMedia
+from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.tui.panes.request import inspector_lines
 from tests.tui.pane_harness import text_of, view_at
 
 if TYPE_CHECKING:
     from blis_tui.engine.records import Record
-    from blis_tui.metrics.request_log import RequestRow
+    from blis_tui.results.request_log import RequestRow
 
 CAMERA = {
     "id": "camera",

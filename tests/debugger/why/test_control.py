@@ -9,6 +9,7 @@ from itertools import pairwise
 import pytest
 
 import blis_tui
+from blis_tui.base.units import bytes_text, span_text, time_text
 from blis_tui.cluster.records import Held, Resumed, RoutingDecision, TransferStarted
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
@@ -17,7 +18,6 @@ from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.explanation import Ref
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.engine.records import Rejected, Routed
-from blis_tui.units import bytes_text, span_text, time_text
 from tests.debugger.pressed_runs import finished, refs
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 import blis_tui
+from blis_tui.base.units import span_text
 from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Retried, Scaled, ScalingDecided
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
-from blis_tui.units import span_text
 from tests.cluster.fleets import fleet
 from tests.debugger.pressed_runs import refs
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 import blis_tui
+from blis_tui.base.units import bytes_text, span_text
 from blis_tui.cluster.records import Lost, Retried, TransferBrokenOff, TransferStarted
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
@@ -16,9 +17,8 @@ from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.explanation import said
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.engine.records import Dropped, FirstToken, Preempted, Record, Rejected, Routed, TimedOut
-from blis_tui.tui.presenters.life_line import life_intervals
-from blis_tui.units import bytes_text, span_text
-from tests.metrics.clusters import document, simulated
+from blis_tui.tui.drawing.life_line import life_intervals
+from tests.results.clusters import document, simulated
 
 SLOW_LINK = {"bandwidth_gb_per_s": 4, "contention": "fair-share"}
 DOCUMENTS = {

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.conditions.breakpoints import Watch, about_session, parse_breakpoint
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.session_course import (
@@ -21,6 +20,7 @@ from blis_tui.debugger.why.session_course import (
     UNFINISHED,
     read_session,
 )
+from blis_tui.results.conditions.breakpoints import Watch, about_session, parse_breakpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

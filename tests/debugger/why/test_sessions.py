@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import blis_tui
+from blis_tui.base.units import span_text
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_request
 from blis_tui.debugger.why.explanation import said
-from blis_tui.units import span_text
 
 if TYPE_CHECKING:
-    from blis_tui.metrics.request_log import RequestRow
+    from blis_tui.results.request_log import RequestRow
 
 CHAT = {"turns": 3, "think_time_ms": {"kind": "exponential", "mean": 700}}
 AGENT = {

@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import blis_tui
+from blis_tui.base.errors import SimulationError
+from blis_tui.base.units import plural
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.moment import LAST_PHASE
@@ -22,13 +24,11 @@ from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.waits import CAUSES, cause_sentence, cause_text, wait_causes, wait_lines
 from blis_tui.engine import stopped
-from blis_tui.engine.batching.sglang import SglangBatching
-from blis_tui.engine.batching.tensorrt_llm import TensorRtLlmBatching
-from blis_tui.engine.batching.vllm_v1 import VllmWithCadence
 from blis_tui.engine.records import Preempted, Queued, Scheduled, StepFinished
+from blis_tui.engine.rules.tensorrt_llm import TensorRtLlmBatching
+from blis_tui.engine.rules.vllm import VllmWithCadence
+from blis_tui.engine.sglang.rule import SglangBatching
 from blis_tui.engine.stopped import SchedulingStopped
-from blis_tui.errors import SimulationError
-from blis_tui.units import plural
 from tests.builders import profiles
 from tests.cluster.fleets import SPLIT
 from tests.debugger.pressed_runs import RUNS, experiment, finished

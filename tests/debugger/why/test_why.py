@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
+from blis_tui.base.units import plural, span_text, time_text
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.events import usual_duration
@@ -15,7 +16,6 @@ from blis_tui.debugger.why.explain import explain, explain_event, explain_reques
 from blis_tui.debugger.why.explanation import Explanation, Part, Ref, event_ref, instance_ref, request_ref, said
 from blis_tui.debugger.why.ranking import Position, Ranked, ranking
 from blis_tui.engine.records import RECORD_KINDS, Preempted, StepFinished
-from blis_tui.units import plural, span_text, time_text
 from tests.debugger.pressed_runs import RUNS, experiment, finished, refs
 
 if TYPE_CHECKING:

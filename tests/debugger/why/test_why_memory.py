@@ -7,16 +7,15 @@ import re
 import pytest
 
 import blis_tui
-from blis_tui.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.base.units import span_text
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.explanation import said
 from blis_tui.debugger.why.memory import choice_sentence
-from blis_tui.engine.preemption.records import PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
-from blis_tui.engine.records import Preempted
-from blis_tui.tui.presenters.kv_map import kv_map
-from blis_tui.units import span_text
+from blis_tui.engine.records import Preempted, PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
+from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
+from blis_tui.tui.panes.kv import kv_map
 from tests.cluster.fleets import SPLIT
 from tests.tui.pane_harness import debugger, text_of, view_at
 

@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 import blis_tui
+from blis_tui.base.errors import PolicyError
 from blis_tui.engine.latency.creation import create_latency
-from blis_tui.engine.latency.fitted import Settings
-from blis_tui.engine.latency.fitted_shape import (
+from blis_tui.engine.latency.fitted import (
     REACHED_8_BITS,
     REACHED_16_BITS,
     REACHED_EXPERTS,
     REACHED_MEMORY,
+    Settings,
     growth_of,
     work_of,
 )
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request
-from blis_tui.errors import PolicyError
-from blis_tui.shipped import builtin
-from blis_tui.spec.model import Hardware, Model, PluginConfig, Pool
+from blis_tui.model import Hardware, Model, PluginConfig, Pool
+from blis_tui.spec.shipped import builtin
 from tests.builders import experiment
 
 H100 = Hardware(

@@ -6,10 +6,10 @@ import pytest
 
 import blis_tui
 from blis_tui.engine.latency.creation import create_latency
-from blis_tui.engine.latency.launches import COMPUTED, Launched, launched, launches
 from blis_tui.engine.latency.model import Chunk, StepLoad
-from blis_tui.shipped import builtin
+from blis_tui.engine.latency.wrappers import COMPUTED, Launched, launched, launches
 from blis_tui.spec.library import names
+from blis_tui.spec.shipped import builtin
 from tests.builders import request
 
 OPERATORS = {

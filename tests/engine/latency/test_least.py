@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blis_tui.engine.latency.model import StepLoad, StepTimeModel, Timed
-from blis_tui.simulation import Simulation
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load
 
 CASES: dict[str, dict[str, object]] = {

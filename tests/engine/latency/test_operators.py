@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 import blis_tui
-from blis_tui.engine.latency.busiest import popularity_excess
+from blis_tui.base.errors import PolicyError
+from blis_tui.base.streams import Streams
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.model import Chunk, StepLoad
-from blis_tui.engine.latency.operator_costs import OperatorCosts
-from blis_tui.engine.latency.operator_rest import Settings as OperatorSettings
+from blis_tui.engine.latency.operator_costs import OperatorCosts, popularity_excess
+from blis_tui.engine.latency.operator_costs import Settings as OperatorSettings
 from blis_tui.engine.latency.operator_steps import OperatorModel, ScaledOperatorModel
 from blis_tui.engine.latency.operator_tables import (
     WEIGHT_BYTES,
@@ -24,14 +25,12 @@ from blis_tui.engine.latency.operator_tables import (
     tables_in,
     touched_experts,
 )
-from blis_tui.engine.streams import Streams
-from blis_tui.errors import PolicyError
 from blis_tui.spec.operator_files import read_tables, table_names, tables_of
 from blis_tui.spec.places import shipped_specs
 from tests.builders import request
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 SMALL = {"workload.requests": 5, "expect": []}
 

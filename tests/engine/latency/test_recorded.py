@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import blis_tui
+from blis_tui.base.errors import SpecError
 from blis_tui.engine.records import StepFinished
-from blis_tui.errors import SpecError
 
 MEASURED = [1000 + 37 * (n * n % 23) for n in range(60)]
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blis_tui.base.errors import PolicyError
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.model import Chunk, StepLoad, StepTimeModel
 from blis_tui.engine.request import Request
-from blis_tui.errors import PolicyError
-from blis_tui.shipped import builtin
-from blis_tui.spec.model import Hardware, Model, PluginConfig
+from blis_tui.model import Hardware, Model, PluginConfig
+from blis_tui.spec.shipped import builtin
 from tests.builders import experiment
 
 QWEN3_14B = Model(

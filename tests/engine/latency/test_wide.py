@@ -13,15 +13,15 @@ import blis_tui
 from blis_tui.engine.kv.capacity import InstanceMemory, active_parameters, kv_capacity
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.model import Chunk, StepLoad
+from blis_tui.engine.latency.operator_costs import wide_of
 from blis_tui.engine.latency.operator_steps import OperatorModel
 from blis_tui.engine.latency.operator_tables import OperatorTables
-from blis_tui.engine.latency.wide import wide_of
-from blis_tui.spec.model import AllToAll
+from blis_tui.model import AllToAll
 from blis_tui.spec.operator_files import read_tables
 from tests.builders import request
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 ROOT = Path(__file__).parents[3]
 _DISPATCH = {8: 77, 16: 118, 32: 155, 64: 173, 128: 192, 256: 194}

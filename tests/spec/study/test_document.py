@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from blis_tui.errors import SpecError
-from blis_tui.spec.loader import parse
-from blis_tui.spec.source import Source
+from blis_tui.base.errors import SpecError
+from blis_tui.base.source import Source
+from blis_tui.spec.read import parse
 from blis_tui.spec.study.document import read_study
 from blis_tui.spec.study.model import Study
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import blis_tui
-from blis_tui.engine.streams import Stream, stream_key
+from blis_tui.base.streams import Stream, stream_key
 from blis_tui.study.planning.plan import other_random_draws
 from tests.cluster.fleets import fleet
 
 if TYPE_CHECKING:
-    from blis_tui.spec.model import Experiment
+    from blis_tui.model import Experiment
 
 FRONT_END = "how long the front end takes per request"
 ROUTER = "which instance the router chooses"

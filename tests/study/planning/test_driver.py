@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.errors import SimulationError
+from blis_tui.base.errors import SimulationError
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.store import MemoryStore

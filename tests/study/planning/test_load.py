@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 import blis_tui
-from blis_tui.errors import InputError
-from blis_tui.simulation import Simulation
+from blis_tui.base.errors import InputError
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.study.model import Point
 from blis_tui.study.planning.load import capacity_of, load_of
 from blis_tui.study.rows import Row, Value, figures_of

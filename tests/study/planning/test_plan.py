@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 import blis_tui
-from blis_tui.errors import InputError, SpecError
-from blis_tui.metrics.expected_error import ObservedLoad, SlowerServer, slower_server
-from blis_tui.records.section_text import expected_data
-from blis_tui.spec.loader import parse
-from blis_tui.spec.source import Source
+from blis_tui.base.errors import InputError, SpecError
+from blis_tui.base.source import Source
+from blis_tui.base.units import number_text, plural
+from blis_tui.output.section_text import expected_data
+from blis_tui.results.expected_error import ObservedLoad, SlowerServer, slower_server
+from blis_tui.spec.read import parse
 from blis_tui.spec.study.document import experiment_of, read_study
+from blis_tui.study.planning.opinions import mean_prompt
 from blis_tui.study.planning.plan import Plan, Question, plan
-from blis_tui.study.planning.slower import mean_prompt
 from blis_tui.study.planning.text import answer_text, plan_data, plan_text
 from blis_tui.study.rows import as_judged, figures_of
 from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.store import MemoryStore
-from blis_tui.units import number_text, plural
 
 TTFT = "latency.ttft_ms.p90"
 OF_REQUESTS = ("requests.total", "offered.requests_per_s", "offered.input_tokens_per_s", "offered.last_arrival_us")

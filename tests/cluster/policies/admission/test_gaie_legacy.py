@@ -2,7 +2,7 @@
 
 import pytest
 
-from blis_tui.cluster.policies.admission import GaieLegacy, GaieLegacySettings
+from blis_tui.cluster.policies.entry import GaieLegacy, GaieLegacySettings
 from tests.cluster.seen import Seen, context, fleet, incoming
 
 PRIORITIES = {"batch": -1, "standard": 0}

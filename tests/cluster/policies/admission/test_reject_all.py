@@ -1,7 +1,7 @@
 """``reject-all`` turns everybody away."""
 
-from blis_tui.cluster.policies.admission import RejectAll
-from blis_tui.registry import NoSettings
+from blis_tui.cluster.policies.entry import RejectAll
+from blis_tui.model.plug_ins import NoSettings
 from tests.cluster.seen import Seen, context, fleet, incoming
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from blis_tui.cluster.policies.admission import TierShed, TierShedSettings
+from blis_tui.cluster.policies.entry import TierShed, TierShedSettings
 from tests.cluster.seen import Seen, context, fleet, incoming
 
 PRIORITIES = {"critical": 4, "standard": 3, "batch": 1}

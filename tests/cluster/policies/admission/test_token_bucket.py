@@ -1,6 +1,6 @@
 """``token-bucket``: prompts are paid from a bucket that refills."""
 
-from blis_tui.cluster.policies.admission import TokenBucket, TokenBucketSettings
+from blis_tui.cluster.policies.entry import TokenBucket, TokenBucketSettings
 from tests.cluster.seen import Seen, context, fleet, incoming
 
 

@@ -1,7 +1,7 @@
 """``always-busiest`` takes the first of the largest queue + batch + in flight."""
 
 from blis_tui.cluster.policies.routing import AlwaysBusiest
-from blis_tui.registry import NoSettings
+from blis_tui.model.plug_ins import NoSettings
 from tests.cluster.seen import Seen, context, fleet, incoming
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from blis_tui.engine.records import Routed
-from blis_tui.spec.model import Experiment, PluginConfig
+from blis_tui.model import Experiment, PluginConfig
 from tests.builders import Outcome, experiment, request
 from tests.cluster.test_lifecycle import failure
 

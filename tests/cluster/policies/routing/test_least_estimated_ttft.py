@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 from blis_tui.cluster.policies.routing import LeastEstimatedTtft
-from blis_tui.registry import NoSettings
-from blis_tui.spec.model import Speculative
+from blis_tui.model import Speculative
+from blis_tui.model.plug_ins import NoSettings
 from tests.builders import Outcome, experiment
 from tests.cluster.seen import BLOCK, Seen, context, fleet, incoming
 

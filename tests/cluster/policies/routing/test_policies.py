@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from blis_tui.engine.records import Routed
 from blis_tui.engine.request import Request
-from blis_tui.spec.model import Experiment, PluginConfig, Setting
+from blis_tui.model import Experiment, PluginConfig, Setting
 from tests.builders import Outcome, experiment, request
 
 

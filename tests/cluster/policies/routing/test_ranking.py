@@ -11,8 +11,8 @@ from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.policies.weighted import Weighted
 from blis_tui.engine.records import RECORD_KINDS, Observers, Record
 from blis_tui.engine.request import Request
-from blis_tui.metrics.request_log import RequestLog
-from blis_tui.spec.model import Experiment, PluginConfig, Signals
+from blis_tui.model import Experiment, PluginConfig, Signals
+from blis_tui.results.request_log import RequestLog
 from tests.builders import ListSource, experiment, request
 
 NAMES = (

@@ -1,7 +1,7 @@
 """``round-robin`` takes the instances in turn."""
 
 from blis_tui.cluster.policies.routing import RoundRobin
-from blis_tui.registry import NoSettings
+from blis_tui.model.plug_ins import NoSettings
 from tests.cluster.seen import Seen, context, fleet, incoming
 
 

@@ -1,7 +1,7 @@
 """``session-affinity`` keeps a session where it began."""
 
 from blis_tui.cluster.policies.routing import SessionAffinity
-from blis_tui.registry import NoSettings
+from blis_tui.model.plug_ins import NoSettings
 from tests.cluster.seen import Seen, context, fleet, incoming
 
 

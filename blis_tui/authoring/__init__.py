@@ -1,1 +1,0 @@
-"""Support for writing documents: templates, provenance, explanations, formatting, migration, reference pages."""

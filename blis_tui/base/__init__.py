@@ -1,0 +1,1 @@
+"""What everything else stands on: data classes, errors, numbers, texts, files and processes. Standard library only."""

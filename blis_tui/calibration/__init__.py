@@ -1,1 +1,0 @@
-"""Compares step-time models with measured servers, and fits their coefficients."""

@@ -1,0 +1,1 @@
+"""Parts of a cluster that a plain run does not have, one module each."""

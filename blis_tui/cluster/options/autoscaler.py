@@ -1,0 +1,336 @@
+"""The autoscaler: compares KV demand with the instances' capacity, as BLIS' analyzer does.
+
+    supply   = sum over instances of KV capacity x kv_utilization_threshold
+    demand   = sum over instances of KV tokens in use + waiting requests x avg_input_tokens
+    required = demand / scale_up_threshold - (supply + that of instances being started)
+    spare    = supply - demand / scale_down_boundary
+
+All figures are tokens. It adds instances to the cheapest pool, and removes the latest ones of the most expensive pool.
+Each model is scaled separately, and under disaggregation each role: only pools of the same model and role can replace
+each other.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.base.classes import NamedTuple
+from blis_tui.cluster.life import CANDIDATES, FAILED, STARTING, NoAutoscaler, accelerators
+from blis_tui.cluster.options.placement import draw
+from blis_tui.cluster.passage import LIFECYCLE, BackgroundEvent
+from blis_tui.cluster.records import Scaled, ScalingDecided
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from blis_tui.base.streams import Streams
+    from blis_tui.cluster.life import Lives
+    from blis_tui.cluster.pipeline import Pipeline
+    from blis_tui.model import Autoscaler, Pool
+
+ENOUGH: Final = "enough and not too much"
+"""Reason to change nothing: no supply is missing, and not too much of it is spare."""
+_NEVER: Final = -1
+_MAX_FUTILE_DECISIONS: Final = 10
+"""Number of decisions it may take while all requests wait for an instance that only it could add."""
+_MAX_DELAY_SIGMAS: Final = 6
+"""Delays are expected to stay within this number of standard deviations."""
+
+
+class _Balance(NamedTuple):
+    """Demand and supply in KV tokens."""
+
+    demand: int
+    supply: float
+    pending: float
+    required: float
+    spare: float
+
+
+class AutoscalerControl(NoAutoscaler):
+    """Examines the cluster every ``interval_us`` and decides; a decision takes effect after the scrape delay."""
+
+    scales = True
+
+    def __init__(
+        self,
+        settings: Autoscaler,
+        pools: tuple[Pool, ...],
+        lifecycle: Lives,
+        pipeline: Pipeline,
+        streams: Streams,
+    ) -> None:
+        super().__init__()
+        self._settings = settings
+        self._pools = pools
+        self._lifecycle = lifecycle
+        self._pipeline = pipeline
+        self._stream = streams.stream("autoscaler/scrape-delay")
+        self._ordered = [0] * len(pools)
+        """Instances by pool that a decision adds (or, negative, removes) but that has not taken effect yet."""
+        self._groups: dict[tuple[str, str], list[int]] = {}
+        """The pools of each role and model."""
+        for at, pool in enumerate(pools):
+            self._groups.setdefault((pool.role, pool.model.name), []).append(at)
+        self._models = dict.fromkeys(model for _, model in self._groups)
+        self._up_since_us = [_NEVER] * len(self._groups)
+        self._down_since_us = [_NEVER] * len(self._groups)
+        delay = settings.scrape_delay
+        self._patience_us = _MAX_FUTILE_DECISIONS * (
+            settings.interval_us
+            + settings.scale_up_window_us
+            + settings.scale_down_window_us
+            + delay.mean_us
+            + _MAX_DELAY_SIGMAS * delay.std_dev_us
+        )
+        self._seen = self._progress()
+        self._seen_us = 0
+        """When it last saw progress."""
+        self._gave_up = False
+
+    def begin(self) -> None:
+        """Schedule the first evaluation."""
+        self._schedule_evaluation(self._settings.interval_us)
+
+    def state(self) -> tuple[object, ...]:
+        """Return what it remembers, as plain values (for digests)."""
+        return (
+            tuple(self._ordered),
+            (tuple(self._up_since_us), tuple(self._down_since_us)),
+            self._stream.state(),
+            tuple(self.scaled),
+            (self._seen, self._seen_us, self._gave_up),
+        )
+
+    def may_add(self, pool: int) -> bool:
+        """Whether it may still add an instance to a pool."""
+        return self._count(pool) < self._bounds(pool)[1]
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether it has failed for long enough to bring an instance to any request, and nothing has changed since."""
+        return self._gave_up and self._seen == self._progress()
+
+    # ---- evaluation ----
+
+    def _schedule_evaluation(self, time_us: int) -> None:
+        self._pipeline.queue.push(
+            time_us, LIFECYCLE, BackgroundEvent("autoscaler", self._pipeline, None, self._evaluate)
+        )
+
+    def _evaluate(self, event: BackgroundEvent, now: int) -> bool:  # noqa: ARG002
+        for group, (role, model) in enumerate(self._groups):
+            self._decide(group, role, model, now)
+        self._note_progress(now)
+        # If nothing else will ever happen, the evaluation does not change, unless a window is still running.
+        waiting = any(since != _NEVER for since in (*self._up_since_us, *self._down_since_us))
+        if waiting or any(not entry[3].stale for entry in self._pipeline.queue.entries()):
+            self._schedule_evaluation(now + self._settings.interval_us)
+        return True
+
+    def _note_progress(self, now: int) -> None:
+        """Give up after a while without progress, as instances that fail and return could go on like that for ever."""
+        seen = self._progress()
+        if seen != self._seen:
+            self._seen, self._seen_us = seen, now
+        self._gave_up = now - self._seen_us >= self._patience_us
+
+    def _progress(self) -> tuple[int, int, int]:
+        """Return the numbers of requests that arrived, that ended, and that were sent to an instance."""
+        routed = 0
+        for instance in self._pipeline.roster.instances:
+            routed += instance.routed
+        return self._pipeline.arrived, self._pipeline.closed(), routed
+
+    def _decide(self, group: int, role: str, model: str, now: int) -> None:
+        pools = self._groups[role, model]
+        balance = self._measure_balance(pools, model)
+        verdict, pool, count, reason = self._judge(group, pools, balance, now)
+        if len(self._groups) > 1:
+            reason = f"{self._label(role, model)}: {reason}"
+        observers = self._pipeline.observers
+        if ScalingDecided in observers.kinds:
+            observers.emit(
+                ScalingDecided(
+                    observers.event,
+                    now,
+                    verdict,
+                    "" if pool is None else self._pools[pool].name,
+                    count,
+                    balance.demand,
+                    int(balance.supply),
+                    int(balance.pending),
+                    ceil(max(balance.required, 0.0)),
+                    int(max(balance.spare, 0.0)),
+                    reason,
+                )
+            )
+        if pool is not None and verdict.startswith("scale"):
+            change = count if verdict == "scale-up" else -count
+            self._ordered[pool] += change
+            delay = draw(self._settings.scrape_delay, self._stream)
+            self._pipeline.queue.push(now + delay, LIFECYCLE, _Order(self._pipeline, self, pool, change, reason))
+
+    def _measure_balance(self, pools: Sequence[int], model: str) -> _Balance:
+        settings, pipeline, lives = self._settings, self._pipeline, self._lifecycle.lives
+        demand = 0
+        supply = pending = 0.0
+        waiting = self._waiting(model)
+        for life, instance in zip(lives, pipeline.roster.instances, strict=True):
+            if life.pool not in pools:
+                continue
+            if life.state in CANDIDATES:
+                supply += self._capacity(life.pool)
+                demand += instance.seen.kv_used * instance.pool.block_size_tokens
+                waiting += len(instance.waiting.items)
+            elif life.state in STARTING:
+                pending += self._capacity(life.pool)
+        for pool in pools:
+            pending += max(self._ordered[pool], 0) * self._capacity(pool)
+        demand += waiting * settings.avg_input_tokens
+        required = demand / settings.scale_up_threshold - (supply + pending)
+        return _Balance(demand, supply, pending, required, supply - demand / settings.scale_down_boundary)
+
+    def _label(self, role: str, model: str) -> str:
+        """Return what tells a role and model from the others."""
+        if len(self._models) == 1:
+            return role
+        roles = dict.fromkeys(role for role, _ in self._groups)
+        return model if len(roles) == 1 else f"{role} of {model}"
+
+    def _waiting(self, model: str) -> int:
+        """Number of requests outside all instances that could run on those of a model."""
+        parked, gateway = self._lifecycle.parked, self._pipeline.gateway
+        if len(self._models) == 1:
+            return len(parked) + gateway.waiting
+        waiting = 0
+        for passage in (*parked.values(), *gateway.held()):
+            waiting += passage.incoming.model in ("", model)
+        return waiting
+
+    def _capacity(self, pool: int) -> float:
+        engine = self._pools[pool].engine
+        return engine.kv_blocks * engine.block_size_tokens * self._settings.kv_utilization_threshold
+
+    # ---- decisions ----
+
+    def _judge(self, group: int, pools: Sequence[int], balance: _Balance, now: int) -> tuple[str, int | None, int, str]:
+        """Return verdict, pool, number of instances, and reason."""
+        counts = {pool: self._count(pool) for pool in pools}
+        for pool, count in counts.items():
+            least = self._bounds(pool)[0]
+            if count < least:
+                return "scale-up", pool, least - count, f"{count} of at least {least} in {self._pools[pool].name}"
+        figures = f"demand {balance.demand:,}, supply {int(balance.supply + balance.pending):,} tokens"
+        if balance.required > 0.0:
+            self._down_since_us[group] = _NEVER
+            return self._judge_scale_up(
+                group, balance, counts, now, f"{ceil(balance.required):,} tokens missing ({figures})"
+            )
+        self._up_since_us[group] = _NEVER
+        choice = self._spare_instances(balance, counts)
+        reason = f"{int(balance.spare):,} tokens to spare ({figures})"
+        if isinstance(choice, str):
+            self._down_since_us[group] = _NEVER
+            return "hold", None, 0, f"{reason}, but {choice}" if choice else f"{ENOUGH} ({figures})"
+        pool, count = choice
+        if self._down_since_us[group] == _NEVER:
+            self._down_since_us[group] = now
+        if now - self._down_since_us[group] < self._settings.scale_down_window_us:
+            return "wait", pool, count, f"{reason}, within the stabilization window"
+        self._down_since_us[group] = _NEVER
+        return "scale-down", pool, count, reason
+
+    def _judge_scale_up(
+        self, group: int, balance: _Balance, counts: Mapping[int, int], now: int, reason: str
+    ) -> tuple[str, int | None, int, str]:
+        for pool in self._by_cost(counts):
+            room = self._bounds(pool)[1] - counts[pool]
+            if room > 0:
+                break
+        else:
+            self._up_since_us[group] = _NEVER
+            return "hold", None, 0, f"{reason}, but every pool is at its maximum"
+        count = min(room, ceil(balance.required / self._capacity(pool)))
+        if self._up_since_us[group] == _NEVER:
+            self._up_since_us[group] = now
+        if now - self._up_since_us[group] < self._settings.scale_up_window_us:
+            return "wait", pool, count, f"{reason}, within the stabilization window"
+        self._up_since_us[group] = _NEVER
+        return "scale-up", pool, count, reason
+
+    def _spare_instances(self, balance: _Balance, counts: Mapping[int, int]) -> tuple[int, int] | str:
+        """Return the most expensive pool with spare instances, and how many of them can go.
+
+        If none can go, return what speaks against it; empty = the supply is not too large.
+        """
+        total = 0
+        for count in counts.values():
+            total += count
+        idle = self._pipeline.arrived == self._pipeline.closed()
+        largest = max((self._capacity(pool) for pool, count in counts.items() if count), default=0.0)
+        # Scale to zero: the last instance goes only when there is no work at all.
+        keep = 0 if idle and not balance.demand else 1
+        if not (balance.spare > largest or (total == 1 and not keep)):
+            return ""
+        if min(self._ordered[pool] for pool in counts) < 0:
+            return "a removal is pending"
+        for pool in reversed(self._by_cost(counts)):
+            spare = min(counts[pool] - self._bounds(pool)[0], total - keep)
+            if spare > 0:
+                return pool, min(spare, max(1, int(balance.spare / self._capacity(pool))))
+        return "every pool is at its minimum" if total > keep else "the last instance stays while there is work"
+
+    def _by_cost(self, numbers: Iterable[int]) -> list[int]:
+        """Sort pools by cost, the cheapest first; if any cost is unknown, by accelerators per instance."""
+        costs = [self._lifecycle.cost_per_hour(pool) for pool in self._pools]
+        known = [cost for cost in costs if cost is not None]
+        keys = known if len(known) == len(costs) else [float(accelerators(pool)) for pool in self._pools]
+        return sorted(numbers, key=keys.__getitem__)
+
+    def _bounds(self, pool: int) -> tuple[int, int]:
+        return self._settings.bounds[self._pools[pool].name]
+
+    def _count(self, pool: int) -> int:
+        """Number of instances of a pool that are up, starting, ordered, or under repair."""
+        count = self._ordered[pool]
+        for life in self._lifecycle.lives:
+            if life.pool == pool:
+                count += life.state in CANDIDATES or life.state in STARTING or (life.state == FAILED and life.returns)
+        return count
+
+    # ---- actions ----
+
+    def act(self, pool: int, change: int, reason: str, now: int) -> None:
+        """Let a decision take effect."""
+        self._ordered[pool] -= change
+        lifecycle, name = self._lifecycle, self._pools[pool].name
+        if change < 0:
+            there = lifecycle.of_pool(pool, CANDIDATES | STARTING)
+            leaving = max(0, min(-change, self._count(pool) - self._bounds(pool)[0], len(there)))
+            change = -leaving
+        self.scaled.append((now, name, change, reason))
+        observers = self._pipeline.observers
+        if Scaled in observers.kinds:
+            observers.emit(Scaled(observers.event, now, name, change, reason))
+        if change < 0:
+            for index in there[: change - 1 : -1]:
+                lifecycle.drain(index, now, "scaled down")
+        for _ in range(change):
+            lifecycle.add(pool, now, "scaled up")
+
+
+class _Order(BackgroundEvent):
+    """A decision that has yet to take effect."""
+
+    __slots__ = ("_control", "_order")
+
+    def __init__(self, pipeline: Pipeline, control: AutoscalerControl, pool: int, change: int, reason: str) -> None:
+        super().__init__("scaling", pipeline, None, self._act)
+        self._control = control
+        self._order = (pool, change, reason)
+
+    def _act(self, event: BackgroundEvent, now: int) -> bool:  # noqa: ARG002
+        self._control.act(*self._order, now)
+        return True

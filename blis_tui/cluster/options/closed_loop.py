@@ -1,0 +1,190 @@
+"""Clients that learn when each request ends, and requests that wait until the cluster is idle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.cluster.passage import ADMISSION, ARRIVAL, NO_NEXT_STAGE, Passage
+from blis_tui.cluster.pipeline import Arrivals
+from blis_tui.cluster.records import Deferred, Resumed, SessionBegun, SessionContinued
+from blis_tui.cluster.stages import NoDeferral
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.cluster.pipeline import Pipeline
+    from blis_tui.engine.counts import Ledger
+    from blis_tui.engine.request import Request
+    from blis_tui.model import Experiment
+    from blis_tui.workload.interactive import InteractiveSource, SessionCounts
+
+
+class NotifyingLedger:
+    """A ledger that also notes ended requests for clients that wait for them.
+
+    Args:
+        books: the ledger.
+        ended: receives each ended request with its client's end-to-end latency; -1 = no answer.
+    """
+
+    __slots__ = ("_books", "_ended")
+
+    def __init__(self, books: Ledger, ended: list[tuple[Request, int]]) -> None:
+        self._books = books
+        self._ended = ended
+
+    def close(self, request: Request, ttft_us: int = -1, e2e_us: int = -1) -> None:
+        """Record ``request``, which has reached a terminal state."""
+        self._books.close(request, ttft_us, e2e_us)
+        self._ended.append((request, e2e_us))
+
+    @property
+    def contradictions(self) -> Sequence[str]:
+        """Describe requests whose times contradict each other."""
+        return self._books.contradictions
+
+    def __len__(self) -> int:
+        return len(self._books)
+
+    def fingerprint(self) -> str:
+        """Return a digest of all books."""
+        return self._books.fingerprint()
+
+
+class SendEvent:
+    """The event of a client sending its next request, whose content is decided then, as others may send before."""
+
+    __slots__ = ("feedback", "time_us")
+
+    kind = "arrival"
+    request: Request | None = None
+    instance_index: int | None = None
+
+    def __init__(self, feedback: Feedback, time_us: int) -> None:
+        self.feedback = feedback
+        self.time_us = time_us
+
+    @property
+    def stale(self) -> bool:
+        """Whether no request will be sent then: the limit is reached, or its session has ended."""
+        return self.feedback.clients.next_us > self.time_us
+
+    def fire(self, now: int) -> bool:
+        """Let the request arrive."""
+        request = None if self.stale else self.feedback.clients.next_request()
+        if request is None:
+            return False
+        passage = Passage(request, self.feedback.arrive)
+        self.feedback.send(passage, self.feedback.arrive(passage, now))
+        self.feedback.tell(request, now)
+        return True
+
+    def drop(self) -> None:
+        """Do nothing: no other state depends on it."""
+
+
+class Feedback(Arrivals):
+    """Lets requests arrive as clients send them, which may wait for answers. See ``Arrivals`` for the arguments."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        source: InteractiveSource,
+        pipeline: Pipeline,
+        entrance: Callable[[Passage, int], int],
+        ended: list[tuple[Request, int]],
+    ) -> None:
+        super().__init__(experiment, source, pipeline, entrance)
+        self.clients = source
+        self.ended = ended
+
+    @property
+    def await_answers(self) -> bool:
+        """Return True: clients wait for answers."""
+        return True
+
+    @property
+    def silent(self) -> bool:
+        """Whether no request will come unless one ends."""
+        return self.clients.silent
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no request will come, whatever ends."""
+        return self.clients.exhausted
+
+    @property
+    def sessions(self) -> SessionCounts | None:
+        """Session counts so far; None = there are no sessions."""
+        return self.clients.sessions
+
+    def pull(self) -> None:
+        """Schedule every known arrival."""
+        for time_us in self.clients.pop_due():
+            self._pipeline.queue.push(time_us, ARRIVAL, SendEvent(self, time_us))
+
+    def send(self, passage: Passage, time_us: int) -> None:
+        """Let an arrived request reach the next stage at ``time_us``."""
+        self._pipeline.queue.push(time_us, passage.order, passage)
+
+    def answer(self, now: int) -> None:
+        """Tell clients about ended requests; they may send new ones."""
+        for request, e2e_us in self.ended:
+            self.clients.on_ended(request, e2e_us, now)
+        self.ended.clear()
+        self.pull()
+
+    def tell(self, request: Request, now: int) -> None:
+        """Emit the record of a request that belongs to a session."""
+        observers, sent = self._pipeline.observers, self.clients.sent
+        if sent is None:
+            return
+        if not sent.after:
+            if SessionBegun in observers.kinds:
+                observers.emit(SessionBegun(observers.event, now, request.request_id, sent.session, sent.calls))
+        elif SessionContinued in observers.kinds:
+            told = (sent.session, sent.call, sent.after, sent.last, sent.waited_us, sent.said_tokens)
+            observers.emit(SessionContinued(observers.event, now, request.request_id, *told))
+
+
+_DEFERRABLE: Final = frozenset({"batch", "background"})
+
+
+class IdleOnly(NoDeferral):
+    """Defers requests of the least urgent classes while any request is in flight.
+
+    Args:
+        experiment: sets the admission latency, which starts again for them.
+        pipeline: the pipeline that it belongs to.
+        onward: the next stage.
+    """
+
+    def __init__(self, experiment: Experiment, pipeline: Pipeline, onward: Callable[[Passage, int], int]) -> None:
+        super().__init__()
+        self._pipeline = pipeline
+        self._roster = pipeline.roster
+        self._latency_us = experiment.cluster.admission_latency_us
+        self._onward = onward
+
+    def enter(self, passage: Passage, now: int) -> int:
+        """Pass a request on, or defer it."""
+        request, in_flight = passage.request, self._roster.in_flight
+        if not in_flight or request.slo_class not in _DEFERRABLE:
+            return self._onward(passage, now)
+        self.waiting.append(passage)
+        self.deferrals += 1
+        observers = self._pipeline.observers
+        if Deferred in observers.kinds:
+            observers.emit(Deferred(observers.event, now, request.request_id, in_flight))
+        return NO_NEXT_STAGE
+
+    def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:  # noqa: ARG002
+        """Resume all deferred requests if the cluster is idle."""
+        if not self.waiting or self._roster.in_flight:
+            return
+        pipeline, observers = self._pipeline, self._pipeline.observers
+        for passage in self.waiting:
+            if Resumed in observers.kinds:
+                observers.emit(Resumed(observers.event, now, passage.request.request_id))
+            pipeline.queue.push(now + self._latency_us, ADMISSION, passage)
+        self.waiting.clear()

@@ -1,1 +1,0 @@
-"""Finds all differences between two experiments, their reports and their record streams."""

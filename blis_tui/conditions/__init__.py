@@ -1,1 +1,0 @@
-"""The language of breakpoints, watches and expectations: breakpoints, conditions and figures."""

@@ -1,1 +1,0 @@
-"""Batch formation: one module per engine."""

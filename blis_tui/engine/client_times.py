@@ -1,0 +1,130 @@
+"""What a request's client measures: the engine's times plus those outside it, and the server process in front."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.base.classes import NamedTuple, mypyc_attr
+from blis_tui.base.pickling import Picklable
+
+if TYPE_CHECKING:
+    from blis_tui.base.streams import Stream
+    from blis_tui.engine.latency.model import StepLoad, StepTimeModel
+    from blis_tui.engine.request import Request
+    from blis_tui.model import ApiServer
+
+
+def client_ttft_us(request: Request, latency: StepTimeModel) -> int:
+    """Time to first token, in microseconds; the first token must have been produced.
+
+    ``latency`` is the model of the request's current instance. For a request on two instances, the first token came
+    from the instance that computed its prompt last.
+    """
+    way, network = request.handover, request.network
+    overhead_us = latency.output_token_overhead_us if way is None else way.first_token_overhead_us
+    wire_us = 0 if network is None else network.ttft_us(request.input_tokens)
+    return request.first_token_us - request.arrival_us + overhead_us + wire_us
+
+
+def client_ttfat_us(request: Request, latency: StepTimeModel) -> int:
+    """Time to the first token of the answer itself, which must have been produced; ``latency`` as above.
+
+    Without reasoning this is the time to first token. Otherwise it counts like the time to a last token, without the
+    overheads that are added once at the end.
+    """
+    reasoning, network = request.reasoning, request.network
+    assert reasoning is not None  # noqa: S101  (only requests with reasoning have this figure)
+    if not reasoning.tokens:
+        return client_ttft_us(request, latency)
+    tokens = reasoning.tokens + 1
+    gaps = tokens - (request.handover is not None)
+    wire_us = 0 if network is None else network.e2e_us(request.input_tokens, tokens)
+    return reasoning.first_answer_us - request.arrival_us + gaps * latency.output_token_overhead_us + wire_us
+
+
+def client_times_us(request: Request, latency: StepTimeModel) -> tuple[int, int]:
+    """``client_ttft_us`` and ``client_e2e_us`` of a request that has completed."""
+    if request.handover is not None or request.network is not None or not request.generated_tokens:
+        return client_ttft_us(request, latency), client_e2e_us(request, latency)
+    overhead_us = latency.output_token_overhead_us
+    rest_us = request.completed_us - request.arrival_us + latency.post_decode_overhead_us
+    return (
+        request.first_token_us - request.arrival_us + overhead_us,
+        rest_us + request.generated_tokens * overhead_us,
+    )
+
+
+def client_e2e_us(request: Request, latency: StepTimeModel) -> int:
+    """Time from arrival to last token, in microseconds; the request must have completed."""
+    # With two instances, the first token comes from the prefill instance, so it adds no gap here.
+    tokens = max(request.generated_tokens - (request.handover is not None), 1)
+    post = latency.post_decode_overhead_us if request.generated_tokens else 0
+    network = request.network
+    post += 0 if network is None else network.e2e_us(request.input_tokens, request.generated_tokens)
+    return request.completed_us - request.arrival_us + tokens * latency.output_token_overhead_us + post
+
+
+_MOST_STREAMING: Final = 0.8
+"""The largest share of its time that a process spends on streaming."""
+
+
+class ServiceTimes(NamedTuple):
+    """What a front end takes for a request and a token, in microseconds of one process."""
+
+    request_us: float = 3900.0
+    prompt_token_us: float = 0.5
+    stream_us: float = 20.0
+    varying: float = 0.5
+    processes: int = 1
+
+    def given(self, server: ApiServer | None) -> ServiceTimes:
+        """Return these times with what a document gives."""
+        if server is None:
+            return self
+        return ServiceTimes(
+            request_us=self.request_us if server.request_us is None else server.request_us,
+            prompt_token_us=self.prompt_token_us if server.prompt_token_us is None else server.prompt_token_us,
+            stream_us=self.stream_us if server.stream_us is None else server.stream_us,
+            varying=server.varying,
+            processes=server.processes,
+        )
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class FrontEnd(Picklable):
+    """Accepts one request at a time per process; a request that arrives while its process is busy waits.
+
+    Args:
+        times: its service times.
+        stream: random numbers for the varying part of a request's time.
+        latency: the engine's step-time model.
+    """
+
+    __slots__ = ("_free_us", "_latency", "_next", "_stream", "_times")
+
+    def __init__(self, times: ServiceTimes, stream: Stream, latency: StepTimeModel) -> None:
+        self._times = times
+        self._latency = latency
+        self._stream = stream
+        self._next = 0
+        self._free_us = [0] * times.processes
+
+    def delay_us(self, request: Request, load: StepLoad, now: int) -> int:
+        """Time from the arrival of a request at ``now`` until it has been accepted.
+
+        The varying part of the service time is exponentially distributed; processes share the streaming load.
+        """
+        times, number = self._times, self._next
+        work = times.request_us + times.prompt_token_us * request.input_tokens
+        work *= 1.0 - times.varying + times.varying * self._stream.exponential()
+        if load.decode_requests:
+            streamed_us = load.decode_requests * times.stream_us / times.processes
+            streaming = min(_MOST_STREAMING, streamed_us / self._latency.step_time_us(load))
+            work /= 1.0 - streaming
+        self._next = (number + 1) % times.processes
+        free_us = self._free_us[number] = max(now, self._free_us[number]) + int(work)
+        return free_us - now
+
+    def state(self) -> tuple[object, ...]:
+        """Return everything that determines its future, as plain values (for digests)."""
+        return (*self._free_us, *((self._next,) if self._times.processes > 1 else ()), self._stream.state())

@@ -1,0 +1,1 @@
+"""Parts of an instance that a plain run does not have, one module each."""

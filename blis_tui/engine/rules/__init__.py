@@ -1,0 +1,1 @@
+"""Batch-formation rules of engines, one module each."""

@@ -1,1 +1,0 @@
-"""The orders in which an instance's waiting requests are served."""

@@ -1,0 +1,1 @@
+"""SGLang: its scheduler, its event loops and its caches."""

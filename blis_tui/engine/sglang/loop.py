@@ -1,0 +1,320 @@
+"""SGLang's two event loops: how its steps follow one another.
+
+Source: SGLang 0.5.23, ``managers/scheduler.py`` (``event_loop_normal``, ``event_loop_overlap``) and
+``managers/scheduler_components/batch_result_processor.py``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.pickling import Picklable
+from blis_tui.engine.counts import tally_wait
+from blis_tui.engine.events import IDLE, NO_STEP
+from blis_tui.engine.flow import Flow
+from blis_tui.engine.plan import Ghost, Plan, Planned
+from blis_tui.engine.request import RUNNING, WAITING, RequestState
+from blis_tui.engine.sglang.pool import radix_pool
+from blis_tui.engine.sglang.rule import SglangBatching
+
+if TYPE_CHECKING:
+    from blis_tui.engine.request import Request
+    from blis_tui.engine.steps import Steps
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Arrival(Picklable):
+    """The end of a transfer between GPU and host: there may be room for waiting requests now."""
+
+    __slots__ = ("_flow", "instance_index", "time_us")
+
+    kind: ClassVar[str] = "step"
+    request: ClassVar[None] = None
+
+    def __init__(self, flow: EventLoop, time_us: int) -> None:
+        self._flow = flow
+        self.instance_index = flow.index
+        self.time_us = time_us
+
+    @property
+    def stale(self) -> bool:
+        """Whether another step is pending already, or no request is left."""
+        return self._flow.step_pending or not self._flow.has_work
+
+    def fire(self, now: int) -> bool:
+        """Look for work again."""
+        if self.stale:
+            return False
+        self._flow.want_step(now)
+        return True
+
+    def drop(self) -> None:
+        """Do nothing: no other state depends on this event."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class EventLoop(Flow):
+    """Plans a step when it starts or, with overlap, when the previous step starts, whose results are unknown then.
+
+    The rule sees requests as of the latest results. A plan made while a step runs is therefore made before that
+    step's effects are recorded, though both happen in one event. A request that ends in that step by length takes no
+    part in the next one. A request that ends otherwise does take part, to no effect. A retracted request loses the
+    token in flight. When a step is over, what it computed can be found in the cache, and ended requests give up their
+    KV blocks.
+
+    Attributes:
+        rule: forms the batches.
+        put_back: preemptions of a plan that became no step; they belong to the next step.
+        polls: whether requests wait although there is no step, as none of them fits.
+        computed: requests whose prompts the latest step completes, in batch order; their content can be found when it
+            is over.
+        unheard: requests whose clients have given up, of which SGLang has not heard yet.
+    """
+
+    __slots__ = ("_overlaps", "_pool", "computed", "polls", "put_back", "rule", "unheard")
+
+    def __init__(self, steps: Steps) -> None:
+        super().__init__(steps)
+        rule = steps.rule
+        if not isinstance(rule, SglangBatching):
+            raise TypeError(f"{rule!r} does not know SGLang's event loops")
+        self.rule = rule
+        self._pool = radix_pool(steps.batch.pool)
+        self._overlaps = rule.traits.plans_ahead
+        self.computed: list[Request] = []
+        self.put_back: Plan | None = None
+        self.polls = False
+        self.unheard: list[Request] = []
+        steps.holds = True
+        steps.place_of = rule.place_of
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any request waits or runs, a step is planned, or there are results of which nobody else is told."""
+        batch = self.batch
+        return batch.has_requests or batch.planned is not None or bool(batch.given_up)
+
+    def step(self, now: int) -> int:
+        """Take the results of the previous step and start the next; return when that ends, IDLE or NO_STEP."""
+        batch, steps, rule = self.batch, self.steps, self.rule
+        self._take_results()
+        self._pool.on_step_results(self.steps.free_us)
+        ready, batch.planned = batch.planned, None
+        if ready is None:
+            if not batch.has_requests:
+                return NO_STEP
+            if now > steps.free_us:
+                rule.idle(done=not self.polls and self._pool.last_change_us() < now)
+            ready = self._plan_step(now)
+            if ready is None:  # a scheduler without a step polls for requests continuously
+                rule.idle(done=self._pool.last_change_us() <= now and not rule.knows_requests(batch))
+                ready = self._plan_step(now)
+            self.polls = ready is None and bool(batch.running or batch.waiting.items)
+            if ready is None and not self.polls:  # the clients of all that were there had given up
+                return NO_STEP
+            if ready is None and (change_us := self._pool.next_change_us()) > now:
+                steps.events.push(change_us, self.order, Arrival(self, change_us))
+                return NO_STEP
+            if ready is None:
+                raise batch.deadlock(self.index, now)
+            if waited_us := self._pool.pop_waited_us():
+                batch.planned = ready
+                return now + waited_us
+        plan = ready.plan or Plan()
+        following = self._plan_following(plan, now) if self._overlaps else None
+        members = batch.load.decode_requests
+        latest_us = self._latest_tokens() if batch.given_up and plan.decodes else ()
+        end = steps.run(plan, ready.epoch, now)
+        if latest_us:
+            steps.tallies.discount(latest_us, end)
+        if plan.decodes and not members:
+            batch.cohort.ahead = 0  # all requests for which it was planned have left
+        self._note(plan, following)
+        goes_on = batch.has_requests or following is not None
+        if steps.done is not None:
+            steps.tell(plan, end if goes_on else IDLE)
+        if self._overlaps and batch.waiting.items:
+            self._tally_step(following, end - now)
+        return end if self.has_work else IDLE
+
+    def _plan_step(self, now: int) -> Planned | None:
+        """Plan a step; None = it would have nothing to do."""
+        batch, steps = self.batch, self.steps
+        if self.unheard and self.rule.will_look():
+            self._hear(now)
+        ahead = self.rule.under_way is not None
+        plan = steps.plan(now, ahead=ahead)
+        if plan is None:
+            return None
+        planned = self.rule.before is not None
+        if batch.waiting.items and (planned or ahead):
+            steps.report_stopped(plan, now, later=1 + ahead)
+        if self.put_back is not None:
+            plan.follow(self.put_back)
+            self.put_back = None
+        if not planned:
+            self.put_back = plan if plan.preempted else None
+            return None
+        return Planned(plan, batch.pool.epoch)
+
+    def _plan_following(self, plan: Plan, now: int) -> Planned | None:
+        """Plan the step that follows the one starting now."""
+        rule = self.rule
+        rule.under_way = rule.before
+        self.batch.cohort.ahead = int(plan.decodes)
+        following = self._plan_step(now)
+        rule.under_way = None
+        return following
+
+    def _note(self, plan: Plan, following: Planned | None) -> None:
+        """Record what the started step leaves behind and what the next one needs."""
+        batch = self.batch
+        batch.planned = following
+        self.computed = [
+            one.request for one in plan.chunks if one.computed + one.new == one.prompt and one.request.batch_slot >= 0
+        ]
+        if following is None or following.plan is None or not following.plan.decodes:
+            return
+        batch.cohort.ahead = 1
+        for ghost in following.plan.ghosts:  # its last token is stored like those of others
+            request = ghost.request
+            request.computed_tokens += 1
+            request.held_blocks = -(-request.computed_tokens // batch.pool.block_size_tokens)
+
+    def _take_results(self) -> None:
+        """Finish the latest step: make what it computed findable, and release the requests that ended."""
+        batch, computed = self.batch, self.computed
+        if computed:
+            self.computed = []
+            for request in computed:
+                if self._ends(request):
+                    batch.release_ending(request)
+                elif request.state is RUNNING:
+                    self._pool.checkpoint(request, request.target_tokens)
+        if batch.ending or batch.leaving:
+            batch.release_all()
+        if batch.given_up:
+            self._forget_given_up()
+
+    def _forget_given_up(self) -> None:
+        """Forget the requests of clients that have given up which got their last token in the latest step."""
+        given_up = self.batch.given_up
+        for request in [one for one in given_up.values() if one.state is RequestState.TIMED_OUT]:
+            del given_up[request.index]
+            self.steps.seen.note_place_free(self.steps.free_us)
+
+    def _ends(self, request: Request) -> bool:
+        """Whether the request leaves when the latest step is over."""
+        return self.batch.ending.get(request.batch_slot) is request
+
+    def _tally_step(self, following: Planned | None, duration: int) -> None:
+        batch = self.batch
+        plan = (following and following.plan) or Plan()
+        tokens = 0
+        for chunk in plan.chunks:
+            tokens += chunk.new
+        full = tokens >= batch.limits.max_num_batched_tokens
+        tally_wait(self.steps.tallies, batch, plan, batch.pool.epoch, len(batch.ending), duration, full_budget=full)
+
+    # ---- requests that leave without a result ----
+
+    def outlives_client(self, request: Request) -> bool:
+        """Whether a request stays for the time being when its client gives up.
+
+        SGLang drops a waiting request or a split prompt when it hears of it; others end with their next token.
+        """
+        return self._hears_later or not self._can_drop(request)
+
+    @property
+    def _hears_later(self) -> bool:
+        """Whether SGLang looks for news only when steps have gone by, or when a step has been that is planned."""
+        rarely = self.rule.looks_rarely and self.step_pending
+        return rarely or (self.batch.planned is not None and not self._overlaps)
+
+    def _can_drop(self, request: Request) -> bool:
+        return request.state is WAITING or request is self.rule.chunked
+
+    def _latest_tokens(self) -> list[int]:
+        """Return when decoding requests whose clients have given up got their latest tokens."""
+        cohort, given_up = self.batch.cohort, self.batch.given_up
+        return [cohort.last_token_us(one) for one in given_up.values() if one.joined_clock >= 0]
+
+    def note_given_up(self, request: Request) -> None:
+        """React to a client that has given up, whose request stays."""
+        if self._hears_later:
+            self.unheard.append(request)
+        else:
+            self.batch.end_with_next(request)
+
+    def _hear(self, now: int) -> None:
+        """Learn which clients have given up."""
+        batch = self.batch
+        unheard, self.unheard = self.unheard, []
+        for request in unheard:
+            if batch.given_up.get(request.index) is not request:
+                continue  # it has left
+            if not self._can_drop(request):
+                batch.end_with_next(request)
+                continue
+            self.steps.seen.note_place_free(now)
+            if request.state is WAITING:
+                batch.leave_queue(request)
+            else:
+                self.abort(request, now)
+            request.state = RequestState.TIMED_OUT
+
+    def abort(self, request: Request, now: int) -> None:
+        """Take out a running request; a step that is already planned computes it all the same.
+
+        If a step is planned, its blocks are freed only when the step in flight is over. The latest chunk of a split
+        prompt cannot be found later, unless that is so already.
+        """
+        batch = self.batch
+        content = 0 if self.rule.chunked is request else request.computed_tokens
+        planned, decodes = batch.planned, request.joined_clock >= 0 and batch.cohort.ahead
+        batch.take_out(request)
+        self.rule.forget(request)
+        if planned is not None and planned.plan is not None and decodes:
+            planned.plan.ghosts.append(Ghost(request, 1, request.computed_tokens))
+        if planned is None or self.steps.free_us <= now:
+            batch.pool.release(request, content)
+        else:
+            batch.leaving.append((request, content))
+
+    def abandon(self) -> None:
+        """Stop at once; all requests have been taken out."""
+        batch = self.batch
+        batch.planned = None
+        batch.cohort.ahead = 0
+        self.computed = []
+        self.unheard = []
+        batch.release_all()
+        self._forget_given_up()
+        self.polls = False
+        self.rule.idle(done=True)
+        super().abandon()
+
+    def on_withdrawn(self, now: int) -> None:  # noqa: ARG002  (the base's signature)
+        """React to a request that left without a result: nobody may be waiting any more."""
+        self.polls = self.polls and self.batch.has_requests
+
+    def state(self) -> tuple[object, ...]:
+        """Return what is planned but not executed, and what awaits its results, as plain values (for digests)."""
+        batch = self.batch
+        leaving = [(one.index, content) for one, content in batch.leaving]
+        computed = [one.index for one in self.computed if one.state is RUNNING or self._ends(one)]
+        state: tuple[object, ...] = (list(batch.ending), leaving, computed)
+        if self.put_back is not None:
+            state = (*state, [one.victim.index for one in self.put_back.preempted])
+        if self.polls:
+            state = (*state, "polls")
+        if self.unheard:
+            state = (*state, "unheard", [one.index for one in self.unheard])
+        if batch.planned is None or batch.planned.plan is None:
+            return state
+        plan = batch.planned.plan
+        chunks = [(chunk.request.index, chunk.computed, chunk.new) for chunk in plan.chunks]
+        preempted = [(one.victim.index, one.beneficiary.index) for one in plan.preempted]
+        ghosts = [(one.request.index, one.context_tokens) for one in plan.ghosts]
+        return (*state, batch.planned.epoch, plan.decodes, chunks, preempted, ghosts)

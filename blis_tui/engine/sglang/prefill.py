@@ -1,0 +1,326 @@
+"""How SGLang admits requests to a prefill: four budgets, and priorities that preempt running requests."""
+
+from __future__ import annotations
+
+from enum import Enum
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.base.classes import NamedTuple
+from blis_tui.engine.stopped import PROMPTS, ROOM, TOKENS, Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable
+
+    from blis_tui.engine.request import Request
+    from blis_tui.engine.sglang.pool import RadixPool
+
+
+MOST_NEW_TOKENS: Final = 4096
+"""Cap on the expected output of a request (``SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION``)."""
+_SPARE_TOKENS: Final = 1
+"""Tokens reserved per decoding request where all output lengths are known (``IGNORE_EOS_RESERVE_TOKENS``)."""
+
+
+class Verdict(Enum):
+    """The outcome for a candidate, or the state of the budgets after it."""
+
+    GO_ON = "go on"
+    NO_TOKEN = "no token"  # noqa: S105  (SGLang's name)
+    OTHER = "other"
+
+
+class Entry(NamedTuple):
+    """What a prefill computes for a request."""
+
+    request: Request
+    computed: int
+    """Tokens that are in the cache already."""
+    new: int
+
+
+class PrefillAdder:
+    """One prefill batch while it is put together.
+
+    Args:
+        pool: the KV blocks.
+        running: decoding requests, in order.
+        generated: returns how many tokens a request has generated, as far as SGLang knows.
+        ratio: share of their declared output that requests are expected to generate.
+        max_prefill_tokens: number of input tokens after which no further candidate is examined.
+        chunk: number of tokens after which a prompt is split; None = never.
+        beside: tokens that requests decode in the same step.
+
+    Attributes:
+        entries: what it computes, in order.
+        chunked: the entry's request whose prompt continues later; None = there is none.
+        expected: expected output of running requests, deducted from the total budget.
+        stopped: reason for the latest verdict other than to go on.
+        rest: tokens to compute of the latest candidate.
+    """
+
+    def __init__(
+        self,
+        pool: RadixPool,
+        running: Iterable[Request],
+        generated: Callable[[Request], int],
+        *,
+        ratio: float,
+        max_prefill_tokens: int,
+        chunk: int | None,
+        beside: int,
+    ) -> None:
+        self._pool = pool
+        self._page = pool.block_size_tokens
+        self._running = running
+        self._generated = generated
+        self._ratio = ratio
+        self._input = max_prefill_tokens - beside
+        self._chunk = None if chunk is None else chunk - beside
+        self.entries: list[Entry] = []
+        self.chunked: Request | None = None
+        expected: float = 0
+        for one in running:  # (the order determines the last bits of the sum)
+            expected += self.still_expected(one)
+        self.expected = expected
+        self._total_offset = beside + expected
+        self._current_offset = beside
+        self._to_come: list[tuple[float, int]] | None = None
+        self.stopped: Stopped | None = None
+        self.rest = 0
+
+    # ---- budgets ----
+
+    def still_expected(self, request: Request) -> float:
+        """Number of tokens that a running request is still expected to generate."""
+        ratio = 1.0 if request.ignore_eos else self._ratio
+        return min(request.max_output_tokens - self._generated(request), MOST_NEW_TOKENS) * ratio
+
+    @property
+    def total(self) -> float:
+        """Remaining total budget: room for tokens now and later."""
+        return self._pool.free * self._page - self._total_offset
+
+    @property
+    def current(self) -> int:
+        """Remaining current budget: room for tokens now."""
+        return self._pool.free * self._page - self._current_offset
+
+    def release_expected(self, request: Request) -> None:
+        """Release the expected output of a running request that is put back."""
+        self._total_offset -= self.still_expected(request)
+
+    def state(self) -> Verdict:
+        """Return whether the budgets allow a further candidate."""
+        if self.total <= 0 or self.current <= 0:
+            return self._no_room(1)
+        if self._input <= 0 or (self._chunk is not None and self._chunk <= 0):
+            self.stopped = Stopped(PROMPTS if self._input <= 0 else TOKENS, 1)
+            return Verdict.OTHER
+        return Verdict.GO_ON
+
+    def _no_room(self, need: int, request: Request | None = None) -> Verdict:
+        """Record that there is no room for ``need`` tokens."""
+        self.stopped = Stopped(ROOM, need, max(0, min(ceil(self.total), self.current)), request)
+        return Verdict.NO_TOKEN
+
+    def _too_long(self, request: Request, need: int, had: int, cause: str = TOKENS) -> Verdict:
+        """Record that the prompt exceeds what is left for prompts."""
+        self.stopped = Stopped(cause, need, max(0, had), request)
+        return Verdict.OTHER
+
+    def _take(self, entry: Entry, answer: int) -> None:
+        self.entries.append(entry)
+        paged = self._page_aligned(entry.new)
+        self._total_offset += paged + self._page + answer
+        self._current_offset += paged + self._page
+        self._input -= paged
+        if self._chunk is not None:
+            self._chunk -= paged
+
+    def _page_aligned(self, tokens: int) -> int:
+        return -(-tokens // self._page) * self._page
+
+    # ---- candidates ----
+
+    def go_on(self, request: Request) -> bool:
+        """Continue a chunked prompt, whatever else is short; return whether more of it is left."""
+        if self._chunk is None:
+            return True
+        most = min(self._chunk, int(self.total))
+        if most <= 0:
+            most = self._chunk
+        rest = request.target_tokens - request.computed_tokens
+        new = min(rest, most)
+        self._take(Entry(request, request.computed_tokens, new), 0 if new < rest else _most(request))
+        return new < rest
+
+    def add(self, request: Request, *, known: bool) -> Verdict:
+        """Examine a candidate; ``known``: there is no prefix caching, and no request stops early."""
+        if known:
+            return self._add_known(request)
+        pool = self._pool
+        found, blocks = pool.match(request, request.target_tokens - 1)
+        node, away = pool.split_hit(found)
+        pool.lock(request, node)
+        entry = self._select(request, blocks, away)
+        if away and isinstance(entry, Entry) and not pool.load_back(request, found, away):
+            entry = self._select(request, blocks - away, 0)  # host content is recomputed instead, if there is room
+        if not isinstance(entry, Entry):
+            pool.unlock(request)
+            return entry
+        whole = entry.computed + entry.new == request.target_tokens
+        self._take(entry, _most(request) if whole else 0)
+        if not whole:
+            self.chunked = request
+        return self.state()
+
+    def _select(self, request: Request, blocks: int, away: int) -> Entry | Verdict:
+        """Return what the candidate would compute after ``blocks`` cached blocks, or why it is not admitted.
+
+        The cached blocks on the GPU are locked, so that they do not count as room. ``away``: number of the blocks that
+        only the host has; they need room, too.
+        """
+        page = self._page
+        start = blocks * page
+        self.rest = rest = request.target_tokens - start
+        left = min(max(request.max_output_tokens - self._generated(request), 0), MOST_NEW_TOKENS)
+        need = rest + away * page + left + page
+        if not need < self.total:
+            return self._no_room(need + 1, request)
+        if self._chunk is None:
+            if self.entries and self._page_aligned(rest) >= self._input:
+                return self._too_long(request, self._page_aligned(rest) + 1, self._input, PROMPTS)
+        elif self._page_aligned(rest) > self._chunk:
+            new = self._chunk // page * page
+            new = (start + new) // page * page - start
+            return Entry(request, start, new) if new > 0 else self._too_long(request, page, self._chunk)
+        return Entry(request, start, rest)
+
+    def _add_known(self, request: Request) -> Verdict:
+        self.rest = rest = request.target_tokens
+        need = self._page_aligned(rest) + self._page
+        if need > min(self.current, self.total):
+            return self._no_room(need, request)
+        if not self._fits_until_end(request, self.current - need):
+            self.stopped = Stopped(ROOM, request=request)
+            return Verdict.NO_TOKEN
+        if self._chunk is None or rest <= self._chunk:
+            self._take(Entry(request, 0, rest), _most(request))
+        elif self._chunk <= 0 or self.chunked is not None:
+            # Part of the chunk is left after a prompt that was split at a block boundary. SGLang would split this
+            # prompt, too, and take the first one for computed.
+            return self._too_long(request, 1, self._chunk)
+        else:
+            self.chunked = request
+            self._take(Entry(request, 0, self._chunk), 0)
+        return self.state()
+
+    def _fits_until_end(self, request: Request, room: float) -> bool:
+        """Whether, at the end of each answer, there is room for what the others have generated by then."""
+        to_come = self._to_come
+        if to_come is None:
+            requests = (request, *self._running, *(one.request for one in self.entries))
+            to_come = self._to_come = sorted(filter(None, map(self._expected_output, requests)), key=_first)
+        elif (course := self._expected_output(request)) is not None:
+            place = next((at for at, one in enumerate(to_come) if course[0] <= one[0]), max(0, len(to_come) - 1))
+            to_come.insert(place, course)
+        freed = 0
+        for at, (left, occupied) in enumerate(to_come):
+            others = len(to_come) - at
+            if room + freed - left * others <= _SPARE_TOKENS * others:
+                return False
+            freed += occupied
+        return True
+
+    def _expected_output(self, request: Request) -> tuple[float, int] | None:
+        """Return a request's expected remaining output and its current tokens; None = no output is left."""
+        ratio, generated = 1.0 if request.ignore_eos else self._ratio, self._generated(request)
+        left = request.max_output_tokens * ratio - generated
+        return (left, request.input_tokens + generated) if left > 0 else None
+
+
+def _most(request: Request) -> int:
+    return min(request.max_output_tokens, MOST_NEW_TOKENS)
+
+
+def _first(course: tuple[float, int]) -> float:
+    return course[0]
+
+
+class Priorities:
+    """What SGLang knows of an instance's requests when it chooses which ones a waiting request may preempt.
+
+    Args:
+        threshold: a running request is preempted only if the priorities differ by more than this.
+        sign: 1: the smallest priority goes first; -1: the largest.
+    """
+
+    def __init__(self, threshold: int, sign: int) -> None:
+        self.threshold = threshold
+        self._sign = sign
+        self._turns: dict[int, int] = {}
+        self._needs: dict[int, int] = {}
+        self._counted: dict[int, int] = {}
+
+    def refuse(self, request: Request, tokens: int) -> None:
+        """Record a request that was examined but stays in the queue; ``tokens`` of it had to be computed."""
+        self._needs[request.index] = tokens
+
+    def admit(self, request: Request, turn: int) -> None:
+        """Record that a request has left the queue, which it entered at ``turn``."""
+        self._turns[request.index] = turn
+        self._needs.pop(request.index, None)
+
+    def note_mixed(self, request: Request, tokens: int) -> None:
+        """Record the tokens that a request decoding in a prefill step has by then, which SGLang counts."""
+        self._counted[request.index] = tokens
+
+    def put_back(self, request: Request) -> None:
+        """Record that a request goes back to the queue; tokens generated since SGLang's last count are left out."""
+        self._turns.pop(request.index, None)
+        self._needs[request.index] = self._counted.pop(request.index, request.target_tokens)
+
+    def forget(self, request: Request) -> None:
+        """Forget a request that has left."""
+        self._turns.pop(request.index, None)
+        self._needs.pop(request.index, None)
+        self._counted.pop(request.index, None)
+
+    def keep(self, running: Container[int], waiting: Container[object]) -> None:
+        """Forget all requests but these, given by index."""
+        self._turns = {index: turn for index, turn in self._turns.items() if index in running}
+        self._counted = {index: tokens for index, tokens in self._counted.items() if index in running}
+        self._needs = {index: tokens for index, tokens in self._needs.items() if index in waiting}
+
+    def outranked(
+        self, request: Request, running: Iterable[Request], total: float, expected: Callable[[Request], float]
+    ) -> set[int]:
+        """Return which requests a waiting one preempts, by index: the least urgent first, then those queued last.
+
+        The result is empty unless they can free all that the waiting request needs: the tokens it had to compute when
+        it was last examined (0 if it never was), and its whole declared output.
+
+        Args:
+            request: the waiting request.
+            running: possible victims.
+            total: number of tokens for which there is room, now and later.
+            expected: returns the tokens that a running request is still expected to generate.
+        """
+        missing = self._needs.get(request.index, 0) + min(request.max_output_tokens, MOST_NEW_TOKENS) - total
+        chosen: set[int] = set()
+        for one in sorted(running, key=self._least_urgent, reverse=True):
+            if (one.priority - request.priority) * self._sign <= self.threshold:
+                break
+            chosen.add(one.index)
+            missing -= expected(one)
+            if missing <= 0:
+                return chosen
+        return set()
+
+    def _least_urgent(self, request: Request) -> tuple[int, int]:
+        return (request.priority * self._sign, self._turns[request.index])
+
+    def state(self) -> tuple[object, ...]:
+        """Return everything it remembers, as plain values (for digests)."""
+        return (list(self._turns.items()), list(self._needs.items()), list(self._counted.items()))

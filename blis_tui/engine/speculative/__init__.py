@@ -1,1 +1,0 @@
-"""Speculative decoding: a step verifies several drafted tokens of each request."""

@@ -1,0 +1,131 @@
+"""Output of ``calibrate``: an experiment to extend, and a page that shows measured against predicted values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+from blis_tui._version import __version__
+from blis_tui.base.html import plain_page, plain_table
+from blis_tui.base.scalars import flow
+from blis_tui.base.units import share_change_text, share_text
+from blis_tui.live.calibration.other_loads import expected_text
+from blis_tui.live.calibration.outcome import LEVEL
+from blis_tui.live.calibration.replay import METRICS, agreement, by_batch, size_of
+from blis_tui.model import PluginConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from blis_tui.base.source import Json
+    from blis_tui.live.calibration.measured import Data
+    from blis_tui.live.calibration.outcome import Coefficient, Fit
+    from blis_tui.live.calibration.replay import Pairs
+    from blis_tui.model.policy import Setting
+
+_SIZE: Final = 320
+_MARGIN: Final = 44
+_MOST_POINTS: Final = 1500
+_STYLE: Final = """circle { fill: #2563eb; fill-opacity: .35; }
+@media (prefers-color-scheme: dark) { circle { fill: #7aa2f7; } }
+"""
+
+
+def document_text(fitted: Fit, data: Sequence[Data], errors: Mapping[str, float]) -> str:
+    """Return an experiment with only ``latency``, for use with ``extends``; comments give the coefficients' sources.
+
+    Args:
+        fitted: the coefficients.
+        data: the measurements.
+        errors: metric -> error of the mean, over all recordings.
+    """
+    lines = [
+        f"# Made by `blis-tui calibrate` {__version__} from:",
+    ]
+    for one in data:
+        recording, (pool,) = one.recording, one.experiment.pools
+        lines.append(
+            f"#   {recording.path.name}: {recording.size} ({recording.format}), {pool.model.name},"
+            f" {pool.tensor_parallel} x {pool.hardware.name}, sha256 {recording.sha256}"
+        )
+    told = ", ".join(f"{metric} {share_change_text(error)}" for metric, error in errors.items())
+    lines.append(f"# Error of the means on these: {told}. Use it with `extends: FILE` in an experiment.")
+    lines += [f"# {one}" for one in fitted.statements]
+    lines += [f"# Means may be off by (9 of 10) under {expected_text(one)}." for one in fitted.elsewhere]
+    lines += ["# Not determined by these measurements, and left as they were:"]
+    lines += [f"#   {one.name}: {one.why}" for one in fitted.left_out]
+    lines += [
+        "apiVersion: blis/v1",
+        "kind: Experiment",
+        "metadata:",
+        "  name: calibrated",
+        "latency:",
+        f"  kind: {fitted.latency.kind}",
+    ]
+    notes = {} if fitted.kept else {one.name: _note(one) for one in fitted.found}
+    for key, value in fitted.latency.settings.items():
+        lines.append(f"  {key}: {flow(_plain(value))}" + (f"  # {notes.pop(key)}" if key in notes else ""))
+    lines += [f"# {name}: {note}" for name, note in notes.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _plain(value: Setting | PluginConfig) -> Json:
+    if isinstance(value, PluginConfig):
+        return {"kind": value.kind, **{key: _plain(one) for key, one in value.settings.items()}}
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _note(one: Coefficient) -> str:
+    return f"{share_text(LEVEL, 0)} interval {one.interval}, {one.words}; was {one.base:.4g}"
+
+
+def page(title: str, runs: Mapping[str, Pairs]) -> str:
+    """Return a page of measured against predicted values for each metric and run, and of errors by batch size."""
+    parts: list[str] = []
+    for name, pairs in runs.items():
+        parts.append(f"<h2>{escape(name)}</h2>")
+        parts += [_diagram(pairs, metric) for metric in METRICS]
+        parts.append(_bins(pairs))
+    return plain_page(title, parts, _STYLE)
+
+
+def _diagram(pairs: Pairs, metric: str) -> str:
+    values = [both for pair in pairs if (both := pair.values(metric)) is not None]
+    values = values[:: max(1, len(values) // _MOST_POINTS)]
+    if not values:
+        return ""
+    top = max(max(both) for both in values) * 1.05
+    scale = (_SIZE - _MARGIN) / top
+    points = "".join(
+        f"<circle cx='{_MARGIN + one * scale:.1f}' cy='{_SIZE - _MARGIN - other * scale + _MARGIN:.1f}' r='2'/>"
+        for one, other in values
+    )
+    found = agreement(pairs, metric)
+    label = (
+        "" if found is None else f"{metric}: bias {share_change_text(found.bias)}, mean error {share_text(found.mape)}"
+    )
+    return (
+        f"<svg width='{_SIZE}' height='{_SIZE + _MARGIN}' role='img' aria-label='{metric}'>"
+        f"<line x1='{_MARGIN}' y1='{_SIZE}' x2='{_SIZE}' y2='{_MARGIN}'/>{points}"
+        f"<text x='{_MARGIN}' y='{_SIZE + 18}'>measured, up to {top:,.0f} ms</text>"
+        f"<text x='{_MARGIN}' y='14'>{label}; upwards: predicted</text></svg>"
+    )
+
+
+def _bins(pairs: Pairs) -> str:
+    rows: list[list[str]] = []
+    for group in by_batch(pairs):
+        cells = [f"{group[0].batch:.1f} to {group[-1].batch:.1f}", f"{len(group):,}"]
+        for metric in METRICS:
+            found = agreement(group, metric)
+            cells.append(
+                ""
+                if found is None
+                else f"{found.measured_ms:,.2f} / {found.simulated_ms:,.2f} ({share_change_text(found.bias)})"
+            )
+        rows.append(cells)
+    heads = (f"{metric}, ms: measured / predicted" for metric in METRICS)
+    return plain_table((size_of(pairs), "number", *heads), rows)

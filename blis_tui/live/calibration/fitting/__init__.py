@@ -1,0 +1,1 @@
+"""Fits the coefficients of step-time models to measurements."""

@@ -1,0 +1,354 @@
+"""Measured requests, in the formats of load generators: the input of a calibration."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from math import fsum, isfinite
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import InputError
+from blis_tui.base.files import read_input
+from blis_tui.base.units import in_words, plural
+from blis_tui.live.calibration.steps import holds_steps, read_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from blis_tui.live.calibration.steps import StepLog
+    from blis_tui.model import Experiment, Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """A recording, and the experiment that describes the measured server."""
+
+    recording: Recording | StepLog
+    experiment: Experiment
+    repeated: bool = False
+    """Whether prompts repeat and hit the prefix cache."""
+
+
+MAX_BYTES: Final = 1 << 30
+_SUMMARY: Final = {"input_lens", "request_throughput", "total_input_tokens", "mean_ttft_ms"}
+"""Keys of `vllm bench serve` that exist even without times of single requests."""
+_PERF_SUMMARY: Final = {"load_summary", "successes"}
+"""Keys of inference-perf's summary."""
+_COLUMNS: Final = ("arrival_us", "input_tokens", "output_tokens", "ttft_us", "e2e_us")
+"""Columns of requests as ``run --requests`` writes them."""
+_FEWEST: Final = 20
+"""Minimum number of requests."""
+_WRITES: Final[Mapping[str, str]] = {
+    "vllm bench serve": "`vllm bench serve --save-result --save-detailed` writes the lists of all requests",
+    "GuideLLM": "`guidellm benchmark --output-path FILE.json` writes each request, unless --sample-requests leaves some"
+    " out",
+    "inference-perf": "inference-perf writes per_request_lifecycle_metrics.json with `report.request_lifecycle."
+    "per_request: true`",
+    "BLIS TraceV2": "`--trace-output PREFIX` writes all columns",
+    "requests": "`blis-tui run --requests FILE` and `blis-tui observe` write all columns",
+}
+"""Format -> the option of its tool that writes what is read."""
+_LONGEST_US: Final = 1e14
+"""Longer recordings, and answers, are mistakes: three years."""
+_MOST_TOKENS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A request as its client saw it; times in microseconds since the first arrival."""
+
+    arrival_us: float
+    input_tokens: int
+    output_tokens: int
+    ttft_us: float
+    e2e_us: float
+    prefix_group: str = ""
+    prefix_tokens: int = 0
+    """Length of the prefix that it shares with its group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The completed requests of one file."""
+
+    path: Path
+    format: str
+    sha256: str
+    requests: tuple[Measured, ...]
+    failed: int
+    """Number of requests without an answer; they loaded the server, but are excluded."""
+
+    @property
+    def size(self) -> str:
+        """The number of its requests, as text."""
+        return f"{plural(len(self.requests), 'request')}"
+
+
+def read_recording(path: Path, pool: Pool) -> Recording | StepLog:
+    """Read requests of a load generator, or steps of an engine.
+
+    Requests may have the format of ``vllm bench serve``, GuideLLM, inference-perf, BLIS (TraceV2) or ``blis-tui run
+    --requests``; ``steps.read_steps`` reads steps.
+
+    Args:
+        path: the file.
+        pool: the measured pool.
+
+    Raises:
+        InputError: the file cannot be read, has an unknown format, lacks something, or has too few entries.
+    """
+    from hashlib import sha256  # noqa: PLC0415  (only used here)
+
+    if (path / "recording.json").is_file():
+        raise InputError(f"{path} is the folder of a recording, not a file of it", help=_named_of(path))
+    content = read_input(path, limit=MAX_BYTES)
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not a text file in UTF-8", help="expand compressed files first") from error
+    if not text.strip():
+        raise InputError(f"{path} is empty", help="is it the right one?")
+    if holds_steps(text):
+        return read_steps(path, text, sha256(content).hexdigest(), pool)
+    name, rows = _parse(path, text)
+    found: list[Measured] = []
+    failed = 0
+    try:
+        for row in rows:
+            if row is None:
+                failed += 1
+            else:
+                found.append(row)
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, csv.Error) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(
+            f"{path}, request {len(found) + failed + 1}: {what}",
+            help=f"it was read as a file of {name}" + (f": {_WRITES[name]}" if isinstance(error, KeyError) else ""),
+        ) from error
+    if len(found) < _FEWEST:
+        raise InputError(
+            f"{path} holds {plural(len(found), 'completed request')}, too few to compare with",
+            help=f"at least {_FEWEST} are needed"
+            + (f"; {failed} have no answer, or not the time of its first token" if failed else ""),
+        )
+    start = min(one.arrival_us for one in found)
+    for number, one in enumerate(found, 1):
+        tokens = one.input_tokens, one.output_tokens
+        times = 0 < one.ttft_us <= one.e2e_us < _LONGEST_US and one.arrival_us - start < _LONGEST_US
+        if not (times and min(tokens) >= 1 and max(tokens) <= _MOST_TOKENS):
+            raise InputError(
+                f"{path}, request {number}: {one.input_tokens:,} prompt tokens, {one.output_tokens:,} output tokens,"
+                f" sent at {(one.arrival_us - start) / 1e6:,g} s,"
+                f" first token after {one.ttft_us / 1e3:g} ms, last after {one.e2e_us / 1e3:g} ms",
+                help=f"token counts are 1 to {_MOST_TOKENS:,}, 0 < time to first token <= end-to-end latency, and"
+                f" everything is within {_LONGEST_US / 1e6:,.0f} s",
+            )
+    found.sort(key=lambda one: one.arrival_us)
+    moved = tuple(replace(one, arrival_us=one.arrival_us - start) for one in found)
+    return Recording(path, name, sha256(content).hexdigest(), moved, failed)
+
+
+def notes_of(recordings: Sequence[Recording | StepLog], durations_s: Sequence[float]) -> Iterator[str]:
+    """Yield what is not in the figures: requests without an answer, and what comes after the last stage."""
+    for one in recordings:
+        if not isinstance(one, Recording):
+            continue
+        if one.failed:
+            yield (
+                f"{one.path}: {plural(one.failed, 'request')} of {len(one.requests) + one.failed:,} have no complete"
+                " answer: what they added to the load is not simulated"
+            )
+        last_s, whole_s = one.requests[-1].arrival_us / 1e6, fsum(durations_s)
+        if durations_s and last_s > whole_s:
+            yield (
+                f"{one.path}: requests were sent until {last_s:,.1f} s, the stages last {whole_s:,.1f} s: the last"
+                " stage has all that came later"
+            )
+
+
+def _named_of(recording: Path) -> str:
+    return f"of a recording, name {recording / 'requests.csv'}, or steps.csv there"
+
+
+def _parse(path: Path, text: str) -> tuple[str, Iterator[Measured | None]]:
+    """Return the format's name, and its requests; None = a request without an answer."""
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            beside = (path.parent / "recording.json").is_file()
+            raise InputError(
+                f"{path} is not valid JSON: {error}", help=_named_of(path.parent) if beside else None
+            ) from error
+        if isinstance(document, dict) and "ttfts" in document:
+            return "vllm bench serve", _vllm(document)
+        if isinstance(document, dict) and _SUMMARY & document.keys():
+            message = f"{path} has no times of single requests, only what `vllm bench serve` sums up"
+            raise InputError(message, help=_WRITES["vllm bench serve"])
+        if isinstance(document, dict) and document.keys() >= _PERF_SUMMARY:
+            message = f"{path} has no times of single requests, only what inference-perf sums up"
+            raise InputError(message, help=_WRITES["inference-perf"])
+        if isinstance(document, dict) and "benchmarks" in document:
+            return "GuideLLM", _guidellm(document["benchmarks"])
+        if isinstance(document, list) and document and isinstance(document[0], dict) and "start_time" in document[0]:
+            return "inference-perf", map(_inference_perf, document)
+    else:
+        rows = csv.DictReader(io.StringIO(text))
+        try:
+            columns = set(rows.fieldnames or ())
+        except csv.Error as error:
+            raise InputError(f"{path}, line 1: {error}") from error
+        if {"first_chunk_time_us", "last_chunk_time_us"} <= columns:
+            return "BLIS TraceV2", map(_trace_v2, _whole_rows(rows))
+        lacking = [name for name in _COLUMNS if name not in columns]
+        if not lacking:
+            return "requests", map(_plain, _whole_rows(rows))
+        if len(lacking) < len(_COLUMNS) - 1:
+            named = in_words([f"`{name}`" for name in lacking])
+            raise InputError(
+                f"{path} lacks {'the column' if len(lacking) == 1 else 'columns'} {named}",
+                help=f"{_WRITES['requests']}: {', '.join(_COLUMNS)}; times are in microseconds",
+            )
+    raise InputError(
+        f"{path} is not a file of a known load generator",
+        help="known are `vllm bench serve --save-detailed`, GuideLLM, inference-perf's per-request metrics, TraceV2 of"
+        " BLIS, CSV with arrival_us, input_tokens, output_tokens, ttft_us and e2e_us, and steps: a log of `vllm serve"
+        " --enable-logging-iteration-details`, or CSV with duration_us, decode_requests and prefill_tokens",
+    )
+
+
+def _whole_rows(rows: csv.DictReader[str]) -> Iterator[dict[str, str]]:
+    """Yield the rows of one run; raises ValueError for a line with other fields than the header, or a repeated id."""
+    seen = set[str]()
+    for row in rows:
+        count = sum(cell is not None for key, cell in row.items() if key is not None)
+        if count < len(row) or None in row:
+            more = "more" if None in row else f"{count}"
+            raise ValueError(f"the line has {more} fields, the header {len(rows.fieldnames or ())}: is it cut off?")
+        name = row.get("request_id") or ""
+        if name in seen:
+            raise ValueError(f"{name!r} occurs twice: give each run a file of its own")
+        if name:
+            seen.add(name)
+        yield row
+
+
+def _vllm(document: Mapping[str, object]) -> Iterator[Measured | None]:
+    names = ("start_times", "input_lens", "output_lens", "ttfts", "itls")
+    columns: list[Sequence[object]] = []
+    for name in names:
+        column = document[name]
+        if not isinstance(column, list):
+            raise TypeError(f"`{name}` is not a list")
+        columns.append(column)
+        if len(column) != len(columns[0]):
+            raise TypeError(f"`{name}` has {plural(len(column), 'value')}, `{names[0]}` {len(columns[0])}")
+    for start, prompt, output, ttft, gaps in zip(*columns, strict=True):
+        if not output or not ttft or not isinstance(gaps, list):
+            yield None
+            continue
+        first = _number(ttft) * 1e6
+        total = first
+        for gap in gaps:
+            total += _number(gap) * 1e6
+        yield Measured(_number(start) * 1e6, int(_number(prompt)), int(_number(output)), first, total)
+
+
+def _guidellm(benchmarks: object) -> Iterator[Measured | None]:
+    if not isinstance(benchmarks, list) or len(benchmarks) != 1:
+        raise TypeError("it holds several benchmarks: split it: each is a run of its own")
+    if not isinstance(benchmarks[0], dict):
+        raise TypeError(f"{benchmarks[0]!r} is not a benchmark")
+    requests = benchmarks[0]["requests"]
+    groups = requests if isinstance(requests, dict) else {"successful": requests}
+    for one in groups.get("successful") or ():
+        if not isinstance(one, dict):
+            raise TypeError(f"{one!r} is not a request")
+        timing = one.get("info", {}).get("timings", {}) if isinstance(one.get("info"), dict) else {}
+        start = one.get("start_time") or one.get("request_start_time") or timing["request_start"]
+        yield Measured(
+            _number(start) * 1e6,
+            int(_number(one["prompt_tokens"])),
+            int(_number(one["output_tokens"])),
+            _number(one["time_to_first_token_ms"]) * 1e3,
+            _number(one["request_latency"]) * 1e6,
+        )
+    for name in ("errored", "incomplete"):
+        for _ in groups.get(name) or ():
+            yield None
+
+
+def _inference_perf(row: Mapping[str, object]) -> Measured | None:
+    if not isinstance(row, dict):
+        raise TypeError(f"{row!r} is not a request")
+    info = row["info"]
+    if row.get("error") is not None or not isinstance(info, dict) or not info.get("output_token_times"):
+        return None
+    start, times = _number(row["start_time"]), info["output_token_times"]
+    return Measured(
+        start * 1e6,
+        int(_number(info["input_tokens"])),
+        int(_number(info["output_tokens"])),
+        (_number(times[0]) - start) * 1e6,
+        (_number(row["end_time"]) - start) * 1e6,
+    )
+
+
+def _trace_v2(row: Mapping[str, str]) -> Measured | None:
+    if row.get("status", "ok") not in ("ok", "completed", "") or not row["last_chunk_time_us"]:
+        return None
+    if row["first_chunk_time_us"] in ("", "0"):  # the time of its first token is unknown
+        return None
+    start = _decimal(row, "send_time_us" if row.get("send_time_us") else "arrival_time_us")
+    return Measured(
+        start,
+        _whole(row, "server_input_tokens") or _whole(row, "input_tokens"),
+        _whole(row, "output_tokens"),
+        _decimal(row, "first_chunk_time_us") - start,
+        _decimal(row, "last_chunk_time_us") - start,
+    )
+
+
+def _plain(row: Mapping[str, str]) -> Measured | None:
+    if not row["ttft_us"] or not row["e2e_us"]:
+        return None
+    return Measured(
+        _decimal(row, "arrival_us"),
+        _whole(row, "input_tokens"),
+        _whole(row, "output_tokens"),
+        _decimal(row, "ttft_us"),
+        _decimal(row, "e2e_us"),
+        row.get("prefix_group") or "",
+        _whole(row, "prefix_tokens"),
+    )
+
+
+def _whole(row: Mapping[str, str], key: str) -> int:
+    """Return the whole number in a column; 0 = there is none."""
+    try:
+        return int(row.get(key) or 0)
+    except ValueError as error:
+        raise ValueError(f"{key} {row[key]!r} is not a whole number") from error
+
+
+def _decimal(row: Mapping[str, str], key: str) -> float:
+    try:
+        return _finite(float(row[key]))
+    except ValueError as error:
+        raise ValueError(f"{key} {row[key]!r} is not a number") from error
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is not a number")
+    return _finite(float(value))
+
+
+def _finite(value: float) -> float:
+    if not isfinite(value):
+        raise ValueError(f"{value} is not a number")
+    return value

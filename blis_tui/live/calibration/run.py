@@ -1,0 +1,220 @@
+"""Runs a calibration, and checks whether requests come from one server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from math import fsum, sqrt
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import InputError, install_command
+from blis_tui.base.units import plural, share_text
+from blis_tui.engine.latency.wrappers import without_graphs
+from blis_tui.live.calibration.document import document_text
+from blis_tui.live.calibration.measured import Recording
+from blis_tui.live.calibration.other_loads import expected_under, other_loads
+from blis_tui.live.calibration.replay import (
+    METRICS,
+    Pair,
+    StepPair,
+    agreement,
+    compared,
+    disagreement,
+    name_of,
+    pairs_of,
+    require_one_instance,
+)
+from blis_tui.live.calibration.steps import StepLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from blis_tui.live.calibration.measured import Data
+    from blis_tui.live.calibration.other_loads import OtherLoadErrors
+    from blis_tui.live.calibration.outcome import Fit
+    from blis_tui.live.calibration.replay import Runs
+
+
+BASES: Final = ("fitted", "blackbox")
+_LAUNCHED: Final = (
+    "The coefficients include what launching operators one by one took: do not set engine.enforce_eager or "
+    "engine.cudagraph_mode together with them."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """Fitted coefficients, and their agreement."""
+
+    fit: Fit
+    before: Runs
+    """Predictions of the experiments' own step-time models."""
+    runs: Runs
+    left_out_runs: Runs
+    """Each recording with coefficients fitted to the others, if these determine any."""
+    document: str
+
+
+def require_extra() -> None:
+    """Raise InputError if the extra is not installed."""
+    try:
+        import numpy as np  # noqa: F401, PLC0415  (an extra)
+        import scipy.optimize  # noqa: F401, PLC0415  (an extra)
+    except ImportError as error:
+        message = f"`calibrate` needs the extra `calibrate`: {error.name} is not installed"
+        raise InputError(message, help=install_command("calibrate")) from error
+
+
+def calibrated(data: Sequence[Data], kind: str = "", progress: Callable[[str], None] = lambda _: None) -> Calibrated:
+    """Fit to all recordings, and to all but each.
+
+    Args:
+        data: the measurements.
+        kind: the step-time model to fit; by default the first experiment's if it can be fitted, else ``fitted``.
+        progress: called with what is done next.
+
+    Raises:
+        InputError: the extra is not installed, or the measurements determine no coefficient.
+        PolicyError: an experiment has more than one instance.
+    """
+    require_extra()
+    from blis_tui.live.calibration.fitting.calibrate import fit  # noqa: PLC0415  (needs the extra)
+
+    for one in data:
+        require_one_instance(one.experiment)
+    own = data[0].experiment.pools[0].latency.kind
+    kind = kind or (own if own in BASES else BASES[0])
+    before = compared(data)
+    eager = any(without_graphs(one.experiment.pools[0].engine) for one in data)
+    data = [_with_all_in_coefficients(one) for one in data]
+    found = fit(data, kind, progress=progress)
+    if not any(one.told in ("measured", "roughly", "averaged") for one in found.found):
+        raise InputError(
+            "these measurements determine no coefficient", help="record more requests, under several loads"
+        )
+    runs = compared(data, found.latency, found.gap_us)
+    of_means = any(one.told == "averaged" for one in found.found)
+    if disagreement(runs, of_means=of_means) > disagreement(before, of_means=of_means):
+        found, runs = _kept(found, data), before
+    others: Runs = {}
+    for number in range(len(data) if len(data) > 1 else 0):
+        progress(f"without recording {number + 1} of {len(data)}")
+        rest = [one for at, one in enumerate(data) if at != number]
+        without = fit(rest, kind, advise=False)
+        others[name_of(data, number)] = pairs_of(data[number], without.latency, without.gap_us)
+    launched = [_LAUNCHED] if eager and not found.kept else []
+    found = replace(found, statements=(*_mixtures(data), *launched, *found.statements))
+    if not found.kept:
+        progress("what to expect under other loads")
+        found = replace(found, elsewhere=_elsewhere(found, data))
+    pairs = [pair for run in runs.values() for pair in run if isinstance(pair, Pair)]
+    steps = [pair for run in runs.values() for pair in run if isinstance(pair, StepPair)]
+    judged = [(metric, agreement(steps if metric == "step" else pairs, metric)) for metric in METRICS]
+    errors = {metric: told.bias for metric, told in judged if told is not None}
+    return Calibrated(found, before, runs, others, document_text(found, data, errors))
+
+
+def _with_all_in_coefficients(one: Data) -> Data:
+    """Remove launch overheads, which measured steps, and so the coefficients, already include."""
+    (pool,) = one.experiment.pools
+    pool = replace(pool, engine=replace(pool.engine, enforce_eager=False, cudagraph_mode="FULL_AND_PIECEWISE"))
+    return replace(one, experiment=replace(one.experiment, pools=(pool,)))
+
+
+def _elsewhere(found: Fit, data: Sequence[Data]) -> tuple[OtherLoadErrors, ...]:
+    """Return the expected errors of a fit under loads besides the first measured one."""
+    for one in data:
+        if isinstance(one.recording, Recording):
+            lengths = [asked.input_tokens for asked in one.recording.requests]
+            loads = other_loads(one.experiment, sum(lengths) / len(lengths))
+            return expected_under(one.experiment, found.latency, found.draws, loads)
+    return ()
+
+
+def _kept(found: Fit, data: Sequence[Data]) -> Fit:
+    """Return the experiment's own step-time model as the result, because nothing better was found."""
+    latency = data[0].experiment.pools[0].latency
+    kept = "The experiment's own coefficients are kept: none were found that agree better."
+    return replace(found, latency=latency, kept=True, statements=(kept, *found.statements))
+
+
+def _mixtures(data: Sequence[Data]) -> list[str]:
+    """Return sentences on recordings that seem to come from several servers."""
+    found = []
+    for number, one in enumerate(data):
+        if not isinstance(one.recording, StepLog) and (told := mixed(one.recording)) is not None:
+            found.append(f"{name_of(data, number)}: {told}")
+    return found
+
+
+# Requests come from one server if concurrent ones share its steps.
+
+_FEWEST_TOKENS: Final = 8
+"""In shorter answers, single steps dominate the time per token."""
+_FEWEST: Final = 20
+_BESIDE: Final = 0.5
+"""A request is concurrent with another if it ran during this share of the other's answer."""
+_MOST_BESIDE: Final = 32
+_SMALLEST_GROUP: Final = 0.15
+_APART: Final = 0.2
+"""Minimum relative difference between groups,"""
+_CLEAR: Final = 5.0
+"""and minimum difference in standard deviations."""
+
+
+def mixed(recording: Recording) -> str | None:
+    """Return a sentence if requests seem to come from several servers; None otherwise.
+
+    Each step gives one token to every running request, so concurrent requests have equal times per token whatever steps
+    take. If these form two consistent groups, there were two servers.
+    """
+    answers = [
+        (
+            one.arrival_us + one.ttft_us,
+            one.arrival_us + one.e2e_us,
+            (one.e2e_us - one.ttft_us) / (one.output_tokens - 1),
+        )
+        for one in recording.requests
+        if one.output_tokens >= _FEWEST_TOKENS and one.e2e_us > one.ttft_us
+    ]
+    answers.sort()
+    ratios = sorted(ratio for at in range(len(answers)) if (ratio := _beside(answers, at)) is not None)
+    split = _two_groups(ratios)
+    if split is None:
+        return None
+    low, high = ratios[:split], ratios[split:]
+    more = (fsum(high) / len(high)) / (fsum(low) / len(low)) - 1.0
+    return (
+        f"{len(high):,} of {plural(len(ratios), 'request')} took {share_text(more, 0)} longer for a token than the"
+        " others at the same times: this seems to be a mixture of two servers, or of instances behind a router; give"
+        " each a file of its own."
+    )
+
+
+def _beside(answers: Sequence[tuple[float, float, float]], at: int) -> float | None:
+    """Return an answer's time per token, relative to the fastest concurrent one."""
+    begin, end, each = answers[at]
+    others: list[float] = []
+    for number in range(max(0, at - _MOST_BESIDE), min(len(answers), at + _MOST_BESIDE + 1)):
+        start, stop, other = answers[number]
+        if number != at and min(stop, end) - max(start, begin) >= _BESIDE * max(end - begin, stop - start):
+            others.append(other)
+    return each / min(others) if len(others) > 1 else None
+
+
+def _two_groups(ratios: Sequence[float]) -> int | None:
+    """Return where the second of two clear groups begins in sorted order; None if there are none."""
+    count = len(ratios)
+    if count < _FEWEST:
+        return None
+    least = max(2, int(_SMALLEST_GROUP * count))
+    # Take the widest gap that leaves enough values on both sides.
+    gaps = [(after - before, number + 1) for number, (before, after) in enumerate(pairwise(ratios))]
+    _, split = max(gaps[least - 1 : count - least])
+    low, high = ratios[:split], ratios[split:]
+    centre = [median(one) for one in (low, high)]
+    within = sqrt((fsum((one - centre[0]) ** 2 for one in low) + fsum((one - centre[1]) ** 2 for one in high)) / count)
+    apart = centre[1] - centre[0]
+    return split if apart > _APART * centre[0] and apart > _CLEAR * within else None

@@ -1,0 +1,1 @@
+"""Loads a real server with a workload, and records it."""

@@ -1,0 +1,1 @@
+"""An endpoint that answers as a simulated server would."""

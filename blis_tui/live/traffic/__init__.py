@@ -1,0 +1,1 @@
+"""Workloads described, fitted to traces, and combined."""

@@ -1,0 +1,1 @@
+"""A recording of a real server beside a simulation of its requests."""

@@ -1,1 +1,0 @@
-"""Measurements: request log, distributions, report, expectations."""

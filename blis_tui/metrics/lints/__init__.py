@@ -1,1 +1,0 @@
-"""Checks that look for problems in a run, each with its figures; they produce the report's warnings."""

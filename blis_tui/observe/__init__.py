@@ -1,1 +1,0 @@
-"""Loads a real server with a workload, and records requests, answers and the server's own data."""

@@ -1,0 +1,1 @@
+"""What results become: text, tables, files, and the formats of other tools."""

@@ -1,1 +1,0 @@
-"""Writers of results: record streams, request tables, summaries."""

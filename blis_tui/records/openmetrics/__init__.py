@@ -1,1 +1,0 @@
-"""A run's metrics as vLLM servers would have exposed them."""

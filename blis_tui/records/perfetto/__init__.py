@@ -1,1 +1,0 @@
-"""A run as a Perfetto trace (https://ui.perfetto.dev)."""

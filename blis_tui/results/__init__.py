@@ -1,0 +1,1 @@
+"""What a run gives: the log of its requests, the report, warnings, expectations and conditions."""

@@ -1,0 +1,1 @@
+"""Checks of a run, each of which may give a warning."""

@@ -1,0 +1,332 @@
+"""Checks for keys that are set but have no effect."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.base.units import span_text
+from blis_tui.engine.kv.capacity import InstanceMemory, kv_capacity
+from blis_tui.engine.options.adapters import reserved_bytes
+from blis_tui.model.cluster import Signals
+from blis_tui.model.defaults import CHUNK, SHARE, TOKENS, Server, default_of, static_share
+from blis_tui.model.policy import SLO_PRIORITIES, PluginConfig
+from blis_tui.results.lints.finding import Finding
+from blis_tui.results.lints.step_times import operators_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.engine.kv.capacity import KvGroups
+    from blis_tui.engine.rules.traits import Traits
+    from blis_tui.model import Disaggregation, Pool
+    from blis_tui.results.lints.finding import LintContext
+
+WITHOUT_PRIORITIES: Final = ("fcfs", "sjf", "lof", "lpm")
+"""Scheduling orders that ignore priorities."""
+BY_PRIORITY: Final = ("priority-fcfs", "reverse-priority")
+"""Scheduling orders that use nothing but priorities."""
+WITHOUT_CLASSES: Final = ("always-admit", "token-bucket", "reject-all")
+"""Admission policies that ignore SLO classes."""
+_AS_MEASURED: Final = 0.05
+"""Share by which a figure of a GPU may differ from that of the measured one, as sources do."""
+BY_QUEUES: Final = ("always-busiest", "least-estimated-ttft", "least-loaded", "power-of-two", "session-affinity")
+"""Routing policies that compare queues or batches."""
+BY_FIGURES: Final = (
+    "kv-utilization",
+    "load-aware",
+    "load-balance",
+    "queue-depth",
+    "running-requests",
+    "vllm-dp",
+)
+"""Scorers that compare queues, batches or KV caches; requests in flight are always known."""
+BY_CACHE: Final = ("least-estimated-ttft", "lora-affinity", "no-hit-lru", "precise-prefix-cache")
+"""Routing policies and scorers that ask what instances have cached."""
+
+
+def unread_keys(seen: LintContext) -> Finding | str:
+    """Keys are set, but nothing uses them.
+
+    In the policy: priorities, orders and victims by priority when all requests have the same one, the values of SLO
+    classes, a gateway that holds nothing, shares of tenants and targets of classes that have no requests. In the
+    engine: the share of memory (``gpu_memory_utilization``, SGLang's ``mem_fraction_static``) where ``kv_blocks`` is a
+    number, the token budget of steps where the batching rule has one of its own, what becomes of blocks behind sliding
+    windows where no layer has one, ranks of adapters that no request asks for, an encoder without media. In the
+    hardware: figures that measured step times do not depend on. In the cluster: the age of signals where no decision
+    uses them, how instances start where none does, failures after the end, where unsplit requests go where all are
+    split or have a decode instance, pools for unsplit requests alone that get none. Keys at their default are not
+    reported: the normal form of an experiment has them all. Experiments with plug-ins are not checked: these may use
+    any key.
+    """
+    if seen.experiment.plugins.origins:
+        return ""
+    parts = (
+        _unread,
+        _alike,
+        _unknown_tenants,
+        _unknown_classes,
+        _unread_of_engines,
+        _unread_of_hardware,
+        _unread_signals,
+        _unused_of_cluster,
+        _unused_of_engines,
+    )
+    found = dict(one for part in parts for one in part(seen))
+    if not found:
+        return ""
+    return Finding(
+        id="unread-keys",
+        message=" ".join(f"{key} has no effect: {why}." for key, why in found.items()),
+        figures={"keys": len(found)},
+        advice=f"Remove {' and '.join(found)}, or configure something that uses it.",
+        keys=tuple(found),
+    )
+
+
+def _unread(seen: LintContext) -> Iterator[tuple[str, str]]:
+    policy = seen.experiment.policy
+    order, victim = policy.scheduling.kind, policy.preemption_victim
+    silent = policy.priority.kind != "constant" and order in WITHOUT_PRIORITIES and victim != "priority"
+    if silent and not seen.cluster.instances[0].batch.traits.priorities:
+        yield "policy.priority", f"neither `scheduling: {order}` nor `victim: {victim}` uses priorities"
+    admission = policy.admission.kind
+    if (
+        dict(policy.slo_priorities) != dict(SLO_PRIORITIES)
+        and admission in WITHOUT_CLASSES
+        and policy.tenant_budgets is None
+        and policy.gateway is None
+    ):
+        yield "policy.slo_priorities", f"there is no gateway, and `admission: {admission}` does not use SLO classes"
+    gateway = policy.gateway
+    if gateway is not None and gateway.saturation.kind == "never" and gateway.dispatch == "on-completion":
+        yield "policy.gateway", "with `saturation: never`, it dispatches every request immediately"
+    elif gateway is not None and gateway.when_full != "reject" and not gateway.max_depth:
+        bands = ": a band of `per_band_capacity` rejects newcomers" if gateway.per_band_capacity else ""
+        yield "policy.gateway.when_full", f"without `max_depth`, the queue is never full{bands}"
+
+
+def _alike(seen: LintContext) -> Iterator[tuple[str, str]]:
+    """Yield keys that order by priority although all requests have the same one."""
+    policy = seen.experiment.policy
+    order, victim = policy.scheduling.kind, policy.preemption_victim
+    if policy.priority.kind != "constant":
+        return
+    # With other victims, the order decides where a preempted request goes.
+    if order in BY_PRIORITY and victim in {"tail", "priority"} and _queue_by_arrival(seen):
+        yield "policy.scheduling", f"`priority: constant` makes all priorities equal, and `{order}` uses nothing else"
+    if victim == "priority":
+        yield "policy.preemption.victim", "`priority: constant` makes all priorities equal; the youngest is preempted"
+
+
+def _queue_by_arrival(seen: LintContext) -> bool:
+    """Whether requests enter each queue one by one, in the order of their arrivals, by which equals are sorted.
+
+    A gateway, deferral, or a longer time in front of the engine can change that; retries and transfers do.
+    """
+    cluster = seen.experiment.cluster
+    if cluster.varies or cluster.disaggregation is not None:
+        return False
+    ways = sorted((row.instance, row.arrival_us, row.queued_us) for row in seen.table.plain() if row.queued_us >= 0)
+    return all(one[0] != other[0] or (one[1] < other[1] and one[2] < other[2]) for one, other in pairwise(ways))
+
+
+def _unknown_tenants(seen: LintContext) -> Iterator[tuple[str, str]]:
+    """Yield shares of tenants that no request of the whole run has, such as misspelt names."""
+    policy = seen.experiment.policy
+    if not seen.done:
+        return
+    tenants = {tenant for _, tenant in seen.table.group_names()}
+    shares = {} if policy.tenant_budgets is None else {"tenant_budgets.fractions": policy.tenant_budgets.fractions}
+    if policy.gateway is not None:
+        shares["gateway.weights"] = policy.gateway.weights
+    for key, of in shares.items():
+        for name in of:
+            if name not in tenants:
+                yield f"policy.{key}.{name}", "no request has that tenant"
+
+
+def _unknown_classes(seen: LintContext) -> Iterator[tuple[str, str]]:
+    """Yield targets of SLO classes that no request of the whole run has, so that nothing can meet them."""
+    if not seen.done:
+        return
+    classes = {name for name, _ in seen.table.group_names()}
+    gateway = seen.experiment.policy.gateway
+    asked = {"slo_targets": [*seen.experiment.slo_targets]}
+    if gateway is not None:
+        asked["policy.gateway.slo_targets_us"] = [*gateway.slo_targets_us]
+    for key, names in asked.items():
+        for name in names:
+            if name not in classes:
+                yield f"{key}.{name}", "no request has that SLO class"
+
+
+def _unread_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
+    """Yield unused engine keys; a key that several pools do not use is reported once."""
+    for instance, pool in zip(seen.cluster.instances, seen.cluster.pools, strict=True):
+        engine, traits = pool.engine, instance.batch.traits
+        share, budget = _left_out(seen.experiment.policy.batching, pool, traits)
+        if engine.gpu_memory_utilization != share and engine.kv_blocks != _fitting(
+            pool, instance.batch.limits.kv_groups, traits.sizes_pool
+        ):
+            yield (
+                "engine.gpu_memory_utilization",
+                f"`kv_blocks` is set to {engine.kv_blocks:,}, regardless of what would fit",
+            )
+        if engine.disable_hybrid_kv_cache_manager is not None and not pool.model.sliding_window_layers:
+            yield "engine.disable_hybrid_kv_cache_manager", f"no layer of {pool.model.name} has a sliding window"
+        own = traits.step_tokens
+        if own and engine.max_num_batched_tokens != budget:
+            kind = seen.experiment.policy.batching.kind
+            yield "engine.max_num_batched_tokens", f"`{kind}` batching uses its own setting, {own:,} tokens"
+
+
+def _unread_of_hardware(seen: LintContext) -> Iterator[tuple[str, str]]:
+    """Yield figures of GPUs that differ from those of the GPU whose measured step times are used."""
+    for instance, pool in zip(seen.cluster.instances, seen.cluster.pools, strict=True):
+        model = operators_of(instance.latency)
+        if model is None:
+            continue
+        hardware = pool.hardware
+        own = {
+            "memory_bandwidth_tb_per_s": hardware.memory_bandwidth_tb_per_s,
+            "peak_tflops.bf16": hardware.peak_tflops_bf16,
+        }
+        for path, measured in model.costs.gpu_figures.items():
+            if abs(own[path] - measured) > _AS_MEASURED * measured:
+                why = f"step times are those measured on {hardware.name}, of {measured:g};"
+                yield f"hardware.{path}", f"{why} a `latency` such as `fitted` derives them from the hardware's figures"
+
+
+def _unread_signals(seen: LintContext) -> Iterator[tuple[str, str]]:
+    """Yield the age of signals that no decision uses."""
+    signals, usual = seen.experiment.cluster.signals, Signals()
+    if signals == usual:
+        return
+    routings = _routings(seen)
+    policy, split = seen.experiment.policy, seen.experiment.cluster.disaggregation
+    figures = (
+        policy.admission.kind not in WITHOUT_CLASSES
+        or (policy.gateway is not None and policy.gateway.saturation.kind == "utilization")
+        or any(one in BY_QUEUES or one in BY_FIGURES for one in routings)
+    )
+    if signals.refresh_interval_us and not figures:
+        yield (
+            "cluster.signals.refresh_interval_us",
+            "no decision between instances depends on their queues, batches or KV caches",
+        )
+    decides = split is not None and split.order == "decode-first" and split.decider.kind == "prefix-threshold"
+    if signals.cache_signal_delay_us and not decides and not any(one in BY_CACHE for one in routings):
+        yield "cluster.signals.cache_signal_delay_us", "no decision between instances depends on what they have cached"
+
+
+def _routings(seen: LintContext) -> list[str]:
+    """Return the kinds of the routing policies that have a choice of instances, and of their scorers."""
+    cluster = seen.experiment.cluster
+    if seen.experiment.instances == 1 and cluster.autoscaler is None:
+        return []
+    split = cluster.disaggregation
+    rules = [seen.experiment.policy.routing]
+    if split is not None:
+        rules += [split.prefill_routing, split.decode_routing]
+    kinds = []
+    for rule in rules:
+        scorers = rule.settings.get("scorers")
+        kinds.append(rule.kind)
+        if isinstance(scorers, tuple):
+            kinds += [one.kind for one in scorers if isinstance(one, PluginConfig)]
+    return kinds
+
+
+def _unused_of_cluster(seen: LintContext) -> Iterator[tuple[str, str]]:
+    """Yield rules for instances that never start and for requests that are never left whole, and failures to come."""
+    cluster = seen.experiment.cluster
+    comes_back = any(one.repair_us is not None for one in cluster.failures)
+    if cluster.lifecycle is not None and cluster.autoscaler is None and not comes_back:
+        yield "cluster.lifecycle", "no instance starts later, or is removed: there is no autoscaler, and no repair"
+    elif cluster.lifecycle is not None:
+        requests, factor = cluster.lifecycle.warm_up_requests, cluster.lifecycle.warm_up_factor
+        if factor != 1 and not requests:
+            yield "cluster.lifecycle.warm_up_factor", "with `warm_up_requests: 0`, instances are warm when they start"
+        if requests and factor == 1:
+            yield (
+                "cluster.lifecycle.warm_up_requests",
+                "with `warm_up_factor: 1`, cold instances are as fast as warm ones",
+            )
+    life = cluster.lifecycle
+    if life is not None and life.drain != "wait" and comes_back and cluster.autoscaler is None:
+        yield "cluster.lifecycle.drain", "no instance is removed: there is no autoscaler"
+    if cluster.disaggregation is not None:
+        yield from _unused_of_split(seen, cluster.disaggregation)
+    for number, failure in enumerate(cluster.failures):
+        if seen.done and failure.at_us is not None and failure.at_us > seen.duration_us:
+            yield f"cluster.failures.{number}", f"the run ended before it, at {span_text(seen.duration_us)}"
+
+
+def _unused_of_split(seen: LintContext, split: Disaggregation) -> Iterator[tuple[str, str]]:
+    """Yield where unsplit requests go if that is settled otherwise, and pools for them that get none."""
+    key, first = "cluster.disaggregation.undisaggregated", split.order == "decode-first"
+    if split.undisaggregated != "decode-pool":
+        if first:
+            yield key, "with `order: decode-first`, requests that are not split run on their decode instance"
+        elif split.decider.kind == "always":
+            yield key, "with `decider: always`, every request is split"
+    if split.undisaggregated == "decode-pool" or first:
+        for number, pool in enumerate(seen.experiment.pools):
+            if pool.role == "whole":
+                why = "`order: decode-first`" if first else "`undisaggregated: decode-pool`"
+                yield f"cluster.pools.{number}", f"with {why}, no request goes to instances of role `whole`"
+
+
+def _unused_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
+    """Yield ranks of LoRA adapters that no request of the whole run asks for, and an encoder of media without any."""
+    engines = [pool.engine for pool in seen.experiment.pools]
+    if not seen.done:
+        return
+    named = dict.fromkeys(name for one in engines if one.lora is not None for name in one.lora.ranks)
+    if named:
+        asked = {seen.table.adapter(row) for row in seen.table.plain()} if seen.table.has_adapters else set()
+        for name in named:
+            if name not in asked:
+                yield f"engine.lora.ranks.{name}", "no request asks for that adapter"
+    if any(one.encoder is not None for one in engines) and not seen.table.has_media:
+        yield "engine.encoder", "no prompt has images, audio or video"
+
+
+def _left_out(batching: PluginConfig, pool: Pool, traits: Traits) -> tuple[float, int]:
+    """Return the share of memory and the token budget that a pool has if its document leaves them out."""
+    server = Server(
+        engine=batching.kind,
+        version=str(batching.settings.get("version", "")),
+        hardware=pool.hardware.name,
+        memory_gib=pool.hardware.memory_gib,
+        tensor_parallel=pool.tensor_parallel,
+        pipeline_parallel=pool.engine.pipeline_parallel,
+        latent_attention=pool.model.kv_lora_rank > 0,
+        graphs=not pool.engine.enforce_eager,
+    )
+    if traits.sizes_pool == "static":
+        split = traits.step_tokens_setting == CHUNK
+        return static_share(server, traits.step_tokens, pool.engine.max_num_seqs, split=split), traits.step_tokens
+    share, tokens = (default_of(key, server) for key in (SHARE, TOKENS))
+    return float(share[0]) if share else 0.0, int(tokens[0]) if tokens else 0
+
+
+def _fitting(pool: Pool, groups: KvGroups | None, sizing: str) -> int:
+    """Return the number of KV blocks that ``kv_blocks: auto`` would give."""
+    engine = pool.engine
+    memory = InstanceMemory(
+        model=pool.model,
+        hardware=pool.hardware,
+        tensor_parallel=pool.tensor_parallel,
+        block_size_tokens=engine.block_size_tokens,
+        gpu_memory_utilization=engine.gpu_memory_utilization,
+        max_num_batched_tokens=engine.max_num_batched_tokens,
+        max_num_seqs=engine.max_num_seqs,
+        graphs=not engine.enforce_eager,
+        pipeline_parallel=engine.pipeline_parallel,
+        reserved_bytes=0 if engine.lora is None else reserved_bytes(engine.lora, pool.model),
+        expert_ranks=engine.expert_ranks,
+        groups=groups,
+    )
+    return kv_capacity(memory, sizing).blocks

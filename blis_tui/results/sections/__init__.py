@@ -1,0 +1,1 @@
+"""The optional sections of a report."""

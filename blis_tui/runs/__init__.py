@@ -1,0 +1,1 @@
+"""Simulations: one that can be stepped, and two compared."""

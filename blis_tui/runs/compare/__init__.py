@@ -1,0 +1,1 @@
+"""Two runs compared: documents, figures, requests, and the first event that differs."""

@@ -1,1 +1,0 @@
-"""An OpenAI-compatible endpoint without a real server: it answers at simulated times."""

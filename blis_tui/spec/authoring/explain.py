@@ -1,0 +1,1031 @@
+"""Explains keys of documents, codes of diagnostics, and the words of screens and reports."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from dataclasses import field, replace
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.base.classes import dataclass
+from blis_tui.base.diagnostics import CODES, render_text
+from blis_tui.base.errors import BlisError, SpecError, TraceError
+from blis_tui.base.nearness import words_of
+from blis_tui.base.scalars import flow
+from blis_tui.base.text import described, printable
+from blis_tui.base.units import in_words, plural
+from blis_tui.spec.authoring.tree import DISCRIMINATORS, Key, every_key, root
+from blis_tui.spec.hints import KEYS
+from blis_tui.spec.library import suffix
+from blis_tui.spec.load import load
+from blis_tui.spec.read import read_document
+from blis_tui.spec.schema import KINDS
+from blis_tui.spec.study.document import read_study
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from blis_tui.base.diagnostics import Diagnostic
+    from blis_tui.base.source import Json
+    from blis_tui.model.plug_ins import Registry
+
+
+_WIDTH: Final = 100
+_NEAR: Final = 5
+_KINDS_WITH_OWN: Final = ("Experiment", "Latency", "Study")
+"""The kinds of document with unique keys; an experiment contains the keys of all others."""
+_MOST_SHOWN: Final = 12
+
+
+class UnknownKeyError(BlisError):
+    """No key has that path; the help names the nearest ones."""
+
+
+def look_up(path: str, plugins: Registry | None = None) -> tuple[str, list[Key]]:
+    """Return the kind of document and the keys at a dotted path.
+
+    ``engine.kv_blocks`` is a path in an experiment, ``Hardware.mfu`` one in a document of that kind, ``Hardware`` the
+    document itself. List positions may be left out. Several keys are returned if the key's meaning depends on a
+    ``kind`` beside it.
+
+    Raises:
+        UnknownKeyError: there is no such key.
+    """
+    steps = [step for step in path.split(".") if step]
+    named = {kind.lower(): kind for kind in KINDS}
+    kind = "Experiment"
+    # `workload` is a key of an experiment, `Workload` the kind of document.
+    if steps and steps[0].lower() in named and (steps[0] in KINDS or steps[0] not in root(kind, plugins).children):
+        kind = named[steps.pop(0).lower()]
+    steps = [step for step in steps if not step.isdecimal()]
+    found = [root(kind, plugins)]
+    for at, step in enumerate(steps):
+        below = [match for key in found for match in _below(key, step)]
+        if not below:
+            raise _unknown(path, kind, steps[:at], step, found, plugins)
+        found = below
+    return kind, found
+
+
+def _below(key: Key, step: str) -> list[Key]:
+    """Return the keys that a step leads to: a child, the same child in several variants, or a variant by name."""
+    if step in key.children and (step in ("kind", "step_time") or not any(step in one.keys for one in key.variants)):
+        return [key.children[step]]
+    in_variants = [one.keys[step] for one in key.variants if step in one.keys]
+    if in_variants:
+        return in_variants
+    return [key.as_variant(one) for one in key.variants if one.value == step]
+
+
+def _unknown(
+    path: str, kind: str, done: list[str], step: str, found: list[Key], plugins: Registry | None
+) -> UnknownKeyError:
+    where = f"`{'.'.join(done)}`" if done else f"a document of kind {kind}"
+    names = sorted({name for key in found for name in key.names()})
+    near = get_close_matches(step, names, n=1, cutoff=0.6) or [name for name in names if name.startswith(step)]
+    same = _elsewhere(step, plugins)
+    if near:
+        prefix = () if kind == "Experiment" else (kind,)
+        paths = ["`" + ".".join((*prefix, *done, name)) + "`" for name in near[:_NEAR]]
+        hint = f"did you mean {' or '.join(paths)}?"
+    elif same:
+        hint = "did you mean " + " or ".join(f"`{one}`" for one in same) + "?"
+    elif names:
+        hint = "known keys are " + ", ".join(f"`{name}`" for name in names)
+    else:
+        hint = f"{where} has no keys below it"
+    return UnknownKeyError(f"{where} has no key `{step[:60]}`" + (f" (in `{path[:80]}`)" if done else ""), help=hint)
+
+
+def _elsewhere(step: str, plugins: Registry | None) -> list[str]:
+    """Return the paths anywhere that end with the key, or with the nearest one."""
+    every: dict[str, list[str]] = {}
+    for kind in KINDS:
+        for key in root(kind, plugins).walk():
+            shown = key.shown(kind)
+            if key.path and shown not in every.setdefault(key.name, []):
+                every[key.name].append(shown)
+    near = [step] if step in every else get_close_matches(step, sorted(every), n=1, cutoff=0.75)
+    paths = every.get(near[0], []) if near else []
+    # A key may occur both in a document and in the experiment that contains it; prefer the path for `--set`.
+    short = [one for one in paths if one[0].islower()] or paths
+    return [one for one in short if not _is_echo(one, short)][:_NEAR]
+
+
+def is_among(path: str, paths: Iterable[str]) -> bool:
+    """Return whether a path is one of these keys, or an echo of one."""
+    return any(path == other or path.endswith(f".{other}") for other in paths)
+
+
+def _is_echo(path: str, paths: Iterable[str]) -> bool:
+    """Return whether a path repeats one of these keys at a deeper level, like a pool's `engine` keys."""
+    return any(path.endswith(f".{other}") for other in paths)
+
+
+def as_data(kind: str, keys: Iterable[Key]) -> Json:
+    """Return the description of the keys as plain data."""
+    found: list[Json] = [_data(kind, key) for key in keys]
+    return found[0] if len(found) == 1 else found
+
+
+def _data(kind: str, key: Key) -> dict[str, Json]:
+    data: dict[str, Json] = {
+        "kind": kind,
+        "path": key.dotted,
+        "type": key.type,
+        "unit": key.unit,
+        "required": key.required,
+        "range": key.range,
+        "description": key.description,
+        "only_for_kind": key.only,
+        "choices": [{"value": one.value, "description": one.description} for one in key.choices],
+        "examples": list(key.examples),
+        "keys": list(key.names()),
+    }
+    if key.has_default:
+        data["default"] = key.default
+    return data
+
+
+def as_text(kind: str, keys: list[Key]) -> str:
+    """Return the description of the keys as text."""
+    return "\n\n".join(_text(kind, key) for key in keys) + "\n"
+
+
+def _text(kind: str, key: Key) -> str:
+    title = key.dotted or kind
+    lines = [f"{title}" + (f"  (when kind is `{key.only}`)" if key.only else "")]
+    lines += textwrap.wrap(key.description, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+    facts = {
+        "document": kind if key.path else "",
+        "type": key.type,
+        "unit": key.unit,
+        "default": flow(key.default) if key.has_default else "none; the key is required" if key.required else "",
+        "range": key.range,
+        "examples": "  or  ".join(flow(one) for one in key.examples),
+    }
+    lines.append("")
+    lines += [f"  {name:<9} {text}" for name, text in facts.items() if text]
+    if key.choices:
+        lines += ["", "  values", *described((one.value, one.description) for one in key.choices)]
+    if key.children or key.variants:
+        lines += ["", "  keys", *described(_rows(key))]
+    return "\n".join(lines)
+
+
+def _rows(key: Key) -> list[tuple[str, str]]:
+    rows = [(child.name, child.description) for child in key.children.values()]
+    for variant in key.variants:
+        rows += [
+            (name, f"({variant.value}) {child.description}")
+            for name, child in variant.keys.items()
+            if name not in key.children
+        ]
+    return rows
+
+
+def overview(kind: str, plugins: Registry | None = None) -> str:
+    """Return the tree of all keys of a kind of document, one per line."""
+    return "\n".join([f"{kind}: {root(kind).description}", *_tree(root(kind, plugins), 0)]) + "\n"
+
+
+def _tree(key: Key, depth: int) -> list[str]:
+    lines: list[str] = []
+    indent = "  " * (depth + 1)
+    for child in key.children.values():
+        mark = "required" if child.required else f"[{flow(child.default)}]" if child.has_default else ""
+        known = "|".join(one.value for one in child.choices)
+        about = " ".join(part for part in (child.type if child.type != "word" else known, child.unit, mark) if part)
+        lines.append(f"{indent}{child.name}: {about}")
+        if not child.document:  # the other document has its own tree
+            lines += _tree(child, depth + 1)
+    for variant in key.variants:
+        if variant.keys:
+            lines.append(f"{indent}({variant.value})")
+            lines += _tree(replace(key, children=variant.keys, variants=()), depth + 1)
+    return lines
+
+
+def search(text: str, plugins: Registry | None = None) -> list[tuple[str, Key]]:
+    """Return every key that ``text`` may mean, with the kind of its document, the best match first.
+
+    Exact names come first, then names from other tools, names and values with these words, names with words that begin
+    like this, and descriptions with these words.
+    """
+    words = words_of(text)
+    if not words:
+        return []
+    found: dict[str, tuple[int, str, Key]] = {}
+    for kind in _KINDS_WITH_OWN:
+        for key in every_key(kind, plugins):
+            rank = _rank(words, key, kind) if key.path else None
+            if rank is not None:
+                found.setdefault(key.shown(kind), (rank, kind, key))
+    ranked = sorted((rank, _is_echo(path, found), at) for at, (path, (rank, *_)) in enumerate(found.items()))
+    listed = list(found.values())
+    return [listed[at][1:] for *_, at in ranked]
+
+
+def _rank(words: Sequence[str], key: Key, kind: str) -> int | None:
+    name = words_of(key.name)
+    if name == tuple(words):
+        return 0
+    path = key.dotted if kind == "Experiment" else f"{kind.lower()}.{key.dotted}"
+    if path in KEYS.get("_".join(words), ()):
+        return 1
+    if set(words) <= set(name) or any(words_of(one.value) == tuple(words) for one in key.choices):
+        return 2
+    if all(any(one.startswith(word) for one in name) for word in words):
+        return 3
+    description = key.description.lower()
+    if not all(word in description for word in words):  # a cheap test that excludes most keys
+        return None
+    there = set(words_of(re.sub(r"`[^`]*`", "", description)))
+    return 4 if all(word in there or f"{word}s" in there for word in words) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value that keys accept, and its meaning."""
+
+    word: str
+    meaning: str
+    paths: tuple[str, ...]
+    """The keys, in the form of ``explain``."""
+    keys: tuple[tuple[str, str], ...]
+    """Further keys allowed beside it, and their meanings."""
+
+    def to_text(self) -> str:
+        """Return the explanation as text."""
+        places = [f"`{path}`" for path in self.paths[:_NEAR]]
+        places += [plural(len(self.paths) - _NEAR, "more key")] if len(self.paths) > _NEAR else []
+        title = f"{self.word}: a value of {in_words(places)}"
+        head = textwrap.wrap(title, _WIDTH, break_on_hyphens=False)
+        beside = ["", "  its keys", *described(self.keys)] if self.keys else []
+        return "\n".join([*head, "", *textwrap.wrap(self.meaning, _WIDTH), *beside]) + "\n"
+
+    def to_dict(self) -> Json:
+        """Return the explanation as plain data."""
+        return {
+            "value": self.word,
+            "meaning": self.meaning,
+            "of": [*self.paths],
+            "keys": [name for name, _ in self.keys],
+        }
+
+
+@cache
+def _takers(plugins: Registry | None) -> Mapping[str, list[tuple[str, Key, str]]]:
+    """Return, for each accepted value, the kinds of document, the keys, and its meaning there."""
+    found: dict[str, list[tuple[str, Key, str]]] = {}
+    for kind in _KINDS_WITH_OWN:
+        for key in every_key(kind, plugins):
+            if key.name not in DISCRIMINATORS:
+                meanings = {one.value: one.description for one in key.discriminator or key.choices}
+                for word, meaning in meanings.items():
+                    found.setdefault(word, []).append((kind, key, meaning))
+    return found
+
+
+def values(word: str, plugins: Registry | None = None) -> list[Value]:
+    """Return the meanings of a word as a value; keys for which it means the same are combined."""
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], list[str]] = {}
+    for kind, key, meaning in _takers(plugins).get(word, ()):
+        beside = [one for one in key.variants if one.value == word]
+        own = tuple((name, child.description) for one in beside for name, child in one.keys.items())
+        found.setdefault((meaning or key.description, own), []).append(key.shown(kind))
+    told = {about: dict.fromkeys(path for path in paths if not _is_echo(path, paths)) for about, paths in found.items()}
+    return [Value(word, meaning, tuple(paths), own) for (meaning, own), paths in told.items()]
+
+
+def as_list(text: str, found: Sequence[tuple[str, Key]], *, alone: bool = True) -> str:
+    """Return the best matches, one per line; ``alone``: whether nothing else has this name."""
+    rows = [(key.shown(kind), key.description) for kind, key in found[:_MOST_SHOWN]]
+    width = max(len(path) for path, _ in rows)
+    room = max(_WIDTH - width - 4, 30)
+    more = len(found) - len(rows)
+    name = printable(text)
+    lines = [f"no key has the path `{name}`; keys that mention it:" if alone else f"keys that mention `{name}`:", ""]
+    lines += [f"  {path:<{width}}  {textwrap.shorten(about, room, placeholder=' ...')}" for path, about in rows]
+    return "\n".join([*lines, *([f"  ... and {more} more"] if more else [])]) + "\n"
+
+
+def as_rows(found: Sequence[tuple[str, Key]]) -> Json:
+    """Return all matches as plain data."""
+    rows: list[Json] = [{"path": key.shown(kind), "description": key.description} for kind, key in found]
+    return rows
+
+
+_CODE_WIDTH: Final = 80
+_LAYERS: Final = {"0": "YAML syntax", "1": "schema", "2": "semantics"}
+_SOUND: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "Experiment": {"model": "llama-3.1-8b-instruct", "hardware": "h100", "workload": "chatbot"},
+        "Study": {"experiment": "quickstart"},
+    }
+)
+"""Kind of document -> its indispensable keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A mistake: invalid lines of a document, a whole text, or an argument of ``--set``."""
+
+    wrong: str = ""
+    """Top-level lines that are added to a valid document, or replace lines of it."""
+    kind: str = "Experiment"
+    """Kind of the document: an experiment, or a ``Study``."""
+    whole: str | None = None
+    """The whole text instead; lone surrogates stand for bytes that are not UTF-8."""
+    shown: str | None = None
+    """What to show if the text is too large or invisible."""
+    overrides: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Other files in its folder."""
+
+    @property
+    def text(self) -> str:
+        """The whole document."""
+        if self.whole is not None:
+            return self.whole
+        said = {line.partition(":")[0] for line in self.wrong.splitlines() if line[:1].isalpha()}
+        sound = {"apiVersion": "blis/v1", "kind": self.kind, "metadata": "{name: example}", **_SOUND[self.kind]}
+        kept = [f"{key}: {value}" for key, value in sound.items() if key not in said]
+        return "\n".join([*kept, self.wrong.strip("\n"), ""])
+
+
+def _clients(*lengths: str) -> str:
+    """Return a generated workload whose only client has these keys."""
+    inner = "\n".join(f"      {line}" for line in lengths)
+    return f"workload:\n  requests: 10\n  rate_per_s: 1\n  clients:\n    - id: chat\n{inner}"
+
+
+_INPUT: Final = "input_tokens: {kind: constant, value: 100}"
+_OUTPUT: Final = "output_tokens: {kind: constant, value: 10}"
+_ROWS: Final = "arrival_time_us,input_tokens,output_tokens\n0,100,10\n"
+
+_TABLE: Final = {
+    "BLIS0001": Example("engine: {max_num_seqs: 64"),
+    "BLIS0002": Example("seed: 1\nseed: 2"),
+    "BLIS0003": Example("1: one"),
+    "BLIS0004": Example("horizon_us: .inf"),
+    "BLIS0005": Example("engine: {<<: {max_num_seqs: 64}}"),
+    "BLIS0006": Example("seed: 1\n---\nkind: Policy"),
+    "BLIS0007": Example(whole="# nothing but a comment\n"),
+    "BLIS0008": Example("engine: &all {more: *all}"),
+    "BLIS0009": Example(
+        "tags: [" + "a, " * 200_001 + "a]", shown="tags: [a, a, a]  # and 200,000 more of them, or as many by aliases"
+    ),
+    "BLIS0010": Example("expect: " + "[" * 101 + "]" * 101, shown="expect: [[[[[[[[[[[[[[[[  # a hundred levels deep"),
+    "BLIS0011": Example(whole="# x\n" * 2_200_000, shown="# a file of more than 8 MiB"),
+    "BLIS0012": Example(
+        whole="metadata: {name: example, description: caf\udce9}\n",
+        shown="metadata: {name: example, description: caf\ufffd}  # saved as Latin-1",
+    ),
+    "BLIS0013": Example("seed: !!set {a}"),
+    "BLIS0014": Example("seed: 1  # \x07", shown="seed: 1  # and an invisible control character"),
+    "BLIS0015": Example("seed: 99999999999999999999"),
+    "BLIS0016": Example("engine: *shared"),
+    "BLIS1001": Example("engine: {max_num_seq: 64}"),
+    "BLIS1002": Example("latency: {alpha: [0, 0, 0]}"),
+    "BLIS1003": Example('engine: {block_size_tokens: "64"}'),
+    "BLIS1004": Example("latency: {kind: roofine}"),
+    "BLIS1005": Example("engine: {gpu_memory_utilization: 1.5}"),
+    "BLIS1006": Example("latency: {kind: blackbox, alpha: [0, 0], beta: [0, 0, 0]}"),
+    "BLIS1007": Example('metadata: {name: "My Example"}'),
+    "BLIS1008": Example("policy: ./other.yaml", files={"other.yaml": "kind: Hardware\n"}),
+    "BLIS1009": Example("seed: 42", overrides=("seed.first=1",), shown="blis-tui run FILE --set seed.first=1"),
+    "BLIS2001": Example("model: lama-3.1-8b-instruct"),
+    "BLIS2002": Example("policy: ./policies/mine.yaml"),
+    "BLIS2003": Example("extends: ./example.blis.yaml"),
+    "BLIS2004": Example("cluster: {tensor_parallel: 3}"),
+    "BLIS2005": Example("model: llama-3.1-70b-instruct"),
+    "BLIS2006": Example(_clients("input_tokens: {kind: constant, value: 1000}", _OUTPUT) + "\nengine: {kv_blocks: 10}"),
+    "BLIS2007": Example(_clients(_INPUT, _OUTPUT) + "\nengine: {max_model_len: 64}"),
+    "BLIS2008": Example("expect: [{metric: latency.ttft_ms.p99, min: 300, max: 250}]"),
+    "BLIS2009": Example(
+        _clients("input_tokens: {kind: gaussian, mean: 50, std_dev: 5, min: 1, max: 30}", _OUTPUT),
+    ),
+    "BLIS2033": Example(_clients("input_tokens: {kind: lognormal, sigma: 0.8, max: 4000}", _OUTPUT)),
+    "BLIS2010": Example(_clients('input_tokens: {kind: empirical, weights: {"10": 0, "20": 0}}', _OUTPUT)),
+    "BLIS2011": Example("latency: {kind: blackbox}\ncluster: {tensor_parallel: 32}"),
+    "BLIS2071": Example(_clients(_INPUT, _OUTPUT, "session: {turns: {kind: constant, value: 100001}}")),
+    "BLIS2070": Example('expect: [{never: "kv.utilisation > 90%"}]'),
+    "BLIS2012": Example("expect: [{metric: latency.ttft_ms.p99}]"),
+    "BLIS2013": Example("expect: [{metric: latency.ttft_ms.p98, max: 250}]"),
+    "BLIS2014": Example("workload: {requests: 10, rate_per_s: 1}"),
+    "BLIS2015": Example(
+        "workload:\n  trace:\n    file: requests.csv\n    sha256: " + f'"{"0" * 64}"', files={"requests.csv": _ROWS}
+    ),
+    "BLIS2016": Example(_clients(_INPUT, _OUTPUT).replace("requests: 10", "requests: null")),
+    "BLIS2017": Example(
+        _clients(_INPUT, _OUTPUT, "# and once more:") + f"\n    - id: chat\n      {_INPUT}\n      {_OUTPUT}"
+    ),
+    "BLIS2018": Example("model: {config: {hidden_size: 4096, num_attention_heads: 32}}"),
+    "BLIS2019": Example(
+        "policy: {batching: {kind: vllm-v1, enable_chunked_prefill: false}}\nengine: {max_num_batched_tokens: 2048}"
+    ),
+    "BLIS2020": Example(
+        _clients(_INPUT, _OUTPUT, "prefix: {group: system, tokens: 2000000}")
+        + "\nengine: {block_size_tokens: 1, kv_blocks: 3000000, max_model_len: none}"
+    ),
+    "BLIS2021": Example("policy: {routing: {kind: weighted, scorers: [queue-depth, queue-depth]}}"),
+    "BLIS2022": Example(
+        "cluster:\n  instances: 3\n  pools:\n    - {name: a, instances: 1}\n    - {name: b, instances: 1}"
+    ),
+    "BLIS2023": Example("cluster: {disaggregation: {}}"),
+    "BLIS2024": Example(_clients(_INPUT, _OUTPUT, "model: gpt-2")),
+    "BLIS2025": Example(
+        "cluster:\n  disaggregation: {}\n  pools:\n    - {name: a, role: prefill, instances: 1}\n"
+        "    - {name: b, role: decode, instances: 1, model: qwen3-14b}"
+    ),
+    "BLIS2026": Example("policy: {gateway: {weights: {acme: 2}}}"),
+    "BLIS2027": Example("engine: {max_num_seqs: 0}"),
+    "BLIS2028": Example(_clients(_INPUT, _OUTPUT, "session: {calls: [{id: answer, after: [search]}, {id: search}]}")),
+    "BLIS2029": Example("engine: {lora: {max_loras: 4, max_cpu_loras: 2}}"),
+    "BLIS2030": Example(
+        "model: qwen3-30b-a3b\nlatency: {kind: operators, expert_parallel: 4}\ncluster: {tensor_parallel: 2}"
+    ),
+    "BLIS2031": Example("model: qwen3-30b-a3b\nhardware: h200\nengine: {data_parallel: 4}"),
+    "BLIS2032": Example("engine: {speculative: {draft_tokens: 3, acceptance_rates: [0.8, 0.55]}}"),
+    "BLIS2050": Example("cluster: {instances: 2, failures: [{instance: 7, at_us: 1000}]}"),
+    "BLIS2060": Example("axes: {cluster.instances: [1, 2]}\nexclude: [{cluster.instances: {max: 2}}]", kind="Study"),
+    "BLIS2061": Example("axes: {workload.rate_per_s: {from: 1, to: 1000000, step: 1}}", kind="Study"),
+    "BLIS2062": Example("set: {cluster.instances: 4}\naxes: {cluster.instances: [1, 2]}", kind="Study"),
+    "BLIS2063": Example("zip: [{hardware: [h100, l40s], cluster.instances: [1, 2, 4]}]", kind="Study"),
+    "BLIS2064": Example("axes: {cluster.instances: {from: 8, to: 1, step: 1}}", kind="Study"),
+    "BLIS2065": Example(
+        "constraints:\n  - {metric: latency.ttft_ms.p99, max: 200}\n  - {metric: latency.ttft_ms.p99, min: 300}",
+        kind="Study",
+    ),
+    "BLIS2066": Example("axes: {cluster.instances: [1, 2]}\nexclude: [{cluster.instances: 3}]", kind="Study"),
+    "BLIS2067": Example("set: {model: llama-3.1-70b-instruct}\naxes: {cluster.instances: [1, 2]}", kind="Study"),
+    "BLIS2068": Example("seeds: [1, 2, 1]", kind="Study"),
+    "BLIS2100": Example(
+        "workload: {trace: {file: requests.csv}}", files={"requests.csv": _ROWS.replace("100", "-100")}
+    ),
+}
+
+EXAMPLES: Final[Mapping[str, Example]] = MappingProxyType(_TABLE)
+"""Code -> a mistake that causes it. Codes for unforeseen errors have none."""
+
+
+class UnknownCodeError(BlisError):
+    """No diagnostic has that code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The explanation of a code."""
+
+    code: str
+    layer: str
+    title: str
+    cause: str
+    remedy: str
+    example: str = ""
+    """The mistake; empty if no document is known to cause it."""
+    output: str = ""
+    """The command output that it causes."""
+
+    def to_text(self) -> str:
+        """Return the explanation as text."""
+        lines = [f"{self.code}: {self.title}  ({self.layer})", ""]
+        lines += textwrap.wrap(self.cause, _CODE_WIDTH)
+        lines += textwrap.wrap(f"Remedy: {self.remedy}", _CODE_WIDTH)
+        if self.example:
+            lines += ["", "For example:", "", textwrap.indent(self.example, "    "), ""]
+            lines += ["makes a command print:", "", textwrap.indent(self.output, "    ")]
+        return "\n".join(lines) + "\n"
+
+
+def normal_code(text: str) -> str:
+    """Return the normal form of a code: `blis1001` and `1001` become `BLIS1001`.
+
+    Raises:
+        UnknownCodeError: there is no such code.
+    """
+    code = text.strip().upper()
+    code = f"BLIS{code}" if code.isdecimal() else code
+    if code not in CODES:
+        near = get_close_matches(code, CODES, n=1, cutoff=0.8)
+        hint = f"did you mean `{near[0]}`?" if near else "`blis-tui explain` lists all codes"
+        raise UnknownCodeError(f"there is no diagnostic code `{text[:40]}`", help=hint)
+    return code
+
+
+def explain(code: str) -> Explanation:
+    """Explain a code, and run its example to show the output.
+
+    Raises:
+        UnknownCodeError: there is no such code.
+    """
+    code = normal_code(code)
+    info = CODES[code]
+    base = Explanation(code, _LAYERS[code[4]], info.title, info.cause, info.remedy)
+    example = EXAMPLES.get(code)
+    if example is None:
+        return base
+    return replace(base, example=_shown(example), output=output_of(code, example))
+
+
+def _shown(example: Example) -> str:
+    parts = [example.shown if example.shown is not None else example.wrong or example.whole or ""]
+    for name, text in example.files.items():
+        parts += [f"# {name}", text]
+    return "\n".join(part.strip("\n") for part in parts)
+
+
+def output_of(code: str, example: Example) -> str:
+    """Return the diagnostics with that code that the example causes; empty if there are none."""
+    with TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        for file, text in example.files.items():
+            (folder / file).write_text(text, encoding="utf-8")
+        path = folder / f"example{suffix(example.kind)}"
+        path.write_bytes(example.text.encode(errors="surrogateescape"))
+        found = [one for one in _diagnostics(path, example) if one.code == code]
+        return render_text(found[:1]).replace(f"{folder}/", "").replace(f"{folder}\\", "")
+
+
+def _diagnostics(path: Path, example: Example) -> tuple[Diagnostic, ...]:
+    from blis_tui.workload.traces.read import read_trace  # noqa: PLC0415  (only needed for one example)
+
+    try:
+        if example.kind == "Study":
+            read_study(read_document(path, str(path)))
+            return ()
+        experiment = load(path, overrides=example.overrides)
+        if experiment.workload.trace is not None:
+            read_trace(experiment.workload.trace, experiment.plugins)
+    except (SpecError, TraceError) as error:
+        return error.diagnostics
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A term: its name, its other names, and its meaning."""
+
+    name: str
+    also: tuple[str, ...]
+    meaning: str
+
+
+REPRODUCING_BLIS: Final = "Reproducing BLIS"
+
+
+def _word(name: str, also: str, *sentences: str) -> Word:
+    return Word(name, tuple(part.strip() for part in also.split(",") if part), " ".join(sentences))
+
+
+WORDS: Final = (
+    _word(
+        "TTFT",
+        "time to first token, ttft_ms",
+        "From the arrival of a request to its first token at the client: waiting, prefill, and the overheads",
+        "before and after them. After a preemption the first time counts; under the batching rule `blis`, the",
+        "last.",
+    ),
+    _word(
+        "ITL",
+        "inter-token latency, itl_ms, time between tokens, tbt",
+        "The time between two tokens of a request that follow one another. One figure for each gap: a request",
+        "with many tokens weighs more than one with few. Tokens that come together (speculation) share one gap.",
+    ),
+    _word(
+        "TPOT",
+        "time per output token, tpot_ms",
+        "(E2E - TTFT) / (output tokens - 1): one figure for each request with two output tokens or more.",
+    ),
+    _word(
+        "E2E",
+        "end to end, e2e_ms, latency",
+        "From the arrival of a request to its last token at the client.",
+    ),
+    _word(
+        "scheduling delay",
+        "scheduling_delay_ms, queueing time",
+        "From the arrival of a request to the first step that worked on it.",
+    ),
+    _word(
+        "percentile",
+        "p50, p90, p95, p99",
+        "Interpolated linearly between the two nearest values, at rank p/100 * (n - 1), as NumPy does by default.",
+    ),
+    _word(
+        "step",
+        "iteration, forward pass, engine step",
+        "One pass of the model over one batch. Every request that takes part gets its next token at the step's",
+        "end, or has a part of its prompt computed.",
+    ),
+    _word(
+        "batch",
+        "running batch",
+        "The requests that take part in one step; they may be at different places (continuous batching).",
+    ),
+    _word(
+        "prefill",
+        "prompt processing",
+        "Steps that compute a prompt's tokens, up to the first output token.",
+    ),
+    _word(
+        "decode",
+        "generation",
+        "Steps that compute one more output token for each request.",
+    ),
+    _word(
+        "chunked prefill",
+        "chunk",
+        "A prompt that does not fit the step's token budget is computed in parts, beside the decodes of others.",
+    ),
+    _word(
+        "prompt",
+        "input, input tokens",
+        "What a request sends. Its tokens are computed in prefills, but for those found in the prefix cache.",
+    ),
+    _word(
+        "continuous batching",
+        "in-flight batching, iteration-level scheduling",
+        "Each step is planned anew: requests join the batch when there is room and leave it when their answer is",
+        "complete, without waiting for others (Orca, vLLM).",
+    ),
+    _word(
+        "asynchronous scheduling",
+        "async scheduling, async_scheduling, overlap scheduling",
+        "The next step is planned while the GPU computes the present one, on the assumption of what that will",
+        "bring. On by default with `vllm-v1` (`policy.batching.async_scheduling`).",
+    ),
+    _word(
+        "CUDA graph",
+        "cuda graphs, eager, eager mode, enforce_eager",
+        "The operators of a step recorded once and launched together. Without (`engine.enforce_eager`) each is",
+        "launched by the host, for which small batches wait.",
+    ),
+    _word(
+        "front end",
+        "frontend, api server, tokenizer, detokenizer",
+        "The process in front of an engine that parses requests, tokenizes prompts and streams tokens. With",
+        "`latency: operators` each instance has one, which takes requests in one after the other.",
+    ),
+    _word(
+        "chat template",
+        "templates",
+        "The text that a server puts around messages to make a prompt of them. Here a prompt is a number of",
+        "tokens, template included; leaving earlier reasoning out of later prompts, as templates do, is `history`",
+        "of a client's `reasoning`.",
+    ),
+    _word(
+        "token budget",
+        "max_num_batched_tokens",
+        "How many tokens one step computes at most: a token for each decode, and those of prompts.",
+    ),
+    _word(
+        "KV block",
+        "kv blocks, page, block_size_tokens",
+        "The unit in which memory for keys and values is given out: the cache of a fixed number of tokens.",
+    ),
+    _word(
+        "prefix caching",
+        "cache hit, cached tokens, kv hits, radix cache, prefix cache, apc",
+        "Blocks that an earlier request left behind are used again where a prompt begins with the same tokens.",
+    ),
+    _word(
+        "KV cache",
+        "kv, paged attention",
+        "Keys and values of all tokens that requests have computed, in the memory of the GPUs: what the attention",
+        "of later tokens reads. It is given out in blocks (`engine.kv_blocks`); how much fits bounds how many",
+        "requests run.",
+    ),
+    _word(
+        "radix tree",
+        "radix attention",
+        "How SGLang finds cached prefixes: a tree of token sequences whose branches are prefixes that requests",
+        "share, in the place of hashes of whole blocks. The batching rule `sglang` has one.",
+    ),
+    _word(
+        "watermark",
+        "",
+        "KV blocks kept free when a waiting request is admitted, as a share of all, so that those that run can",
+        "grow before anyone is preempted (`policy.batching.watermark` of `vllm-v1`).",
+    ),
+    _word(
+        "KV tier",
+        "kv tiers, offloading, kv offloading, lmcache, cpu cache",
+        "A place below the GPU's KV cache, in host memory or on disk, that keeps prefixes which the GPU would",
+        "lose, and gives them back over a link (`engine.kv_tiers`).",
+    ),
+    _word(
+        "hit rate",
+        "hit_rate, cache hit rate, prefix cache hit rate",
+        "`kv.hit_rate`: the share of prompt tokens that requests find in the prefix cache when they are first",
+        "scheduled, as vLLM and SGLang log it. `kv.block_hit_rate` is BLIS's: KV blocks found, divided by those and",
+        "all blocks newly taken, for decodes too.",
+    ),
+    _word(
+        "eviction",
+        "evicted",
+        "A block that holds a cached prefix and that no request uses is given to another one; the prefix is lost,",
+        "or lives on in a tier below.",
+    ),
+    _word(
+        "preemption",
+        "preempted, recompute, swapping, preemption by swapping, retraction, retracted",
+        "A running request loses its KV blocks to another one and goes back to the queue. Its tokens are computed",
+        "again (recompute) or kept in host memory (swapping). SGLang calls it retraction.",
+    ),
+    _word(
+        "victim",
+        "victims",
+        "The running request that is preempted. `policy.preemption.victim` says which: the youngest (`tail`), the",
+        "least urgent, or the one that is cheapest to recompute.",
+    ),
+    _word(
+        "admission",
+        "admitted, rejected",
+        "In a cluster: whether a request is let in at all (policy.admission). In an instance: when a waiting",
+        "request gets its place in the batch.",
+    ),
+    _word(
+        "routing",
+        "router, routed",
+        "Which instance a request goes to (policy.routing).",
+    ),
+    _word(
+        "gateway",
+        "gateway queue, flow control",
+        "A queue in front of the router, which holds requests back while all instances are saturated.",
+    ),
+    _word(
+        "think time",
+        "think_time, think_time_ms",
+        "How long the user of a session waits between an answer and the next prompt",
+        "(`workload.clients.session.think_time_ms`).",
+    ),
+    _word(
+        "session",
+        "sessions, conversation, multi-turn, turn",
+        "A sequence of requests of one user, each prompt continuing from the answers before it. Routing",
+        "can keep a session on one instance, where its prefix is cached.",
+    ),
+    _word(
+        "closed loop",
+        "closed-loop, users, concurrency",
+        "A load from a given number of users, each of whom sends the next request when the previous answer has",
+        "arrived: a slow server gets less load. `arrivals: {kind: closed-loop}`.",
+    ),
+    _word(
+        "open loop",
+        "open-loop, rate_per_s",
+        "A load with a given rate, independent of the responses: if more requests arrive than are served, the queue",
+        "grows.",
+    ),
+    _word(
+        "warm-up",
+        "warm_up_us, warmup",
+        "The time at the start whose requests are left out of latencies (`warm_up_us`); counts and throughput are",
+        "of the whole run.",
+    ),
+    _word(
+        "LoRA adapter",
+        "lora, adapter, adapters",
+        "Small weights beside those of the model that some requests ask for. An instance holds a few on its GPUs",
+        "(`engine.lora`), and loads others, which takes time.",
+    ),
+    _word(
+        "instance",
+        "replica, engine, server",
+        "One serving engine: a scheduler, a KV cache, and the GPUs of its tensor and pipeline parallelism.",
+    ),
+    _word(
+        "rank",
+        "data-parallel rank, attention rank, dp rank, dummy batch",
+        "One of the data_parallel parts of a replica, with its own queue, batch and KV cache; each is an",
+        "instance here. Ranks that share experts step together: the slowest sets the pace, and one",
+        "without work runs a dummy batch.",
+    ),
+    _word(
+        "tensor parallelism",
+        "tensor parallel, tensor_parallel, tp",
+        "Each layer is split over several GPUs, which add up their results in every layer (all-reduce):",
+        "`cluster.tensor_parallel`, vLLM's `--tensor-parallel-size`.",
+    ),
+    _word(
+        "pipeline parallelism",
+        "pipeline parallel, pipeline_parallel, pp, pipeline bubble, bubble",
+        "The layers are spread over stages of GPUs, which work on different batches at a time",
+        "(`engine.pipeline_parallel`). The bubble is the time that stages idle while any batch is under way.",
+    ),
+    _word(
+        "data parallelism",
+        "data parallel, data_parallel, dp, data-parallel attention, dp attention",
+        "Several copies of the attention, each with requests of its own (`engine.data_parallel`). In data-parallel",
+        "attention these ranks share the experts of a model, spread over all of their GPUs; ranks of a dense model",
+        "are independent engines.",
+    ),
+    _word(
+        "expert parallelism",
+        "expert parallel, expert_parallel, ep",
+        "Whole experts are spread over the GPUs of a replica, in the place of a part of every expert on each of",
+        "them (`engine.expert_parallel`); tokens travel to their experts by all-to-all.",
+    ),
+    _word(
+        "all-to-all",
+        "all2all, all_to_all, deepep, dispatch and combine, dispatch, combine",
+        "The exchange under expert parallelism: in each layer tokens are sent to the GPUs that hold their experts",
+        "(dispatch), and the results come back (combine). DeepEP is a library of kernels for it;",
+        "`engine.all_to_all` says whose are used, and the rates of the links.",
+    ),
+    _word(
+        "mixture of experts",
+        "moe, expert, experts",
+        "A model whose layers have many feed-forward networks (experts), of which each token uses a few:",
+        "`num_experts_per_tok` of the model.",
+    ),
+    _word(
+        "MLA",
+        "multi-head latent attention, latent attention",
+        "Attention of DeepSeek's models: keys and values of a token are kept as one short vector (kv_lora_rank),",
+        "whole on every GPU of a tensor-parallel group, so that the KV cache is small but not split.",
+    ),
+    _word(
+        "GQA",
+        "grouped-query attention, mqa, num_key_value_heads",
+        "Several query heads share one pair of key and value heads: the KV cache is as many times smaller.",
+    ),
+    _word(
+        "pool",
+        "pools",
+        "Instances of one kind: the same model, hardware and engine settings.",
+    ),
+    _word(
+        "disaggregation",
+        "prefill and decode instances, pd, p/d",
+        "Prompts are computed on some instances, and their KV cache is sent to others, which decode.",
+    ),
+    _word(
+        "KV transfer",
+        "kv transfers, transfer, nixl, handover",
+        "The KV blocks of a prompt on their way from the instance that computed it to the one that decodes",
+        "(`cluster.disaggregation.transfer`).",
+    ),
+    _word(
+        "speculative decoding",
+        "speculation, draft, drafts, drafter, draft tokens",
+        "Tokens are guessed cheaply, and a step verifies several at a time: those up to the first wrong guess are",
+        "accepted, and one more that the model samples itself (the bonus token). `engine.speculative` says how",
+        "many, and how good they are.",
+    ),
+    _word(
+        "MTP",
+        "eagle, multi-token prediction, ngram, n-gram",
+        "What drafts in speculative decoding (`engine.speculative.method`). EAGLE and MTP (multi-token prediction)",
+        "are small models that go on from the hidden states of the large one; n-gram looks for the last words",
+        "earlier in the prompt and the answer.",
+    ),
+    _word(
+        "acceptance rate",
+        "acceptance, draft_acceptance_rate, acceptance length, mean_acceptance_length",
+        "The share of drafted tokens that are accepted. The acceptance length is what a draft brings with its",
+        "bonus token: 1 + accepted tokens / drafts.",
+    ),
+    _word(
+        "offered",
+        "offered load, arrival rate",
+        "What clients send, whether or not it is served: requests and tokens over the time between the first and",
+        "the last arrival.",
+    ),
+    _word(
+        "throughput",
+        "requests_per_s, output_tokens_per_s",
+        "What completed, over the whole simulated time, ramp-up and the last requests' end included.",
+    ),
+    _word(
+        "steady",
+        "steady state",
+        "The second half of the time in which requests arrive: what was offered in it, and what was served in it.",
+    ),
+    _word(
+        "goodput",
+        "slo, slo attainment, slo class",
+        "The requests that keep the bounds of their class (`slo_targets`): their share of all that were sent, and",
+        "how many of them there were per second (goodput_rps).",
+    ),
+    _word(
+        "knee",
+        "capacity, maximum rate",
+        "The highest rate at which every bound still holds and no queue keeps growing; above it latencies rise",
+        "steeply. `plan --max-rate` encloses it.",
+    ),
+    _word(
+        "fairness",
+        "jain, jain_index, jain's index",
+        "How evenly tenants are served. Jain's index of their output tokens is 1 where all got the same, and 1 /",
+        "tenants where one got everything.",
+    ),
+    _word(
+        "head-of-line blocking",
+        "head_of_line_blocking",
+        "Requests that could be served wait behind one that cannot. `anomalies.head_of_line_blocking` counts",
+        "instances whose queue is, on average, more than twice as long as the mean of their pool.",
+    ),
+    _word(
+        "priority inversion",
+        "priority_inversions",
+        "An earlier request that takes much longer than a later one of its class. `anomalies.priority_inversions`",
+        "counts such pairs where the earlier took more than twice as long.",
+    ),
+    _word(
+        "saturation",
+        "saturated, overload, backlog",
+        "More requests arrive than can be served, so the queue grows for as long as that lasts.",
+    ),
+    _word(
+        "step-time model",
+        "latency model, cost model, operators, fitted",
+        "What says how long a step takes, from the tokens in it: `latency`. `operators` sums up measured times of",
+        "operators, `fitted` and `roofline` work from a GPU's datasheet, `blackbox` is a line through measured",
+        "steps.",
+    ),
+    _word(
+        "roofline",
+        "",
+        "A step takes the larger of two times: its arithmetic at the GPU's peak rate, or its bytes at the",
+        "memory's. Decodes of small batches are bound by memory, prefills by arithmetic. Also the name of a",
+        "step-time model.",
+    ),
+    _word(
+        "MFU",
+        "model flops utilization",
+        "The share of a GPU's peak arithmetic rate that is reached; `hardware.mfu` of the `roofline` step times.",
+    ),
+    _word(
+        "horizon",
+        "horizon_us",
+        "The simulated time at which a run ends, whatever is in progress (`horizon_us`).",
+    ),
+    _word(
+        "event",
+        "event number",
+        "One change of the simulated system: an arrival, a decision, a step. Events are numbered from 1; equal",
+        "documents and seeds give equal events.",
+    ),
+    _word(
+        "record",
+        "records",
+        "What an event emits to subscribers and files: a kind, the event's number and time, and fields.",
+    ),
+    _word(
+        "golden",
+        "golden test, baseline",
+        "The stored result of an experiment, which a test compares with byte for byte.",
+    ),
+    _word(
+        "invariant",
+        "invariants, inv",
+        "A condition that always holds, such as that every request is in exactly one place. Reports list each as `ok`",
+        "or with what is wrong; `run --check all` checks them after every event. INV-1 to INV-11 are explained, too.",
+    ),
+    _word(
+        "twin",
+        "twins",
+        "A real server and its simulation side by side, under the same requests (`blis-tui twin`).",
+    ),
+    _word(
+        "reasoning",
+        "thinking, reasoning tokens, ttfat, time to first answer token",
+        "The first part of an answer, which users do not count as such. TTFAT is the time from arrival to the",
+        "first token behind it.",
+    ),
+    _word(
+        "digest",
+        "state digest, fingerprint",
+        "A hash of the whole state of the simulation: equal digests, equal futures.",
+    ),
+    _word(
+        "regret",
+        "true regret",
+        "What a routing decision cost: the difference to the best choice, by the scores known then, or by running",
+        "every choice (true regret).",
+    ),
+    _word(
+        "accuracy",
+        "expected error",
+        "How far the mean latencies of a run may be from those of a real server. `TTFT ±6 %` is the median error on",
+        "measured servers like the simulated one: half of them were closer. `run --explain accuracy` prints the range",
+        "of 9 in 10 errors as well; the JSON of `plan`, and of reports with `report: full`, has it in `step_time`.",
+        "docs/accuracy.md has the measurements.",
+    ),
+    _word(
+        REPRODUCING_BLIS,
+        "blackbox, crossmodel, trained-roofline, roofline-phases, gaie-legacy, always-busiest, inverted-slo,"
+        " reverse-priority",
+        "Only for comparison with the simulator BLIS: its step-time models, and rules that it has. To model servers,",
+        "use the defaults: the accuracy of step times was measured with them.",
+    ),
+)

@@ -1,0 +1,245 @@
+"""Creates a new project, and the schemas as files for editors and other tools."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Final
+
+from blis_tui._version import __version__
+from blis_tui.base.errors import InputError
+from blis_tui.base.scalars import flow
+from blis_tui.base.source import as_list, as_map
+from blis_tui.spec.authoring.tree import range_of
+from blis_tui.spec.library import FOLDERS, suffix
+from blis_tui.spec.places import data_root
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from blis_tui.base.source import Json
+
+
+_REFERENCE = re.compile(r'"\$ref": "([a-z]+\.schema\.json)')
+
+
+def schema_files() -> dict[str, str]:
+    """Return every schema: file name -> text.
+
+    Raises:
+        InputError: the installation is incomplete.
+    """
+    paths = sorted((data_root() / "schemas").glob("*.schema.json"))
+    if not paths:
+        raise InputError("no schemas are installed", help="the installation is incomplete")
+    return {path.name: _annotated(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def with_references(name: str, files: Mapping[str, str]) -> dict[str, str]:
+    """Return a schema and all schemas that it refers to."""
+    chosen: dict[str, str] = {}
+    waiting = [name]
+    while waiting:
+        file = waiting.pop()
+        if file not in chosen:
+            chosen[file] = files[file]
+            waiting += _REFERENCE.findall(files[file])
+    return chosen
+
+
+def _annotated(text: str) -> str:
+    schema: dict[str, Json] = json.loads(text)
+    del schema["$id"]
+    _annotate(schema)
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _annotate(node: Json) -> None:
+    """Add a hover text to every property below the node."""
+    if isinstance(node, list):
+        for part in node:
+            _annotate(part)
+    elif isinstance(node, dict):
+        properties = node.get("properties")
+        for part in properties.values() if isinstance(properties, dict) else ():
+            if isinstance(part, dict) and isinstance(about := part.get("description"), str):
+                shape = as_map(next(iter(as_list(part.get("anyOf"))), part))  # beside null, where it drops the key
+                default = shape.get("default")
+                facts = [f"default `{flow(default)}`"] if default not in (None, [], {}, "") else []
+                facts += [found] if (found := range_of(shape)) else []
+                part["markdownDescription"] = about + (f"\n\n*{'; '.join(facts)}*" if facts else "")
+        for part in list(node.values()):
+            _annotate(part)
+
+
+DEMO: Final = "specs/demo.blis.yaml"
+"""The experiment of a new project."""
+
+_DEMO: Final = """\
+# yaml-language-server: $schema=../schemas/experiment.schema.json
+# One H100 serves support chats. Change a key, run it again, and compare.
+# `blis-tui explain engine.max_num_seqs` says what a key means.
+apiVersion: blis/v1
+kind: Experiment
+metadata: {name: demo, description: "Support chats on one H100."}
+seed: 1
+model: llama-3.1-8b-instruct
+hardware: h100
+latency: {kind: auto}
+workload: support-chats
+policy: house
+cluster: {instances: 1, tensor_parallel: 1}
+engine: {max_num_seqs: 4}
+expect:
+  - {metric: requests.completed, equals: 200}
+  - {metric: latency.ttft_ms.p99, max: 1500}
+"""
+
+_WORKLOAD: Final = """\
+# yaml-language-server: $schema=../../schemas/workload.schema.json
+# Short questions that all begin with the same system prompt.
+apiVersion: blis/v1
+kind: Workload
+metadata: {name: support-chats, description: "Support chats: 120 tokens in, 150 out."}
+requests: 200
+rate_per_s: 3.0
+clients:
+  - id: chat
+    arrivals: {kind: poisson}
+    input_tokens: {kind: gaussian, mean: 120, std_dev: 60, min: 8, max: 600}
+    output_tokens: {kind: gaussian, mean: 150, std_dev: 70, min: 1, max: 600}
+    prefix: {group: system-prompt, tokens: 256}
+    slo_class: standard
+"""
+
+_POLICY: Final = """\
+# yaml-language-server: $schema=../../schemas/policy.schema.json
+# Schedules first come, first served, and composes steps like vLLM.
+apiVersion: blis/v1
+kind: Policy
+metadata: {name: house, description: "First come, first served; vLLM's batching."}
+scheduling: {kind: fcfs}
+batching: {kind: vllm-v1}
+"""
+
+_WORKFLOW: Final = """\
+name: blis
+on: [push, pull_request]
+permissions: {contents: read, pull-requests: write}
+jobs:
+  check:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+      - uses: actions/setup-python@v5
+        with: {python-version: "3.12"}
+      - run: pip install -r requirements.txt
+      - run: blis-tui check specs
+      - run: blis-tui spec fmt --check specs
+      - run: pytest --blis-obsolete=fail --blis-update=new
+      # Report the changes on the run's summary page and in a comment on the pull request
+      # (the token of a fork may not comment).
+      - if: failure()
+        run: |
+          if blis-tui golden status --format github > golden-report.md; then rm golden-report.md; fi
+          if [ -s golden-report.md ]; then cat golden-report.md >> "$GITHUB_STEP_SUMMARY"; fi
+      - if: failure() && github.event_name == 'pull_request'
+        continue-on-error: true
+        env: {GH_TOKEN: "${{ github.token }}", NUMBER: "${{ github.event.number }}"}
+        run: |
+          if [ -s golden-report.md ]; then gh pr comment "$NUMBER" --body-file golden-report.md; fi
+"""
+
+_GITLAB: Final = """\
+# The report of changes is an artifact. If the variable BLIS_TOKEN holds a project access token
+# with the scope `api`, it is also a comment on the merge request.
+blis:
+  image: python:3.12
+  rules:
+    - if: $CI_PIPELINE_SOURCE == "merge_request_event"
+    - if: $CI_COMMIT_BRANCH == $CI_DEFAULT_BRANCH
+  script:
+    - pip install -r requirements.txt
+    - blis-tui check specs
+    - blis-tui spec fmt --check specs
+    - pytest --blis-obsolete=fail --blis-update=new --junitxml=golden.xml
+  after_script:
+    - |
+      if blis-tui golden status --format gitlab > golden-report.md; then rm golden-report.md; fi
+      if [ -s golden-report.md ] && [ -n "$BLIS_TOKEN" ] && [ -n "$CI_MERGE_REQUEST_IID" ]; then
+        curl --fail --silent --show-error -H "PRIVATE-TOKEN: $BLIS_TOKEN" --data-urlencode body@golden-report.md \\
+          "$CI_API_V4_URL/projects/$CI_PROJECT_ID/merge_requests/$CI_MERGE_REQUEST_IID/notes"
+      fi
+  artifacts:
+    when: always
+    paths: [golden-report.md]
+    reports: {junit: golden.xml}
+"""
+
+_REQUIREMENTS: Final = f"""\
+# If no package index has this version of blis-tui, its wheel must be in wheels/:
+# `pip wheel --no-deps -w wheels CLONE` builds it.
+--find-links wheels
+blis-tui=={__version__}
+pytest>=8.2
+"""
+
+_README: Final = """\
+# Experiments
+
+Simulations of LLM inference serving, run by `blis-tui`. The same document gives the same results on every machine.
+
+```sh
+pip install -r requirements.txt
+blis-tui check specs
+blis-tui run specs/demo.blis.yaml
+blis-tui run specs/demo.blis.yaml --set cluster.instances=2
+pytest                       # compares every experiment with its golden result in golden/
+blis-tui golden review       # after a change: accept or reject new results
+```
+
+- `specs/*.blis.yaml`: experiments. `specs/workloads/`, `specs/policies/`, `specs/hardware/` and `specs/models/`:
+  documents that they refer to by name; `blis-tui spec list` shows everything available.
+- `blis-tui spec new experiment NAME -o specs/NAME.blis.yaml` writes a new one; `--all` explains every key.
+- `wheels/`, if there is one: the wheel of the `blis-tui` that made this project, for `requirements.txt` to install,
+  because it came from no package index. After an update, replace it, and its version in `requirements.txt`.
+- `schemas/`: for editors with a YAML language server (completion, hover). After an update of `blis-tui`:
+  `blis-tui spec schema -o schemas`.
+"""
+
+_PYTEST: Final = """\
+[pytest]
+minversion = 8.2
+testpaths = specs
+# Every experiment in specs/ is a golden test; its golden files are in golden/.
+blis_spec_root = specs
+blis_golden_dir = golden
+"""
+_IGNORED: Final = "__pycache__/\n.pytest_cache/\n.venv/\n/out/\n/golden-report.md\n/golden.xml\n!/wheels/\n"
+
+
+def project_files() -> dict[str, str]:
+    """Return every file of a new project: path below its folder -> text."""
+    return {
+        "README.md": _README,
+        "requirements.txt": _REQUIREMENTS,
+        "pytest.ini": _PYTEST,
+        ".gitignore": _IGNORED,
+        ".vscode/settings.json": _settings(),
+        ".vscode/extensions.json": json.dumps({"recommendations": ["redhat.vscode-yaml"]}, indent=2) + "\n",
+        ".github/workflows/blis.yml": _WORKFLOW,
+        ".gitlab-ci.yml": _GITLAB,
+        DEMO: _DEMO,
+        "specs/workloads/support-chats.yaml": _WORKLOAD,
+        "specs/policies/house.yaml": _POLICY,
+        **{f"schemas/{name}": text for name, text in schema_files().items()},
+    }
+
+
+def _settings() -> str:
+    patterns = {
+        f"./schemas/{kind.lower()}.schema.json": [f"specs/{folder}/*.yaml" if ending == ".yaml" else f"*{ending}"]
+        for kind, folder in FOLDERS.items()
+        for ending in [suffix(kind)]
+    }
+    return json.dumps({"yaml.schemas": patterns}, indent=2) + "\n"

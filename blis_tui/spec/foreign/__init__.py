@@ -1,0 +1,1 @@
+"""Documents of other tools, imported as documents of this one."""

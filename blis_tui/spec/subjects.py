@@ -1,0 +1,326 @@
+"""Explains any word from a screen, an error, a report or a document."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from dataclasses import asdict, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final
+
+import blis_tui.cluster.records
+import blis_tui.engine.records
+import blis_tui.engine.stopped  # noqa: F401  (registers record kinds)
+from blis_tui.base.classes import dataclass
+from blis_tui.base.diagnostics import CODES, suggestion
+from blis_tui.base.errors import BlisError
+from blis_tui.base.nearness import words_of
+from blis_tui.base.text import described
+from blis_tui.base.units import in_words
+from blis_tui.cluster.invariants import CLUSTER_INVARIANTS, INVARIANTS, STATEMENTS, Statement
+from blis_tui.engine.records import RECORD_KINDS, Record
+from blis_tui.model.plug_ins import FOR_BLIS
+from blis_tui.results.lints.table import LINTS, explained
+from blis_tui.spec.authoring import explain as keys
+from blis_tui.spec.authoring import figures
+from blis_tui.spec.authoring import figures as figure_text
+from blis_tui.spec.authoring.explain import REPRODUCING_BLIS, WORDS, Word, explain, normal_code
+from blis_tui.spec.authoring.tree import DISCRIMINATORS, root
+from blis_tui.spec.hints import KEYS as SYNONYMS
+from blis_tui.spec.hints import METRICS, STATISTICS, metric_hint, metrics_meant, plain
+from blis_tui.spec.metric_names import COSTS
+from blis_tui.spec.schema import KINDS
+from blis_tui.spec.shipped import SHIPPED, builtin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from blis_tui.base.source import Json
+    from blis_tui.model.plug_ins import Registry
+
+_WIDTH: Final = 100
+_INDEX_WIDTH: Final = 80
+_ALIKE: Final = 0.8
+_CODE: Final = re.compile(r"(BLIS)?[0-9]+")
+
+
+class UnknownSubjectError(BlisError):
+    """Nothing has that name; the help suggests the closest one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One meaning of a word, as text and as plain data."""
+
+    text: str
+    data: Json
+
+
+def subjects(word: str, kind: str | None = None, plugins: Registry | None = None) -> list[Subject]:
+    """Return all meanings of a word: codes, warnings, invariants, records, terms, keys, values, figures and fields.
+
+    Args:
+        word: as found anywhere: ``BLIS1001``, ``overload``, ``preempted``, ``ttft_ms``, ``engine.kv_blocks``,
+            ``vllm-v1``, ``kv.hit_rate``, ``queued_us``, ``step.duration_us``.
+        kind: search only the keys of that kind of document.
+        plugins: plug-ins whose settings are keys, too.
+
+    Raises:
+        UnknownSubjectError: nothing has that name.
+        UnknownKeyError: it is a path that no key has.
+        UnknownCodeError: it is an unknown code.
+    """
+    word = word.strip()
+    if kind is not None:
+        return [_key(f"{kind.capitalize()}.{word}", plugins)]
+    if _CODE.fullmatch(word.upper()):
+        found = explain(normal_code(word))
+        return [Subject(found.to_text(), asdict(found))]
+    named = [*_named(word.lower())]
+    held = [*_held(word), *([] if named else _of_rows(word))]
+    taken = keys.values(word, plugins)
+    is_path = "." in word and not (held or taken or word.replace(".", "").isdecimal())
+    if is_path or word in root("Experiment", plugins).children or word.partition(".")[0] in KINDS:
+        named += _at_path(word, plugins)
+    if "." not in word and (not named or plain(word) in SYNONYMS):
+        held += _searched(word, plugins, taken, alone=not (named or held or taken))
+    if not (named or held or taken):
+        raise _unknown(word, plugins)
+    return [*named, *(Subject(one.to_text(), one.to_dict()) for one in taken), *held]
+
+
+def _key(path: str, plugins: Registry | None) -> Subject:
+    chosen, found = keys.look_up(path, plugins)
+    return Subject(keys.as_text(chosen, found), keys.as_data(chosen, found))
+
+
+def _named(word: str) -> Iterator[Subject]:
+    """Iterate over meanings with exactly that name, other than keys and report figures."""
+    warning = explained(word)
+    if warning is not None:
+        yield Subject(warning, {"warning": word, "text": warning})
+    for statement in STATEMENTS.values():
+        if word in (statement.identifier.lower(), statement.name.lower()):
+            yield _invariant(statement)
+    kind = word.replace(" ", "-")
+    if kind in RECORD_KINDS:
+        yield _record(kind, RECORD_KINDS[kind])
+    for one in WORDS:
+        if word in (one.name.lower(), *one.also):
+            yield _term(one)
+
+
+def _searched(word: str, plugins: Registry | None, taken: Sequence[keys.Value], *, alone: bool) -> list[Subject]:
+    """Return matching keys, except those that take the word as a value; ``alone``: there is no other meaning."""
+    told = {path for one in taken for path in one.paths}
+    told |= {f"{path}.{name}" for path in told for name in DISCRIMINATORS}
+    matches = [(kind, key) for kind, key in keys.search(word, plugins) if not keys.is_among(key.shown(kind), told)]
+    if len(matches) > 1:
+        return [Subject(keys.as_list(word, matches, alone=alone), keys.as_rows(matches))]
+    return [Subject(keys.as_text(kind, [key]), keys.as_data(kind, [key])) for kind, key in matches]
+
+
+def _held(word: str) -> Iterator[Subject]:
+    """Iterate over the figures of reports and studies with that name."""
+    found = figures.figures_at(word) or figures.figures_at(f"latency.{word}")  # names as in tables
+    found = [*figures.figures_at(f"latency.{word}_ms"), *found]
+    elsewhere = STATISTICS.keys() & set(words_of(word)) or (word in METRICS and word not in SYNONYMS)
+    if not found and "." not in word and elsewhere:  # `ttft_p99`, `prefix_cache_hits`
+        found = [one for meant in metrics_meant(word)[:1] for one in figures.figures_at(meant)]
+    if len(found) > 1:
+        text = figure_text.listed(f"{word}: metrics of reports", figure_text.together(found))
+        yield Subject(text, [figure_text.figure_data(one) for one in found])
+    else:
+        yield from (Subject(figure_text.figure_text(one), figure_text.figure_data(one)) for one in found)
+    if word in COSTS:
+        yield Subject(f"{word}: a metric of studies\n\n{COSTS[word]}\n", {"figure": word, "meaning": COSTS[word]})
+
+
+def _of_rows(word: str) -> Iterator[Subject]:
+    """Iterate over the columns of request files and the fields of records with that name."""
+    kind, _, name = word.rpartition(".")
+    columns = {one.name: one for one in figures.request_columns()} if kind in ("", "requests") else {}
+    if name in columns:
+        text = figure_text.field_text(columns[name], "a column of request files (`run --requests`)")
+        yield Subject(text, figure_text.field_data(columns[name], "column", "requests"))
+    yield from _record_fields(kind, name)
+
+
+def _record_fields(kind: str, name: str) -> Iterator[Subject]:
+    """Iterate over the fields of that name, in one kind of record or in all."""
+    kinds = [one for one in sorted(RECORD_KINDS) if kind in ("", one)]
+    held = [(one, field) for one in kinds for field in _fields_of(RECORD_KINDS[one]) if field.name == name]
+    if len(held) > 1:
+        rows = [(f"{one}.{name}", field.meaning) for one, field in held]
+        data: Json = [figure_text.field_data(field, "field", one) for one, field in held]
+        yield Subject(figure_text.listed(f"{name}: fields of records", rows), data)
+        return
+    for one, field in held:
+        about = field.meaning or f"In the record of an event in which {RECORD_KINDS[one].shown.meaning}."
+        text = figure_text.field_text(replace(field, meaning=about), f"a field of `{one}` records")
+        yield Subject(text, figure_text.field_data(field, "field", one))
+
+
+def _fields_of(record: type[Record]) -> tuple[figures.Field, ...]:
+    """Return the fields of a kind of record, the common ones first."""
+    return (*figures.part_of(Record).fields, *figures.part_of(record).fields)
+
+
+def _at_path(path: str, plugins: Registry | None) -> list[Subject]:
+    """Return the key at that path."""
+    try:
+        return [_key(path, plugins)]
+    except keys.UnknownKeyError as error:
+        raise _unknown_figure(path, plugins) or error from None
+
+
+def _unknown_figure(path: str, plugins: Registry | None) -> BlisError | None:
+    """Create the error for a path that no key has; None = it does not look like a figure's or a field's, either."""
+    section, _, rest = path.partition(".")
+    if section in RECORD_KINDS:
+        known = [f"{section}.{field.name}" for field in _fields_of(RECORD_KINDS[section])]
+        return UnknownSubjectError(f"`{section}` records have no field `{rest[:60]}`", help=suggestion(path, known))
+    known = [figures.filled(one.path, path) for one in figures.all_figures() if one.path.partition(".")[0] == section]
+    is_key = section in root("Experiment", plugins).children
+    if not known or (is_key and not get_close_matches(path, known, n=1, cutoff=_ALIKE)):
+        return None
+    return UnknownSubjectError(f"reports have no metric `{path[:80]}`", help=metric_hint(path, known))
+
+
+def _record(kind: str, record: type[Record]) -> Subject:
+    shown = record.shown
+    about = shown.explanation or f"{shown.meaning[:1].upper()}{shown.meaning[1:]}."
+    held = [(one.name, one.meaning) for one in _fields_of(record)]
+    lines = [f"{kind}: a kind of record ({shown.sign})", "", *textwrap.wrap(about, _WIDTH), ""]
+    lines += ["  fields", *described(held), ""]
+    lines += textwrap.wrap(
+        "It is in the debugger's list of events and in `run --records`, and a breakpoint can name it."
+        if not shown.on_demand
+        else "On demand: it is in no file, and is emitted only to those who subscribe to it by name.",
+        _WIDTH,
+    )
+    return Subject("\n".join(lines) + "\n", {"record": kind, "meaning": about, "fields": [name for name, _ in held]})
+
+
+def _invariant(one: Statement) -> Subject:
+    checked = [each.identifier for each in (*INVARIANTS, *CLUSTER_INVARIANTS)]
+    how = _HOW_CHECKED if one.identifier in checked else "The tests of the package check it."
+    sentence = f"{one.sentence[0].upper()}{one.sentence[1:]}"
+    about = f"{sentence}. {how} The identifiers are those of the simulator BLIS."
+    text = "\n".join([f"{one.identifier}: an invariant, {one.name}", "", *textwrap.wrap(about, _WIDTH)])
+    return Subject(f"{text}\n", {"invariant": one.identifier, "name": one.name, "statement": one.sentence})
+
+
+_HOW_CHECKED: Final = (
+    "`run --check all` checks it after every event, and every run at its end; where it does not hold, the simulator or"
+    " a plug-in has a defect (exit code 1)."
+)
+
+
+def _term(word: Word) -> Subject:
+    also = [one for one in word.also if one != word.name.lower()]
+    is_list = word.name == REPRODUCING_BLIS
+    title = f"{word.name}: a term" + (f"  (also {', '.join(also)})" if also and not is_list else "")
+    lines = [title, "", *textwrap.wrap(word.meaning, _WIDTH)]
+    if is_list:
+        ours = [one for one in builtin().plugins if one.of_blis]
+        for one in ours:
+            about = one.summary.removesuffix(FOR_BLIS).rstrip()
+            lines += ["", f"{one.path}: {one.name}", textwrap.indent(textwrap.fill(about, _WIDTH - 2), "  ")]
+    text = "\n".join(lines) + "\n"
+    return Subject(text, {"term": word.name, "also": [*also], "meaning": word.meaning})
+
+
+def _unknown(word: str, plugins: Registry | None) -> BlisError:
+    known = [*(name for name, _ in names()), *(also for one in WORDS for also in one.also)]
+    known += [one.field.name for one in figures.all_figures()]
+    known += [one.name for one in figures.request_columns()]
+    near = get_close_matches(word.lower(), dict.fromkeys(one.lower() for one in known), n=2, cutoff=0.75)
+    if near:
+        hint = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?"
+        return UnknownSubjectError(f"nothing is named `{word[:60]}`", help=hint)
+    try:
+        keys.look_up(word, plugins)
+    except keys.UnknownKeyError as error:
+        if error.help and "did you mean" in error.help:
+            return error
+    hint = "`blis-tui explain` lists codes, warnings, records, terms and metrics, `explain --kind experiment` all keys"
+    return UnknownSubjectError(f"nothing is named `{word[:60]}`", help=hint)
+
+
+def names() -> Iterator[tuple[str, str]]:
+    """Iterate over every code, warning, record kind, term, plug-in and report figure, each with a line about it."""
+    yield from ((code, info.title) for code, info in CODES.items())
+    yield from ((one.name, f"{one.promise}, or it is a warning") for one in LINTS)
+    yield from ((kind, one.shown.meaning) for kind, one in sorted(RECORD_KINDS.items()))
+    yield from ((one.name, _short(one.meaning)) for one in WORDS)
+    yield from ((one.identifier, _short(one.sentence)) for one in STATEMENTS.values())
+    yield from ((name, _short(f"a value of {in_words(paths)}")) for name, paths in _plug_ins().items())
+    yield from ((name, _short(about)) for name, about in figure_text.overview())
+
+
+def _plug_ins() -> dict[str, list[str]]:
+    """Return the built-in plug-ins that documents may name, with the keys that take them."""
+    found: dict[str, list[str]] = {}
+    for path, shipped in SHIPPED.items():
+        for name in shipped:
+            found.setdefault(name, []).append(path)
+    return found
+
+
+def _short(text: str) -> str:
+    return textwrap.shorten(text, 70, placeholder=" ...")
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The names of one kind of subject, with a heading."""
+
+    heading: str
+    names: tuple[str, ...]
+
+    def to_text(self) -> str:
+        """Format the heading, with the names below it."""
+        text = ", ".join(self.names)
+        indent = "  "
+        body = textwrap.fill(
+            text,
+            _INDEX_WIDTH,
+            initial_indent=indent,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        return f"{self.heading}\n{body}\n"
+
+
+def _index() -> tuple[_Names, ...]:
+    sections = dict.fromkeys(name.partition(".")[0] for name, _ in figure_text.overview())
+    return (
+        _Names("Errors, by code: what each means, with an example and how to fix it", tuple(CODES)),
+        _Names("Warnings about runs: what each checks, and what helps", tuple(one.name for one in LINTS)),
+        _Names("Kinds of records: when each is written, and its fields", tuple(sorted(RECORD_KINDS))),
+        _Names("Terms", tuple(one.name for one in WORDS)),
+        _Names("Invariants: what must hold after every event, or of a run", tuple(STATEMENTS)),
+        _Names("Policies, step-time models and the like: what each does, and the keys it takes", tuple(_plug_ins())),
+        _Names("Sections of reports: what each contains, and its metrics (explained as well)", tuple(sections)),
+    )
+
+
+def everything() -> Subject:
+    """Return all subjects: as text an index, as plain data with their meanings."""
+    rows: list[Json] = [{"code": code, **asdict(info)} for code, info in CODES.items()]
+    rows += [{"warning": one.name, "makes_sure": one.promise} for one in LINTS]
+    rows += [{"record": kind, "meaning": one.shown.meaning} for kind, one in sorted(RECORD_KINDS.items())]
+    rows += [{"term": one.name, "also": [*one.also], "meaning": one.meaning} for one in WORDS]
+    rows += [{"invariant": one.identifier, "statement": one.sentence} for one in STATEMENTS.values()]
+    rows += [{"value": name, "of": [*paths]} for name, paths in _plug_ins().items()]
+    rows += [{"figure": name, "meaning": about} for name, about in figure_text.overview()]
+    about_keys = "Keys of documents: `blis-tui explain --kind experiment` lists them as a tree\n"
+    return Subject("\n".join([*(one.to_text() for one in _index()), about_keys]), rows)
+
+
+def all_keys(kind: str, plugins: Registry | None = None) -> Subject:
+    """Return the keys of a kind of document, as a tree."""
+    found = [key for key in root(kind, plugins).walk() if key.path]
+    return Subject(keys.overview(kind, plugins), keys.as_data(kind, found))

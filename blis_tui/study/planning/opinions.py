@@ -1,0 +1,146 @@
+"""Second opinions on a plan: another front end instead of another instance, and servers slower than simulated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.base.classes import NamedTuple, dataclass
+from blis_tui.base.errors import SpecError
+from blis_tui.engine.client_times import ServiceTimes
+from blis_tui.results.expected_error import ObservedLoad, slower_server
+from blis_tui.spec.overrides import parse_overrides
+from blis_tui.spec.study.document import experiment_of
+from blis_tui.spec.study.model import Point
+from blis_tui.study.planning.driver import Run
+from blis_tui.study.planning.search import verdict_of
+from blis_tui.study.sensitivity import PROCESSES
+from blis_tui.workload.source import create_source
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Mapping, Sequence
+
+    from blis_tui.model import Expectation, Experiment
+    from blis_tui.model import Expectation as Bound
+    from blis_tui.spec.study.model import Study
+    from blis_tui.study.rows import Row
+    from blis_tui.study.steady import Steady
+
+
+_BUSY: Final = 0.5
+"""Share of its time from which on an API server may be what limits an instance."""
+
+
+class MoreProcesses(NamedTuple):
+    """A smaller size that would do with more API server processes on each instance."""
+
+    size: int
+    processes: int
+
+
+def busy_processes(experiment: Experiment, rate_per_s: float, size: int) -> int | None:
+    """Return the number of API server processes of instances whose processes would be busy; None = they would not."""
+    engine = experiment.pools[0].engine
+    if engine.front_end is None and experiment.pools[0].latency.kind != "operators":
+        return None
+    times = ServiceTimes().given(engine.front_end)
+    share = rate_per_s / size * times.request_us / 1e6 / times.processes
+    return times.processes if share > _BUSY else None
+
+
+def more_processes(
+    rows: Sequence[Row], steady: Steady | None, bounds: tuple[Expectation, ...], tried: MoreProcesses
+) -> Generator[list[Run], list[Row], MoreProcesses | None]:
+    """Repeat the runs of a size that was not enough, with more processes; None = that is not enough, either."""
+    values = {PROCESSES: tried.processes}
+    again = yield [Run(point=row.point, values=values, seed=row.seed, steady=steady) for row in rows]
+    return tried if all(verdict_of(row, bounds).holds for row in again) else None
+
+
+_LOOKED_AT: Final = 1000
+"""Number of prompts over which the mean is taken."""
+_TTFT: Final = ("latency.ttft_ms.", "latency.scheduling_delay_ms.")
+_E2E: Final = ("latency.e2e_ms.", "latency.ttfat_ms.", "slo.")
+LATER: Final = "latency.ttft_ms."
+"""Prefix of TTFT metrics."""
+
+
+def mean_prompt(experiment: Experiment) -> float:
+    """Return the mean length of the first prompts, before anything runs; for sessions, of their first calls."""
+    source = create_source(experiment.workload, experiment.seed, experiment.plugins)
+    requests = islice(iter(source.next_request, None), _LOOKED_AT)
+    lengths = [request.input_tokens for request in requests if request is not None]
+    return sum(lengths) / max(1, len(lengths))
+
+
+@dataclass(frozen=True, slots=True)
+class SlowServer:
+    """A server that is slower than simulated."""
+
+    times: float
+    """Factor on its step times."""
+    values: Mapping[str, object]
+    """The assignments for that factor."""
+    later: float = 1.0
+    """Further factor on TTFT, on top of the effect of longer steps."""
+
+    def tightened(self, bounds: Iterable[Bound]) -> tuple[Bound, ...]:
+        """Return bounds that a run with its step times meets if first tokens that are later still meet these."""
+        return tuple(
+            replace(one, max=one.max / self.later) if one.metric.startswith(LATER) and one.max is not None else one
+            for one in bounds
+        )
+
+    def judged(self, row: Row, bounds: Iterable[Bound]) -> Row:
+        """Return a run, which fails if TTFTs that are later by the factor violate a bound.
+
+        The verdict on the long run is by bounds that are tightened.
+        """
+        if self.later == 1.0 or row.ok is not True or row.in_long_run:
+            return row
+        for one in bounds:
+            value = row.figures.get(one.metric)
+            if not one.metric.startswith(LATER) or one.max is None or not isinstance(value, int | float):
+                continue
+            if value * self.later > one.max:
+                why = f"with first tokens {self.later:.3g} times as late, {one.metric} is {value * self.later:,.4g}"
+                return replace(row, ok=False, why=why)
+        return row
+
+
+def metrics_bounded(bounds: Iterable[Bound]) -> tuple[str, ...]:
+    """Return the means whose errors matter to the bounds."""
+    names = [one.metric for one in bounds]
+    found = [("ttft", any(name.startswith((*_TTFT, "slo.")) for name in names))]
+    found.append(("e2e", any(name.startswith(_E2E) for name in names)))
+    return ("itl", *(metric for metric, asked in found if asked))
+
+
+def slower(study: Study, point: Point, confidence: float) -> SlowServer | str:
+    """Return the slowdown that only ``1 - confidence`` of the measured servers exceed.
+
+    Returns:
+        The slowdown, or a text saying why it is not known.
+
+    Raises:
+        SpecError: the point is no valid experiment.
+    """
+    experiment = experiment_of(study, point, study.seeds[0])
+    seen, metrics = ObservedLoad(mean_prompt(experiment)), metrics_bounded(study.constraints)
+    steps = later = 1.0
+    for pool in experiment.pools:
+        known = slower_server(experiment, pool, seen, confidence, metrics)
+        if isinstance(known, str):
+            return known
+        steps, later = max(steps, known.steps), max(later, known.first_tokens)
+    own = experiment.document.get("latency")
+    found = SlowServer(steps, {"latency": {**(own if isinstance(own, dict) else {}), "steps": steps}}, later)
+    more = parse_overrides(found.values)
+    try:
+        pools = experiment_of(study, Point(point.number, (*point.overrides, *more)), study.seeds[0]).pools
+    except SpecError as error:
+        return error.diagnostics[0].message
+    if any(pool.latency.settings.get("steps") != found.times for pool in pools):
+        return "pools have step times of their own"
+    return found

@@ -1,1 +1,0 @@
-"""Analysis and composition of workloads: descriptions of requests, and workloads made from others."""

@@ -1,0 +1,1 @@
+"""What panes and screens draw: lines of text, strips, plots and bars."""

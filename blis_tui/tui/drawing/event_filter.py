@@ -1,0 +1,136 @@
+"""Event filters: plain words, compiled to a predicate on events."""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.base.diagnostics import suggestion
+from blis_tui.base.errors import BlisError
+from blis_tui.base.text import printable
+from blis_tui.engine.records import streamed_kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from blis_tui.debugger.tape import EventRow, StepRow, Tape
+
+    Matches = Callable[[EventRow], bool]
+
+CHANGES: Final[Mapping[str, Callable[[StepRow], int]]] = MappingProxyType(
+    {
+        "admitted": lambda step: step.admitted,
+        "scheduled": lambda step: step.admitted,
+        "preempted": lambda step: step.preempted,
+        "first-token": lambda step: step.first_tokens,
+        "completed": lambda step: step.completed,
+        "stalled": lambda step: step.stalled,
+        "prefill": lambda step: step.prefill_tokens,
+        "decode": lambda step: step.decode_requests,
+    }
+)
+"""Actions of a step, each with the function that counts them."""
+
+_INSTANCE: Final = re.compile(r"i(\d+)")
+_TWO_WORDS: Final = re.compile(r"\binstance\s+(\d+)", re.IGNORECASE)
+_HELP: Final = "filter words are `i0`, part of a request's name, or"
+
+
+class FilterError(BlisError):
+    """A filter is invalid."""
+
+
+def parse_filter(text: str, tape: Tape) -> Matches | None:
+    """Compile a filter; return None for an empty one, which matches every event.
+
+    A kind (``preempted``) matches the events of that kind and the steps that did it; ``i0`` or ``instance 0`` the
+    events of an instance; anything else the events of requests whose names contain it, and if it is a whole name also
+    the steps that did something for the request. ``-word`` inverts a word. All words must match.
+
+    Raises:
+        FilterError: a word is none of these, or there is no such instance.
+    """
+    tests = [_test(word, tape) for word in _TWO_WORDS.sub(r"i\1", text).split()]
+    if not tests:
+        return None
+    if len(tests) == 1:
+        return tests[0]
+    return lambda row: all(test(row) for test in tests)
+
+
+def _test(word: str, tape: Tape) -> Matches:
+    if word.startswith("-") and len(word) > 1:
+        test = _test(word[1:], tape)
+        return lambda row: not test(row)
+    lower = word.lower()
+    if lower in _words():
+        return of_kind(lower, tape)
+    instance = _INSTANCE.fullmatch(lower)
+    if instance is not None:
+        return _of_instance(int(instance[1]), tape)
+    if tape.number(word) is not None:
+        return of_request(word, tape)
+    known = any(lower in name.lower() for name in tape.names())
+    if not known and not any(letter.isdigit() for letter in word):
+        # A name with a number may belong to a request that has not arrived yet; any other word is a typing error.
+        shown = printable(word)
+        help_text = suggestion(lower, _words(), otherwise=_HELP)
+        raise FilterError(f"`{shown}` is neither a kind of event nor part of a request's name", help=help_text)
+    return _of_names(lower, tape)
+
+
+def _words() -> tuple[str, ...]:
+    """Return every word for kinds."""
+    return tuple(dict.fromkeys((*streamed_kinds(), *CHANGES)))
+
+
+def of_kind(kind: str, tape: Tape) -> Matches:
+    """Return a predicate for events of a kind, and steps that did it."""
+    count = CHANGES.get(kind)
+    if count is None:
+        return lambda row: tape.has(row.event, kind)
+
+    def matches(row: EventRow) -> bool:
+        return count(tape.step(row.step)) > 0 if row.step >= 0 else tape.has(row.event, kind)
+
+    return matches
+
+
+def of_request(name: str, tape: Tape, what: str = "") -> Matches:
+    """Return a predicate for events about a request, and steps that did more than decode one token, or ``what``."""
+    known = -1
+    events: frozenset[int] = frozenset()
+
+    def matches(row: EventRow) -> bool:
+        nonlocal known, events
+        if len(tape) != known:
+            known = len(tape)
+            life = tape.life(name)
+            events = frozenset(entry.event for entry in life if what in ("", entry.what))
+        return row.event in events
+
+    return matches
+
+
+def _of_names(part: str, tape: Tape) -> Matches:
+    seen: dict[int, bool] = {}
+
+    def matches(row: EventRow) -> bool:
+        number = row.request
+        if number < 0:
+            return False
+        found = seen.get(number)
+        if found is None:
+            found = seen[number] = part in tape.name(number).lower()
+        return found
+
+    return matches
+
+
+def _of_instance(instance: int, tape: Tape) -> Matches:
+    count = tape.instances
+    if instance >= count:
+        only = "only instance 0" if count == 1 else f"instances 0 to {count - 1}"
+        raise FilterError(f"there is no instance {instance}", help=f"so far, this run has {only}")
+    return lambda row: row.instance == instance

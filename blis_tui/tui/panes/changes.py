@@ -1,0 +1,181 @@
+"""What the present event changed, in aligned columns."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import groupby
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.base.classes import dataclass
+from blis_tui.base.units import count_text, span_text, time_text
+from blis_tui.debugger.differences import SPAN, TIME, differences
+from blis_tui.debugger.why.explanation import Ref, event_ref, request_ref
+from blis_tui.engine.records import described
+from blis_tui.tui.drawing.life_line import PHASE_STYLES, GlyphStyle
+from blis_tui.tui.drawing.lines import Line, flow, line, shorten, with_hanging_indent, words
+from blis_tui.tui.panes.rows import LinesPane
+from blis_tui.tui.view import Picked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.debugger.differences import Change, Value
+    from blis_tui.debugger.moment import Moment
+    from blis_tui.tui.view import View
+
+
+GROUP_STYLES: Final[Mapping[str, GlyphStyle]] = MappingProxyType(
+    {
+        "lost": GlyphStyle("✗", "lost", "$error"),
+        "done": GlyphStyle("✓", "done", "$success"),
+        "moved": GlyphStyle("→", "moved", ""),
+        "decode": GlyphStyle("●", "decode", "$primary"),
+        "queue": GlyphStyle("○", "queue and batch", "$warning"),
+        "KV cache": GlyphStyle("≡", "KV cache", "$primary"),
+        "counters": GlyphStyle("#", "counters", "$text-muted"),
+        "details": GlyphStyle("·", "requests in detail", "$text-muted"),
+    }
+)
+"""Looks of groups of changes, except for kinds of records."""
+_ABSENT: Final = "—"
+
+
+def group_style(group: str) -> GlyphStyle:
+    """Return the look of a group of changes."""
+    shown = described(group)
+    return GROUP_STYLES.get(group) or GlyphStyle(shown.sign, shown.label, f"${shown.colour}" if shown.colour else "")
+
+
+def diff_lines(moment: Moment, width: int, *, playing: bool) -> list[Line]:
+    """Return the changes, or why there are none."""
+    if playing:
+        return _said("Running. Pause to see what the latest event changed.", width)
+    if not moment.event:
+        return _said("At the start: nothing has happened yet. Go forward one event to see what it changes.", width)
+    changes = differences(moment)
+    return change_lines(changes, width) if changes else _said("This event did not change the state.", width)
+
+
+def _said(text: str, width: int) -> list[Line]:
+    return [line((row.plain, "$text-muted")) for row in words(text, width)]
+
+
+def change_lines(changes: Sequence[Change], width: int) -> list[Line]:
+    """Return changes by group: path, old and new value, difference, and the meaning if there is room."""
+    longest = max(len(change.path) for change in changes)
+    texts = [_values(change) for change in changes if change.old is not None or change.new is not None]
+    columns = _Columns(longest, *(max((len(text[at]) for text in texts), default=0) for at in range(3)))
+    lines: list[Line] = []
+    for group, members in groupby(changes, key=lambda change: change.group):
+        look = group_style(group)
+        lines.append(line((look.label, f"{look.style} bold")))
+        for change in members:
+            if columns.width <= width:
+                draw = partial(_row, change, columns, width)
+                lines.append(Line(draw, change.path, change.about))
+            else:
+                path = f"  {shorten(change.path, width - 2)}"
+                lines.append(line(path, key=change.path, tip=change.about))
+                lines += map(line, with_hanging_indent(Content("    "), flow(_news(change, _Columns()), width - 4)))
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Widths of the columns; 0 = as wide as the text."""
+
+    path: int = 0
+    old: int = 0
+    new: int = 0
+    delta: int = 0
+
+    @property
+    def width(self) -> int:
+        """Width of a whole row."""
+        return 2 + self.path + 2 + self.old + 3 + self.new + 2 + self.delta
+
+
+def _row(change: Change, columns: _Columns, width: int) -> Content:
+    news = Content("  ").join(_news(change, columns))
+    is_told = change.old is None and change.new is None
+    about = "" if is_told or columns.width + 2 + len(change.about) > width else f"  {change.about}"
+    path_style = "$text-muted" if is_told else ""
+    return Content.assemble((f"  {change.path:<{columns.path}}  ", path_style), news, (about, "$text-muted"))
+
+
+def _news(change: Change, columns: _Columns) -> list[Content]:
+    """Return the old and the new value, and the difference."""
+    if change.old is None and change.new is None:
+        return [Content(change.about)]
+    old, new, delta = _values(change)
+    values = Content.assemble(
+        (f"{old:>{columns.old}}", "$text-muted"),
+        (" → ", "$text-muted"),
+        (f"{new:<{columns.new}}", f"{group_style(change.group).style} bold"),
+    )
+    return [values, Content(f"{delta:>{columns.delta}}")]
+
+
+def _values(change: Change) -> tuple[str, str, str]:
+    delta = change.delta
+    if delta is None:
+        text = ""
+    else:
+        size = span_text(abs(delta)) if change.unit in (TIME, SPAN) else count_text(abs(delta))
+        text = f"{'+' if delta >= 0 else '-'}{size}"
+    return value_text(change.old, change.unit), value_text(change.new, change.unit), text
+
+
+def value_text(value: Value, unit: str) -> str:
+    """Return a value with its unit, a phase as its word, an absent value as a dash."""
+    if value is None:
+        return _ABSENT
+    if isinstance(value, str):
+        look = PHASE_STYLES.get(value)
+        return value if look is None else look.word
+    if unit == TIME:
+        return time_text(value)
+    return span_text(value) if unit == SPAN else count_text(value)
+
+
+class DiffPane(LinesPane):
+    """Every field of the state that the present event changed."""
+
+    FOLLOWS_SELECTION = False
+
+    def lines(self, view: View, width: int) -> Sequence[Line]:
+        """Return the lines for a view."""
+        return diff_lines(view.moment, width, playing=view.playing)
+
+    def pick(self, key: str, *, go: bool) -> None:
+        """Select the request of the line."""
+        change = self._change(key)
+        if go and change is not None and change.request:
+            self.post_message(Picked(request=change.request))
+
+    def at_cursor(self) -> Ref | None:
+        """Return the request of the line, else the event whose changes these are."""
+        change = self._change(self._key)
+        if change is not None and change.request:
+            return request_ref(change.request)
+        return None if self.view is None else event_ref(self.view.moment.event)
+
+    def selected_value(self) -> str:
+        """Return the new value of the line, or its text."""
+        change = self._change(self._key)
+        if change is None:
+            return ""
+        return change.about if change.new is None else value_text(change.new, change.unit)
+
+    def selected_path(self) -> str:
+        """Return the path of the line's value."""
+        change = self._change(self._key)
+        return "" if change is None else change.path
+
+    def _change(self, path: str) -> Change | None:
+        if self.view is None or self.view.playing:
+            return None
+        return next((change for change in differences(self.view.moment) if change.path == path), None)

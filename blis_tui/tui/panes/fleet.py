@@ -1,0 +1,413 @@
+"""The fleet map: a cell per instance with its load, queue or KV cache; and the autoscaler's latest evaluation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.base.classes import dataclass
+from blis_tui.base.units import bar_text, bytes_text, count_text, percent_text, plural, span_text, time_text
+from blis_tui.cluster.life import ACTIVE, TERMINATED
+from blis_tui.cluster.records import ScalingDecided
+from blis_tui.tui.drawing.life_line import STAGES, name_of, rank_of, running_of, stage_of
+from blis_tui.tui.drawing.lines import (
+    BLANK,
+    Column,
+    Line,
+    fact,
+    fit,
+    flow,
+    heading,
+    line,
+    shorten,
+    table_rows,
+    titles,
+    words,
+)
+from blis_tui.tui.drawing.series import LEVELS, NEARLY_FULL
+from blis_tui.tui.panes.instances import kv_bar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from blis_tui.cluster.snapshot import InstanceSnapshot, TransferSnapshot
+    from blis_tui.model import Autoscaler
+    from blis_tui.tui.drawing.lines import Part
+    from blis_tui.tui.view import View
+
+
+EVENT_KEY: Final = "#"
+"""Prefix of the key of a line about an event."""
+VERDICTS: Final = {
+    "scale-up": "↑ scale up",
+    "scale-down": "↓ scale down",
+    "wait": "… wait",
+    "hold": "= hold",
+}
+_EFFECTS: Final = 5
+"""Maximum number of changes shown."""
+_BAR: Final = 8
+
+
+def autoscaler_lines(view: View, width: int) -> list[Line]:
+    """Return the latest decisions, one for each role and model, and their effects; empty without an autoscaler."""
+    settings = view.experiment.cluster.autoscaler
+    if settings is None:
+        return []
+    lines = [BLANK, heading("⇕ Autoscaler", f"evaluates every {span_text(settings.interval_us)}", width)]
+    event = view.tape.latest_of("scaling-decided", view.moment.event)
+    if not event:
+        return [*lines, line(("It has not evaluated yet.", "$text-muted"))]
+    key, head = f"{EVENT_KEY}{event}", time_text(view.tape.time_us(event))
+    decisions = _decisions(view, event)
+    if not decisions:
+        lines += [line(row, key=key) for row in words(f"{head}: {view.tape.reason(event)}", width)]
+    for one in decisions:
+        verdict = VERDICTS.get(one.verdict, one.verdict)
+        count = f" {count_text(one.instances)} in {one.pool}" if one.instances else ""
+        lines += [line(row, key=key) for row in words(f"{head} {verdict}{count}: {one.reason}", width)]
+        lines += [line(row) for row in flow(_balance(one, settings), width)]
+    effects = list(_effects(view))
+    if effects:
+        lines += [line(row) for row in flow([Content.styled("took effect", "$text-muted"), *effects], width)]
+    return lines
+
+
+def _decisions(view: View, event: int) -> list[ScalingDecided]:
+    """Return the decisions' records; none during a run, because a past event would have to be replayed."""
+    if view.playing:
+        return []
+    records = view.moment.records if event == view.moment.event else view.records_of(event)
+    return [one for one in records if isinstance(one, ScalingDecided)]
+
+
+def _balance(one: ScalingDecided, settings: Autoscaler) -> list[Content]:
+    """Return demand, supply, and the thresholds."""
+    supply = one.supply_tokens + one.pending_tokens
+    up, down = settings.scale_up_threshold, settings.scale_down_boundary
+    pending = f" {count_text(one.pending_tokens)} of it pending" if one.pending_tokens else ""
+    style = "$warning" if one.required_tokens else "$primary"
+    return [
+        Content.assemble(
+            ("demand ", "$text-muted"),
+            (bar_text(one.demand_tokens, supply, _BAR), style),
+            f" {percent_text(one.demand_tokens, supply)} of supply",
+        ),
+        fact("supply", f"{count_text(supply)} tokens{pending}"),
+        fact("up above", f"{100 * up:g} %"),
+        fact("down below", f"{100 * down:g} %"),
+    ]
+
+
+def _effects(view: View) -> Iterator[Content]:
+    """Yield the latest changes, the last one first."""
+    tape, event = view.tape, view.moment.event
+    for _ in range(_EFFECTS):
+        event = tape.latest_of("scaled", event)
+        if not event:
+            return
+        change = tape.values(tape.row(event)).get("change", 0)
+        yield Content(f"{change:+} at {time_text(tape.time_us(event))}")
+        event -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A quantity shown by the cells."""
+
+    name: str
+    about: str
+    read: Callable[[InstanceSnapshot], int]
+    whole: Callable[[InstanceSnapshot], int] | None = None
+    """The instance's maximum; None = relative to the largest value of any instance."""
+    warns: Callable[[InstanceSnapshot], bool] = lambda _: False
+    """Whether to highlight a cell."""
+
+
+def load_of(one: InstanceSnapshot) -> int:
+    """Return the requests in transit to, queued at and running on an instance, each counted once.
+
+    Routers use BLIS' effective load, which counts queued and running requests twice: the router's pane shows that.
+    """
+    return one.in_flight
+
+
+def kv_nearly_full(one: InstanceSnapshot) -> bool:
+    """Return whether almost no KV block is free."""
+    return one.kv.used_blocks * 100 >= one.kv.total_blocks * NEARLY_FULL
+
+
+MEASURES: Final[Mapping[str, Measure]] = MappingProxyType(
+    {
+        "load": Measure("load", "unfinished requests", load_of),
+        "queue": Measure(
+            "queue", "waiting requests", lambda one: one.waiting_count, warns=lambda one: one.waiting_count > 0
+        ),
+        "kv": Measure(
+            "KV cache",
+            "KV blocks in use",
+            lambda one: one.kv.used_blocks,
+            lambda one: one.kv.total_blocks,
+            kv_nearly_full,
+        ),
+        "transfers": Measure("transfers", "KV transfers to or from it", lambda one: one.transfers),
+    }
+)
+_LEAST_TOP: Final = len(LEVELS)
+"""Minimum for the top of the scale, so that a few requests look few."""
+_NONE: Final = "·"
+_HERE: Final = "◆"
+"""Marks the selected instance if there is no room for its number; the first line has its figures."""
+_TEN: Final = 10
+_WIDE: Final = 12
+"""Width of a cell with numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The cells of a pool.
+
+    Attributes:
+        first: number of its first line.
+        members: the instances.
+        columns: cells per row.
+        wide: whether cells have numbers.
+        margin: columns before the cells, for the number of the row's first instance.
+    """
+
+    first: int
+    members: tuple[InstanceSnapshot, ...]
+    columns: int
+    wide: bool
+    margin: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return -(-len(self.members) // self.columns)
+
+    def at(self, row: int, column: int) -> int | None:
+        """Return the instance at a position of the pane."""
+        row, column = row - self.first, column - self.margin
+        place = column // _WIDE if self.wide else column - column // (_TEN + 1)
+        between = not self.wide and column % (_TEN + 1) == _TEN
+        if between or not (0 <= row < self.rows and 0 <= place < self.columns):
+            return None
+        place += row * self.columns
+        return self.members[place].index if place < len(self.members) else None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetText:
+    """The lines of the pane, and the positions of cells."""
+
+    lines: tuple[Line, ...]
+    grids: tuple[Grid, ...]
+
+    def at(self, row: int, column: int) -> int | None:
+        """Return the instance at a position."""
+        found = (grid.at(row, column) for grid in self.grids)
+        return next((index for index in found if index is not None), None)
+
+    def line_of(self, instance: int) -> int | None:
+        """Return the line of an instance's cell."""
+        for grid in self.grids:
+            for place, one in enumerate(grid.members):
+                if one.index == instance:
+                    return grid.first + place // grid.columns
+        return None
+
+    def members(self) -> tuple[int, ...]:
+        """Return all instances in the order of their cells."""
+        return tuple(one.index for grid in self.grids for one in grid.members)
+
+    def columns(self, instance: int) -> int:
+        """Return the number of cells per row of its pool."""
+        return next((g.columns for g in self.grids if any(one.index == instance for one in g.members)), 1)
+
+
+def fleet_text(view: View, width: int, height: int) -> FleetText:
+    """Return the map of all instances, with numbers in the cells if there is room."""
+    instances, measure = view.moment.state.instances, MEASURES[view.selection.measure]
+    top = max(_LEAST_TOP, *map(measure.read, instances))
+    pools: dict[str, list[InstanceSnapshot]] = {}
+    for one in instances:
+        pools.setdefault(one.pool, []).append(one)
+    head = [*_selected(view, width), *_stages(instances, width)]
+    tail = [*_transfers(view, width), *autoscaler_lines(view, width)]
+    margin = len(str(len(instances))) + 1
+    columns = max((width - margin + 1) // (_TEN + 1), 1) * _TEN
+    wide_columns = max(width // _WIDE, 1)
+    rows = height - len(head) - len(tail) - len(pools) - len(_legend(measure, top, width))
+    wide = _rows(pools, wide_columns) <= rows
+    lines: list[Line] = [*head, *_legend(measure, top, width)]
+    grids: list[Grid] = []
+    for name, members in pools.items():
+        lines.append(_pool_line(view, name, members, measure, width, alone=len(pools) == 1))
+        grid = Grid(len(lines), tuple(members), wide_columns if wide else columns, wide, 0 if wide else margin)
+        grids.append(grid)
+        chosen = view.selection.instance
+        lines += [Line(partial(_row, grid, row, measure, top, chosen)) for row in range(grid.rows)]
+    return FleetText((*lines, *tail), tuple(grids))
+
+
+def _rows(pools: Mapping[str, Sequence[InstanceSnapshot]], columns: int) -> int:
+    rows = 0
+    for members in pools.values():
+        rows += -(-len(members) // columns)
+    return rows
+
+
+# ---- cells ----
+
+
+def level(one: InstanceSnapshot, measure: Measure, top: int) -> int:
+    """Return the height of a cell: 0 = nothing, else from 1 to the number of ``LEVELS``."""
+    value, whole = measure.read(one), top if measure.whole is None else measure.whole(one)
+    return 0 if value <= 0 else max(min(-(-value * len(LEVELS) // whole), len(LEVELS)), 1)
+
+
+def _glyph(one: InstanceSnapshot, measure: Measure, top: int) -> tuple[str, str]:
+    stage = STAGES.get(one.life)
+    if stage is not None:
+        return stage.sign, stage.style
+    high = level(one, measure, top)
+    if not high:
+        return _NONE, "$text-muted"
+    return LEVELS[high - 1], "$warning" if measure.warns(one) else "$primary"
+
+
+def _row(grid: Grid, row: int, measure: Measure, top: int, chosen: int | None) -> Content:
+    members = grid.members[row * grid.columns : (row + 1) * grid.columns]
+    parts: list[Part] = []
+    if not grid.wide:
+        parts.append((f"{members[0].index:>{grid.margin - 1}} ", "$text-muted"))
+    for place, one in enumerate(members):
+        glyph, style = _glyph(one, measure, top)
+        here = one.index == chosen
+        if grid.wide:
+            mark = ("▸", "$accent bold") if here else (" ", "")
+            value = value_text(one, measure)
+            if one.transfers and measure is not MEASURES["transfers"]:
+                value += " →"
+            parts += [mark, (f"{one.index:>3} ", "bold reverse" if here else "$text-muted"), (glyph, style)]
+            parts.append(f" {value:<{_WIDE - 8}} ")
+        else:
+            if place and not place % _TEN:
+                parts.append(" ")
+            parts.append((_HERE, "$accent bold") if here else (glyph, style))
+    return Content.assemble(*parts)
+
+
+def value_text(one: InstanceSnapshot, measure: Measure) -> str:
+    """Return the value of a measure at an instance."""
+    value = measure.read(one)
+    return count_text(value) if measure.whole is None else percent_text(value, measure.whole(one))
+
+
+def _stages(instances: Sequence[InstanceSnapshot], width: int) -> list[Line]:
+    """Return the number of instances in each lifecycle stage; empty if all are active."""
+    counts = Counter(one.life for one in instances)
+    items = [
+        Content.assemble((f"{stage.sign} ", f"{stage.style} bold"), f"{count_text(counts[life])} {stage.word}")
+        for life, stage in STAGES.items()
+        if counts[life]
+    ]
+    if not items:
+        return []
+    items.insert(0, Content.styled(f"{count_text(counts[ACTIVE])} active", "bold"))
+    return [line(row) for row in flow(items, width)]
+
+
+def _legend(measure: Measure, top: int, width: int) -> list[Line]:
+    upper = count_text(top) if measure.whole is None else "100 %"
+    items = [
+        Content.assemble((f"{measure.name}:", "bold"), (f" {measure.about}", "$text-muted")),
+        Content.assemble((_NONE, "$text-muted"), " 0"),
+        Content.assemble((LEVELS, "$primary"), f" up to {upper}"),
+    ]
+    return [line(row) for row in flow(items, width)]
+
+
+def _pool_line(
+    view: View, name: str, members: Sequence[InstanceSnapshot], measure: Measure, width: int, *, alone: bool
+) -> Line:
+    role = next((pool.role for pool in view.experiment.pools if pool.name == name), "any")
+    there = [one for one in members if one.life != TERMINATED]
+    most = max(there or members, key=measure.read)
+    total = 0
+    for one in there:
+        total += measure.read(one)
+    if measure.whole is None:
+        mean = f"{total / max(len(there), 1):.1f}"
+    else:
+        mean = percent_text(total, sum(map(measure.whole, there)))
+    facts = [
+        Content.styled(_members(there), "bold" if alone else ""),
+        fact("mean", mean),
+        fact("most", f"{value_text(most, measure)} at instance {most.index}"),
+    ]
+    if not alone or role != "any":
+        facts.insert(
+            0, Content.assemble((name, "bold"), (f" {role}" if role not in ("any", name) else "", "$text-muted"))
+        )
+    return line(flow(facts, width)[0])
+
+
+def _members(there: Sequence[InstanceSnapshot]) -> str:
+    replicas = len({one.rank.replica for one in there if one.rank is not None})
+    return (
+        f"{plural(len(there), 'rank')} of {plural(replicas, 'replica')}" if replicas else plural(len(there), "instance")
+    )
+
+
+# ---- selected instance ----
+
+
+def _selected(view: View, width: int) -> list[Line]:
+    chosen = view.selection.instance
+    one = next((each for each in view.moment.state.instances if each.index == chosen), None)
+    if one is None:
+        hint = "Arrows or a click select an instance; enter shows its queue and batch."
+        return [line(row) for row in flow([Content.styled(word, "$text-muted") for word in hint.split()], width, " ")]
+    facts = [
+        Content.styled(name_of(one), "bold"),
+        *stage_of(one),
+        fact("load", count_text(load_of(one))),
+        fact("waiting", count_text(one.waiting_count), "$warning" if one.waiting_count else ""),
+        fact("running", running_of(one)),
+        kv_bar(one),
+        fact("preemptions", count_text(one.preemptions), "$error" if one.preemptions else ""),
+        *rank_of(one),
+    ]
+    return [line(row) for row in flow(facts, width)]
+
+
+# ---- transfers ----
+
+
+def _transfers(view: View, width: int) -> list[Line]:
+    """Return the KV transfers in progress, the oldest first."""
+    moving = view.moment.state.transfers
+    if not moving:
+        return []
+    columns: Sequence[Column[TransferSnapshot]] = fit(list(_transfer_columns(view)), width)
+    return [
+        BLANK,
+        heading(f"→ {plural(len(moving), 'KV transfer')} in progress"),
+        titles(columns),
+        *table_rows(columns, moving, lambda one: one.request_id),
+    ]
+
+
+def _transfer_columns(view: View) -> Iterator[Column[TransferSnapshot]]:
+    now = view.moment.time_us
+    yield Column("request", 12, lambda one, room: shorten(one.request_id, room))
+    yield Column("from", 5, lambda one, _: str(one.instance), right=True)
+    yield Column("to", 7, lambda one, _: "not yet" if one.decode_instance is None else str(one.decode_instance))
+    yield Column("size", 7, lambda one, _: bytes_text(one.bytes), right=True, rank=2)
+    yield Column("for", 7, lambda one, _: span_text(now - one.since_us), right=True, rank=1)

@@ -1,0 +1,154 @@
+"""Panes of plug-ins: the interface to the view, their lines, and the pane that shows them."""
+
+from __future__ import annotations
+
+from types import MappingProxyType, NoneType
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.base.classes import dataclass
+from blis_tui.base.errors import in_words
+from blis_tui.debugger.why.explanation import Ref, event_ref, request_ref
+from blis_tui.model.plug_ins import place_in_plugin
+from blis_tui.output.plugin_panes import PaneLine, Told
+from blis_tui.tui.drawing.lines import Line, line, words
+from blis_tui.tui.panes.rows import LinesPane
+from blis_tui.tui.view import Picked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from blis_tui.engine.records import Record
+    from blis_tui.model import Experiment
+    from blis_tui.output.plugin_panes import PluginPane
+    from blis_tui.tui.view import View
+
+
+_MOST_LINES: Final = 1000
+"""Maximum number of lines taken, because a pane is redrawn at every step and may generate lines endlessly."""
+_KINDS: Final[Mapping[str, tuple[type, ...]]] = MappingProxyType(
+    {"text": (str,), "style": (str,), "event": (int, NoneType), "request": (str, NoneType)}
+)
+"""What the fields of a line may be."""
+_EVENT: Final = "event "
+_REQUEST: Final = "request "
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A :class:`blis_tui.output.plugin_panes.PaneView` of the debugger's view."""
+
+    view: View
+
+    @property
+    def experiment(self) -> Experiment:
+        """The simulated experiment."""
+        return self.view.experiment
+
+    @property
+    def event(self) -> int:
+        """The present event."""
+        return self.view.moment.event
+
+    @property
+    def time_us(self) -> int:
+        """Its simulated time."""
+        return self.view.moment.time_us
+
+    @property
+    def request(self) -> str | None:
+        """The selected request."""
+        return self.view.selection.request
+
+    @property
+    def instance(self) -> int | None:
+        """The selected instance."""
+        return self.view.selection.instance
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """Records of the present event so far."""
+        return self.view.moment.applied_records
+
+    def told(self, kind: str) -> Iterator[Told]:
+        """Yield the records of a kind, the latest first."""
+        tape = self.view.tape
+        for event, values in tape.told(kind, self.view.moment.settled):
+            row = tape.row(event)
+            yield Told(
+                event=event,
+                time_us=row.time_us,
+                request="" if row.request < 0 else tape.name(row.request),
+                instance=row.instance,
+                values=values,
+            )
+
+
+def plugin_pane_lines(pane: PluginPane, view: View, width: int, parse_style: Callable[[str], object]) -> list[Line]:
+    """Return the lines of a plug-in's pane; if it raises an exception, or a line cannot be shown, what and where.
+
+    ``parse_style`` raises an exception if a text is no style.
+    """
+    found: list[Line] = []
+    try:
+        for one in pane.present(Shown(view), width):
+            _require_line(one, parse_style)
+            found.append(line((one.text, one.style), key=_key(one)))
+            if len(found) == _MOST_LINES:
+                break
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001  (a defect of a plug-in must only cost its pane)
+        text = in_words(error)
+        place = place_in_plugin(error, (pane.module,))
+        return [*(line(row) for row in words(text, width, "$error")), *(line(row) for row in words(place, width))]
+    return found
+
+
+def _require_line(one: object, parse_style: Callable[[str], object]) -> None:
+    """Raise TypeError or ValueError for what would fail where it is drawn or picked."""
+    if not isinstance(one, PaneLine):
+        raise TypeError(f"a line is {one!r}, and must be a PaneLine")
+    for name, kinds in _KINDS.items():
+        if not isinstance(value := getattr(one, name), kinds):
+            raise TypeError(f"the {name} of a line is {value!r}")
+    try:
+        parse_style(one.style)
+    except Exception as error:
+        raise ValueError(f"the style of a line is {one.style!r}, which is none of Textual's") from error
+
+
+def _key(one: PaneLine) -> str:
+    if one.event is not None:
+        return f"{_EVENT}{one.event}"
+    return "" if one.request is None else f"{_REQUEST}{one.request}"
+
+
+def picked(key: str) -> tuple[int | None, str | None]:
+    """Return the event or the request of a line's key."""
+    if key.startswith(_EVENT):
+        return int(key.removeprefix(_EVENT)), None
+    return None, key.removeprefix(_REQUEST)
+
+
+class BroughtPane(LinesPane):
+    """The lines of a plug-in's function; those about events and requests can be selected."""
+
+    brought: PluginPane | None = None
+    """The plug-in's pane; set before the widget is displayed."""
+
+    def lines(self, view: View, width: int) -> Sequence[Line]:
+        """Return the lines for a view."""
+        parse_style = self.app.stylesheet.parse_style
+        return () if self.brought is None else plugin_pane_lines(self.brought, view, width, parse_style)
+
+    def pick(self, key: str, *, go: bool) -> None:
+        """Select the subject of a line, or go there."""
+        event, request = picked(key)
+        self.post_message(Picked(event=event, request=request, go=go))
+
+    def at_cursor(self) -> Ref | None:
+        """Return the event or the request of the line."""
+        if not self._key:
+            return None
+        event, request = picked(self._key)
+        return request_ref(request or "") if event is None else event_ref(event)

@@ -1,0 +1,408 @@
+"""One request: its state, its latencies, and its life since its arrival; or the ranking of all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.base.units import bar_text, count_text, filled, percent_text, plural, span_text, time_text
+from blis_tui.debugger.why.breakdown import decode_lines
+from blis_tui.debugger.why.content import media_text
+from blis_tui.debugger.why.explanation import Ref, request_ref
+from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.debugger.why.ranking import ORDERS, Position, ranking
+from blis_tui.debugger.why.waits import wait_lines
+from blis_tui.engine.records import described
+from blis_tui.tui.actions import named, shown_key
+from blis_tui.tui.drawing.life_line import (
+    PHASE_STYLES,
+    legend,
+    life_bar,
+    past_and_later,
+    position_mark,
+    sum_text,
+    totals,
+)
+from blis_tui.tui.drawing.lines import BLANK, Line, fact, flow, heading, line, with_hanging_indent, words
+from blis_tui.tui.panes.rows import LinesPane
+from blis_tui.tui.view import Picked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.cluster.snapshot import RequestSnapshot
+    from blis_tui.debugger.tape import RequestEvent, Tape
+    from blis_tui.debugger.why.lifespans import Life
+    from blis_tui.debugger.why.ranking import Ranked
+    from blis_tui.tui.drawing.life_line import LifeInterval
+    from blis_tui.tui.view import View
+
+
+EVENT_KEY: Final = "#"
+"""Prefix of the key of a line about an event."""
+
+REQUEST_KEY: Final = "request "
+"""Prefix of the key of a line about a request."""
+_SESSION: Final = ("session-begun", "session-continued")
+_FIRST: Final = 3
+"""Number of first entries of a life that may contain the session's."""
+_COUNT: Final = 12
+_BAR: Final = 12
+
+_ROOM: Final = 40
+"""Minimum width of a latency's shares beside it."""
+_NARROW: Final = 50
+"""Below this width, an interval's start has its own line."""
+
+_HINT: Final = (
+    "No request is selected. Move the cursor in the list of instances or events, click a request, or go to one by name."
+)
+
+
+def subject(view: View) -> str | None:
+    """Return the selected request, else the subject of the present event; None if there is none.
+
+    For a step, that is the request most affected by it. During a run there is none, because it would change many times
+    a second.
+    """
+    if view.selection.request is not None:
+        return view.selection.request
+    event = view.moment.event
+    if not event or view.playing:
+        return None
+    step = view.moment.step
+    if step is not None:
+        results = (*step.completed, *step.first_tokens) if view.moment.settled == event else ()
+        return next(iter((*step.preempted, *results, *step.admitted)), None)
+    number = view.tape.row(event).request
+    return None if number < 0 else view.tape.name(number)
+
+
+def inspector_lines(view: View, width: int, notes: Mapping[int, str], ranked: Sequence[Ranked] = ()) -> list[Line]:
+    """Return everything about the request.
+
+    Args:
+        view: the view.
+        width: in cells.
+        notes: the event at which an interval began -> a remark.
+        ranked: the first requests of the ranking, if no request is to be shown.
+    """
+    name = subject(view)
+    if name is None or shows_ranking(view, name):
+        return ranking_lines(view, ranked, width, _HINT)
+    known = read_life(view.tape, name, len(view.tape))
+    if known is None:
+        missing = f"No request named {name} has arrived in the run so far."
+        return [line((row.plain, "$text-muted")) for row in words(missing, width)]
+    now = read_life(view.tape, name, view.moment.event, view.moment.settled)
+    parts = past_and_later(now, known, view.tape)
+    lines = [heading(name), *map(line, flow(_facts(view, known, now), width)), BLANK]
+    lines += _latencies(now, parts, width)
+    if now is not None and now.now_us > view.moment.time_us:
+        ahead = f"as of {time_text(now.now_us)}, when its current step ends"
+        lines += map(line, words(ahead, width, "$text-muted"))
+    lines += [
+        BLANK,
+        heading("Life", "dimmed: later, already simulated" if any(part.later for part in parts) else "", width),
+    ]
+    mark = position_mark(parts, width)
+    lines += [line(life_bar(parts, width)), *([] if mark is None else [line(mark)])]
+    lines += [*map(line, flow(legend(parts), width)), BLANK]
+    return lines + _list(known, parts, width, notes)
+
+
+# ---- state ----
+
+
+def _facts(view: View, known: Life, now: Life | None) -> list[Content]:
+    if now is None:
+        when = f"arrives later, at {time_text(known.arrival_us)} (event {count_text(known.entries[0].event)})"
+        return [Content.styled(when, "$text-muted"), fact("prompt", plural(known.input_tokens, "token"))]
+    live = view.moment.request(known.name)
+    end = now.end
+    if end is not None:
+        facts = [Content.styled(*_fate(end)), *_ended(end)]
+    elif live is not None:
+        look = PHASE_STYLES[live.phase]
+        facts = [Content.styled(look.label, look.style)]
+    elif now.last("last-token") is not None:
+        facts = [Content.styled("✓ completes when its step ends", "$success")]
+    else:
+        facts = [Content.styled("○ waiting, far back in a long queue", "$warning")]
+    if now.instance >= 0:
+        facts.append(Content(f"instance {now.instance}"))
+    facts.append(fact("arrived", time_text(now.arrival_us)))
+    facts.append(fact("prompt", plural(now.input_tokens, "token")))
+    for entry in now.entries[:_FIRST]:
+        if entry.what in _SESSION:
+            text = filled(described(entry.what).line, view.tape.values_of(now.name, entry))
+            facts.append(Content(text))
+    media = view.tape.media(now.name)
+    if media is not None:
+        facts.append(fact("media", media_text(media)))
+    if live is not None:
+        facts += _standing(live)
+    facts += _reasoning(view.tape, now, live)
+    if now.preemptions:
+        facts.append(fact("preempted", plural(len(now.preemptions), "time"), "$error"))
+    if now.restarts:
+        facts.append(fact("started again", plural(len(now.restarts), "time"), "$warning"))
+    return facts
+
+
+def _fate(end: RequestEvent) -> tuple[str, str]:
+    shown = described(end.what)
+    return f"{shown.sign} {shown.label}", f"${shown.colour}" if shown.colour else ""
+
+
+def _ended(end: RequestEvent) -> list[Content]:
+    facts = [fact("at", time_text(end.time_us))]
+    if "output_tokens" in described(end.what).figures:
+        facts.append(fact("output", plural(end.first, "token")))
+    return facts
+
+
+def _standing(live: RequestSnapshot) -> list[Content]:
+    facts: list[Content] = []
+    if live.phase == "prefill":
+        facts.append(fact("computed", f"{count_text(live.computed_tokens)} of {count_text(live.target_tokens)}"))
+    if live.max_output_tokens:
+        facts.append(fact("output", f"{count_text(live.generated_tokens)} of {count_text(live.max_output_tokens)}"))
+    if live.cached_tokens:
+        facts.append(fact("cached", plural(live.cached_tokens, "token")))
+    if live.held_blocks:
+        shared = f" ({count_text(live.shared_blocks)} shared)" if live.shared_blocks else ""
+        facts.append(fact("holds", plural(live.held_blocks, "block") + shared))
+    if live.priority:
+        facts.append(fact("priority", str(live.priority)))
+    if live.slo_class:
+        facts.append(fact("class", live.slo_class))
+    if live.tenant_id:
+        facts.append(fact("tenant", live.tenant_id))
+    if live.deadline_us is not None:
+        facts.append(fact("deadline", time_text(live.deadline_us)))
+    return facts
+
+
+def _reasoning(tape: Tape, life: Life, live: RequestSnapshot | None) -> list[Content]:
+    """Return the progress of reasoning, or the answer tokens since."""
+    if life.answer is None:
+        if live is None or not live.reasoning_tokens:
+            return []
+        done = min(live.generated_tokens, live.reasoning_tokens)
+        return [fact("reasoning", f"{count_text(done)} of {count_text(live.reasoning_tokens)}")]
+    facts = [fact("reasoned", plural(tape.reasoned(life.name), "token"))]
+    end = life.end
+    total = end.first if end is not None and end.what == "completed" else 0
+    total = live.generated_tokens if live is not None else total
+    return [*facts, fact("answer", plural(total - tape.reasoned(life.name), "token"))] if total else facts
+
+
+# ---- latencies ----
+
+
+def _latencies(life: Life | None, parts: Sequence[LifeInterval], width: int) -> list[Line]:
+    """Return the latencies that its client has measured so far, and their shares."""
+    if life is None:
+        return []
+    past = [part for part in parts if not part.later]
+    lines: list[Line] = []
+    first = life.first_token
+    loss = life.first_token_loss
+    if loss is not None:
+        cause = "it was lost with its instance" if loss.what == "retried" else "preemption discarded it"
+        gone = f"no first token now: {cause} at event {count_text(loss.event)}"
+        lines += map(line, words(gone, width, "$text-muted"))
+    if first is not None:
+        shares = totals(_until(past, first.first))
+        own = first.first - life.arrival_us
+        lines += _latency("time to first token", first.second, sum_text(shares, first.second - own), width)
+        counts = _which_counts(life)
+        lines += map(line, words(counts, width, "$text-muted") if counts else [])
+    answer = life.answer
+    if answer is not None:
+        shares = totals(_until(past, answer.first))
+        own = answer.first - life.arrival_us
+        lines += _latency("time to first answer token", answer.second, sum_text(shares, answer.second - own), width)
+    end = life.end
+    if end is not None and end.what == "completed":
+        own = end.time_us - life.arrival_us
+        lines += _latency("end to end", end.second, sum_text(totals(past), end.second - own), width)
+    elif end is None:
+        lines += _latency("so far", life.now_us - life.arrival_us, sum_text(totals(past)), width)
+    return lines
+
+
+def _which_counts(life: Life) -> str:
+    """Return which of several first tokens counts; empty if there was only one."""
+    lost = [one.event for one in life.entries if one.what == "first-token"][:-1]
+    if not lost or (life.keeps_output and not life.restarts):
+        return ""
+    taken = "the one before was" if len(lost) == 1 else f"the {count_text(len(lost))} before were"
+    return f"the last first token counts; {taken} lost {'with an instance' if life.restarts else 'to preemption'}"
+
+
+def _until(parts: Sequence[LifeInterval], end_us: int) -> list[LifeInterval]:
+    return [replace(one, end_us=min(one.end_us, end_us)) for one in parts if one.start_us < end_us]
+
+
+def _latency(label: str, us: int, consists: str, width: int) -> list[Line]:
+    head = Content.assemble((f"{label} ", "$text-muted"), (span_text(us), "bold"))
+    if not consists:
+        return [line(head)]
+    pieces = [Content(piece if at == 0 else f"+ {piece}") for at, piece in enumerate(consists.split(" + "))]
+    pieces[0] = Content("= ") + pieces[0]
+    if width - head.cell_length < _ROOM:
+        return [line(head), *map(line, with_hanging_indent(Content("  "), flow(pieces, width - 2, " ")))]
+    head += Content(" ")
+    return [line(row) for row in with_hanging_indent(head, flow(pieces, width - head.cell_length, " "))]
+
+
+# ---- list of intervals ----
+
+
+def _list(life: Life, parts: Sequence[LifeInterval], width: int, notes: Mapping[int, str]) -> list[Line]:
+    # Shares refer to the time so far, so later intervals do not count.
+    past_us = sum(part.duration_us for part in parts if not part.later)
+    lines: list[Line] = []
+    for part in parts:
+        lines += _stretch(part, past_us, width, notes.get(part.event, "") if not part.later else "")
+    end = life.end
+    if end is not None and not parts:
+        lines.append(line(_fate(end), key=f"{EVENT_KEY}{end.event}"))
+    return lines
+
+
+def _stretch(part: LifeInterval, past_us: int, width: int, note: str) -> list[Line]:
+    look = part.look
+    dim = "$text-muted dim" if part.later else ""
+    start = (time_text(part.start_us), dim or "$text-muted")
+    narrow = width < _NARROW
+    head = Content.assemble(
+        "" if narrow else (f"{start[0]:>14}  ", start[1]),
+        (f"{look.glyph} {look.word:<9}", dim or look.style),
+        (f" {span_text(part.duration_us):>9}", dim),
+        (f" {'' if part.later else percent_text(part.duration_us, past_us):>5}", "$text-muted"),
+    )
+    pieces = [Content.styled(text, dim) for text in _texts(part) if text]
+    if narrow:
+        pieces.insert(0, Content.assemble(("from ", start[1]), start))
+    key = f"{EVENT_KEY}{part.event}" if not (part.later and part.open) else ""
+    room = width - head.cell_length - 2
+    first = Content("  ").join(pieces) if pieces else Content("")
+    lines: list[Line] = []
+    if not pieces or first.cell_length <= room:
+        lines.append(line(head, "  " if pieces else "", first, key=key))
+    else:
+        lines.append(line(head, key=key))
+        lines += map(line, with_hanging_indent(Content(" " * 4), flow(pieces, width - 4)))
+    if note:
+        lines += map(line, with_hanging_indent(Content(" " * 4), words(note, width - 4, "$warning")))
+    return lines
+
+
+def _texts(part: LifeInterval) -> tuple[str, ...]:
+    arrow = f"→ {part.ending}" if part.ending else ("… so far" if part.open and not part.later else "")
+    return (part.note, arrow, "(later)" if part.later else "")
+
+
+# ---- ranking ----
+
+
+def shows_ranking(view: View, name: str | None) -> bool:
+    """Return whether to show the ranking: on request, or if the present event has no subject or is the last."""
+    selection = view.selection
+    return selection.request is None and not view.playing and (name is None or view.moment.at_end or selection.ranking)
+
+
+def ranked_requests(view: View) -> Sequence[Ranked]:
+    """Return the first requests in the chosen ranking, as of the position."""
+    here = Position(view.moment.event, view.moment.settled)
+    return ranking(view.tape, view.selection.order, here, _COUNT)
+
+
+def ranking_lines(view: View, found: Sequence[Ranked], width: int, hint: str) -> list[Line]:
+    """Return the ranking; if no request has arrived, only the hint."""
+    if not found:
+        return [line((row.plain, "$text-muted")) for row in words(hint, width)]
+    order = ORDERS[view.selection.order]
+    top = found[0].value
+    names = max(len(one.name) for one in found)
+    counts = view.selection.order == "preemptions"
+    lines = [heading(f"By {order.title}", order.scope, width)]
+    for one in found:
+        bar = bar_text(one.value, top, _BAR) if width >= names + _BAR + 26 else ""
+        parts = [
+            (f"{one.name:<{names}}", "bold"),
+            (f"  {count_text(one.value) if counts else span_text(one.value):>8}", ""),
+            (f"  {bar}" if bar else "", "$primary"),
+        ]
+        life = read_life(view.tape, one.name, view.moment.event, view.moment.settled)
+        preemptions = 0 if life is None else len(life.preemptions)
+        if preemptions and not counts:
+            parts.append((f"  \N{MULTIPLICATION SIGN} {plural(preemptions, 'preemption')}", "$error"))
+        lines.append(line(Content.assemble(*parts), key=REQUEST_KEY + one.name, tip="enter: open; ?: why"))
+    again = shown_key(named("look.rank").keys[0])
+    keys = {"up down": "choose", "enter": "its life", "?": "why", again: "rank by another metric"}
+    hints = [Content.assemble((key, "$accent bold"), (f" {does}", "$text-muted")) for key, does in keys.items()]
+    return [*lines, BLANK, *map(line, flow(hints, width))]
+
+
+class Inspector(LinesPane):
+    """The selected request, or the one that the present event is about."""
+
+    _found: tuple[tuple[int, int, str], Sequence[Ranked]] = ((-1, -1, ""), ())
+
+    def lines(self, view: View, width: int) -> Sequence[Line]:
+        """Return the lines for a view."""
+        return inspector_lines(view, width, self._notes(view), self._ranked(view))
+
+    def key_of(self, view: View) -> str:
+        """Return the cursor's key: in a new ranking the first request, until the reader chooses one."""
+        if not shows_ranking(view, subject(view)):
+            return super().key_of(view)
+        known = self._found
+        ranked = self._ranked(view)
+        if known is self._found and self._key.startswith(REQUEST_KEY):
+            return self._key
+        return next((REQUEST_KEY + one.name for one in ranked), "")
+
+    def _ranked(self, view: View) -> Sequence[Ranked]:
+        """Return the ranking if it is shown, computed again for another position or figure."""
+        if view.playing or not shows_ranking(view, subject(view)):
+            return ()
+        place = (view.moment.event, view.moment.settled, view.selection.order)
+        if self._found[0] != place:
+            self._found = (place, ranked_requests(view))
+        return self._found[1]
+
+    @staticmethod
+    def _notes(view: View) -> Mapping[int, str]:
+        """Return remarks on waits and slow decodes; empty during a run, because they take long."""
+        name = subject(view)
+        if name is None or view.playing:
+            return {}
+        life = read_life(view.tape, name, view.moment.event, view.moment.settled)
+        if life is None:
+            return {}
+        return {**wait_lines(view.tape, life), **decode_lines(view.tape, life)}
+
+    def pick(self, key: str, *, go: bool) -> None:
+        """Go to the start of an interval; in the ranking, show a request."""
+        if key.startswith(REQUEST_KEY):
+            if go:
+                self.post_message(Picked(request=key.removeprefix(REQUEST_KEY)))
+            return
+        event = int(key.removeprefix(EVENT_KEY))
+        self.post_message(Picked(event=event, go=go))
+
+    def at_cursor(self) -> Ref | None:
+        """Return the request whose life is shown; in the ranking, that of the line."""
+        if self.view is None:
+            return None
+        name = subject(self.view)
+        if name is None or shows_ranking(self.view, name):
+            name = self._key.removeprefix(REQUEST_KEY) if self._key.startswith(REQUEST_KEY) else ""
+        return request_ref(name) if name else None

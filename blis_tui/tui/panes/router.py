@@ -1,0 +1,142 @@
+"""A routing decision: the candidates, the router's view of them and its age, scores, choice, regret."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.base.units import bar_text, count_text, percent_text, plural, span_text, time_text
+from blis_tui.cluster.decisions import PPM
+from blis_tui.cluster.records import RoutingDecision
+from blis_tui.tui.drawing.lines import BLANK, Column, fact, fit, flow, line, table_rows, titles, words
+from blis_tui.tui.panes.instances import INSTANCE_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from blis_tui.cluster.records import Candidate
+    from blis_tui.tui.drawing.lines import Line, Part
+    from blis_tui.tui.view import View
+
+_BAR: Final = 6
+_SMALL_BAR: Final = 4
+_ROUNDING: Final = 2
+"""Maximum difference of two rounded figures, in parts per million."""
+_ROOMY: Final = 100
+"""Width from which the scorers' bars have figures."""
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
+
+
+def routed_event(view: View) -> int:
+    """Return the event of the routing to show: of the selected event or request, or the latest; 0 = none."""
+    tape, now = view.tape, view.moment.event
+    here = view.selection.event or now
+    if here and tape.has(here, "routed"):
+        return here
+    if view.selection.request is not None:
+        life = tape.life(view.selection.request, now)
+        found = next((one.event for one in reversed(life) if one.what == "routed"), 0)
+        if found:
+            return found
+    return tape.latest_of("routed", now)
+
+
+def decision_of(view: View) -> RoutingDecision | None:
+    """Return the decision in that event; None if there is none, and during a run."""
+    event = routed_event(view)
+    if not event or view.playing:
+        return None
+    records = view.moment.records if event == view.moment.event else view.records_of(event)
+    return next((one for one in records if isinstance(one, RoutingDecision)), None)
+
+
+def router_lines(view: View, width: int) -> list[Line]:
+    """Return the lines of the decision."""
+    one = decision_of(view)
+    if one is None:
+        event = routed_event(view)
+        hint = "No request has been routed yet."
+        if event:
+            hint = "Decisions are not shown while the run plays: pause to see the latest one."
+        return [line(row) for row in words(hint, width, "$text-muted")]
+    lines = [line(row) for row in flow(_head(one), width)]
+    lines += [line(row) for row in flow(_regret(one), width)]
+    lines += [line(row) for row in flow(_formula(one), width)]
+    columns = fit(list(_columns(one, roomy=width >= _ROOMY)), width)
+    lines += [titles(columns), *table_rows(columns, one.top, lambda each: f"{INSTANCE_KEY}{each.instance}")]
+    hidden = one.candidates - len(one.top)
+    if hidden:
+        lines += map(line, words(f"… and {plural(hidden, 'candidate')} with lower scores", width, "$text-muted"))
+    if rule := view.moment.state.routing_rules.get(one.policy):
+        lines += [BLANK, *(line(row) for row in words(rule, width, "$text-muted"))]
+    return lines
+
+
+def share_text(ppm: int) -> str:
+    """Return a score or a regret: ``0.907``."""
+    return f"{ppm / PPM:.3f}"
+
+
+def _head(one: RoutingDecision) -> list[Content]:
+    return [
+        Content.assemble((one.request_id, "bold"), " → ", (f"instance {one.instance}", "bold")),
+        fact("by", one.policy),
+        fact("of", plural(one.candidates, "candidate")),
+        fact("event", count_text(one.event)),
+        fact("at", time_text(one.time_us)),
+    ]
+
+
+def _regret(one: RoutingDecision) -> list[Content]:
+    chosen = next(each for each in one.top if each.instance == one.instance)
+    best = max(one.top, key=lambda each: each.true_score_ppm)
+    if one.regret_ppm is None or one.true_regret_ppm is None:
+        return [fact("regret", f"none: {one.policy} has no scores", "$text-muted")]
+    told = abs(best.true_score_ppm - chosen.true_score_ppm - one.true_regret_ppm) <= _ROUNDING
+    facts = [
+        fact("regret", f"{share_text(one.regret_ppm)} by what it saw", "$warning" if one.regret_ppm else ""),
+        Content.styled(
+            f"{share_text(one.true_regret_ppm)} by the true state", "$warning" if one.true_regret_ppm else ""
+        ),
+    ]
+    if one.true_regret_ppm and told:  # otherwise the best instance is not among those shown
+        facts.append(Content.styled(f"instance {best.instance} had {share_text(best.true_score_ppm)}", "$text-muted"))
+    return facts
+
+
+def _formula(one: RoutingDecision) -> list[Content]:
+    """Return the composition of the score, each part with its column's letter."""
+    if len(one.scorers) == 1:
+        return [fact("score", one.scorers[0])]
+    named = zip(_LETTERS, one.shares_ppm, one.scorers, strict=False)
+    parts = [Content.assemble((letter, "bold"), f" {percent_text(share, PPM)} {name}") for letter, share, name in named]
+    return [Content.styled("score =", "$text-muted"), *parts]
+
+
+def _columns(one: RoutingDecision, *, roomy: bool) -> Iterator[Column[Candidate]]:
+    """Yield columns with what the router saw, and its scores."""
+
+    def score(each: Candidate, _width: int) -> Part:
+        text = f"{bar_text(each.score_ppm, PPM, _BAR)} {share_text(each.score_ppm)}"
+        return (text, "$success bold" if each.instance == one.instance else "$primary")
+
+    def part(at: int) -> Column[Candidate]:
+        def cell(each: Candidate, _width: int) -> Part:
+            value = each.scores_ppm[at]
+            figure = f" {value / PPM:.2f}" if roomy else ""
+            return (f"{bar_text(value, PPM, _SMALL_BAR)}{figure}", "$primary")
+
+        return Column(_LETTERS[at], _SMALL_BAR + 5 * roomy, cell, rank=2)
+
+    yield Column("instance", 8, lambda each, _: f"{'✓' if each.instance == one.instance else ' '} {each.instance}")
+    yield Column("score", _BAR + 6, score)
+    if len(one.scorers) > 1:
+        for at in range(min(len(one.scorers), len(_LETTERS))):
+            yield part(at)
+    yield Column("waiting", 7, lambda each, _: count_text(each.waiting), right=True, rank=1)
+    yield Column("running", 7, lambda each, _: count_text(each.running), right=True, rank=1)
+    yield Column("in flight", 9, lambda each, _: count_text(each.in_flight), right=True, rank=3)
+    yield Column("KV", 5, lambda each, _: percent_text(each.kv_used_blocks, each.kv_total_blocks), right=True, rank=3)
+    yield Column("age", 7, lambda each, _: span_text(each.age_us), right=True, rank=1)
+    yield Column("true score", 10, lambda each, _: share_text(each.true_score_ppm), right=True, rank=5)

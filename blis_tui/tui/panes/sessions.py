@@ -1,0 +1,308 @@
+"""Sessions: those in progress and what each is doing; and one session call by call."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.base.units import count_text, percent_text, plural, span_text, time_text
+from blis_tui.debugger.why.explanation import Ref, request_ref
+from blis_tui.debugger.why.session_course import (
+    CANCELLED,
+    COMPLETED,
+    RUNNING,
+    THINKING,
+    TOOL,
+    UNFINISHED,
+    client_of,
+    read_session,
+)
+from blis_tui.engine.records import described
+from blis_tui.tui.drawing.life_line import GlyphStyle
+from blis_tui.tui.drawing.lines import BLANK, Column, Line, cells, fact, fit, flow, line, shorten, titles, words
+from blis_tui.tui.panes.rows import LinesPane
+from blis_tui.tui.view import Picked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from blis_tui.debugger.why.session_course import CallCourse, SessionCourse
+    from blis_tui.tui.drawing.lines import Part
+    from blis_tui.tui.view import View
+
+
+SESSION_KEY: Final = "session "
+"""Prefix of the key of a line about a session."""
+CALL_KEY: Final = "call "
+"""Prefix of the key of a line about a call, followed by its request's name."""
+
+STATE_STYLES: Final[Mapping[str, GlyphStyle]] = MappingProxyType(
+    {
+        RUNNING: GlyphStyle("●", "running", "$primary"),
+        THINKING: GlyphStyle("○", "think time", "$text-muted"),
+        TOOL: GlyphStyle("◇", "tool wait", "$secondary"),
+        COMPLETED: GlyphStyle("✓", "completed", "$success"),
+        CANCELLED: GlyphStyle("✗", "cancelled", "$error"),
+        UNFINISHED: GlyphStyle("–", "unfinished", "$warning"),  # noqa: RUF001  (a dash)
+    }
+)
+_LATER: Final = "$text-muted dim"
+_WAITS, _TO_FIRST_TOKEN, _GENERATES = "·░█"
+_NONE: Final = "No session has begun yet."
+
+
+# ---- list ----
+
+
+def listed_sessions(view: View) -> tuple[list[int], int, int]:
+    """Return the sessions in list order: those in progress, then the ended ones, the latest end first.
+
+    Returns:
+        Their indices in the log, how many are in progress, and how many of the others completed.
+    """
+    log, event = view.tape.sessions, view.moment.event
+    live: list[int] = []
+    ended: list[tuple[int, int]] = []
+    completed = 0
+    for session in range(log.begun(event)):
+        end = log.end(session, event)
+        if end is None:
+            live.append(session)
+        else:
+            ended.append((-end[0], session))
+            completed += end[1]
+    return [*live, *(session for _, session in sorted(ended))], len(live), completed
+
+
+def session_lines(view: View, width: int) -> list[Line]:
+    """Return a line for each session that has started."""
+    order, live, completed = listed_sessions(view)
+    if not order:
+        return [line((_NONE, "$text-muted"))]
+    cancelled = len(order) - live - completed
+    facts = [
+        fact("sessions", count_text(len(order))),
+        fact("unfinished" if view.moment.at_end else "in progress", count_text(live)),
+        fact("completed", count_text(completed)),
+        fact("cancelled", count_text(cancelled), "$error" if cancelled else ""),
+        fact("calls in flight", count_text(view.tape.sessions.in_flight(view.moment.event))),
+    ]
+    names = max(len(view.tape.sessions.name(one)) for one in order)
+    several = any(one.session is not None and one.session.calls for one in view.experiment.workload.clients)
+    columns = fit([one for one in _columns(names) if several or one.title != "calls"], width)
+    rows = [Line(partial(_row, view, columns, one), SESSION_KEY + view.tape.sessions.name(one)) for one in order]
+    return [*map(line, flow(facts, width)), titles(columns), *rows]
+
+
+def _row(view: View, columns: Sequence[Column[SessionCourse]], session: int) -> Content:
+    moment = view.moment
+    course = read_session(
+        view.tape, view.experiment, session, moment.event, moment.settled, over=moment.at_end and moment.complete
+    )
+    return cells(columns, course)
+
+
+def _columns(names: int) -> Iterator[Column[SessionCourse]]:
+    yield Column("session", min(max(names, 7), 24), lambda one, room: shorten(one.name, room))
+    yield Column("state", 22, lambda one, _: state_text(one))
+    yield Column("turn", 8, lambda one, _: f"{one.turn} of {one.turns}", right=True)
+    yield Column("calls", 10, lambda one, _: f"{len(one.calls)} of {one.length}", right=True, rank=4)
+    yield Column("in flight", 9, lambda one, _: count_text(one.in_flight) if one.in_flight else "-", right=True, rank=2)
+    yield Column("context", 9, lambda one, _: count_text(one.context_tokens), right=True, rank=1)
+    yield Column("history", 9, lambda one, _: count_text(one.history[0]) if one.history[0] else "-", right=True, rank=3)
+    yield Column("cached", 6, lambda one, _: cached_text(*one.history), right=True)
+    yield Column("began", 14, lambda one, _: time_text(one.began_us), right=True, rank=5)
+
+
+def state_text(course: SessionCourse) -> tuple[str, str]:
+    """Return what a session is doing, and for how long; its duration if it has ended."""
+    look = STATE_STYLES[course.state]
+    if course.state == UNFINISHED:
+        return look.label, look.style
+    if course.ended:
+        return f"{look.label} in {span_text(course.since_us - course.began_us)}", look.style
+    return f"{look.label}, {span_text(max(course.now_us - course.since_us, 0))}", look.style
+
+
+def cached_text(said: int, cached: int) -> str:
+    """Return the share of the history found in the prefix cache; a dash without history."""
+    return percent_text(cached, said) if said else "-"
+
+
+# ---- one session ----
+
+
+def course_lines(view: View, name: str, width: int) -> list[Line]:
+    """Return a session call by call: what each waited for, its prompt's history, and its outcome."""
+    log, moment = view.tape.sessions, view.moment
+    session = log.place(name)
+    if session is None or session >= log.begun(moment.event):
+        when = f"{name} has not begun yet."
+        if session is not None:
+            when = f"{name} begins later, at {time_text(view.tape.time_us(log.began(session)))}."
+        return [line((row.plain, "$text-muted")) for row in words(when, width)]
+    course = read_session(
+        *(view.tape, view.experiment, session, moment.event, moment.settled),
+        over=moment.at_end and moment.complete,
+        ahead=True,
+    )
+    columns = fit(list(_call_columns(course)), width)
+    rows = [
+        Line(partial(cells, columns, one), CALL_KEY + one.name, "enter: go to when it was sent")
+        for one in (*course.calls, *course.later)
+    ]
+    return [*map(line, flow(_facts(view, course), width)), BLANK, titles(columns), *rows]
+
+
+def _facts(view: View, course: SessionCourse) -> Iterator[Content]:
+    yield Content.styled(course.name, "bold")
+    yield Content.styled(*state_text(course))
+    client = client_of(view.experiment.workload.clients, course.name)
+    if client is not None:
+        yield fact("client", client.id)
+    yield fact("turn", f"{course.turn} of {course.turns}")
+    if course.length != course.turns:
+        yield fact("calls sent", f"{len(course.calls)} of {course.length}")
+    yield fact("in flight", count_text(course.in_flight))
+    yield fact("began", time_text(course.began_us))
+    yield fact("context", plural(course.context_tokens, "token"))
+    said, cached = course.history
+    if said:
+        yield fact("history sent", f"{plural(said, 'token')}, {percent_text(cached, said)} cached")
+    if course.later:
+        yield Content.styled("dimmed: later, already simulated", "$text-muted")
+
+
+def _call_columns(course: SessionCourse) -> Iterator[Column[CallCourse]]:
+    size = len(course.plan.calls)
+    names = max(len(one.name) for one in (*course.calls, *course.later))
+    labels = max(len(one.name) for one in course.plan.calls)
+    later = {one.sent.request for one in course.later}
+
+    def part(text: str, style: str, one: CallCourse) -> Part:
+        return text, _LATER if one.sent.request in later else style
+
+    def turn(one: CallCourse, _: int) -> Part:
+        return part(f"{one.call // size + 1} {course.plan.calls[one.call % size].name}".rstrip(), "", one)
+
+    def after(one: CallCourse, _: int) -> Part:
+        if one.sent.last < 0:
+            return part("begins", "$text-muted", one)
+        what = "think" if one.call % size in course.plan.starts else "tool"
+        return part(f"{span_text(one.sent.waited_us)} {what}", STATE_STYLES[THINKING].style, one)
+
+    def prompt(one: CallCourse, _: int) -> Part:
+        return part(count_text(one.input_tokens), "", one)
+
+    def history(one: CallCourse, _: int) -> Part:
+        return part(count_text(one.sent.said_tokens) if one.sent.said_tokens else "-", "", one)
+
+    def cached(one: CallCourse, _: int) -> Part:
+        known = one.cached_tokens >= 0
+        return part(
+            cached_text(one.sent.said_tokens, min(one.cached_tokens, one.sent.said_tokens)) if known else "", "", one
+        )
+
+    def ttft(one: CallCourse, _: int) -> Part:
+        return part("" if one.first_token_us < 0 else span_text(one.first_token_us - one.time_us), "", one)
+
+    def answer(one: CallCourse, _: int) -> Part:
+        if one.end is None:
+            return part("in flight", STATE_STYLES[RUNNING].style, one)
+        shown = described(one.end.what)
+        if not one.answered:
+            return part(f"{shown.sign} {shown.label}", f"${shown.colour}", one)
+        return part(f"{count_text(one.output_tokens)} in {span_text(one.end_us - one.time_us)}", "", one)
+
+    yield Column("turn", min(max(4, 3 + labels), 14), turn)
+    yield Column("request", max(names, 7), lambda one, _: part(one.name, "", one))
+    yield Column("sent", 14, lambda one, _: part(time_text(one.time_us), "", one), right=True, rank=5)
+    yield Column("waited", 13, after, right=True)
+    yield Column("prompt", 7, prompt, right=True, rank=4)
+    yield Column("history", 8, history, right=True, rank=3)
+    yield Column("cached", 6, cached, right=True, rank=1)
+    yield Column("TTFT", 7, ttft, right=True, rank=2)
+    yield Column("answer", 15, answer, right=True)
+    yield Column("course", 16, partial(_bar, course), rank=6, grows=True, most=80)
+
+
+def _bar(course: SessionCourse, one: CallCourse, width: int) -> Part:
+    """Return a bar of when the call waited, was computed and generated, over the session's known duration."""
+    known = (*course.calls, *course.later)
+    last_us = max(course.now_us if not course.ended else 0, *(max(each.end_us, each.time_us) for each in known))
+    whole_us = max(last_us - course.began_us, 1)
+
+    def cell(time_us: int) -> int:
+        return min((time_us - course.began_us) * width // whole_us, width - 1)
+
+    end_us = one.end_us if one.end is not None else course.now_us
+    first = cell(one.time_us)
+    decodes = cell(one.first_token_us) if one.first_token_us >= 0 else cell(end_us) + 1
+    row = [" "] * width
+    for at in range(cell(one.time_us - one.sent.waited_us), cell(end_us) + 1):
+        row[at] = _WAITS if at < first else (_TO_FIRST_TOKEN if at < decodes else _GENERATES)
+    return "".join(row), _LATER if one in course.later else "$primary"
+
+
+class SessionsPane(LinesPane):
+    """Sessions; enter opens one in the list, and goes to a call in its course."""
+
+    HINT = "enter its calls · b stop at each"
+
+    def lines(self, view: View, width: int) -> Sequence[Line]:
+        """Return the lines for a view."""
+        name = view.selection.session
+        self.border_subtitle = (
+            self.HINT if name is None else "enter go to the call · b stop at each · escape all sessions"
+        )
+        return session_lines(view, width) if name is None else course_lines(view, name, width)
+
+    def key_of(self, view: View) -> str:
+        """Return the cursor's key: in a course the selected request; in the list the last session, or the request's."""
+        request, opened = view.selection.request, view.selection.session
+        if opened is not None:
+            return "" if request is None else CALL_KEY + request
+        if self._key.startswith(SESSION_KEY):
+            return self._key
+        if self._key.startswith(CALL_KEY):
+            request = self._key.removeprefix(CALL_KEY)
+        number = None if request is None else view.tape.number(request)
+        session = None if number is None else view.tape.sessions.of_request(number)
+        return "" if session is None else SESSION_KEY + view.tape.sessions.name(session)
+
+    def pick(self, key: str, *, go: bool) -> None:
+        """Open a session; select a call's request, and go to where it was sent."""
+        if key.startswith(CALL_KEY):
+            name = key.removeprefix(CALL_KEY)
+            event = None if self.view is None else self.view.tape.first_event_of(name)
+            self.post_message(Picked(request=name, event=event if go else None, go=go))
+        elif go:
+            self.post_message(Picked(session=key.removeprefix(SESSION_KEY)))
+
+    def selected_value(self) -> str:
+        """Return the name of the open session, or of that at the cursor."""
+        opened = None if self.view is None else self.view.selection.session
+        return opened or (self._key.removeprefix(SESSION_KEY) if self._key.startswith(SESSION_KEY) else "")
+
+    def at_cursor(self) -> Ref | None:
+        """Return the request of the call at the cursor; without one, the session's latest call, or its first."""
+        if self.view is None:
+            return None
+        log, tape = self.view.tape.sessions, self.view.tape
+        place = log.place(self.selected_value())
+        if place is None:
+            return None
+        calls = log.calls(place)
+        names = [tape.name(one.request) for one in calls]
+        pointed = self._key.removeprefix(CALL_KEY)
+        if pointed not in names:
+            sent = [name for name, one in zip(names, calls, strict=True) if one.event <= self.view.moment.event]
+            pointed = (sent or names[:1] or [""])[-1]
+        return request_ref(pointed) if pointed else None
+
+    def selected_path(self) -> str:
+        """Return the request of the call at the cursor; in the list, the session."""
+        return self._key.removeprefix(CALL_KEY).removeprefix(SESSION_KEY)

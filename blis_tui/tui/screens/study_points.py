@@ -1,0 +1,416 @@
+"""The known results of a study's points as a table, with the Pareto front, details and marks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from textual.content import Content
+
+from blis_tui.base.classes import dataclass
+from blis_tui.base.units import fine_bar, number_text, plural
+from blis_tui.results.expectations import judge
+from blis_tui.study.rows import StudyResult, short_names, value_text
+from blis_tui.study.summary import study_front, summaries
+from blis_tui.study.text import FrontPlot, bound_text, wanted
+from blis_tui.tui.drawing.lines import Column, Line, fit, names_text, table_rows, titles, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from blis_tui.base.source import Json
+    from blis_tui.model import Expectation
+    from blis_tui.spec.study.model import Point, Study
+    from blis_tui.study.rows import Row
+    from blis_tui.study.summary import PointSummary
+    from blis_tui.study.text import PieceKind
+    from blis_tui.tui.drawing.lines import Part
+
+
+PENDING = "pending"
+"""The status of a point without results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A point of a study with its results so far."""
+
+    point: Point
+    summary: PointSummary | None = None
+    """None = no results yet."""
+    status: str = PENDING
+    """``pending``, or the status of its runs."""
+    on_front: bool = False
+    marked: bool = False
+    """Whether it is marked for comparison."""
+
+    @property
+    def ok(self) -> bool | None:
+        """Whether all constraints hold; None = there are none, or unknown."""
+        return None if self.summary is None else self.summary.ok
+
+    def mean(self, metric: str) -> float | None:
+        """Return the mean of a figure over its seeds; None if unknown."""
+        return None if self.summary is None else self.summary.mean(metric)
+
+
+class Board:
+    """The points of a study. Rows are added as runs complete; everything else is derived."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self._rows: dict[int, dict[int, Row]] = {}
+        self._known: dict[int, Entry] = {}
+        self._marked: tuple[int, ...] = ()
+        self.version = 0
+        """Increases with every change."""
+        self.front: frozenset[int] = frozenset()
+        """The numbers of the points on the front."""
+        self._entries: tuple[Entry, ...] | None = None
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Add results of runs; a second one of the same run replaces the first."""
+        touched: dict[int, None] = {}
+        for row in rows:
+            self._rows.setdefault(row.point.number, {})[row.seed] = row
+            touched[row.point.number] = None
+        for number in touched:
+            result = StudyResult(study=self.study, rows=self._of_point(number))
+            own = summaries(result)[0]
+            self._known[number] = Entry(own.point, own, own.status)
+        if touched:
+            self.version += 1
+            self._entries = None
+            known = [one.summary for one in self._known.values() if one.summary is not None]
+            self.front = frozenset(one.point.number for one in study_front(self.study, known))
+
+    def mark(self, number: int) -> None:
+        """Mark or unmark a point; a third mark removes the first."""
+        before = self._marked
+        others = tuple(one for one in before if one != number)
+        self._marked = others if number in before else (*others[-1:], number)
+        entries = list(self.entries)
+        for one in {*before, number}:  # handled separately, so their order does not matter
+            entries[one] = replace(entries[one], marked=one in self._marked)
+        self._entries = tuple(entries)
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All points in order."""
+        if self._entries is None:
+            self._entries = tuple(
+                replace(self._known.get(at, Entry(point)), on_front=at in self.front, marked=at in self._marked)
+                for at, point in enumerate(self.study.points)
+            )
+        return self._entries
+
+    @property
+    def marked(self) -> tuple[Entry, ...]:
+        """The marked points, in the order of marking."""
+        return tuple(self.entries[number] for number in self._marked)
+
+    @property
+    def done(self) -> int:
+        """Number of runs with a result."""
+        return sum(map(len, self._rows.values()))
+
+    def result(self) -> StudyResult:
+        """Return the rows so far, in order."""
+        rows = [row for number in sorted(self._rows) for row in self._of_point(number)]
+        return StudyResult(study=self.study, rows=tuple(rows))
+
+    def _of_point(self, number: int) -> tuple[Row, ...]:
+        own = self._rows[number]
+        return tuple(own[seed] for seed in self.study.seeds if seed in own)
+
+
+_MUTED: Final = "$text-muted"
+_STATUS: Final[Mapping[str, tuple[str, str]]] = {
+    "done": ("done", ""),
+    "stopped": ("stopped", "$warning"),
+    "failed": ("✗ failed", "$error"),
+    "invalid": ("✗ invalid", "$error"),
+    PENDING: (PENDING, _MUTED),
+}
+"""Text and colour of each status."""
+_STATUS_WIDTH: Final = 9
+_FIGURE_WIDTH: Final = 9
+_BAR_WIDTH: Final = 8
+_POINT: Final = "point"
+_PLOT_STYLES: Final[Mapping[PieceKind, str]] = {
+    "axis": _MUTED,
+    "holds": "$primary",
+    "broken": "$error",
+    "front": "$success bold",
+    "selected": "$accent bold",
+}
+_FIGURES: Final = (
+    "throughput.requests_per_s",
+    "throughput.output_tokens_per_s",
+    "latency.ttft_ms.p50",
+    "latency.ttft_ms.p99",
+    "latency.itl_ms.p99",
+    "latency.e2e_ms.p50",
+    "latency.e2e_ms.p99",
+)
+"""Figures shown for every point besides those of the study."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The order of points."""
+
+    column: str = _POINT
+    """The sort column: ``point``, a path that varies, a metric, or ``status``."""
+    down: bool = False
+    """Whether the order is descending."""
+
+
+def columns_of(study: Study) -> tuple[str, ...]:
+    """Return the sort columns, in the order of the table."""
+    return (_POINT, *study.paths, *wanted(study), "status")
+
+
+def in_order(entries: Sequence[Entry], order: Order) -> list[Entry]:
+    """Return the points sorted by a column; those without a value last, ties by number."""
+    known = [(value, one) for one in entries if (value := _value(one, order.column)) is not None]
+    known.sort(key=lambda pair: _rank(pair[0]), reverse=order.down)
+    placed = {one.point.number for _, one in known}
+    return [one for _, one in known] + [one for one in entries if one.point.number not in placed]
+
+
+def _value(one: Entry, column: str) -> Json:
+    if column == _POINT:
+        return one.point.number
+    if column == "status":
+        return one.status
+    coordinates = one.point.coordinates
+    return coordinates[column] if column in coordinates else one.mean(column)
+
+
+def _rank(value: Json) -> tuple[int, float, str]:
+    """Return a sort key with numbers before texts."""
+    if isinstance(value, int | float):
+        return (0, value, "")
+    return (1, 0.0, value_text(value))
+
+
+# ---- the table ----
+
+
+def longest_bar(study: Study, entries: Sequence[Entry]) -> float:
+    """Return the maximum of the figure drawn as bars."""
+    return max((value for one in entries if (value := one.mean(_drawn(study))) is not None), default=0.0)
+
+
+def _drawn(study: Study) -> str:
+    return study.constraints[0].metric if study.constraints else wanted(study)[-1]
+
+
+def table_columns(study: Study, top: float, order: Order, width: int) -> tuple[Column[Entry], ...]:
+    """Return the columns that fit.
+
+    Args:
+        study: the study.
+        top: the value of the longest bar.
+        order: the order of the points.
+        width: columns of the terminal.
+    """
+    names, metrics = short_names(study.paths), wanted(study)
+    values = {
+        path: [value_text(row[at].value.data) for row in axis.rows]
+        for axis in study.axes
+        for at, path in enumerate(axis.paths)
+    }
+    first: list[Column[Entry]] = [
+        Column("", 2, _marks),
+        Column(_titled("#", _POINT, order), max(3, len(str(len(study.points)))), _number_of, right=True, rank=3),
+    ]
+    for path, name in names.items():
+        longest = max(map(len, values[path]), default=0)
+        first.append(Column(_titled(name, path, order), max(len(name) + 2, longest), partial(_coordinate, path)))
+    for at, metric in enumerate(metrics):
+        name = metric.removeprefix("latency.")
+        wide, rank = max(len(name) + 2, _FIGURE_WIDTH), 0 if at < 2 else 4 + at
+        first.append(Column(_titled(name, metric, order), wide, partial(_figure, metric), right=True, rank=rank))
+    first.append(Column(_titled("status", "status", order), _STATUS_WIDTH, _status, rank=1))
+    first.append(Column("", _BAR_WIDTH, partial(_bar, _drawn(study), top), rank=2, grows=True, most=24))
+    return fit(first, width)
+
+
+def table(columns: Sequence[Column[Entry]], entries: Sequence[Entry]) -> list[Line]:
+    """Return a line per point; its key is the point's number."""
+    return table_rows(columns, entries, lambda one: str(one.point.number))
+
+
+def headings(columns: Sequence[Column[Entry]], width: int) -> Content:
+    """The line above the points."""
+    return titles(columns).draw().truncate(max(width, 1), ellipsis=True)
+
+
+def _titled(title: str, column: str, order: Order) -> str:
+    if column != order.column or order == Order():
+        return title
+    return f"{title} {'▼' if order.down else '▲'}"
+
+
+def _marks(one: Entry, _width: int) -> Part:
+    mark = "●" if one.marked else " "
+    stands, style = ("*", "$success bold") if one.on_front else ("✗", "$error") if one.ok is False else (" ", "")
+    return (mark + stands, "$accent bold" if one.marked and stands == " " else style)
+
+
+def _number_of(one: Entry, _width: int) -> Part:
+    return (str(one.point.number), _MUTED)
+
+
+def _coordinate(path: str, one: Entry, width: int) -> Part:
+    return (value_text(one.point.coordinates.get(path))[:width], "bold")
+
+
+def _figure(metric: str, one: Entry, _width: int) -> Part:
+    return number_text(one.mean(metric)) if one.summary is not None else ""
+
+
+def _status(one: Entry, _width: int) -> Part:
+    return _STATUS[one.status]
+
+
+def _bar(metric: str, top: float, one: Entry, width: int) -> Part:
+    return (fine_bar(one.mean(metric), top, width), "$error" if one.ok is False else "$primary")
+
+
+# ---- the front ----
+
+
+def draw_front(study: Study, entries: Sequence[Entry], size: tuple[int, int]) -> FrontPlot:
+    """Return the plot of the points by the first two objectives."""
+    known = [one.summary for one in entries if one.summary is not None]
+    front = {one.point.number for one in entries if one.on_front}
+    return FrontPlot(known, front, study.objectives, size, number_text)
+
+
+def plot(drawn: FrontPlot, selected: int | None, width: int) -> Content:
+    """Return the points and the front, with the selected point marked."""
+    lines = drawn.lines(selected)
+    if not lines:
+        said = "The Pareto front is drawn here once two points have results."
+        return Content("\n").join(words(said, max(width, 1), _MUTED))
+    return Content("\n").join(
+        Content.assemble(*((text, _PLOT_STYLES.get(what, "")) for text, what in line)) for line in lines
+    )
+
+
+# ---- selected point ----
+
+
+def heading(one: Entry) -> Content:
+    """Return the point and its status."""
+    text, style = _STATUS[one.status]
+    front = ("  * on the front", "$success") if one.on_front else ""
+    return Content.assemble((f"point {one.point.number}", "bold"), "  ", (text, style), front)
+
+
+def details(study: Study, one: Entry, width: int) -> Content:
+    """Return all that is known about a point: its values, constraints and figures."""
+    figures = tuple(dict.fromkeys((*wanted(study), *_FIGURES)))
+    label = min(max(map(len, (*study.paths, *figures))), max(width - _FIGURE_WIDTH - 1, 12))
+    lines = [_labelled(path, value_text(value), label, "bold") for path, value in one.point.coordinates.items()]
+    if one.summary is None:
+        lines += [Content(""), *words("This point has not been run: c makes the missing runs.", width, _MUTED)]
+        return Content("\n").join(lines)
+    lines.append(_seeds(study, one.summary, label))
+    if one.summary.why and one.status != "done":
+        lines += [Content(""), *words(f"{one.summary.why}.", width, "$error" if one.ok is False else "$warning")]
+    lines += _verdicts(study, one.summary, width)
+    if one.status in {"done", "stopped"}:
+        lines.append(Content(""))
+        lines += [_figure_line(one.summary, metric, label) for metric in figures]
+    return Content("\n").join(lines)
+
+
+def _labelled(label: str, value: str, width: int, style: str = "") -> Content:
+    return Content.assemble((f"{label:<{width}} ", _MUTED), (value, style))
+
+
+def _seeds(study: Study, summary: PointSummary, width: int) -> Content:
+    seeds = [str(row.seed) for row in summary.rows]
+    if len(study.seeds) == 1:
+        return _labelled("seed", seeds[0], width)
+    missing = f" of {len(study.seeds)}" if len(seeds) < len(study.seeds) else ""
+    return _labelled("seeds", names_text(seeds) + missing, width)
+
+
+def _verdicts(study: Study, summary: PointSummary, width: int) -> Iterator[Content]:
+    if study.constraints and summary.status in {"done", "stopped"}:
+        yield Content("")
+        for wish in study.constraints:
+            said = number_text(summary.mean(wish.metric))
+            if _holds(wish, summary):
+                yield Content.assemble(("✓ ", "$success"), f"{bound_text(wish)}", (f"  {said}", _MUTED))
+            else:
+                text = f"✗ {bound_text(wish)}  is {said}{_how_often(wish, summary)}"
+                yield from words(text, width, "$error")
+
+
+def _holds(wish: Expectation, summary: PointSummary) -> bool:
+    return _breaking(wish, summary) == 0
+
+
+def _breaking(wish: Expectation, summary: PointSummary) -> int:
+    """Return the number of seeds with which a constraint does not hold."""
+    return len([row for row in summary.rows if not judge(wish, _nested(wish.metric, row.figures.get(wish.metric))).ok])
+
+
+def _nested(metric: str, value: object) -> dict[str, object]:
+    """Return a report with a single figure."""
+    for name in reversed(metric.split(".")):
+        value = {name: value}
+    return value if isinstance(value, dict) else {}
+
+
+def _how_often(wish: Expectation, summary: PointSummary) -> str:
+    count = len(summary.rows)
+    return "" if count == 1 else f" (broken with {_breaking(wish, summary)} of {plural(count, 'seed')})"
+
+
+def _figure_line(summary: PointSummary, metric: str, width: int) -> Content:
+    values = summary.values(metric)
+    spread = f"  {number_text(min(values))} to {number_text(max(values))}" if len(values) > 1 else ""
+    return Content.assemble(
+        (f"{metric:<{width}} ", _MUTED), f"{number_text(summary.mean(metric)):>{_FIGURE_WIDTH}}", (spread, _MUTED)
+    )
+
+
+# ---- the title ----
+
+
+def title(study: Study, shown: int | None) -> Content:
+    """Return the study's description; with a filter, also the number of visible points."""
+    count = plural(len(study.points), "point")
+    seeds = f" with {plural(len(study.seeds), 'seed')} each" if len(study.seeds) > 1 else ""
+    name = Path(study.experiment).name.removesuffix(".blis.yaml")
+    said = f"{count} of {name}{seeds}" if shown is None else f"{shown:,} of {count} shown"
+    return Content.assemble((study.name, "bold"), f"  {said}")
+
+
+def standing(study: Study, entries: Sequence[Entry], done: int) -> Content:
+    """Return the progress, and how many points hold."""
+    parts = [f"{done:,} of {study.runs:,} runs" if done < study.runs else plural(done, "run")]
+    if study.constraints:
+        parts.append(f"{len([one for one in entries if one.ok]):,} ok")
+    if study.objectives:
+        parts.append(f"{len([one for one in entries if one.on_front]):,} on the front")
+    counts = {
+        status: len([one for one in entries if one.status == status]) for status in ("stopped", "failed", "invalid")
+    }
+    parts += [f"{count:,} {status}" for status, count in counts.items() if count]
+    return Content.styled(", ".join(parts), _MUTED)
+
+
+def point_name(study: Study, one: Entry) -> str:
+    """Return a point in a few words: ``instances=2 policy=default``."""
+    names = short_names(study.paths)
+    return " ".join(f"{names[path]}={value_text(value)}" for path, value in one.point.coordinates.items()) or study.name

@@ -1,0 +1,41 @@
+"""Grades of agreement."""
+
+from __future__ import annotations
+
+import pytest
+
+from blis_tui.live.calibration.measured import Measured
+from blis_tui.live.calibration.replay import Pair, agreement, by_stage
+
+
+def pairs(measured: list[float], simulated: list[float]) -> list[Pair]:
+    """Requests with these times to their first tokens, in microseconds."""
+    asked = [Measured(0.0, 10, 2, one, 2 * one) for one in measured]
+    return [Pair(one, two, 2 * two) for one, two in zip(asked, simulated, strict=True)]
+
+
+def test_grades_follow_the_correlation_however_small_the_errors_are() -> None:
+    """Two of eight requests differ, by a tenth, and none of the simulated ones does: r is 0, and not unknown."""
+    told = agreement(pairs([100.0] * 6 + [90.0, 110.0], [100.0] * 8), "ttft")
+    assert told is not None
+    assert told.mape < 0.03
+    assert (told.bias, told.pearson_r, told.grade) == (0.0, 0.0, "poor")
+    told = agreement(pairs([100.0] * 6 + [90.0, 110.0], [100.0] * 6 + [91.0, 109.0]), "ttft")
+    assert told is not None
+    assert told.pearson_r == pytest.approx(1.0)
+    assert told.grade == "excellent"
+
+
+def test_a_correlation_of_values_that_hardly_vary_is_not_asked_for() -> None:
+    told = agreement(pairs([98.0, 100.0, 102.0], [102.0, 100.0, 98.0]), "ttft")
+    assert told is not None
+    assert (told.pearson_r, told.grade) == (None, "excellent")
+
+
+def test_requests_belong_to_the_stage_in_which_they_arrive() -> None:
+    """A stage ends where the next one begins; whoever comes after the last one belongs to that."""
+    arrivals_us = [0.0, 1e6, 2e6 - 1, 2e6, 2e6 + 1, 4.9e6, 5e6, 6e6]
+    asked = [Pair(Measured(at, 10, 2, 1.0, 2.0), 1.0, 2.0) for at in arrivals_us]
+    stages = by_stage(asked, [2.0, 3.0])
+    assert [[one.measured.arrival_us for one in stage] for stage in stages] == [arrivals_us[:3], arrivals_us[3:]]
+    assert by_stage(asked, []) == [asked]

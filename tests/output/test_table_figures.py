@@ -1,0 +1,146 @@
+"""Every figure of a run's table, counted once more from the stream of records."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import pytest
+
+import blis_tui
+from blis_tui.engine import records as kinds
+from blis_tui.output.summary import summary_text
+
+if TYPE_CHECKING:
+    from blis_tui.results.report import Report
+
+RUNS: dict[str, dict[str, object]] = {
+    "quickstart": {"workload.requests": 150},
+    "kv-pressure": {"workload.requests": 120},
+    "admission-control": {"workload.requests": 150},
+    "service-classes": {"workload.requests": 150},
+    "shared-prefixes": {"workload.requests": 80},
+    "burst": {},
+}
+COLUMNS = {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "max": 100}
+
+K = TypeVar("K", bound=kinds.Record)
+
+
+class Told:
+    """A run: its table, line by line, and its records."""
+
+    def __init__(self, name: str, changes: dict[str, object]) -> None:
+        simulation = blis_tui.Simulation(blis_tui.load(name, set={**changes, "expect": []}))
+        self.records: list[kinds.Record] = []
+        simulation.subscribe("all", self.records.append)
+        simulation.run()
+        self.report: Report = simulation.report()
+        self.text = summary_text(self.report)
+        lines = [line.split("  ", 1) for line in self.text.splitlines() if "  " in line and line[0] != " "]
+        self.lines = {head.strip(): rest.strip() for head, rest in lines}
+
+    def of(self, kind: type[K]) -> list[K]:
+        return [one for one in self.records if isinstance(one, kind)]
+
+    def figures(self, line: str) -> list[float]:
+        return [float(one.replace(",", "")) for one in re.findall(r"\d[\d,]*\.?\d*", self.lines[line])]
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def told(request: pytest.FixtureRequest) -> Told:
+    name: str = request.param
+    return Told(name, RUNS[name])
+
+
+def close(found: float, expected: float, digits: int) -> bool:
+    """Whether a figure with so many decimals is that one, rounded."""
+    return abs(found - expected) <= 0.5001 * 10.0**-digits
+
+
+def test_requests_by_what_became_of_them(told: Told) -> None:
+    counts = {
+        "completed": len(told.of(kinds.Completed)),
+        "rejected": len(told.of(kinds.Rejected)),
+        "dropped": len(told.of(kinds.Dropped)),
+        "timed out": len(told.of(kinds.TimedOut)),
+    }
+    shown = [f"{count:,} {word}" for word, count in counts.items() if count or word == "completed"]
+    assert told.lines["requests"] == ", ".join(shown)
+    assert sum(counts.values()) == len(told.of(kinds.Arrived))
+
+
+def test_tokens(told: Told) -> None:
+    prompts = {one.request_id: one.input_tokens for one in told.of(kinds.Arrived)}
+    accepted = {one.request_id for one in told.of(kinds.Queued)}
+    first: dict[str, int] = {}
+    for one in told.of(kinds.Scheduled):
+        first.setdefault(one.request_id, one.cached_tokens)
+    generated = sum(one.output_tokens for one in told.of(kinds.Completed))
+    generated += sum(one.output_tokens for one in told.of(kinds.TimedOut))
+    assert told.figures("tokens") == [sum(prompts[name] for name in accepted), generated, sum(first.values())]
+
+
+def test_rates(told: Told) -> None:
+    arrivals = sorted(one.time_us for one in told.of(kinds.Arrived))
+    ended = [(one.time_us, one.output_tokens) for one in told.of(kinds.Completed)]
+    seconds = max(one.time_us for one in told.records) / 1e6
+    assert close(told.figures("simulated")[0], seconds, 3)
+    generated = told.figures("tokens")[1]
+    requests, tokens = told.figures("throughput")
+    assert close(requests, len(ended) / seconds, 2)
+    assert close(tokens, generated / seconds, 1)
+    span = (arrivals[-1] - arrivals[0]) / 1e6
+    assert close(told.figures("offered")[0], (len(arrivals) - 1) / span, 2)
+    prompts = sum(one.input_tokens for one in told.of(kinds.Arrived))
+    assert close(told.figures("offered")[1], prompts / len(arrivals) * (len(arrivals) - 1) / span, 1)
+    half = arrivals[0] + (arrivals[-1] - arrivals[0]) // 2
+    rest = (arrivals[-1] - half) / 1e6
+    offered, served, answers, start, end = told.figures("steady")
+    assert close(offered, sum(at > half for at in arrivals) / rest, 2)
+    assert close(served, sum(half < at <= arrivals[-1] for at, _ in ended) / rest, 2)
+    assert close(answers, sum(tokens for at, tokens in ended if half < at <= arrivals[-1]) / rest, 1)
+    assert close(start, half / 1e6, 1)
+    assert close(end, arrivals[-1] / 1e6, 1)
+
+
+def test_kv_blocks_and_preemptions(told: Told) -> None:
+    """Blocks are counted at the ends of steps here: within them there may have been more."""
+    line = told.lines["KV cache"]
+    found = re.match(r"([\d,]+) of ([\d,]+) blocks(?: of instance (\d+))? at peak", line)
+    assert found is not None
+    peak, whole = (int(one.replace(",", "")) for one in found.groups()[:2])
+    used = defaultdict[int, int](int)
+    for one in told.of(kinds.StepFinished):
+        used[one.instance] = max(used[one.instance], one.kv_used_blocks)
+    assert max(used.values()) <= peak <= whole
+    assert f" {len(told.of(kinds.Preempted)):,} preemptions" in line
+
+
+def test_latencies(told: Told) -> None:
+    done = told.of(kinds.Completed)
+    # Where answers are generated again after a preemption, that takes the first token back: the last one counts.
+    first = {one.request_id: one.ttft_us for one in told.of(kinds.FirstToken)}
+    many = [one for one in done if one.output_tokens > 1]
+    expected: dict[str, list[float]] = {
+        "time to first token": [float(one) for one in first.values()],
+        "time per output token": [(one.e2e_us - one.ttft_us) / (one.output_tokens - 1) for one in many],
+        "end to end": [float(one.e2e_us) for one in done],
+    }
+    if not told.report.requests.timed_out:
+        gaps = sum(one.e2e_us - one.ttft_us for one in done) / sum(one.output_tokens - 1 for one in done)
+        assert close(told.figures("inter-token latency")[0], gaps / 1e3, 2)
+    for name, times in expected.items():
+        shown = told.figures(name)
+        assert close(shown[0], float(np.mean(times)) / 1e3, 2), name
+        for place, percent in enumerate(COLUMNS.values(), start=1):
+            assert close(shown[place], float(np.percentile(times, percent)) / 1e3, 2), (name, percent)
+
+
+def test_requests_that_went_down_with_an_instance_are_told() -> None:
+    report = blis_tui.run(blis_tui.load("quickstart", set={"workload.requests": 5}))
+    text = summary_text(replace(report, requests=replace(report.requests, lost=3)))
+    assert "5 completed, 3 lost with their instance\n" in text
