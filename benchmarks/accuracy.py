@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import blis_tui
 from blis_tui.base.errors import BlisError
-from blis_tui.engine.latency.operator_costs import OperatorCosts, Settings
+from blis_tui.engine.latency.operator_costs import OperatorCosts, OperatorSettings
 from blis_tui.results.expected_error import (
     ObservedLoad,
     clients_wait,
@@ -538,7 +538,7 @@ def values_of(run: Run) -> dict[str, float]:
     (pool,) = blis_tui.load({**run.spec, "latency": latency_of("operators", run, {})}).pools
     assert pool.operators is not None  # noqa: S101  (it is the kind)
     settings = {key: value for key, value in pool.latency.settings.items() if value is not None}
-    costs = OperatorCosts(pool.operators, pool.model, pool.tensor_parallel, Settings(**settings))  # type: ignore[arg-type]
+    costs = OperatorCosts(pool.operators, pool.model, pool.tensor_parallel, OperatorSettings(**settings))  # type: ignore[arg-type]
     return {name: float(getattr(costs.rest, name)) for name in COEFFICIENTS}
 
 

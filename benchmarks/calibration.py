@@ -25,7 +25,7 @@ import numpy as np
 
 from blis_tui import load
 from blis_tui.engine.latency.creation import create_latency
-from blis_tui.engine.latency.fitted import Settings
+from blis_tui.engine.latency.fitted import FittedSettings
 from blis_tui.engine.latency.model import StepLoad
 from blis_tui.live.calibration.fitting.calibrate import fit
 from blis_tui.live.calibration.fitting.laws import BlackboxLaw, FittedLaw
@@ -202,7 +202,7 @@ def trip(seed: int, requests: int = 120) -> Trip:
     stream = _stream(seed)
     server, error = SERVERS[seed % len(SERVERS)], ERRORS[(seed // 2) % len(ERRORS)]
     kind = "blackbox" if seed % 4 == 3 else "fitted"
-    law: Law = FittedLaw(Settings()) if kind == "fitted" else BlackboxLaw(BLACKBOX, BLACKBOX)
+    law: Law = FittedLaw(FittedSettings()) if kind == "fitted" else BlackboxLaw(BLACKBOX, BLACKBOX)
     users = stream.choice(USERS)
     truth = np.array([max(term.lowest, term.base * np.exp(PLANTED * stream.gauss(0.0, 1.0))) for term in law.terms])
     plain = _spec(
@@ -249,8 +249,8 @@ def table(trips: Sequence[Trip]) -> str:
                 all_[key] += 1
                 inside_[key] += inside(it, truth)
         for whole, truth in one.sums:
-            all_["sums of those not told apart"] += 1
-            inside_["sums of those not told apart"] += inside(whole, truth)
+            all_["sums of confounded coefficients"] += 1
+            inside_["sums of confounded coefficients"] += inside(whole, truth)
     lines = [f"| planted coefficients | number | within the intervals of {LEVEL:.0%} |", "|---|--:|--:|"]
     lines += [f"| {key} | {count:,} | {100 * inside_[key] / count:.0f} % |" for key, count in all_.items()]
     lines += ["", "| means under another load | off by, median | at most | expected, 9 in 10, median | held |"]

@@ -46,7 +46,7 @@ from statistics import mean, median
 import blis_tui
 from benchmarks.accuracy import CONFIGS
 from blis_tui.engine.latency.creation import create_latency
-from blis_tui.engine.latency.fitted import Settings
+from blis_tui.engine.latency.fitted import FittedSettings
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.live.calibration.fitting.laws import STEP_TERMS
 from blis_tui.results.expected_error import itl_amplification, pool_loads
@@ -217,7 +217,7 @@ def latency_of(row: Row, kind: str, steps: float) -> dict[str, object]:
         return {**own, "steps": with_16_bits(row, own)} if row.gpu in WEIGHT_BITS else own
     if kind != "fitted" or steps == 1.0:
         return {"kind": kind}
-    longer = {name: value * steps for name, value in asdict(Settings()).items() if name in STEP_TERMS}
+    longer = {name: value * steps for name, value in asdict(FittedSettings()).items() if name in STEP_TERMS}
     return {"kind": kind, **longer}
 
 

@@ -32,7 +32,7 @@ from scipy.optimize import least_squares
 
 import blis_tui
 from benchmarks.accuracy import HERE, SORTED_SAMPLING, Run, development_runs, serving_runs, training_runs
-from blis_tui.engine.latency.fitted import Settings
+from blis_tui.engine.latency.fitted import FittedSettings
 from blis_tui.engine.records import StepFinished
 from blis_tui.live.calibration.fitting.laws import FITTED_TERMS, FittedLaw, loads_of
 from blis_tui.live.calibration.replay import with_latency
@@ -83,11 +83,11 @@ class Equation:
     shares: tuple[float, ...]
 
 
-def settings_of(engine: str, values: dict[str, float], *, sorts: bool) -> Settings:
+def settings_of(engine: str, values: dict[str, float], *, sorts: bool) -> FittedSettings:
     """Those of an engine."""
     own = {name: values[f"trtllm {name}"] for name in OWN} if engine == "trtllm" else {}
     coefficients = {**{name: values[name] for name in FITTED_TERMS}, **own}
-    return replace(Settings(sorted_sampling=sorts), **coefficients)  # type: ignore[arg-type]  # all of them are numbers
+    return replace(FittedSettings(sorted_sampling=sorts), **coefficients)  # type: ignore[arg-type]  # all of them are numbers
 
 
 def equations(run: Run, values: dict[str, float]) -> list[Equation]:
@@ -107,7 +107,7 @@ def equations(run: Run, values: dict[str, float]) -> list[Equation]:
     return found
 
 
-def taken_apart(experiment: Experiment, settings: Settings, warm_up_us: float) -> tuple[Array, Array]:
+def taken_apart(experiment: Experiment, settings: FittedSettings, warm_up_us: float) -> tuple[Array, Array]:
     """The contributions of ``TERMS`` to TTFT and to gaps between tokens, one row each."""
     (pool,) = experiment.pools
     law = FittedLaw(settings)
@@ -145,7 +145,7 @@ def taken_apart(experiment: Experiment, settings: Settings, warm_up_us: float) -
 def solved(found: list[Equation], at: dict[str, float], ships: dict[str, float]) -> dict[str, float]:
     """The coefficients that fit the equations best."""
     matrix = np.array([one.shares for one in found])
-    limits = {one.name: one.metadata.get("limits", {}).get("minimum", 0.0) for one in fields(Settings)}
+    limits = {one.name: one.metadata.get("limits", {}).get("minimum", 0.0) for one in fields(FittedSettings)}
     now = np.array([at[name] for name in NAMES])
     base = np.array([TABLES.get(name, ships[name]) for name in NAMES])
     prior = np.array([TABLES_PRIOR if name in TABLES else PRIOR for name in NAMES])
@@ -176,7 +176,7 @@ def fits(run: Run, most_users: int) -> bool:
 
 def document(values: dict[str, float]) -> dict[str, dict[str, float]]:
     """The coefficients in the format of ``leave_one_out.json``."""
-    vllm = {name: values[name] for name in sorted(FITTED_TERMS)} | {"flops_growth": Settings().flops_growth}
+    vllm = {name: values[name] for name in sorted(FITTED_TERMS)} | {"flops_growth": FittedSettings().flops_growth}
     return {"trtllm": {**vllm, **{name: values[f"trtllm {name}"] for name in OWN}}, "vllm": vllm}
 
 
@@ -197,7 +197,7 @@ def main() -> int:
         there = [run for run in makers[group](options.data) if fits(run, options.most_users)]
         runs += there[:: options.every] if group == "serving" else there
     shipped = json.loads((HERE / "leave_one_out.json").read_text())["all"]
-    ships = {name: float(getattr(Settings(), name)) for name in FITTED_TERMS}
+    ships = {name: float(getattr(FittedSettings(), name)) for name in FITTED_TERMS}
     ships |= {f"trtllm {name}": float(shipped["trtllm"].get(name, ships[name])) for name in OWN}
     values, found = ships, list[Equation]()
     with ProcessPoolExecutor(options.jobs) as pool:

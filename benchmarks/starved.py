@@ -30,7 +30,7 @@ import blis_tui
 from blis_tui.runs.simulation import Simulation
 
 if TYPE_CHECKING:
-    from blis_tui.engine.flow import Flow
+    from blis_tui.engine.step_loop import StepLoop
 
 SGLANG = "sglang"
 VICTIMS = ("tail", "priority", "cheapest-recompute", SGLANG)
@@ -58,11 +58,11 @@ class Watch:
 
     def time(self, simulation: Simulation, *, starved: bool) -> None:
         """Run until enough steps are timed, starved or plain ones."""
-        loop: type[Flow] = type(simulation.cluster.instances[0].flow)
+        loop: type[StepLoop] = type(simulation.cluster.instances[0].flow)
         original = loop.step
         simulation._one_by_one = True  # noqa: SLF001  (else plain steps are not taken one at a time)
 
-        def step(flow: Flow, now: int) -> int:
+        def step(flow: StepLoop, now: int) -> int:
             batch, tallies = flow.batch, flow.steps.tallies
             preemptions, waiting, before = tallies.preemptions, len(batch.waiting.items), list(batch.running)
             start = time.perf_counter_ns()

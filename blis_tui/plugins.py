@@ -52,7 +52,7 @@ from blis_tui.engine.restore import RestoreRule as RestoreRule
 from blis_tui.engine.rules.rule import BATCHING as BATCHING
 from blis_tui.engine.rules.rule import BatchRule as BatchRule
 from blis_tui.engine.rules.rule import RunningFirst as RunningFirst
-from blis_tui.engine.rules.traits import Traits as Traits
+from blis_tui.engine.rules.traits import EngineBehavior as EngineBehavior
 from blis_tui.engine.stopped import Stopped as Stopped
 from blis_tui.engine.victims import VICTIM as VICTIM
 from blis_tui.engine.victims import Seats as Seats

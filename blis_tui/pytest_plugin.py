@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from blis_tui.golden.case import Case
     from blis_tui.golden.other_process import OtherProcess
     from blis_tui.golden.project import Project
-    from blis_tui.golden.session import Outcome, Settings
+    from blis_tui.golden.session import GoldenSettings, Outcome
     from blis_tui.golden.store import GoldenFiles
     from blis_tui.model.plug_ins import Registry
 
@@ -227,12 +227,12 @@ def _below(root: Path, path: Path) -> str:
     return (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()
 
 
-def _settings(config: pytest.Config) -> Settings:
-    from blis_tui.golden.session import Settings, decide_mode, on_ci  # noqa: PLC0415
+def _settings(config: pytest.Config) -> GoldenSettings:
+    from blis_tui.golden.session import GoldenSettings, decide_mode, on_ci  # noqa: PLC0415
 
     checks = tuple(config.getini("blis_checks").split())
     mode = decide_mode(config.getoption("--blis-update"), ci=on_ci())
-    return Settings(mode=mode, checks=checks, force=config.getoption("--blis-force"))
+    return GoldenSettings(mode=mode, checks=checks, force=config.getoption("--blis-force"))
 
 
 _OTHER = pytest.StashKey["OtherProcess"]()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from blis_tui.model.keys import Key
     from blis_tui.model.plug_ins import Plugin
-    from blis_tui.spec.plug_points import Row
+    from blis_tui.spec.plug_points import PlugPointRow
 
 _WIDTH: Final = 100
 """Columns of lines of prose."""
@@ -112,16 +112,16 @@ def _ruff(code: str) -> str:
     return subprocess.run(command, input=code, capture_output=True, text=True, check=True).stdout
 
 
-def _mark(row: Row) -> str:
+def _mark(row: PlugPointRow) -> str:
     """The mark for plug-ins of a plug point."""
     return next(name for name in public_names() if getattr(blis_tui.plugins, name) is row.point)
 
 
-def _protocol(row: Row) -> str:
+def _protocol(row: PlugPointRow) -> str:
     return row.point.protocol.__name__
 
 
-def section(row: Row) -> Iterator[str]:
+def section(row: PlugPointRow) -> Iterator[str]:
     """The section of one plug point."""
     protocol = row.point.protocol
     alias = vars(row.point)["__orig_class__"]  # `PlugPoint[[Pool], StepTimeModel]`, as it was made
@@ -135,7 +135,7 @@ def section(row: Row) -> Iterator[str]:
     yield from _code(protocol.__name__, protocol)
 
 
-def _named_by(row: Row) -> list[str]:
+def _named_by(row: PlugPointRow) -> list[str]:
     """The fields of an experiment's records that hold names of its plug-ins."""
     records = [one for one in map(vars(model).__getitem__, model.__all__) if isinstance(one, type)]
     keys = [(name, one) for record in records for name, (one, _) in keys_of(record).items()]

@@ -139,7 +139,7 @@ def _write_golden(document: Path, plugins: Registry | None) -> str:
     from blis_tui.base.errors import InputError  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.golden.case import cases_of  # noqa: PLC0415
     from blis_tui.golden.project import project_of_experiment, relative_to_cwd  # noqa: PLC0415
-    from blis_tui.golden.session import Settings, run_case  # noqa: PLC0415
+    from blis_tui.golden.session import GoldenSettings, run_case  # noqa: PLC0415
     from blis_tui.golden.store import HEADER  # noqa: PLC0415
 
     spec = document.absolute()
@@ -148,7 +148,7 @@ def _write_golden(document: Path, plugins: Registry | None) -> str:
     files = project.files(spec, case.name)
     spelt = spec.relative_to(project.root) if spec.is_relative_to(project.root) else spec
     with interrupting_on_signals():
-        outcome = run_case(case, files, spelt.as_posix(), Settings(mode="always", checks=()))
+        outcome = run_case(case, files, spelt.as_posix(), GoldenSettings(mode="always", checks=()))
     if not outcome.ok:
         raise InputError(f"no golden was written for {document}: {outcome.text}")
     return relative_to_cwd(files.file(HEADER))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from blis_tui.base.source import Source
     from blis_tui.spec.foreign.reading import Imported
-    from blis_tui.spec.library import Entry
+    from blis_tui.spec.library import LibraryEntry
 
 
 _FILE = click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
@@ -232,7 +232,7 @@ def _goldens(files: Mapping[str, str], spec: str) -> dict[str, str]:
     from tempfile import TemporaryDirectory  # noqa: PLC0415
 
     from blis_tui.golden.case import cases_of  # noqa: PLC0415
-    from blis_tui.golden.session import Settings, run_case  # noqa: PLC0415
+    from blis_tui.golden.session import GoldenSettings, run_case  # noqa: PLC0415
     from blis_tui.golden.store import files_of  # noqa: PLC0415
     from blis_tui.output.files import write_tree  # noqa: PLC0415
 
@@ -241,7 +241,7 @@ def _goldens(files: Mapping[str, str], spec: str) -> dict[str, str]:
         write_tree(folder, files, replace=True)
         for case in cases_of(folder / spec):
             target = files_of(case.spec, case.name, folder=goldens, root=folder / "specs")
-            run_case(case, target, spec, Settings(mode="always", checks=()))
+            run_case(case, target, spec, GoldenSettings(mode="always", checks=()))
         return {f"golden/{path.name}": path.read_text(encoding="utf-8") for path in sorted(goldens.iterdir())}
 
 
@@ -489,18 +489,18 @@ def resolve(
         print_data(text)
 
 
-def _find(name: str, kind: str | None) -> Entry:
+def _find(name: str, kind: str | None) -> LibraryEntry:
     """Return the document; among several kinds prefer the experiment, else the first in the order of ``spec list``."""
     from blis_tui.base.diagnostics import suggestion  # noqa: PLC0415
     from blis_tui.base.errors import InputError  # noqa: PLC0415
     from blis_tui.spec.compose import is_path  # noqa: PLC0415
-    from blis_tui.spec.library import Entry, entries, find_by_id, is_id  # noqa: PLC0415
+    from blis_tui.spec.library import LibraryEntry, entries, find_by_id, is_id  # noqa: PLC0415
     from blis_tui.spec.places import shipped_specs  # noqa: PLC0415
 
     if is_id(name) and not Path(name).is_file() and (model := find_by_id(name, Path.cwd())) is not None:
-        return Entry("Model", name, model, shipped=model.is_relative_to(shipped_specs()))
+        return LibraryEntry("Model", name, model, shipped=model.is_relative_to(shipped_specs()))
     if is_path(name):
-        return Entry((kind or "").capitalize(), name, Path(name), shipped=False)
+        return LibraryEntry((kind or "").capitalize(), name, Path(name), shipped=False)
     known = [entry for entry in entries(Path.cwd()) if kind is None or entry.kind.lower() == kind]
     found = [entry for entry in known if entry.name == name]
     if not found:
@@ -512,7 +512,7 @@ def _find(name: str, kind: str | None) -> Entry:
     return chosen
 
 
-def _resolved(entry: Entry, overrides: tuple[str, ...]) -> str:
+def _resolved(entry: LibraryEntry, overrides: tuple[str, ...]) -> str:
     from blis_tui.spec.load import load  # noqa: PLC0415
     from blis_tui.spec.validate import validate  # noqa: PLC0415
 

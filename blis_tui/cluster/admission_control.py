@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.base.streams import Streams
-    from blis_tui.cluster.roster import Roster
+    from blis_tui.cluster.instance_registry import InstanceRegistry
     from blis_tui.cluster.signals import Fleet, IncomingRequest
     from blis_tui.engine.records import Observers
     from blis_tui.model import Experiment, TenantBudgets
@@ -43,7 +43,7 @@ class AdmissionControl(Picklable):
     """
 
     def __init__(
-        self, experiment: Experiment, roster: Roster, fleet: Fleet, streams: Streams, observers: Observers
+        self, experiment: Experiment, roster: InstanceRegistry, fleet: Fleet, streams: Streams, observers: Observers
     ) -> None:
         policy = experiment.policy
         self.name = policy.admission.kind

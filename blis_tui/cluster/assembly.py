@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from blis_tui.base.streams import Streams
 from blis_tui.cluster.admission_control import AdmissionControl
 from blis_tui.cluster.factory import InstanceFactory
+from blis_tui.cluster.instance_registry import ALL_ROLES, DECODING, PREFILLING, InstanceRegistry
 from blis_tui.cluster.pipeline import Admission, Arrivals, Dispatcher, Pipeline
-from blis_tui.cluster.roster import ALL_ROLES, DECODING, PREFILLING, Roster
 from blis_tui.cluster.router import Router
 from blis_tui.engine.events import EventQueue
 from blis_tui.workload.source import awaits_answers
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from blis_tui.cluster.decisions import Reroute
-    from blis_tui.cluster.passage import Passage
+    from blis_tui.cluster.routed_request import RoutedRequest
     from blis_tui.engine.counts import Ledger
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
@@ -49,7 +49,7 @@ def assembled(
         from blis_tui.cluster.options.closed_loop import NotifyingLedger
 
         ledger = NotifyingLedger(ledger, ended)
-    roster = Roster(experiment, InstanceFactory(experiment, queue, ledger, observers))
+    roster = InstanceRegistry(experiment, InstanceFactory(experiment, queue, ledger, observers))
     pipeline = Pipeline(queue, observers, ledger, roster)
     fleet = roster.fleet_of(ALL_ROLES)
     control = AdmissionControl(experiment, roster, fleet, streams, observers)
@@ -115,7 +115,7 @@ def _arrivals(
     experiment: Experiment,
     source: RequestSource,
     pipeline: Pipeline,
-    entrance: Callable[[Passage, int], int],
+    entrance: Callable[[RoutedRequest, int], int],
     ended: list[tuple[Request, int]],
 ) -> Arrivals:
     if not awaits_answers(source):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.pickling import Picklable
 from blis_tui.cluster.assembly import assembled
+from blis_tui.cluster.instance_registry import Count
 from blis_tui.cluster.loop import LoopState, run_observed, run_unobserved
-from blis_tui.cluster.passage import LIFECYCLE, QUEUED, BackgroundEvent
 from blis_tui.cluster.records import WarmUpEnded
-from blis_tui.cluster.roster import Count
+from blis_tui.cluster.routed_request import LIFECYCLE, QUEUED, BackgroundEvent
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

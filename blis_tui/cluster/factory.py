@@ -16,7 +16,6 @@ from blis_tui.engine import restore as restores
 from blis_tui.engine.batch import Batch
 from blis_tui.engine.client_times import FrontEnd, ServiceTimes
 from blis_tui.engine.cohort import DecodeCohort
-from blis_tui.engine.flow import Ahead, OneAtATime
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.kv.keys import PromptKeys
 from blis_tui.engine.kv.pool import BlockPool
@@ -30,13 +29,13 @@ from blis_tui.engine.queue import SCHEDULING, FcfsQueue, SortedQueue, overrides_
 from blis_tui.engine.restore import RESTORE
 from blis_tui.engine.rules.rule import BATCHING
 from blis_tui.engine.rules.traits import traits_of, unsupported_elsewhere, unsupported_in_engine
+from blis_tui.engine.step_loop import Ahead, OneAtATime
 from blis_tui.engine.steps import Parts, Steps
 from blis_tui.engine.victims import VICTIM
 
 if TYPE_CHECKING:
     from blis_tui.engine.counts import Ledger
     from blis_tui.engine.events import EventQueue
-    from blis_tui.engine.flow import Flow
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.options.adapters import Adapters
     from blis_tui.engine.options.drafting import Drafting
@@ -48,7 +47,8 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Observers
     from blis_tui.engine.restore import RestoreRule
     from blis_tui.engine.rules.rule import BatchRule
-    from blis_tui.engine.rules.traits import Traits
+    from blis_tui.engine.rules.traits import EngineBehavior
+    from blis_tui.engine.step_loop import StepLoop
     from blis_tui.model import Encoder as EncoderKeys
     from blis_tui.model import Engine, Experiment, Lora, Pool, Speculative
 
@@ -125,7 +125,7 @@ class InstanceFactory:
         index: int,
         pool: Pool,
         rule: BatchRule,
-        traits: Traits,
+        traits: EngineBehavior,
         latency: StepTimeModel,
         beside: tuple[StepPart, ...],
     ) -> Parts:
@@ -167,7 +167,7 @@ class InstanceFactory:
         )
         return batch, restore
 
-    def _flow(self, steps: Steps, pool: Pool) -> Flow:
+    def _flow(self, steps: Steps, pool: Pool) -> StepLoop:
         """Create the flow of an instance."""
         if not pool.lockstep:
             return _flow(steps, pool.engine.pipeline_parallel)
@@ -289,7 +289,7 @@ class InstanceFactory:
             drafting=drafting,
         )
 
-    def _cohort(self, engine: Engine, traits: Traits, blocks: BlockPool) -> DecodeCohort:
+    def _cohort(self, engine: Engine, traits: EngineBehavior, blocks: BlockPool) -> DecodeCohort:
         load, size, speculative = StepLoad(), engine.block_size_tokens, engine.speculative
         if blocks.served_in_order:
             from blis_tui.engine.options.windows import grouped_cohort
@@ -394,7 +394,7 @@ def _limits(rule: BatchRule, pool: Pool) -> Limits:
     return replace(limits, kv_groups=groups, window_blocks=window_blocks(groups, engine, rule.traits))
 
 
-def _flow(steps: Steps, stages: int) -> Flow:
+def _flow(steps: Steps, stages: int) -> StepLoop:
     """Create the flow of an instance that does not step together with others."""
     traits = steps.rule.traits
     if traits.radix_tree:

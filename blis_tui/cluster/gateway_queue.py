@@ -11,7 +11,7 @@ from blis_tui.base.classes import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.cluster.passage import Passage
+    from blis_tui.cluster.routed_request import RoutedRequest
     from blis_tui.model import Gateway
 
 _QUANTUM_TOKENS = 512
@@ -24,7 +24,7 @@ class Held:
     """A request in the queue; sorts in dispatch order."""
 
     key: tuple[int, int]
-    passage: Passage = field(compare=False)
+    passage: RoutedRequest = field(compare=False)
     priority: int = field(compare=False)
     number: int = field(compare=False)
     """Sequence number by arrival."""
@@ -77,7 +77,7 @@ class GatewayQueue:
             for tenant in sorted(flows):
                 yield from flows[tenant]
 
-    def offer(self, passage: Passage, priority: int, now: int) -> tuple[Held | None, Held | None]:
+    def offer(self, passage: RoutedRequest, priority: int, now: int) -> tuple[Held | None, Held | None]:
         """Add a request; return its entry (None = rejected), and the request evicted for it."""
         settings = self._settings
         band = self._band(priority)
@@ -151,7 +151,7 @@ class GatewayQueue:
     def _band(self, priority: int) -> Band:
         return self._bands.setdefault(priority if self._settings.bands else 0, Band())
 
-    def _key(self, passage: Passage, priority: int, now: int) -> tuple[int, int]:
+    def _key(self, passage: RoutedRequest, priority: int, now: int) -> tuple[int, int]:
         order = self._settings.order
         if order == "priority":
             return (-priority, self._number)

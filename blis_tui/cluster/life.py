@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from blis_tui.base.classes import dataclass
 
 if TYPE_CHECKING:
-    from blis_tui.cluster.passage import Passage
+    from blis_tui.cluster.routed_request import RoutedRequest
     from blis_tui.model import Failure, Pool
 
 SCHEDULING: Final = "scheduling"
@@ -27,7 +27,7 @@ CAN_FAIL: Final = frozenset({LOADING, WARMING, ACTIVE, DRAINING})
 
 
 @dataclass(slots=True)
-class Life:
+class InstanceLife:
     """The life cycle of one instance.
 
     Attributes:
@@ -59,8 +59,8 @@ class Life:
 class Lives(Protocol):
     """The life cycles of all instances, as failures and the autoscaler see them."""
 
-    lives: list[Life]
-    parked: dict[int, Passage]
+    lives: list[InstanceLife]
+    parked: dict[int, RoutedRequest]
 
     def cost_per_hour(self, pool: Pool) -> float | None:
         """Cost of an instance; None = unknown."""

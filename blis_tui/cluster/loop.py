@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.pickling import Picklable
-from blis_tui.cluster.passage import QUEUED, Passage
+from blis_tui.cluster.routed_request import QUEUED, RoutedRequest
 from blis_tui.engine.events import NO_STEP, RequestCallback, Step
 
 if TYPE_CHECKING:
     from blis_tui.cluster.pipeline import Pipeline
     from blis_tui.engine.events import Event
-    from blis_tui.engine.flow import Flow
+    from blis_tui.engine.step_loop import StepLoop
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -48,7 +48,7 @@ def run_observed(cluster: LoopState, last: int, limit: int) -> None:
                 if upcoming == NO_STEP:
                     _touch(pipeline, event)
                     continue
-        elif type(event) is Passage:
+        elif type(event) is RoutedRequest:
             heappop(heap)
             upcoming = event.handler(event, time)
             if upcoming >= 0:
@@ -123,7 +123,7 @@ def _run(cluster: LoopState, last: int, bound: int, *, exact: bool) -> int:
             else:
                 time, order, _, event = heappop(heap)
                 pipeline.events = events
-                if type(event) is Passage:
+                if type(event) is RoutedRequest:
                     time = _advance_passage(cluster, event, time, last, bound)
                 elif not _process_event(pipeline, event, order, time):
                     continue
@@ -183,7 +183,7 @@ def _end_busy_period(pipeline: Pipeline, latest: int) -> None:
     pipeline.roster.instances[step.instance_index].steps.schedule_departures(latest, order)
 
 
-def _settle(pipeline: Pipeline, flow: Flow, order: int, time: int) -> None:
+def _settle(pipeline: Pipeline, flow: StepLoop, order: int, time: int) -> None:
     """Before an event on an instance, run its deferred steps up to then and make the next one pending."""
     flow.catch_up(time if order < flow.order else time + 1)
     if flow.next_us < flow.due_us:
@@ -195,7 +195,7 @@ def _settle(pipeline: Pipeline, flow: Flow, order: int, time: int) -> None:
             heappush(steps, entry)
 
 
-def _advance_passage(cluster: LoopState, passage: Passage, time: int, last: int, bound: int) -> int:
+def _advance_passage(cluster: LoopState, passage: RoutedRequest, time: int, last: int, bound: int) -> int:
     """Move a request through all stages between which nothing else happens; return the time of the last one.
 
     Followers have been told about all of these stages but the last.

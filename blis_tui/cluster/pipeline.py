@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.pickling import Picklable
 from blis_tui.cluster.decisions import ALTERNATIVES, CapturedDecision, Regrets
-from blis_tui.cluster.passage import ADMISSION, ARRIVAL, NO_NEXT_STAGE, QUEUED, ROUTING, Passage, emit_arrival
 from blis_tui.cluster.records import RoutingDecision
+from blis_tui.cluster.routed_request import (
+    ADMISSION,
+    ARRIVAL,
+    NO_NEXT_STAGE,
+    QUEUED,
+    ROUTING,
+    RoutedRequest,
+    emit_arrival,
+)
 from blis_tui.cluster.router import NAME as ROUTER
 from blis_tui.cluster.stages import NoDeferral, NoGateway, NoLifecycle, Transfers
 from blis_tui.engine.records import Admitted, Rejected, Routed
@@ -19,7 +27,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.admission_control import AdmissionControl
     from blis_tui.cluster.decisions import Reroute
-    from blis_tui.cluster.roster import Roster
+    from blis_tui.cluster.instance_registry import InstanceRegistry
     from blis_tui.cluster.router import Router
     from blis_tui.engine.counts import Ledger
     from blis_tui.engine.events import EventQueue
@@ -54,7 +62,7 @@ class Pipeline(Picklable):
     admission: Admission
     dispatcher: Dispatcher
 
-    def __init__(self, queue: EventQueue, observers: Observers, ledger: Ledger, roster: Roster) -> None:
+    def __init__(self, queue: EventQueue, observers: Observers, ledger: Ledger, roster: InstanceRegistry) -> None:
         self.now = 0
         self.events = 0
         self.arrived = 0
@@ -119,11 +127,11 @@ class Arrivals(Picklable):
         experiment: Experiment,
         source: RequestSource,
         pipeline: Pipeline,
-        entrance: Callable[[Passage, int], int],
+        entrance: Callable[[RoutedRequest, int], int],
     ) -> None:
         self.source = source
         self.ended: list[tuple[Request, int]] = []
-        self._ahead: list[Passage] = []
+        self._ahead: list[RoutedRequest] = []
         """Fetched requests that are not pending yet, the next one last."""
         self._at_once: int = getattr(source, "at_once", 1)
         self._pipeline = pipeline
@@ -162,16 +170,16 @@ class Arrivals(Picklable):
         else:
             self._exhausted = True
 
-    def _fetch(self, ahead: list[Passage]) -> None:
+    def _fetch(self, ahead: list[RoutedRequest]) -> None:
         source, arrive = self.source, self.arrive
         while len(ahead) < self._at_once and (request := source.next_request()) is not None:
-            ahead.append(Passage(request, arrive))
+            ahead.append(RoutedRequest(request, arrive))
         ahead.reverse()
 
     def answer(self, now: int) -> None:
         """Tell clients about ended requests; they may send new ones."""
 
-    def arrive(self, passage: Passage, now: int) -> int:
+    def arrive(self, passage: RoutedRequest, now: int) -> int:
         """Let a request arrive."""
         request, pipeline = passage.request, self._pipeline
         pipeline.arrived += 1
@@ -199,14 +207,14 @@ class Admission(Picklable):
         onward: the next stage.
     """
 
-    onward: Callable[[Passage, int], int]
+    onward: Callable[[RoutedRequest, int], int]
 
     def __init__(self, pipeline: Pipeline, control: AdmissionControl) -> None:
         self.control = control
         self._pipeline = pipeline
         self._roster = pipeline.roster
 
-    def enter(self, passage: Passage, now: int) -> int:
+    def enter(self, passage: RoutedRequest, now: int) -> int:
         """Pass a request on, or reject it."""
         pipeline, roster, control = self._pipeline, self._roster, self.control
         if roster.watched and (control.reads_signals or roster.board.ages):
@@ -247,7 +255,7 @@ class Dispatcher(Picklable):
     def __init__(self, experiment: Experiment, pipeline: Pipeline, router: Router, routes: dict[str, Reroute]) -> None:
         self.router = router
         self.route_overrides = routes
-        self.passages: dict[int, Passage] = {}
+        self.passages: dict[int, RoutedRequest] = {}
         self.link = Transfers()
         self.split = 0
         self.dropped = 0
@@ -267,7 +275,7 @@ class Dispatcher(Picklable):
 
     # ---- to the router ----
 
-    def dispatch(self, passage: Passage, now: int) -> int:
+    def dispatch(self, passage: RoutedRequest, now: int) -> int:
         """Send on an admitted request."""
         passage.kind = "routing"
         passage.handler = self.route
@@ -276,24 +284,24 @@ class Dispatcher(Picklable):
 
     def dispatch_again(self, request: Request, now: int) -> None:
         """Route a request that was on an instance once more."""
-        passage = Passage(request, self.route)
+        passage = RoutedRequest(request, self.route)
         self._pipeline.queue.push(self.dispatch(passage, now), passage.order, passage)
 
-    def go_on(self, passage: Passage, now: int) -> None:
+    def go_on(self, passage: RoutedRequest, now: int) -> None:
         """Resume a request that waited for an instance to come up."""
         passage.kind = "routing"
         passage.handler = self.route
         passage.order = ROUTING
         self._pipeline.queue.push(now, ROUTING, passage)
 
-    def route(self, passage: Passage, now: int) -> int:
+    def route(self, passage: RoutedRequest, now: int) -> int:
         """Choose an instance and send the request there."""
         checked = self._roster.watched or self._varies or passage.request.model
         if checked and not self._can_route(passage, self.router, now):
             return NO_NEXT_STAGE
         return self.deliver(passage, self.choose(passage, self.router, now), now)
 
-    def _can_route(self, passage: Passage, router: Router, now: int) -> bool:
+    def _can_route(self, passage: RoutedRequest, router: Router, now: int) -> bool:
         """Whether there is an instance for a request; if not, reject it or let it wait for one to come up."""
         roster = self._roster
         if roster.watched:
@@ -304,7 +312,7 @@ class Dispatcher(Picklable):
             return False
         return not self._pipeline.lifecycle.park_if_stranded(passage, router, now)
 
-    def choose(self, passage: Passage, router: Router, now: int) -> int:
+    def choose(self, passage: RoutedRequest, router: Router, now: int) -> int:
         """Let a router choose an instance for a request; return its index."""
         observers = self._pipeline.observers
         if self.regrets is None and not self.route_overrides and not observers.kinds:
@@ -327,7 +335,7 @@ class Dispatcher(Picklable):
                 regrets.add(weighed, index)
         return index
 
-    def _apply_override(self, passage: Passage, router: Router, index: int, reason: str) -> tuple[int, str]:
+    def _apply_override(self, passage: RoutedRequest, router: Router, index: int, reason: str) -> tuple[int, str]:
         """Return the overriding instance, if it is a candidate, instead of the policy's own choice."""
         name = passage.request.request_id
         wanted = self.route_overrides.get(name)
@@ -341,7 +349,7 @@ class Dispatcher(Picklable):
 
     # ---- to the instance ----
 
-    def deliver(self, passage: Passage, index: int, now: int) -> int:
+    def deliver(self, passage: RoutedRequest, index: int, now: int) -> int:
         """Send a request to an instance's queue; return when it gets there."""
         self._roster.commit(passage, index)
         instance = self._roster.instances[index]
@@ -350,7 +358,7 @@ class Dispatcher(Picklable):
         passage.order = instance.order_queued
         return now + instance.intake_us(passage.request, now)
 
-    def _enqueue(self, passage: Passage, now: int) -> int:
+    def _enqueue(self, passage: RoutedRequest, now: int) -> int:
         request = passage.request
         if not self._varies or self._pipeline.lifecycle.may_enqueue(request, now):
             self._roster.instances[request.instance].enqueue(request, now)

@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import mypyc_attr
-from blis_tui.cluster.passage import NO_NEXT_STAGE
 from blis_tui.cluster.pipeline import Dispatcher
+from blis_tui.cluster.routed_request import NO_NEXT_STAGE
 from blis_tui.engine.latency.model import is_pure
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from blis_tui.cluster.decisions import Reroute
-    from blis_tui.cluster.passage import Passage
     from blis_tui.cluster.pipeline import Pipeline
+    from blis_tui.cluster.routed_request import RoutedRequest
     from blis_tui.cluster.router import Router
     from blis_tui.model import Experiment
 
@@ -42,7 +42,7 @@ class ShareDispatcher(Dispatcher):
         super().__init__(experiment, pipeline, router, routes)
         self._share = frozenset(share)
 
-    def deliver(self, passage: Passage, index: int, now: int) -> int:
+    def deliver(self, passage: RoutedRequest, index: int, now: int) -> int:
         """Send a request to its instance's queue if that is part of the share."""
         if index in self._share:
             return super().deliver(passage, index, now)

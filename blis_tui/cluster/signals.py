@@ -331,7 +331,7 @@ class SignalBoard(Picklable):
         decodes = self.running[index]
         context = instance.pool.tokens_held(self.kv_used(index), decodes) if decodes else 0
         drafts = instance.batch.speculative
-        width = 1 if drafts is None else 1 + drafts.luck.draft_tokens
+        width = 1 if drafts is None else 1 + drafts.acceptance_sampler.draft_tokens
         room = max(1, instance.batch.limits.max_num_batched_tokens - decodes * width)
         full, rest = divmod(tokens, room)
         total = 0

@@ -785,7 +785,7 @@ def _state(cluster: Cluster) -> list[object]:
             (instance.seen.present, instance.seen.present_us(cluster.now)),
             instance.tallies.state(),
             instance.policy_state(),
-            *((batch.crowded_out,) if batch.crowded_out else ()),
+            *((batch.preempted_for_reserved,) if batch.preempted_for_reserved else ()),
             (cohort.clock, cohort.last_advance_us, cohort.uneven),
             (cohort.load.decode_requests, cohort.load.decode_context_tokens),
             [_request_state(request) for request in batch.waiting.ordered()],

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from blis_tui.cluster.gateway_queue import Band, Held
-    from blis_tui.cluster.life import Life
-    from blis_tui.cluster.passage import Passage
+    from blis_tui.cluster.life import InstanceLife
+    from blis_tui.cluster.routed_request import RoutedRequest
     from blis_tui.cluster.router import Router
     from blis_tui.engine.request import Request
 
@@ -48,7 +48,7 @@ class NoDeferral:
     """
 
     def __init__(self) -> None:
-        self.waiting: list[Passage] = []
+        self.waiting: list[RoutedRequest] = []
         self.deferrals = 0
 
 
@@ -77,7 +77,7 @@ class NoGateway:
         """Number of held requests."""
         return 0
 
-    def held(self) -> list[Passage]:
+    def held(self) -> list[RoutedRequest]:
         """Return the held requests, found one by one."""
         return []
 
@@ -130,8 +130,8 @@ class NoLifecycle:
     """
 
     def __init__(self) -> None:
-        self.lives: list[Life] = []
-        self.parked: dict[int, Passage] = {}
+        self.lives: list[InstanceLife] = []
+        self.parked: dict[int, RoutedRequest] = {}
         self.forfeited_us = 0
         self.retried = 0
         self.failed = 0
@@ -165,7 +165,7 @@ class NoLifecycle:
         """Whether all remaining requests wait for instances that will never come up."""
         return False
 
-    def park_if_stranded(self, passage: Passage, router: Router, now: int) -> bool:  # noqa: ARG002
+    def park_if_stranded(self, passage: RoutedRequest, router: Router, now: int) -> bool:  # noqa: ARG002
         """Whether no instance that this router could choose is up; if so, the request waits for one."""
         return False
 

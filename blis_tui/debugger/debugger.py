@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from blis_tui.base.errors import InvariantError, SimulationError
+from blis_tui.debugger.event_store import EventStore
 from blis_tui.debugger.history import (
     MAX_CHECKPOINT_BYTES,
     SLICE,
@@ -21,9 +22,8 @@ from blis_tui.debugger.history import (
     observed,
     watched,
 )
-from blis_tui.debugger.moment import LAST_PHASE, WINDOW, Moment, settles
 from blis_tui.debugger.recorder import Recorder
-from blis_tui.debugger.tape import Tape
+from blis_tui.debugger.state import LAST_PHASE, WINDOW, DebuggerState, settles
 from blis_tui.runs.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.decisions import RouteOverrides
     from blis_tui.cluster.snapshot import PendingEvent, RequestSnapshot, Snapshot
+    from blis_tui.debugger.event_store import EventRow
     from blis_tui.debugger.history import EventDetails, Move
-    from blis_tui.debugger.tape import EventRow
     from blis_tui.engine.records import Record
     from blis_tui.model import Experiment
     from blis_tui.results.conditions.breakpoints import Watch
@@ -76,7 +76,7 @@ class Debugger:
         self._simulation = Simulation(experiment, check=check, routes=routes)
         clients = experiment.workload.clients
         by_clock = [one.id for one in clients if one.session is not None and one.session.pacing == "clock"]
-        self.tape = Tape([one.profile for one in self._simulation.snapshot(0).instances], by_clock)
+        self.tape = EventStore([one.profile for one in self._simulation.snapshot(0).instances], by_clock)
         self.history = History(self._simulation, cap_bytes=cap_bytes)
         self.phase: int | None = None
         self.failure: SimulationError | None = None
@@ -84,7 +84,7 @@ class Debugger:
         self._recorder = Recorder(self.tape)
         self._mute = self._recorder.listen(self._simulation)
         self._recording = True
-        self._moment: Moment | None = None
+        self._moment: DebuggerState | None = None
         self.complete = self._simulation.done
 
     # ---- position ----
@@ -162,11 +162,11 @@ class Debugger:
         """Return a live request at the current position; None if it has not arrived or has ended."""
         return self.ask(lambda simulation: simulation.request(name))
 
-    def quick_moment(self) -> Moment:
+    def quick_moment(self) -> DebuggerState:
         """Return the current position without the event's records, which a running display does not need."""
         return self._moment or self._frozen(None)
 
-    def moment(self) -> Moment:
+    def moment(self) -> DebuggerState:
         """Return the current position, with what the latest event did.
 
         Raises:
@@ -186,8 +186,8 @@ class Debugger:
         """Return the state just before a recorded event, without moving."""
         return self._replay.of(event).before
 
-    def _frozen(self, done: EventDetails | None) -> Moment:
-        return Moment(
+    def _frozen(self, done: EventDetails | None) -> DebuggerState:
+        return DebuggerState(
             event=self.event,
             phase=self.phase,
             time_us=self.time_us,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import filled, plural
-from blis_tui.debugger.moment import live
+from blis_tui.debugger.state import live
 from blis_tui.engine.records import Record, StepFinished
 from blis_tui.results.record_lines import record_dict
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot, Snapshot
-    from blis_tui.debugger.moment import Moment
+    from blis_tui.debugger.state import DebuggerState
 
 Value = int | str | None
 
@@ -123,7 +123,7 @@ _CLUSTER_FIELDS: Final = (
 )
 
 
-def differences(moment: Moment) -> tuple[Change, ...]:
+def differences(moment: DebuggerState) -> tuple[Change, ...]:
     """Return what the event of a moment has changed so far; empty at the start, and while running."""
     if moment.before is None:
         return ()

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import DivergenceError
-from blis_tui.debugger.moment import WINDOW
+from blis_tui.debugger.state import WINDOW
 from blis_tui.engine.records import RECORD_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from blis_tui.cluster.snapshot import Snapshot
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.event_store import EventStore
     from blis_tui.engine.records import Record
     from blis_tui.results.conditions.breakpoints import Hit, Watch
     from blis_tui.runs.simulation import Mark, Simulation
@@ -202,7 +202,7 @@ class Replay:
         tape: the recorded events.
     """
 
-    def __init__(self, twin: Simulation, history: History, tape: Tape) -> None:
+    def __init__(self, twin: Simulation, history: History, tape: EventStore) -> None:
         self._twin = twin
         self._history = history
         self._tape = tape

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import SLICE, Progress, Stop, run_to_stop
-from blis_tui.debugger.moment import live
+from blis_tui.debugger.state import live
 from blis_tui.engine.records import StepFinished, described
 from blis_tui.results.record_lines import record_dict
 from blis_tui.runs.compare.divergence import record_stream, search
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.decisions import RouteOverrides
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot, Snapshot
+    from blis_tui.debugger.event_store import EventStore
     from blis_tui.debugger.history import Move
-    from blis_tui.debugger.tape import Tape
     from blis_tui.model import Experiment
     from blis_tui.runs.compare.divergence import Divergence
 
@@ -285,7 +285,7 @@ class RequestPair:
 class RequestStatuses:
     """The states of one side's requests at its current position."""
 
-    def __init__(self, tape: Tape, snapshot: Snapshot) -> None:
+    def __init__(self, tape: EventStore, snapshot: Snapshot) -> None:
         self._tape = tape
         self._event = snapshot.event
         self.live = {request.request_id: request for request in live(snapshot)}

@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.cluster.records import InstanceChanged, Retried, SentByClient, SessionBegun, SessionContinued
+from blis_tui.debugger.event_store import CHUNK, LAST_TOKEN, RESUMED, STALLED, STARTED, StopRow, text_fields
 from blis_tui.debugger.session_log import SentCall
-from blis_tui.debugger.tape import CHUNK, LAST_TOKEN, RESUMED, STALLED, STARTED, StopRow, text_fields
 from blis_tui.engine.records import (
     AnswerBegun,
     Arrived,
@@ -23,7 +23,7 @@ from blis_tui.engine.stopped import SchedulingStopped
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.event_store import EventStore
     from blis_tui.engine.records import Description, Record
     from blis_tui.runs.simulation import Simulation
 
@@ -42,7 +42,7 @@ class Recorder:
         tape: the tape to write to.
     """
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: EventStore) -> None:
         self._tape = tape
         self._latest: dict[int, tuple[int, int, int]] = {}
         self._stalled: dict[int, frozenset[str]] = {}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.profile import Limits
     from blis_tui.engine.queue import WaitingQueue
     from blis_tui.engine.request import Request
-    from blis_tui.engine.rules.traits import Traits
+    from blis_tui.engine.rules.traits import EngineBehavior
     from blis_tui.engine.stopped import Stopped
     from blis_tui.engine.victims import VictimRule
 
@@ -70,7 +70,7 @@ class Batch(Picklable):
             last token ends.
         load: the part of a step's work that the cohort determines.
         victim: the rule that chooses victims.
-        serves_on: whether requests behind one that preempts itself still get their tokens.
+        serves_behind_preempted: whether requests behind one that preempts itself still get their tokens.
         swapping: swaps victims to host memory and back; None = victims are recomputed.
         busy: slot -> end of the last step in flight that the request takes part in, where steps overlap.
         paused: slots of decoding requests that skip the next plan because they wait for their latest token.
@@ -83,8 +83,8 @@ class Batch(Picklable):
         given_up: requests, by index, whose clients have given up, until they leave: they have ended for all but the
             engine.
         reserved: requests, by index, that hold the KV blocks of their prompt but do not run yet.
-        crowded_out: number of plans that preempted the last running request because the blocks it lacked were reserved
-            for incoming KV transfers.
+        preempted_for_reserved: number of plans that preempted the last running request because the blocks it lacked
+            were reserved for incoming KV transfers.
         planned: the step that starts when the current one ends, if steps are planned ahead.
         now: time at which the latest step was planned.
         refused: the latest failed admission: request, pool epoch, budget, threshold (if any).
@@ -102,7 +102,6 @@ class Batch(Picklable):
         "blind",
         "busy",
         "cohort",
-        "crowded_out",
         "encoder",
         "ending",
         "given_up",
@@ -115,11 +114,12 @@ class Batch(Picklable):
         "paused",
         "planned",
         "pool",
+        "preempted_for_reserved",
         "prefills",
         "refused",
         "reserved",
         "running",
-        "serves_on",
+        "serves_behind_preempted",
         "speculative",
         "stale",
         "stalled",
@@ -138,7 +138,7 @@ class Batch(Picklable):
         pool: BlockPool,
         *,
         victim: VictimRule,
-        traits: Traits,
+        traits: EngineBehavior,
         cohort: DecodeCohort,
     ) -> None:
         self.limits = limits
@@ -162,7 +162,7 @@ class Batch(Picklable):
         self.stale: dict[int, tuple[bool, int]] = {}
         self.blind: dict[int, int] = {}
         self.reserved: dict[int, Request] = {}
-        self.crowded_out = 0
+        self.preempted_for_reserved = 0
         self.refused: tuple[int, ...] | None = None
         self.stopped: Stopped | None = None
         self.planned: Planned | None = None
@@ -170,7 +170,7 @@ class Batch(Picklable):
         self._next_slot = 0
         self.victim = victim
         self.traits = traits
-        self.serves_on = victim.serves_on or traits.serves_behind_own_victim
+        self.serves_behind_preempted = victim.serves_behind_preempted or traits.serves_behind_own_victim
         self.adapters: Adapters | None = None
         self.encoder: Encoder | None = None
         self.admission: AdmissionLoop | None = None
@@ -370,7 +370,7 @@ class Batch(Picklable):
         tiers = self.pool.tiers
         return tiers is not None and tiers.under_way
 
-    def dispossess(self) -> Preemption:
+    def evict_reserved(self) -> Preemption:
         """Take the KV blocks of the last queued request that holds some; it must recompute its prompt here."""
         victim = next(one for one in reversed(self.waiting.ordered()) if one.index in self.reserved)
         del self.reserved[victim.index]

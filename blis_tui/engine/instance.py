@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.counts import Watch
-    from blis_tui.engine.flow import Flow
     from blis_tui.engine.kv.pool import BlockPool
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.request import Request
+    from blis_tui.engine.step_loop import StepLoop
     from blis_tui.engine.steps import Parts
 
 
@@ -77,7 +77,7 @@ class Instance(Picklable):
         "waiting",
     )
 
-    def __init__(self, flow: Flow, parts: Parts) -> None:
+    def __init__(self, flow: StepLoop, parts: Parts) -> None:
         self.flow = flow
         self.steps = steps = flow.steps
         self.index: int = steps.index
@@ -247,7 +247,7 @@ class Instance(Picklable):
         if request.index in self.batch.given_up:
             return False
         was_running = request.state is RUNNING
-        if self.flow.outlives_client(request):
+        if self.flow.keeps_aborted_request(request):
             self._expire(self.batch.give_up(request), now, was_running=was_running)
             self.flow.note_given_up(request)
             return True
@@ -283,7 +283,7 @@ class Instance(Picklable):
         self._ledger.close(request, client_ttft_us(request, self.latency) if request.first_token_us >= 0 else -1)
 
     def halt(self) -> int | None:
-        """Plan nothing more; see ``Flow``."""
+        """Plan nothing more; see ``StepLoop``."""
         return self.flow.halt()
 
     def abandon(self) -> None:
@@ -378,7 +378,7 @@ def _tokens(batch: Batch, request: Request, budget: int) -> int:
     if speculative is None:
         return whole
     if answer > 1:  # the last step may verify drafts beyond the end of the answer
-        drafted = whole + speculative.luck.draft_tokens
+        drafted = whole + speculative.acceptance_sampler.draft_tokens
         if not batch.traits.keeps_output:  # nor may it preempt itself when too many drafts count as accepted
             drafted += speculative.most_excess
         whole = drafted if limit is None else min(drafted, limit - 1)

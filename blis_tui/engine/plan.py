@@ -80,7 +80,7 @@ class Reloaded(NamedTuple):
     transfer_us: int
 
 
-class Ghost(NamedTuple):
+class DiscardedTokens(NamedTuple):
     """A decode for a request that has left since the step was planned; its result is discarded."""
 
     request: Request
@@ -145,7 +145,7 @@ class Plan(Picklable):
         self.retraction: Retraction | None = None
         self.stopped: Stopped | None = None
         self.decodes = True
-        self.ghosts: list[Ghost] = []
+        self.ghosts: list[DiscardedTokens] = []
 
     def stop_untried(self) -> None:
         """Record that the queue was not examined, because a request was preempted or no token is left."""

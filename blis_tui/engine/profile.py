@@ -8,7 +8,7 @@ from blis_tui.base.classes import dataclass
 
 if TYPE_CHECKING:
     from blis_tui.engine.kv.capacity import KvGroups
-    from blis_tui.engine.rules.traits import Traits
+    from blis_tui.engine.rules.traits import EngineBehavior
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Profile:
     """Limits and rules of one instance."""
 
     limits: Limits
-    traits: Traits
+    traits: EngineBehavior
     """Traits of its batch-formation rule."""
     order: str
     """The order of its queue, as a sentence without its full stop."""

@@ -21,7 +21,7 @@ from blis_tui.engine.records import AnswerBegun, Completed, Prefilled
 from blis_tui.engine.request import COMPLETED, CREATED, WAITING, RequestState, handover_of
 from blis_tui.engine.rules.rule import plan_step
 from blis_tui.engine.step_records import emit_first_tokens, emit_plan, emit_step
-from blis_tui.engine.stopped import PLACES, SchedulingStopped, Stopped, emit_stopped
+from blis_tui.engine.stopped import MAX_NUM_SEQS, SchedulingStopped, Stopped, emit_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -516,7 +516,7 @@ class Steps(Picklable):
             later: how many steps after the latest executed one it comes.
         """
         if SchedulingStopped in self.observers.kinds:
-            stopped = Stopped(PLACES, 1) if plan is None else plan.stopped
+            stopped = Stopped(MAX_NUM_SEQS, 1) if plan is None else plan.stopped
             if stopped is not None:
                 emit_stopped(self.observers, self.index, self.tallies.steps + later, now, stopped)
 

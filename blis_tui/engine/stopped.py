@@ -15,7 +15,7 @@ PREEMPTED: Final = "preempted"
 """The step preempts a request, and such a step admits none."""
 OUTRANKED: Final = "outranked"
 """Requests that were preempted by priority wait for the next step."""
-PLACES: Final = "seqs"
+MAX_NUM_SEQS: Final = "seqs"
 """No place is left within ``max_num_seqs``. Amounts are places."""
 TOKENS: Final = "tokens"
 """Too little is left of the token budget for the next prompt, or for any token of it. Amounts are tokens."""
@@ -48,7 +48,7 @@ APART: Final = "apart"
 CAUSES: Final = (
     PREEMPTED,
     OUTRANKED,
-    PLACES,
+    MAX_NUM_SEQS,
     TOKENS,
     PROMPTS,
     BLOCKS,

@@ -24,7 +24,7 @@ class VictimRule(Protocol):
 
     rule: str
     """Which request it chooses, such as "the youngest running request"."""
-    serves_on: bool
+    serves_behind_preempted: bool
     """Whether requests behind one that preempts itself still get their tokens."""
 
     def choose(self, seats: Seats) -> Request:
@@ -42,7 +42,7 @@ class Tail:
     """Chooses the request that was scheduled last."""
 
     rule = "the youngest running request (the one scheduled last)"
-    serves_on = False
+    serves_behind_preempted = False
 
     def __init__(self, settings: NoSettings) -> None:
         del settings
@@ -63,7 +63,7 @@ class LeastUrgent:
     """
 
     rule = "the least urgent running request (the youngest of equals)"
-    serves_on = False
+    serves_behind_preempted = False
 
     def __init__(self, settings: NoSettings) -> None:
         del settings
@@ -93,7 +93,7 @@ class CheapestRecompute:
     """
 
     rule = "the running request with the least to recompute, weighted by its seniority (the oldest one is spared)"
-    serves_on = True
+    serves_behind_preempted = True
 
     def __init__(self, settings: NoSettings) -> None:
         del settings

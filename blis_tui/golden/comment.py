@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from blis_tui.golden.case import Case
-    from blis_tui.golden.review import Entry
+    from blis_tui.golden.review import GoldenEntry
     from blis_tui.golden.store import Golden
     from blis_tui.model.plug_ins import Registry
     from blis_tui.runs.compare.documents import Difference
@@ -139,7 +139,7 @@ def _cut(head: str, parts: Sequence[str], most: int) -> str:
     return text
 
 
-def _about(entry: Entry, root: Path, plugins: Registry | None, style: Style) -> _TestComment | None:
+def _about(entry: GoldenEntry, root: Path, plugins: Registry | None, style: Style) -> _TestComment | None:
     """Return the part about a golden test; None if there is nothing to report."""
     if entry.state == "broken":
         return _TestComment(entry.name, "broken", _block(entry.problem))
@@ -166,7 +166,7 @@ def _unseen(new: Golden, case: Case) -> str:
     return "\n".join(filter(None, ("It has no golden yet.\n", _expectations(None, new, case))))
 
 
-def _changed(entry: Entry, case: Case, golden: Golden, new: Golden, style: Style) -> str:
+def _changed(entry: GoldenEntry, case: Case, golden: Golden, new: Golden, style: Style) -> str:
     difference = compare(golden, new, case.comparison)
     lines = plugin_lines(golden, new)
     if difference.engine is not None:
@@ -276,7 +276,7 @@ def _folded(found: Sequence[Difference]) -> str:
     return f"<details><summary>All {len(found):,} differences of the report</summary>\n\n{_block(lines)}\n</details>\n"
 
 
-def _divergence(entry: Entry, case: Case, golden: Golden, new: Golden) -> str:
+def _divergence(entry: GoldenEntry, case: Case, golden: Golden, new: Golden) -> str:
     """Return the first divergent event, and the debugger command for it."""
     experiment = case.load()
     if not is_up_to_date(new, experiment):

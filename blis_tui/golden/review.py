@@ -151,7 +151,7 @@ def record_full(files: GoldenFiles, root: Path, plugins: Registry | None = None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class GoldenEntry:
     """One golden test."""
 
     files: GoldenFiles
@@ -193,7 +193,7 @@ _STATES: Final = {
 """State of a golden test -> how a sum of them is told."""
 
 
-def summary(entries: Sequence[Entry]) -> str:
+def summary(entries: Sequence[GoldenEntry]) -> str:
     """Return how many golden tests are in each state, each counted once, and how many new results wait."""
     waiting = len([entry for entry in entries if entry.waiting])
     states = [entry.state for entry in entries]
@@ -205,18 +205,18 @@ def summary(entries: Sequence[Entry]) -> str:
 
 def survey(
     folder: Path, root: Path, patterns: Sequence[str] = (), plugins: Registry | None = None
-) -> tuple[Entry, ...]:
+) -> tuple[GoldenEntry, ...]:
     """Return every golden below a folder, in order of path; never raises."""
     return tuple(look(files, root, plugins) for files in find(folder, patterns))
 
 
-def look(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> Entry:
+def look(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> GoldenEntry:
     """Return the current state of one golden."""
     golden, waiting = files.exists(), files.exists(pending=True)
     try:
         stored = [files.read(pending=pending) for pending, there in ((True, waiting), (False, golden)) if there]
     except BlisError as error:
-        return Entry(files=files, spec="", case="", state="broken", waiting=waiting, problem=str(error))
+        return GoldenEntry(files=files, spec="", case="", state="broken", waiting=waiting, problem=str(error))
     shown = next((one for one in reversed(stored) if (root / one.spec).is_file()), stored[-1] if stored else None)
     spec, case = ("", "") if shown is None else (shown.spec, shown.case)
     state, problem = "changed" if golden and waiting else "new" if waiting else "golden", ""
@@ -225,4 +225,4 @@ def look(files: GoldenFiles, root: Path, plugins: Registry | None = None) -> Ent
             state = "obsolete"
     except BlisError as error:
         state, problem = "broken", str(error)
-    return Entry(files=files, spec=spec, case=case, state=state, waiting=waiting, problem=problem)
+    return GoldenEntry(files=files, spec=spec, case=case, state=state, waiting=waiting, problem=problem)

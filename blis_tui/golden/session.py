@@ -47,7 +47,7 @@ OUTDATED: Final = "the experiment, or a plug-in of it, has changed since this re
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class GoldenSettings:
     """How golden tests are run."""
 
     mode: str
@@ -95,7 +95,7 @@ def run_case(
     case: Case,
     files: GoldenFiles,
     spec: str,
-    settings: Settings,
+    settings: GoldenSettings,
     go_on: Callable[[Simulation], bool] | None = None,
     other: OtherProcess | None = None,
 ) -> Outcome:
@@ -161,7 +161,7 @@ def run_case(
     return _with_expectations(outcome, case)
 
 
-def _read(files: GoldenFiles, settings: Settings) -> Golden | None:
+def _read(files: GoldenFiles, settings: GoldenSettings) -> Golden | None:
     """Return the golden, if there is one; a damaged one counts as missing if goldens are rewritten anyway."""
     try:
         if settings.mode != "no":
@@ -173,7 +173,7 @@ def _read(files: GoldenFiles, settings: Settings) -> Golden | None:
         raise
 
 
-def _unseen(files: GoldenFiles, result: Golden, settings: Settings) -> Outcome:
+def _unseen(files: GoldenFiles, result: Golden, settings: GoldenSettings) -> Outcome:
     if settings.mode in ("unseen", "always"):
         files.write(result)
         return Outcome(status="written", text="", report=result.report)
@@ -206,7 +206,7 @@ def _changed(
     result: Golden,
     difference: ResultDifference,
     experiment: Experiment | None,
-    settings: Settings,
+    settings: GoldenSettings,
 ) -> Outcome:
     if settings.mode == "always":
         if golden.baseline != Baseline.here() and not settings.force:

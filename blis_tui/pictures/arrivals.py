@@ -10,7 +10,7 @@ from blis_tui.base.html import Table
 from blis_tui.base.portable_math import ln
 from blis_tui.base.units import plural
 from blis_tui.engine.request import RequestState
-from blis_tui.pictures.page import Picture, View, label
+from blis_tui.pictures.page import Picture, PictureView, label
 from blis_tui.pictures.panels import MS_AXIS, PALETTE, Panel, line_of, panels_layout, trace
 from blis_tui.results.stats import of_samples, percentile_ms
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.model import Expectation
-    from blis_tui.results.request_log import RequestTable, Row
+    from blis_tui.results.request_log import PackedRequest, RequestTable
     from blis_tui.results.stats import HistogramSamples
 
     Curve = Sequence[tuple[int, float]]
@@ -78,7 +78,7 @@ def percentile_axis() -> dict[str, object]:
     }
 
 
-def curves_view(curves: Mapping[str, Mapping[str, Curve]], limits: Sequence[Expectation] = ()) -> View:
+def curves_view(curves: Mapping[str, Mapping[str, Curve]], limits: Sequence[Expectation] = ()) -> PictureView:
     """Return a panel for each latency.
 
     Args:
@@ -104,7 +104,7 @@ def curves_view(curves: Mapping[str, Mapping[str, Curve]], limits: Sequence[Expe
             )
         traces += [_mark(number, *found) for limit in limits if (found := _bound(limit, name)) is not None]
     panels = [Panel(NAMES[name], percentile_axis(), MS_AXIS) for name in latencies]
-    return View(traces, {**panels_layout(panels, 2), "showlegend": len(groups) > 1})
+    return PictureView(traces, {**panels_layout(panels, 2), "showlegend": len(groups) > 1})
 
 
 def _bound(limit: Expectation, latency: str) -> tuple[int, float] | None:
@@ -153,7 +153,7 @@ def windows(end_us: int) -> list[Window]:
     return [Window(start, start + length) for start in range(0, max(end_us, 1), length)]
 
 
-def shown_rows(rows: Sequence[Row], points: int = POINTS) -> list[Row]:
+def shown_rows(rows: Sequence[PackedRequest], points: int = POINTS) -> list[PackedRequest]:
     """Return the requests to draw individually: all, or some at equal distances plus the slowest of each part.
 
     Args:
@@ -163,7 +163,7 @@ def shown_rows(rows: Sequence[Row], points: int = POINTS) -> list[Row]:
     if len(rows) <= points:
         return [*rows]
     third = points // 3
-    kept: dict[int, Row] = {}
+    kept: dict[int, PackedRequest] = {}
     for part in range(third):
         stretch = rows[len(rows) * part // third : len(rows) * (part + 1) // third]
         for one in (stretch[0], max(stretch, key=lambda row: row.ttft_us), max(stretch, key=lambda row: row.e2e_us)):
@@ -171,7 +171,7 @@ def shown_rows(rows: Sequence[Row], points: int = POINTS) -> list[Row]:
     return sorted(kept.values(), key=lambda row: (row.arrival_us, row.number))
 
 
-def arrivals_picture(table: RequestTable, rows: Sequence[Row]) -> Picture:
+def arrivals_picture(table: RequestTable, rows: Sequence[PackedRequest]) -> Picture:
     """Return TTFT and E2E over arrival time.
 
     Args:
@@ -216,7 +216,7 @@ def arrivals_picture(table: RequestTable, rows: Sequence[Row]) -> Picture:
         title="Latency over time of arrival",
         description=f"Each request's time to first token and end-to-end latency over its arrival, from 0 to "
         f"{last_us / 1e6:,.1f} s, with the median and the 90th percentile of those that arrived around the same time.",
-        views={"": View(traces, {**panels_layout(panels, shared_x=True), "hovermode": "closest"})},
+        views={"": PictureView(traces, {**panels_layout(panels, shared_x=True), "hovermode": "closest"})},
         height=560,
         table=Table(
             caption="Milliseconds, by time of arrival in seconds",
@@ -237,7 +237,7 @@ def _thinned(drawn: int, requests: int) -> str:
 
 
 def _points(
-    panel: int, name: str, color: int, table: RequestTable, rows: Sequence[Row], measure: str
+    panel: int, name: str, color: int, table: RequestTable, rows: Sequence[PackedRequest], measure: str
 ) -> dict[str, object]:
     seen = [row for row in rows if getattr(row, measure) >= 0]
     return trace(
@@ -252,7 +252,7 @@ def _points(
     )
 
 
-def _about(row: Row) -> str:
+def _about(row: PackedRequest) -> str:
     parts = [f"{plural(row.input_tokens, 'token')} in, {row.output_tokens:,} out"]
     if row.cached_tokens:
         parts.append(f"{row.cached_tokens:,} cached")
@@ -264,7 +264,7 @@ def _about(row: Row) -> str:
 
 
 def percentile_over_time(
-    rows: Sequence[Row], over: Sequence[Window], measure: str, percentile: str
+    rows: Sequence[PackedRequest], over: Sequence[Window], measure: str, percentile: str
 ) -> list[float | None]:
     """Return a percentile of a figure in milliseconds, for the requests that arrived in each window."""
     length = over[0].end_us
@@ -285,7 +285,7 @@ class Rates(NamedTuple):
     output_tokens: float
 
 
-def rates(rows: Sequence[Row], end_us: int) -> list[Rates]:
+def rates(rows: Sequence[PackedRequest], end_us: int) -> list[Rates]:
     """Return arrivals, completions and output tokens per second of each window.
 
     A request's tokens are spread evenly between its first and its last; tokens of incomplete requests do not count. The
@@ -314,7 +314,7 @@ def rates(rows: Sequence[Row], end_us: int) -> list[Rates]:
     return found
 
 
-def rates_picture(rows: Sequence[Row], end_us: int) -> Picture:
+def rates_picture(rows: Sequence[PackedRequest], end_us: int) -> Picture:
     """Return requests and tokens per second over time."""
     found = rates(rows, end_us)
     x_axis = {"title": {"text": "simulated seconds"}, "rangemode": "tozero"}
@@ -343,7 +343,7 @@ def rates_picture(rows: Sequence[Row], end_us: int) -> Picture:
         title="Throughput over time",
         description=f"Requests that arrived and were completed, and output tokens, per second in slices of "
         f"{length:,g} s; at most {peak:,.0f} output tokens/s.",
-        views={"": View(traces, {**panels_layout(panels, shared_x=True), "hovermode": "x unified"})},
+        views={"": PictureView(traces, {**panels_layout(panels, shared_x=True), "hovermode": "x unified"})},
         height=440,
         table=Table(
             caption="Per second, in slices of simulated seconds",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import NamedTuple
 from blis_tui.pictures.arrivals import NAMES, curves_view
 from blis_tui.pictures.load import LoadObserver, compared_load_picture
-from blis_tui.pictures.page import Picture, Section, View, settings
+from blis_tui.pictures.page import Picture, PictureView, Section, settings
 from blis_tui.pictures.points import coordinate
 from blis_tui.pictures.run_page import curves_of
 from blis_tui.runs.simulation import Simulation
@@ -98,7 +98,7 @@ def chosen_section(chosen: Sequence[Chosen]) -> Section:
                 name="runs-percentiles",
                 title="Latency by percentile, compared",
                 description="A curve of each latency for each run: " + "; ".join(seen) + ".",
-                views={"": View(*curves_view(curves))},
+                views={"": PictureView(*curves_view(curves))},
                 height=640,
                 note="Each further nine takes as much room.",
             )

@@ -12,7 +12,7 @@ from blis_tui.base.html import Table
 from blis_tui.base.units import plural
 from blis_tui.cluster.records import Dispatched, GatewayTick, Held, InstanceChanged, Lost, Retried
 from blis_tui.engine.records import Completed, Dropped, Preempted, Prefilled, Queued, Scheduled, StepFinished, TimedOut
-from blis_tui.pictures.page import Picture, View, label
+from blis_tui.pictures.page import Picture, PictureView, label
 from blis_tui.pictures.panels import Panel, line_of, panels_layout, trace
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ class _Instance:
 
     def __init__(self, pool: str, limit: int) -> None:
         self.pool = pool
-        self.waiting = Course(limit)
-        self.running = Course(limit)
-        self.kv_used = Course(limit)
+        self.waiting = LoadTimeSeries(limit)
+        self.running = LoadTimeSeries(limit)
+        self.kv_used = LoadTimeSeries(limit)
         self.step_tokens = Slices(limit)
         self.state = "active"
         self.due: deque[tuple[int, int]] = deque()
@@ -93,8 +93,8 @@ class LoadObserver:
         self._instances: dict[int, _Instance] = {}
         self._runs: dict[tuple[str, int], bool] = {}
         """Requests at instances, and whether they run."""
-        self._held = None if experiment.policy.gateway is None else Course(self._limit)
-        self._at_work = Course(self._limit) if experiment.cluster.varies else None
+        self._held = None if experiment.policy.gateway is None else LoadTimeSeries(self._limit)
+        self._at_work = LoadTimeSeries(self._limit) if experiment.cluster.varies else None
         for pool in experiment.pools:
             for _ in range(pool.instances):
                 self._instances[len(self._instances)] = _Instance(pool.name, self._limit)
@@ -259,7 +259,7 @@ class Slices:
         self._peak = array("q", (max(a, b) for a, b in zip(self._peak[::2], self._peak[1::2], strict=True)))
 
 
-class Course:
+class LoadTimeSeries:
     """An integer that keeps its value until it changes, in slices."""
 
     def __init__(self, limit: int) -> None:
@@ -392,7 +392,7 @@ def _lines_picture(
         description=f"Over simulated time, for each {whose}: requests waiting and running, use of the KV cache and"
         f" tokens in a step. At most {_highest(lines, 0):,.0f} requests wait and {_highest(lines, 1):,.0f} run at an"
         f" instance, and {_highest(lines, 2):,.1f} % of a KV cache are in use.",
-        views={"": View(traces, layout)},
+        views={"": PictureView(traces, layout)},
         height=150 * len(panels) + 70,
         table=_table(lines),
         note=note,
@@ -444,7 +444,7 @@ def _heat_map(instances: Sequence[InstanceLoad], edges: Sequence[float]) -> Pict
             "yaxis": {"autorange": "reversed", "type": "category", "showgrid": False},
             "margin": {"l": 80, "r": 16, "t": 16, "b": 48},
         }
-        views[title] = View([trace], layout)
+        views[title] = PictureView([trace], layout)
     return Picture(
         name="instances",
         title="Instances over time",

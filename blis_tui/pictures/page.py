@@ -112,7 +112,7 @@ def provenance(facts: Mapping[str, str]) -> Table:
     return Table(caption="Equal digests, seeds and engines give equal figures", head=("", ""), rows=rows, words=(1,))
 
 
-class View(NamedTuple):
+class PictureView(NamedTuple):
     """One view of a picture: Plotly's traces and layout, as plain data."""
 
     traces: Sequence[Mapping[str, object]]
@@ -136,7 +136,7 @@ class Picture:
     name: str
     title: str
     description: str
-    views: Mapping[str, View]
+    views: Mapping[str, PictureView]
     height: int = 360
     table: Table | None = None
     note: str = ""

@@ -11,7 +11,7 @@ from blis_tui.base.classes import NamedTuple
 from blis_tui.base.html import Table
 from blis_tui.base.units import number_text, plural
 from blis_tui.pictures.chosen import chosen_section
-from blis_tui.pictures.page import Card, Picture, Section, View, cards, document, label, page, provenance, unfold
+from blis_tui.pictures.page import Card, Picture, PictureView, Section, cards, document, label, page, provenance, unfold
 from blis_tui.pictures.panels import PALETTE, bound_line, line_of, spread_line, star, value_axis
 from blis_tui.pictures.points import short
 from blis_tui.spec.study.document import experiment_of
@@ -175,7 +175,7 @@ def _tried_picture(plan: Plan) -> Picture | None:
     )
 
 
-def _tried_view(plan: Plan, metric: str) -> View:
+def _tried_view(plan: Plan, metric: str) -> PictureView:
     traces: list[dict[str, object]] = []
     sizes: list[float] = []
     values: list[float] = []
@@ -214,7 +214,7 @@ def _tried_view(plan: Plan, metric: str) -> View:
         "shapes": [bound_line("y", bound) for bound in bounds],
         "showlegend": True,
     }
-    return View(traces, layout)
+    return PictureView(traces, layout)
 
 
 def _answers_picture(plan: Plan) -> Picture | None:
@@ -240,7 +240,7 @@ def _answers_picture(plan: Plan) -> Picture | None:
     )
 
 
-def _bars(title: str, bars: Sequence[tuple[str, float]]) -> View:
+def _bars(title: str, bars: Sequence[tuple[str, float]]) -> PictureView:
     trace = {
         "type": "bar",
         "orientation": "h",
@@ -251,7 +251,7 @@ def _bars(title: str, bars: Sequence[tuple[str, float]]) -> View:
         "hovertemplate": "%{y}: %{x:,.4~g}<extra></extra>",
     }
     y = {"type": "category", "autorange": "reversed"}
-    return View([trace], {"xaxis": {"title": {"text": title}, "rangemode": "tozero"}, "yaxis": y})
+    return PictureView([trace], {"xaxis": {"title": {"text": title}, "rangemode": "tozero"}, "yaxis": y})
 
 
 def _tried_table(plan: Plan) -> Table:

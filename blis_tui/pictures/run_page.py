@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from blis_tui.results.expectations import Verdict
     from blis_tui.results.lints.finding import Finding
     from blis_tui.results.report import GroupReport, Report
-    from blis_tui.results.request_log import RequestTable, Row
+    from blis_tui.results.request_log import PackedRequest, RequestTable
     from blis_tui.results.stats import Distribution
     from blis_tui.runs.simulation import Simulation
 
@@ -163,7 +163,9 @@ def _distributions(caption: str, found: Mapping[str, Distribution]) -> Table:
     return Table(caption=caption, head=("", *_COLUMNS), rows=rows)
 
 
-def curves_of(simulation: Simulation, table: RequestTable, rows: Sequence[Row]) -> dict[str, dict[str, Curve]]:
+def curves_of(
+    simulation: Simulation, table: RequestTable, rows: Sequence[PackedRequest]
+) -> dict[str, dict[str, Curve]]:
     """Return latency -> group -> its percentiles: all requests, SLO classes and tenants.
 
     Args:
@@ -175,7 +177,7 @@ def curves_of(simulation: Simulation, table: RequestTable, rows: Sequence[Row]) 
     counted = [row for row in rows if row.arrival_us >= since_us]
     whose = {"all requests": counted}
     for kind, place in (("class", 0), ("tenant", 1)):
-        members: dict[str, list[Row]] = {}
+        members: dict[str, list[PackedRequest]] = {}
         for row in counted:
             members.setdefault(table.group(row)[place], []).append(row)
         largest = sorted((name for name in members if name), key=lambda name: (-len(members[name]), name))[:GROUPS]
@@ -187,7 +189,7 @@ def curves_of(simulation: Simulation, table: RequestTable, rows: Sequence[Row]) 
     return found
 
 
-def _curve(rows: Sequence[Row], name: str) -> Curve:
+def _curve(rows: Sequence[PackedRequest], name: str) -> Curve:
     if name == "tpot_ms":
         done = [row for row in rows if row.e2e_us >= 0 and row.output_tokens > 1]
         return curve(sorted((row.e2e_us - row.ttft_us) / (row.output_tokens - 1) for row in done))
@@ -195,7 +197,7 @@ def _curve(rows: Sequence[Row], name: str) -> Curve:
     return curve(sorted(value for row in rows if (value := getattr(row, field)) >= 0))
 
 
-def _percentiles(simulation: Simulation, report: Report, rows: Sequence[Row]) -> Picture:
+def _percentiles(simulation: Simulation, report: Report, rows: Sequence[PackedRequest]) -> Picture:
     curves = curves_of(simulation, report.rows, rows)
     body = []
     for name, title in NAMES.items():

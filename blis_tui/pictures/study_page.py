@@ -16,8 +16,8 @@ from blis_tui.pictures.chosen import chosen_section
 from blis_tui.pictures.page import (
     Card,
     Picture,
+    PictureView,
     Section,
-    View,
     cards,
     document,
     label,
@@ -190,7 +190,7 @@ def _percentiles(points: Points) -> Picture | None:
                 )
         if traces:
             y = {"title": {"text": f"{title}, ms"}, "rangemode": "tozero"}
-            views[title] = View(traces, {"xaxis": percentile_axis(), "yaxis": y, "showlegend": True})
+            views[title] = PictureView(traces, {"xaxis": percentile_axis(), "yaxis": y, "showlegend": True})
     if not views:
         return None
     which = "of the study"

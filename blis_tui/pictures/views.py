@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.html import Table
 from blis_tui.base.units import number_text
-from blis_tui.pictures.page import Picture, View, label
+from blis_tui.pictures.page import Picture, PictureView, label
 from blis_tui.pictures.panels import PALETTE, bound_line, line_of, spread_line, star, value_axis
 from blis_tui.pictures.points import coordinate, short, verdict
 from blis_tui.spec.study.model import Objective
@@ -91,7 +91,7 @@ def _placed(members: Sequence[PointSummary], pair: Sequence[Objective]) -> list[
     return [one for one in members if one.status == "done" and None not in [one.mean(each.metric) for each in pair]]
 
 
-def _front_view(points: Points, pair: tuple[Objective, Objective]) -> View:
+def _front_view(points: Points, pair: tuple[Objective, Objective]) -> PictureView:
     best = _front(points, pair)
     alone = {one.point.number for one in best} == {
         one.point.number for one in study_front(points.study, points.all, pair)
@@ -133,7 +133,7 @@ def _front_view(points: Points, pair: tuple[Objective, Objective]) -> View:
             if (bound := points.bound(one.metric)) is not None
         ],
     }
-    return View([one for one in traces if one["x"]], layout)
+    return PictureView([one for one in traces if one["x"]], layout)
 
 
 def _axis(one: Objective) -> str:
@@ -195,7 +195,7 @@ def heat_map_picture(points: Points) -> Picture | None:
     )
 
 
-def _heat_map_view(points: Points, x: str, y: str, metric: str, cells: dict[tuple[str, str], Cell]) -> View:
+def _heat_map_view(points: Points, x: str, y: str, metric: str, cells: dict[tuple[str, str], Cell]) -> PictureView:
     columns, rows = points.values[x], points.values[y]
     grid = [[cells.get((column, row)) for column in columns] for row in rows]
     bound = points.bound(metric)
@@ -224,7 +224,7 @@ def _heat_map_view(points: Points, x: str, y: str, metric: str, cells: dict[tupl
         "yaxis": {**category, "title": {"text": label(y)}},
         "margin": {"l": 80, "r": 16, "t": 16, "b": 56},
     }
-    return View([trace], layout)
+    return PictureView([trace], layout)
 
 
 def _text(cell: Cell) -> str:
@@ -241,7 +241,7 @@ _NOTE: Final = (
 )
 
 
-class Line(NamedTuple):
+class PlotLine(NamedTuple):
     """Points that differ only in their rate, sorted by rate."""
 
     name: str
@@ -275,7 +275,7 @@ def rate_path(points: Points) -> str | None:
     return next((path for path in points.varied if path.rsplit(".", 1)[-1] == "rate_per_s"), None)
 
 
-def lines_of(points: Points, path: str) -> list[Line]:
+def lines_of(points: Points, path: str) -> list[PlotLine]:
     """Return the points as lines over a path of numbers, those with the highest knee first."""
     others = [one for one in points.varied if one != path]
     found: dict[tuple[str, ...], list[tuple[float, PointSummary]]] = {}
@@ -288,7 +288,7 @@ def lines_of(points: Points, path: str) -> list[Line]:
         members.sort(key=lambda pair: pair[0])
         first = members[0][1]
         name = ", ".join(f"{points.names[other]} {value_text(first.coordinates[other])}" for other in others)
-        lines.append(Line(name or "all", tuple(rate for rate, _ in members), tuple(one for _, one in members)))
+        lines.append(PlotLine(name or "all", tuple(rate for rate, _ in members), tuple(one for _, one in members)))
     return sorted(lines, key=lambda line: -1.0 if line.knee is None else -line.rates[line.knee] - 1.0)
 
 
@@ -314,7 +314,7 @@ def rate_picture(points: Points) -> Picture | None:
     )
 
 
-def _rate_view(points: Points, path: str, lines: Sequence[Line], metric: str) -> View:
+def _rate_view(points: Points, path: str, lines: Sequence[PlotLine], metric: str) -> PictureView:
     traces: list[dict[str, object]] = []
     everything: list[float] = []
     for color, line in enumerate(lines):
@@ -345,4 +345,4 @@ def _rate_view(points: Points, path: str, lines: Sequence[Line], metric: str) ->
         "shapes": [] if bound is None else [bound_line("y", bound)],
         "showlegend": len(lines) > 1,
     }
-    return View(traces, layout)
+    return PictureView(traces, layout)

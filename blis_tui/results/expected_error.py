@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.model import Experiment, Pool, Workload
-    from blis_tui.results.measured import Known, Measured, Traits
+    from blis_tui.results.measured import Known, Measured, ServerTraits
 
 
 DIFFERENT: Final[Mapping[str, Mapping[str, float]]] = {
@@ -211,7 +211,7 @@ def _of_load(seen: ObservedLoad, known: Known) -> Iterable[tuple[str, tuple[str,
 
 
 def error_bands(
-    traits: Traits, runs: Sequence[Measured], seen: ObservedLoad, reasons: Mapping[str, str] | None = None
+    traits: ServerTraits, runs: Sequence[Measured], seen: ObservedLoad, reasons: Mapping[str, str] | None = None
 ) -> Expectation:
     """Return the expected errors of a server, derived from measured runs of others.
 
@@ -242,7 +242,7 @@ def error_bands(
     return Expectation(bands, {name: f"{reason}; nearest: {near}" for name, reason in why.items()})
 
 
-def as_new(traits: Traits, runs: Sequence[Measured]) -> Sequence[Measured]:
+def as_new(traits: ServerTraits, runs: Sequence[Measured]) -> Sequence[Measured]:
     """Return measured runs with the errors that they would have had if they had been as new to the fit as a server.
 
     Which way they would have been off depends on what one takes for coefficients that nothing tells, so that each
@@ -313,13 +313,13 @@ def _band(errors: Sequence[float], weights: Sequence[float], count: float) -> Ba
     return Band(**dict(zip(("median", "low", "high"), percents, strict=True)), servers=int(count + 0.5))
 
 
-def _likenesses(metric: str, traits: Traits, runs: Sequence[Measured]) -> list[float]:
+def _likenesses(metric: str, traits: ServerTraits, runs: Sequence[Measured]) -> list[float]:
     """Return the likeness of each run, computed once for runs with equal traits."""
     of = {other: _likeness(metric, traits, other) for other in dict.fromkeys(one.traits for one in runs)}
     return [of[one.traits] for one in runs]
 
 
-def _likeness(metric: str, one: Traits, other: Traits) -> float:
+def _likeness(metric: str, one: ServerTraits, other: ServerTraits) -> float:
     """Return the weight of a server from its likeness to another one, at most 1."""
     weight = 1.0
     for (name, cost), mine, theirs in zip(DIFFERENT[metric].items(), one, other, strict=True):

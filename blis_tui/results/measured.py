@@ -39,7 +39,7 @@ CACHED_SHARE: Final = (0.05, 0.9)
 between."""
 
 
-class Traits(NamedTuple):
+class ServerTraits(NamedTuple):
     """The traits of a server, and of its load, that affect errors."""
 
     engine: str
@@ -65,7 +65,7 @@ class Measured(NamedTuple):
     """One measured run."""
 
     server: str
-    traits: Traits
+    traits: ServerTraits
     errors: Mapping[str, float]
     """Metric -> simulated / measured - 1, of the means, with coefficients fitted without the server. TTFT is missing if
     the load was near the server's capacity, because then its error is one of waits instead of step times."""
@@ -127,7 +127,7 @@ def measured(kind: str) -> Known | None:
     found = _read("measured_errors.json").get(kind)
     if found is None:
         return None
-    runs = (Measured(server, Traits(*traits), *rest) for server, traits, *rest in found["runs"])
+    runs = (Measured(server, ServerTraits(*traits), *rest) for server, traits, *rest in found["runs"])
     return Known(
         settings=found["settings"],
         varied=tuple(found["varied"]),
@@ -147,7 +147,7 @@ def measured(kind: str) -> Known | None:
 
 def traits_of(
     experiment: Experiment, pool: Pool, *, prompt_tokens: float, cached_share: float, at_a_time: float | None = None
-) -> Traits:
+) -> ServerTraits:
     """Return the traits of a pool's instances and of their load.
 
     Args:
@@ -160,7 +160,7 @@ def traits_of(
     model = pool.model
     weight = (model.expert_weight_bytes or model.weight_bytes) if model.num_experts else model.weight_bytes
     family = "mla" if model.kv_lora_rank else "moe" if model.num_experts else "dense"
-    return Traits(
+    return ServerTraits(
         engine=ENGINES.get(experiment.policy.batching.kind, ""),
         gpu=pool.hardware.name,
         family=family,
@@ -251,7 +251,7 @@ _CALM: Final = ("poisson", "constant", CLOSED_LOOP)
 """Arrivals without bursts, as on the measured servers."""
 
 
-def unmeasured(experiment: Experiment, pool: Pool, traits: Traits, known: Known) -> dict[str, str]:
+def unmeasured(experiment: Experiment, pool: Pool, traits: ServerTraits, known: Known) -> dict[str, str]:
     """Return, for each metric without a known error, the property that no measured server had.
 
     Args:
@@ -269,7 +269,9 @@ def unmeasured(experiment: Experiment, pool: Pool, traits: Traits, known: Known)
     return found
 
 
-def _reasons(experiment: Experiment, pool: Pool, traits: Traits, known: Known) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _reasons(
+    experiment: Experiment, pool: Pool, traits: ServerTraits, known: Known
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the reasons with the metrics they affect, those that affect the most first."""
     if reason := _of_server(experiment, pool, traits, known):
         yield reason, STEP_METRICS
@@ -303,7 +305,7 @@ def _reasons(experiment: Experiment, pool: Pool, traits: Traits, known: Known) -
             yield "`workload.clients.max_output_tokens` (measured: answers as long as declared)", WAIT_METRICS
 
 
-def _of_server(experiment: Experiment, pool: Pool, traits: Traits, known: Known) -> str:
+def _of_server(experiment: Experiment, pool: Pool, traits: ServerTraits, known: Known) -> str:
     """Return what differs in engine, coefficients, GPU, model, or number of GPUs."""
     if not traits.engine:
         rules = ", ".join(f"`{rule}`" for rule in ENGINES)
@@ -318,7 +320,7 @@ def _of_server(experiment: Experiment, pool: Pool, traits: Traits, known: Known)
     return server_reason(pool, traits, known)
 
 
-def server_reason(pool: Pool, traits: Traits, known: Known) -> str:
+def server_reason(pool: Pool, traits: ServerTraits, known: Known) -> str:
     """Return what differs in GPU, model or number of GPUs, whatever the step-time model; empty if nothing does."""
     for name, noun in (("gpu", "GPU"), ("family", "family"), ("precision", "precision of the weights")):
         there = dict.fromkeys(str(getattr(one.traits, name)) for one in known.runs)

@@ -20,7 +20,7 @@ from blis_tui.results.lints.table import check_all
 from blis_tui.results.request_columns import happened, split, where
 from blis_tui.results.sections.control import lifecycle_report
 from blis_tui.results.sections.instances import KvCounts, kv_counts
-from blis_tui.results.sections.load import Flow
+from blis_tui.results.sections.load import Throughflow
 from blis_tui.results.sections.quality import step_times
 from blis_tui.results.sections.types import Sections, sections_apply
 from blis_tui.results.stats import OMITTED_IF_ABSENT, Distribution, of_histogram, of_ratios, of_samples, whole_sum
@@ -401,7 +401,7 @@ class _Tallies:
     """
 
     def __init__(self, table: RequestTable, instances: int, warm_up_us: int) -> None:
-        self.flow = Flow()
+        self.flow = Throughflow()
         self.completed, self.output_tokens = [0] * instances, [0] * instances
         names = table.group_names()
         alike: dict[tuple[str, str], _Tally] = {}
@@ -552,7 +552,7 @@ def run_checks(experiment: Experiment, cluster: Cluster, log: RequestLog, *, dur
     ``done``: whether nothing follows; in the middle of a step, the queue of events does not say.
     """
     table = log.table(cluster)
-    flow = Flow()
+    flow = Throughflow()
     for block in table.blocks():
         flow.add(block)
     return _check(experiment, cluster, flow, table, duration_us, done=done)
@@ -561,7 +561,7 @@ def run_checks(experiment: Experiment, cluster: Cluster, log: RequestLog, *, dur
 def _check(
     experiment: Experiment,
     cluster: Cluster,
-    flow: Flow,
+    flow: Throughflow,
     table: RequestTable,
     duration_us: int,
     *,

@@ -33,7 +33,7 @@ _STATE_BYTE: Final = PACKED.size - 2
 """Position of the state within a row."""
 
 
-class Row(NamedTuple):
+class PackedRequest(NamedTuple):
     """A request's books as integers; times in microseconds, -1 = never happened."""
 
     number: int
@@ -56,10 +56,10 @@ class Row(NamedTuple):
     length_capped: int
 
 
-_COMPLETED: Final = Row._fields.index("completed_us")
+_COMPLETED: Final = PackedRequest._fields.index("completed_us")
 
 
-class Detour(NamedTuple):
+class TransferTimes(NamedTuple):
     """A request's way through gateway and transfer as integers; times in microseconds, -1 = never happened."""
 
     prefill_instance: int
@@ -73,7 +73,7 @@ class Detour(NamedTuple):
         return self.prefill_instance >= 0
 
 
-_NO_DETOUR: Final = Detour(-1, -1, -1, -1)
+_NO_DETOUR: Final = TransferTimes(-1, -1, -1, -1)
 
 
 class RequestRow(NamedTuple):
@@ -173,7 +173,7 @@ class RequestRow(NamedTuple):
 _AT_ONCE: Final = 64
 """Number of ended requests whose rows are written in one batch."""
 
-PLAIN_COLUMNS: Final = RequestRow._fields[: RequestRow._fields.index(Detour._fields[0])]
+PLAIN_COLUMNS: Final = RequestRow._fields[: RequestRow._fields.index(TransferTimes._fields[0])]
 """The columns of every request file."""
 
 
@@ -333,20 +333,20 @@ class RequestLog:
         self.flush()
         return memoryview(self._packed)
 
-    def way(self, number: int) -> Detour:
+    def way(self, number: int) -> TransferTimes:
         """Return the way of the ``number``-th request to end."""
         self.flush()
         return (
             _NO_DETOUR
             if self._detours is None
-            else Detour._make(_DETOUR.unpack_from(self._detours, number * _DETOUR.size))
+            else TransferTimes._make(_DETOUR.unpack_from(self._detours, number * _DETOUR.size))
         )
 
-    def rows(self, start: int) -> list[Row]:
+    def rows(self, start: int) -> list[PackedRequest]:
         """Return the rows of the ended requests from the ``start``-th on."""
         self.flush()
         with memoryview(self._packed) as packed:
-            return list(map(Row._make, PACKED.iter_unpack(packed[start * PACKED.size :])))
+            return list(map(PackedRequest._make, PACKED.iter_unpack(packed[start * PACKED.size :])))
 
     def groups(self) -> list[tuple[str, str]]:
         """Return the SLO class and tenant of each group of requests."""
@@ -408,7 +408,7 @@ class RequestTable(Sequence["RequestRow"]):
         media = Media._fields if any(any(one.media) for one in extras) else ()
         items = ("media_items",) if any(one.items for one in extras) else ()
         budgets = _BUDGETS if self._book.budgets or self._page.budgets else ()
-        ways = () if self._detours is None else Detour._fields
+        ways = () if self._detours is None else TransferTimes._fields
         return (*PLAIN_COLUMNS, *ways, *self._log.facts, *segments, *adapters, *reasoning, *media, *items, *budgets)
 
     def blocks(self) -> Iterator[Block]:
@@ -460,10 +460,10 @@ class RequestTable(Sequence["RequestRow"]):
         at = range(len(self))[number]
         return next(self._rows(at, at + 1))
 
-    def plain(self) -> Iterator[Row]:
+    def plain(self) -> Iterator[PackedRequest]:
         """Yield the rows as integers, in order of their ends; live requests last."""
         for piece in self._pieces():
-            yield from map(Row._make, PACKED.iter_unpack(piece))
+            yield from map(PackedRequest._make, PACKED.iter_unpack(piece))
 
     def _pieces(self) -> Iterator[bytes | bytearray]:
         """Yield the packed rows, a few thousand at a time, in the order of ``plain``."""
@@ -473,7 +473,7 @@ class RequestTable(Sequence["RequestRow"]):
         for start in range(0, len(self._live), size):
             yield self._live[start : start + size]
 
-    def detours(self) -> Iterator[Detour]:
+    def detours(self) -> Iterator[TransferTimes]:
         """Yield the ways, in the order of ``plain``."""
         for place in range(len(self)):
             yield self._detour_of(place)
@@ -482,7 +482,7 @@ class RequestTable(Sequence["RequestRow"]):
         """Return the SLO class and tenant of each group of rows."""
         return [group[:2] for group in self._page.groups]
 
-    def group(self, row: Row) -> tuple[str, str]:
+    def group(self, row: PackedRequest) -> tuple[str, str]:
         """Return the SLO class and tenant of a row."""
         return self._page.groups[row.group][:2]
 
@@ -497,7 +497,7 @@ class RequestTable(Sequence["RequestRow"]):
         known = (*self._book.extras.values(), *self._page.extras.values())
         return any(any(one.media) for one in known)
 
-    def adapter(self, row: Row) -> str:
+    def adapter(self, row: PackedRequest) -> str:
         """Return the LoRA adapter that a row's request asks for; empty = none."""
         return self._page.groups[row.group].adapter
 
@@ -509,7 +509,7 @@ class RequestTable(Sequence["RequestRow"]):
         """Return the shared prefix of a prompt if it has several segments."""
         return self._book.parts.get(number) or self._page.parts.get(number) or ()
 
-    def deadline_us(self, row: Row) -> int:
+    def deadline_us(self, row: PackedRequest) -> int:
         """Return the deadline of a row's request, which must have one."""
         return row.arrival_us + self._page.groups[row.group].timeout_us
 
@@ -521,12 +521,12 @@ class RequestTable(Sequence["RequestRow"]):
         """Return the session of the request with a number, and its call number; None if it has none."""
         return self._book.sessions.get(number) or self._page.sessions.get(number)
 
-    def _detour_of(self, place: int) -> Detour:
+    def _detour_of(self, place: int) -> TransferTimes:
         if self._detours is None:
             return _NO_DETOUR
         if place < self._closed:
             return self._log.way(place)
-        return Detour._make(_DETOUR.unpack_from(self._detours, (place - self._closed) * _DETOUR.size))
+        return TransferTimes._make(_DETOUR.unpack_from(self._detours, (place - self._closed) * _DETOUR.size))
 
     def _unpacked(self, places: Sequence[int]) -> list[tuple[int, ...]]:
         closed, size, unpack = self._closed, PACKED.size, PACKED.unpack_from
@@ -538,7 +538,7 @@ class RequestTable(Sequence["RequestRow"]):
             ]
 
 
-def _row_before_end(row: Row, now_us: int) -> Row:
+def _row_before_end(row: PackedRequest, now_us: int) -> PackedRequest:
     """Return the row of a request whose last token is being computed."""
     ttft_us = row.ttft_us if row.first_token_us <= now_us else -1
     return row._replace(completed_us=-1, e2e_us=-1, ttft_us=ttft_us, state=RequestState.RUNNING, length_capped=0)

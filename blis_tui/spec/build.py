@@ -16,7 +16,7 @@ from blis_tui.base.portable_math import power
 from blis_tui.engine.kv.capacity import InstanceMemory, kv_capacity
 from blis_tui.engine.options.adapters import reserved_bytes
 from blis_tui.engine.rules.rule import BATCHING
-from blis_tui.engine.rules.traits import Traits
+from blis_tui.engine.rules.traits import EngineBehavior
 from blis_tui.model import Budget
 from blis_tui.model.engine import UNLIMITED
 from blis_tui.model.keys import AUTO, keys_of
@@ -404,7 +404,7 @@ def with_numbers(document: Mapping[str, object], plugins: Registry | None = None
     return numbered
 
 
-def _numbers(document: Mapping[str, object], stack: Mapping[str, object], traits: Traits) -> dict[str, object]:
+def _numbers(document: Mapping[str, object], stack: Mapping[str, object], traits: EngineBehavior) -> dict[str, object]:
     """Return the engine of a stack with numbers instead of ``auto``."""
     part = Part(stack, "").part("engine")
     engine = dict(part.data)
@@ -443,7 +443,7 @@ def memory_of(stack: Mapping[str, object], groups: KvGroups | None) -> InstanceM
     )
 
 
-def groups_in(document: Mapping[str, object], stack: Mapping[str, object], traits: Traits) -> KvGroups | None:
+def groups_in(document: Mapping[str, object], stack: Mapping[str, object], traits: EngineBehavior) -> KvGroups | None:
     """Return the groups of layers whose KV blocks a stack's instances manage apart; None = they do not."""
     model = build_model_part(stack)
     if not traits.vllm_block_pool or not model.sliding_window_layers:
@@ -614,10 +614,10 @@ def _gateway(part: Part) -> spec.Gateway:
     return decode(spec.Gateway, part, tick_us=dispatch.integer("interval_us", 0))
 
 
-def batching_traits(document: Mapping[str, object], plugins: Registry | None) -> Traits:
+def batching_traits(document: Mapping[str, object], plugins: Registry | None) -> EngineBehavior:
     """Return the traits of a resolved experiment's batching rule; default traits if the rule is invalid."""
     config = plugin_of(Part(document, "").part("policy").part("batching"))
     try:
         return (plugins or builtin()).create(BATCHING, config.kind, config.settings).traits
     except PolicyError:
-        return Traits()
+        return EngineBehavior()

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from blis_tui.base.source import DataPath, Document, Json
     from blis_tui.engine.kv.capacity import InstanceMemory, KvCapacity, KvGroups
-    from blis_tui.engine.rules.traits import Traits
+    from blis_tui.engine.rules.traits import EngineBehavior
     from blis_tui.model.plug_ins import Registry
 
 
@@ -110,11 +110,11 @@ class _Stack:
         """Return where the document defines a key of the stack."""
         return where(self.document, self.owner, *path)
 
-    def groups(self, traits: Traits) -> KvGroups | None:
+    def groups(self, traits: EngineBehavior) -> KvGroups | None:
         """Return the groups of layers whose KV blocks the instances manage apart; None = they do not."""
         return groups_in(as_map(self.document.data), self._data, traits)
 
-    def memory(self, traits: Traits) -> InstanceMemory:
+    def memory(self, traits: EngineBehavior) -> InstanceMemory:
         """Return what the instances' memory budget depends on."""
         return memory_of(self._data, self.groups(traits))
 
@@ -178,7 +178,7 @@ def _check_stages(stack: _Stack) -> Iterator[Diagnostic]:
         yield stack.about(path, "BLIS2004", message, "a stage has one layer at least")
 
 
-def _check_capacity(stack: _Stack, traits: Traits) -> Iterator[Diagnostic]:
+def _check_capacity(stack: _Stack, traits: EngineBehavior) -> Iterator[Diagnostic]:
     """Check that the model fits, and that the smallest request of each client fits into the remaining memory."""
     document = stack.document
     block_size = document.whole(*stack.at("engine", "block_size_tokens")) or 1

@@ -249,7 +249,7 @@ class ModelDocument:
 # ---- coefficients ----
 
 
-class Row:
+class MeasuredConfiguration:
     """One measured configuration."""
 
     model = document_key(str, "Name of the model.", required=True, minLength=1)
@@ -273,7 +273,7 @@ class LatencyDocument:
     )
     beta = document_key(_COEFFICIENTS, "Coefficients of a step; for every model and accelerator.", examples=[[]])
     rows = document_key(
-        (Row,),
+        (MeasuredConfiguration,),
         "Coefficients per model, accelerator and tensor parallelism; the first matching row is used.",
         minItems=1,
         examples=[
@@ -591,7 +591,7 @@ DEFINITIONS: Final[Mapping[str, Mapping[str, Definition]]] = MappingProxyType(
                 kind="Latency",
                 limits={"if": {"required": ["rows"]}, "else": {"required": ["alpha", "beta"]}},
             ),
-            "row": Definition(of=Row),
+            "row": Definition(of=MeasuredConfiguration),
         },
         "model": {
             "document": Definition(of=ModelDocument, kind="Model"),

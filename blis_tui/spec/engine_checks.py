@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from blis_tui.base.diagnostics import Diagnostic
     from blis_tui.base.source import DataPath, Document, Json
-    from blis_tui.engine.rules.traits import Traits
+    from blis_tui.engine.rules.traits import EngineBehavior
     from blis_tui.model import Model
     from blis_tui.model.plug_ins import Registry
 
@@ -112,7 +112,7 @@ def _check_experts(found: _Ranks, plugins: Registry | None) -> Iterator[Diagnost
         yield found.wrong(("engine", "all_to_all"), "BLIS2026", message, "set `data_parallel`, or remove it")
 
 
-def _check_ranks(found: _Ranks, traits: Traits) -> Iterator[Diagnostic]:
+def _check_ranks(found: _Ranks, traits: EngineBehavior) -> Iterator[Diagnostic]:
     """Check that all other settings are compatible with ranks."""
     document, path = found.document, ("engine", "data_parallel")
     cluster = as_map(document.get("cluster"))
@@ -177,7 +177,9 @@ def check_memory(document: Document) -> Iterator[Diagnostic]:
 # ---- batching ----
 
 
-def _check_tiers(document: Document, tiers: tuple[str | int, ...], kind: str, traits: Traits) -> Iterator[Diagnostic]:
+def _check_tiers(
+    document: Document, tiers: tuple[str | int, ...], kind: str, traits: EngineBehavior
+) -> Iterator[Diagnostic]:
     """Check the kind of tiers: SGLang has only its own; rules that do not serve running requests first have none."""
     which = document.get(*tiers)
     if which in (None, "none"):
@@ -240,7 +242,7 @@ def check_batching(document: Document, plugins: Registry | None) -> Iterator[Dia
             yield about(document, path, "BLIS2026", message, hint="remove it")
 
 
-def _check_groups(document: Document, owner: DataPath, kind: str, traits: Traits) -> Iterator[Diagnostic]:
+def _check_groups(document: Document, owner: DataPath, kind: str, traits: EngineBehavior) -> Iterator[Diagnostic]:
     """Check that what is configured beside the hybrid KV cache manager is simulated with it."""
     path = (*where(document, owner, "engine"), "disable_hybrid_kv_cache_manager")
     if document.get(*path) is not False:
@@ -256,7 +258,7 @@ def _check_groups(document: Document, owner: DataPath, kind: str, traits: Traits
         yield about(document, path, "BLIS2027", message, key=True, hint=hint)
 
 
-def _check_victims(document: Document, kind: object, traits: Traits) -> Iterator[Diagnostic]:
+def _check_victims(document: Document, kind: object, traits: EngineBehavior) -> Iterator[Diagnostic]:
     """Check for preemption settings that need a rule which serves running requests first."""
     for key, known in (("victim", ("tail", "priority")), ("restore", ("recompute",))):
         path = ("policy", "preemption", key)

@@ -36,7 +36,7 @@ FOLDERS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LibraryEntry:
     """A document that can be referenced by name."""
 
     kind: str
@@ -88,15 +88,15 @@ def names(kind: str, directory: Path | None = None) -> tuple[str, ...]:
     return tuple(sorted({entry.name for entry in entries(directory) if entry.kind == kind}))
 
 
-def entries(directory: Path | None = None) -> Iterator[Entry]:
+def entries(directory: Path | None = None) -> Iterator[LibraryEntry]:
     """Yield every document that can be referenced by name, by kind and name; a project's own hide shipped ones."""
     shipped = shipped_specs()
     for kind, folder in sorted(FOLDERS.items()):
-        found: dict[str, Entry] = {}
+        found: dict[str, LibraryEntry] = {}
         for root in reversed(search_path(directory)):
             for path in root.glob(f"{folder}/*{suffix(kind)}"):
                 name = path.name.removesuffix(suffix(kind))
-                found[name] = Entry(kind, name, path, root == shipped)
+                found[name] = LibraryEntry(kind, name, path, root == shipped)
         yield from (found[name] for name in sorted(found))
 
 

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from blis_tui.model.plug_ins import Point
 
 _NAME: Final = "NAME"
-"""Placeholder for a plug-in's name in :attr:`Row.changes`."""
+"""Placeholder for a plug-in's name in :attr:`PlugPointRow.changes`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class PlugPointRow:
     """The properties of a plug point."""
 
     point: Point
@@ -48,30 +48,32 @@ class Row:
         return tuple(change.replace(_NAME, name) for change in self.changes)
 
 
-def _policy(point: Point, *, below: tuple[str, ...] = (), experiment: str = "quickstart") -> Row:
+def _policy(point: Point, *, below: tuple[str, ...] = (), experiment: str = "quickstart") -> PlugPointRow:
     """Create the row of a policy key."""
     key = point.path.rpartition(".")[2]
     place = ("document", "properties", *below, key)
-    return Row(point=point, schema="policy", below=place, experiment=experiment, changes=(f"{point.path}={_NAME}",))
+    return PlugPointRow(
+        point=point, schema="policy", below=place, experiment=experiment, changes=(f"{point.path}={_NAME}",)
+    )
 
 
-def _client(point: Point, below: tuple[str, ...], *keys: str, experiment: str = "quickstart") -> Row:
+def _client(point: Point, below: tuple[str, ...], *keys: str, experiment: str = "quickstart") -> PlugPointRow:
     """Create the row of keys of a workload's clients."""
     changes = tuple(f"workload.clients.0.{key}={{kind: {_NAME}}}" for key in keys)
-    return Row(point=point, schema="workload", below=below, experiment=experiment, changes=changes)
+    return PlugPointRow(point=point, schema="workload", below=below, experiment=experiment, changes=changes)
 
 
 POINTS: Final = (
     _policy(ADMISSION),
     _policy(ROUTING),
-    Row(
+    PlugPointRow(
         point=SCORING,
         schema="policy",
         below=("scorer",),
         changes=(f"policy.routing={{kind: weighted, scorers: [{{kind: {_NAME}}}]}}",),
     ),
     _policy(SATURATION, below=("gateway", "properties")),
-    Row(
+    PlugPointRow(
         point=DECIDER,
         schema="experiment",
         below=("cluster", "properties", "disaggregation", "properties", "decider"),
@@ -83,11 +85,13 @@ POINTS: Final = (
     _policy(BATCHING),
     _policy(VICTIM, below=("preemption", "properties"), experiment="kv-pressure"),
     _policy(RESTORE, below=("preemption", "properties"), experiment="kv-pressure"),
-    Row(point=LATENCY, schema="experiment", below=("document", "properties", "latency"), changes=(f"latency={_NAME}",)),
+    PlugPointRow(
+        point=LATENCY, schema="experiment", below=("document", "properties", "latency"), changes=(f"latency={_NAME}",)
+    ),
     _client(ARRIVALS, ("client", "properties", "arrivals"), "arrivals"),
     _client(LENGTHS, ("lengths",), "input_tokens", "output_tokens"),
     _client(RATIOS, ("ratio",), "reasoning.ratio", experiment="thinking"),
-    Row(point=TRACES, schema="workload", below=("document", "properties", "trace", "properties", "format")),
+    PlugPointRow(point=TRACES, schema="workload", below=("document", "properties", "trace", "properties", "format")),
 )
 
 BY_PATH: Final = {row.point.path: row for row in POINTS}

@@ -474,7 +474,7 @@ def _syntax_hint(problem: str, text: str, column: int) -> str | None:
     if "mapping values are not allowed" in problem and colons:
         return "quote text that contains `: `"
     if "mapping values are not allowed" in problem or "did not find expected key" in problem:
-        return "it is indented otherwise than the lines around it"
+        return "its indentation differs from that of the lines around it"
     return None
 
 

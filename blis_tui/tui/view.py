@@ -11,8 +11,8 @@ from blis_tui.base.classes import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.debugger.moment import Moment
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.event_store import EventStore
+    from blis_tui.debugger.state import DebuggerState
     from blis_tui.engine.records import Record
     from blis_tui.model import Experiment
     from blis_tui.results.conditions.breakpoints import Breakpoint
@@ -44,8 +44,8 @@ class Selection:
 class View:
     """Everything the panes need; they have no other state or source."""
 
-    moment: Moment
-    tape: Tape
+    moment: DebuggerState
+    tape: EventStore
     """The recorded events; use it up to ``moment.event``, or for the known future."""
     experiment: Experiment
     selection: Selection

@@ -6,7 +6,7 @@ import pytest
 
 import blis_tui
 from benchmarks.mlperf import PUBLISHED, STEPS, Row, latency_of, spec_of, with_16_bits
-from blis_tui.engine.latency.operator_costs import OperatorCosts, Settings
+from blis_tui.engine.latency.operator_costs import OperatorCosts, OperatorSettings
 from blis_tui.engine.latency.operator_tables import OperatorTables
 
 MIXTRAL = Row("rtx-pro-6000", "mixtral-8x7b", "Server", 3767.0, 26.0, 286.0, 146.0, 145.0, 1)
@@ -23,7 +23,7 @@ def test_a_share_of_the_weights_in_16_bits_makes_steps_longer_by_its_products() 
         experts = tables.experts(kind, 4096, 14336, 8, 2.0, 1, 1.0 / 16)
         assert experts is not None
         layers.append(32 * experts.at(4096))
-    costs = OperatorCosts(pool.operators, pool.model, 1, Settings(engine="tensorrt-llm"))
+    costs = OperatorCosts(pool.operators, pool.model, 1, OperatorSettings(engine="tensorrt-llm"))
     everything = costs.tokens_us(4096) + costs.decode_attention(1024).at(500) + 4096 * 1.8 * costs.moved_us_per_token
     more = 3 / 32 * (layers[1] - layers[0]) / everything
     assert with_16_bits(MIXTRAL, own) - 1.0 == pytest.approx(more, rel=0.1)

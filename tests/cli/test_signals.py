@@ -125,7 +125,7 @@ class Own:
 def test_an_event_that_takes_long_is_broken_off_without_a_report(tmp_path: Path) -> None:
     slow = f"""
 {IMPATIENT}
-from blis_tui.engine.flow import Ahead
+from blis_tui.engine.step_loop import Ahead
 def step(flow, now):
     {SAY}
     while True: pass
@@ -205,7 +205,7 @@ blis_tui.study.rows.rows_csv = rows_csv
 def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     slow = f"""
 from blis_tui.cli import signals
-from blis_tui.engine.flow import Ahead
+from blis_tui.engine.step_loop import Ahead
 signals._ECHO_S = 0.0
 signals._PATIENCE_S = 3600.0
 def step(flow, now):

@@ -9,7 +9,7 @@ import pytest
 import blis_tui
 from blis_tui.base.errors import SpecError
 from blis_tui.cluster.gateway_queue import GatewayQueue
-from blis_tui.cluster.passage import NO_NEXT_STAGE, Passage
+from blis_tui.cluster.routed_request import NO_NEXT_STAGE, RoutedRequest
 from blis_tui.engine.request import Request
 from blis_tui.model import SLO_PRIORITIES, Gateway, PluginConfig
 
@@ -51,7 +51,7 @@ def offer(
     queue: GatewayQueue, number: int, slo_class: str = "standard", tenant: str = "", *, tokens: int = 8, now: int = 0
 ) -> tuple[Held | None, Held | None]:
     request = Request(number, str(number), now, tokens, 1, slo_class=slo_class, tenant=tenant)
-    return queue.offer(Passage(request, lambda passage, now: NO_NEXT_STAGE), SLO_PRIORITIES[slo_class], now)
+    return queue.offer(RoutedRequest(request, lambda passage, now: NO_NEXT_STAGE), SLO_PRIORITIES[slo_class], now)
 
 
 def filled(made: Gateway, asked: Sequence[tuple[str, ...]]) -> GatewayQueue:

@@ -19,7 +19,7 @@ from blis_tui.cluster.snapshot import digest
 from blis_tui.engine.records import Observers, Record, Routed, StepFinished
 from blis_tui.model import Autoscaler, Delay, Experiment, Failure, Gateway, Lifecycle, NodePool, PluginConfig
 from blis_tui.results.request_log import RequestLog
-from blis_tui.results.sections.load import Flow
+from blis_tui.results.sections.load import Throughflow
 from tests.builders import VLLM, ListSource, Outcome, experiment, request
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def test_littles_law_holds_with_requests_that_start_again(requests: str) -> None
     made, log = varying(failure(every_us=900, repair_us=100, requests=requests)), RequestLog()
     cluster = Cluster(made, ListSource(asked(30)), log, Observers())
     cluster.run(100_000)
-    flow = Flow()
+    flow = Throughflow()
     for block in log.table(cluster).blocks():
         flow.add(block)
     assert isinstance(cluster.lifecycle, LifecycleControl)

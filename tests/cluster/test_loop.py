@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blis_tui.cluster.cluster import Cluster
-from blis_tui.engine.flow import FastForward
 from blis_tui.engine.records import Observers, StepFinished
+from blis_tui.engine.step_loop import FastForward
 from blis_tui.engine.steps import Steps
 from blis_tui.results.request_log import RequestLog
 from blis_tui.runs import simulation as module

@@ -18,7 +18,7 @@ from blis_tui.cluster.snapshot import digest
 from blis_tui.engine.records import Observers, Record
 from blis_tui.model import Autoscaler, Delay, Failure, Lifecycle, NodePool, PluginConfig
 from blis_tui.results.request_log import RequestLog
-from blis_tui.results.sections.load import Flow
+from blis_tui.results.sections.load import Throughflow
 from tests.builders import ListSource, Outcome, request
 from tests.cluster.test_disaggregation import split
 from tests.cluster.test_lifecycle import LIVES, NODES, failure
@@ -254,7 +254,7 @@ def test_littles_law_holds_with_transfers_that_are_broken_off(order: str) -> Non
     requests = [request(i, 60 * i, 8 + i % 5, 4) for i in range(40)]
     cluster = Cluster(made, ListSource(requests), log, observers)
     cluster.run(100_000)
-    flow = Flow()
+    flow = Throughflow()
     for block in log.table(cluster).blocks():
         flow.add(block)
     assert broken

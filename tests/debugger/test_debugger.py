@@ -16,7 +16,7 @@ from blis_tui.cluster.invariants import INVARIANTS, Auditable, Invariant
 from blis_tui.cluster.records import WarmUpEnded
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import Move, run_to_stop
-from blis_tui.debugger.moment import LAST_PHASE
+from blis_tui.debugger.state import LAST_PHASE
 from blis_tui.engine.records import StepFinished
 from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.results.conditions.vocabulary import subject_of

@@ -16,7 +16,7 @@ from blis_tui.debugger.history import run_to_stop
 
 if TYPE_CHECKING:
     from blis_tui.cluster.snapshot import RequestSnapshot
-    from blis_tui.debugger.moment import Moment
+    from blis_tui.debugger.state import DebuggerState
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def debugger() -> Debugger:
     return made
 
 
-def _moment(debugger: Debugger, event: int) -> Moment:
+def _moment(debugger: Debugger, event: int) -> DebuggerState:
     run_to_stop(debugger.seek(event))
     return debugger.moment()
 
@@ -41,7 +41,7 @@ def _event(debugger: Debugger, what: str) -> tuple[int, str]:
     raise AssertionError(what)
 
 
-def _by_path(moment: Moment) -> dict[str, Change]:
+def _by_path(moment: DebuggerState) -> dict[str, Change]:
     return {change.path: change for change in differences(moment)}
 
 

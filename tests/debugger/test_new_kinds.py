@@ -10,9 +10,9 @@ import pytest
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.differences import compare, differences
+from blis_tui.debugger.event_store import EventStore
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.lockstep import figure_pairs
-from blis_tui.debugger.tape import Tape
 from blis_tui.debugger.why.events import event_explanation
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.engine.records import (
@@ -205,7 +205,7 @@ def test_an_instance_that_comes_and_goes_is_a_change(debugger: Debugger) -> None
 
 
 def test_the_tape_hears_of_an_instance_when_it_has_a_step() -> None:
-    tape = Tape(profiles(blis_tui.load("quickstart")))
+    tape = EventStore(profiles(blis_tui.load("quickstart")))
     late = StepFinished(1, 5, 3, 1, (), (), (), 2, 10, (), 100, (), (), 4, 2, 6, 105)
     overview = tape.overview
     overview.step(late, 2, (4, 2, 6))

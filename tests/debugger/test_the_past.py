@@ -14,7 +14,7 @@ import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.lockstep import Lockstep
-from blis_tui.debugger.moment import LAST_PHASE, live
+from blis_tui.debugger.state import LAST_PHASE, live
 from blis_tui.debugger.why.breakdown import so_far_breakdown, ttft_breakdown
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.engine.records import FirstToken

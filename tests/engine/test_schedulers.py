@@ -16,8 +16,7 @@ from blis_tui.engine.latency.wrappers import captured_size
 from blis_tui.engine.records import Preempted, StepFinished
 from blis_tui.engine.rules.llm_serving_sim import LoggedSteps
 from blis_tui.engine.rules.traits import RULES, SIMULATED, VERSIONS
-from blis_tui.engine.rules.vllm import Settings as VllmSettings
-from blis_tui.engine.rules.vllm import VllmV1Batching
+from blis_tui.engine.rules.vllm import VllmSettings, VllmV1Batching
 from blis_tui.engine.steps import Steps
 from blis_tui.model.engine import UNLIMITED
 from blis_tui.spec.shipped import builtin

@@ -380,7 +380,7 @@ class Walker:
     """A rule as somebody may plug it in: it knows nothing but the batch."""
 
     rule = "the youngest"
-    serves_on = False
+    serves_behind_preempted = False
 
     def choose(self, seats: Seats) -> Request:
         return max((*seats.running.values(), *seats.ending.values()), key=lambda one: one.batch_slot)

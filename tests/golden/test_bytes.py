@@ -11,7 +11,7 @@ import pytest
 from blis_tui.base.errors import InputError
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.review import accept
-from blis_tui.golden.session import Settings, run_case
+from blis_tui.golden.session import GoldenSettings, run_case
 from blis_tui.golden.store import HEADER, REPORT, GoldenFiles, files_of, first_line_difference, report_text
 from tests.golden.projects import SPEC, project
 from tests.golden.test_studies import STUDY
@@ -55,7 +55,7 @@ def folder(stored: Path, tmp_path: Path) -> Path:
 
 
 def judged(case: Case, files: GoldenFiles, mode: str = "no") -> Outcome:
-    return run_case(case, files, case.spec.name, Settings(mode=mode, checks=()))
+    return run_case(case, files, case.spec.name, GoldenSettings(mode=mode, checks=()))
 
 
 def told(case: Case, files: GoldenFiles, mode: str = "no") -> tuple[bool, str]:

@@ -14,7 +14,7 @@ from blis_tui.golden.case import cases_of
 from blis_tui.golden.comment import STYLES, Style, comment
 from blis_tui.golden.divergence import record_lines
 from blis_tui.golden.produce import produce
-from blis_tui.golden.session import Settings, run_case
+from blis_tui.golden.session import GoldenSettings, run_case
 from blis_tui.golden.store import HEADER, REPORT, files_of
 from tests.golden.projects import SPEC, blis_in, project, pytest_in
 from tests.golden.test_studies import STUDY
@@ -35,7 +35,7 @@ def run(folder: Path, text: str, mode: str, name: str = "demo.blis.yaml") -> Non
     spec.write_text(text, encoding="utf-8")
     for case in cases_of(spec):
         files = files_of(spec, case.name, folder=folder / "golden", root=folder)
-        run_case(case, files, name, Settings(mode=mode, checks=()))
+        run_case(case, files, name, GoldenSettings(mode=mode, checks=()))
 
 
 def told(folder: Path, style: Style = STYLES["markdown"]) -> tuple[str, bool]:

@@ -9,7 +9,7 @@ import pytest
 
 from blis_tui._version import ENGINE
 from blis_tui.golden.case import cases_of
-from blis_tui.golden.session import Settings, engine_lines, run_case
+from blis_tui.golden.session import GoldenSettings, engine_lines, run_case
 from blis_tui.golden.store import HEADER, REPORT, files_of
 from tests.golden.projects import SPEC, project
 from tests.test_readme import block
@@ -25,7 +25,7 @@ def told(folder: Path, engine: str, spec: str = SPEC) -> str:
         (folder / "demo.blis.yaml").write_text(text, encoding="utf-8")
         (case,) = cases_of(folder / "demo.blis.yaml")
         files = files_of(case.spec, case.name, folder=folder / "golden", root=folder)
-        outcome = run_case(case, files, case.spec.name, Settings(mode=mode, checks=()))
+        outcome = run_case(case, files, case.spec.name, GoldenSettings(mode=mode, checks=()))
         for kind in (HEADER, REPORT) if mode == "unseen" else ():
             path = files.file(kind)
             old = path.read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ from blis_tui.golden.case import cases_of
 from blis_tui.golden.comment import STYLES, comment
 from blis_tui.golden.produce import produce
 from blis_tui.golden.review import accept, difference_text, look, record_full
-from blis_tui.golden.session import Settings, run_case
+from blis_tui.golden.session import GoldenSettings, run_case
 from blis_tui.golden.store import ACCEPTED, HEADER, REPORT, files_of
 from blis_tui.golden.stored import read_stored
 from tests.mutations import mutated
@@ -56,7 +56,7 @@ def test_mutated_goldens(block: int, tmp_path: Path) -> None:
     steps: list[Callable[[], object]] = [
         lambda: look(files, tmp_path),
         lambda: difference_text(files, tmp_path),
-        lambda: run_case(case, files, "demo.blis.yaml", Settings(mode="new", checks=())),
+        lambda: run_case(case, files, "demo.blis.yaml", GoldenSettings(mode="new", checks=())),
         lambda: comment(tmp_path / "golden", tmp_path, (), None, STYLES["github"]),
         lambda: read_stored(str(files.file(REPORT))),
         lambda: record_full(files, tmp_path),

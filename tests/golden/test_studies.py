@@ -10,7 +10,7 @@ import pytest
 from blis_tui.base.errors import InputError
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.review import accept, difference_text, look, record_full
-from blis_tui.golden.session import Settings, run_case
+from blis_tui.golden.session import GoldenSettings, run_case
 from blis_tui.golden.store import files_of
 from blis_tui.spec.user_plugins import load_plugins
 
@@ -44,7 +44,7 @@ def study_in(folder: Path, text: str = STUDY) -> Path:
 def run(spec: Path, mode: str) -> tuple[Outcome, GoldenFiles]:
     (case,) = cases_of(spec)
     stored = files_of(spec, case.name, folder=spec.parent / "golden", root=spec.parent)
-    return run_case(case, stored, spec.name, Settings(mode=mode, checks=("observers",))), stored
+    return run_case(case, stored, spec.name, GoldenSettings(mode=mode, checks=("observers",))), stored
 
 
 def test_a_study_has_a_line_for_each_run_and_says_what_has_become_of_its_answer(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_run_of_a_study_is_repeated(choose: str, trouble: str, tmp_path: Path)
     spec = study_in(tmp_path, f"{STUDY}set: {{policy.routing: own}}\n".replace("[1, 2]", "[2]"))
     (case,) = cases_of(spec, load_plugins([plugin]))
     stored = files_of(spec, case.name, folder=tmp_path / "golden", root=tmp_path)
-    outcome = run_case(case, stored, spec.name, Settings(mode="unseen", checks=("observers", "checkpoint")))
+    outcome = run_case(case, stored, spec.name, GoldenSettings(mode="unseen", checks=("observers", "checkpoint")))
     assert outcome.status == ("nondeterministic" if trouble else "written")
     assert trouble in outcome.text
 

@@ -12,7 +12,7 @@ from blis_tui.golden.comment import STYLES, comment
 from blis_tui.golden.divergence import old_experiment, record_lines, repeated
 from blis_tui.golden.produce import produce
 from blis_tui.golden.review import accept, difference_text, find, look, survey
-from blis_tui.golden.session import Settings, run_case
+from blis_tui.golden.session import GoldenSettings, run_case
 from blis_tui.golden.store import HEADER, REPORT, GoldenFiles, files_of
 from tests.golden.projects import SPEC, project
 
@@ -112,7 +112,7 @@ def test_who_watches_a_golden_test_can_stop_it_before_anything_is_written(tmp_pa
         raise Stopped
 
     with pytest.raises(Stopped):
-        run_case(case, files, "demo.blis.yaml", Settings(mode="new", checks=()), stop)
+        run_case(case, files, "demo.blis.yaml", GoldenSettings(mode="new", checks=()), stop)
     assert not files.exists(pending=True)
 
 

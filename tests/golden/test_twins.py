@@ -16,7 +16,7 @@ from blis_tui.cli.main import cli
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.comment import STYLES, comment
 from blis_tui.golden.review import accept, difference_text, look, record_full
-from blis_tui.golden.session import Settings, run_case
+from blis_tui.golden.session import GoldenSettings, run_case
 from blis_tui.golden.store import files_of
 from tests.live.twin.servers import BASE, DECODE_US, PREFILL_US, STEP_US, experiment, recorded
 
@@ -67,7 +67,7 @@ def record(
 def run(spec: Path, mode: str) -> tuple[Outcome, GoldenFiles]:
     _, case = cases_of(spec)
     stored = files_of(spec, case.name, folder=spec.parent / "golden", root=spec.parent)
-    return run_case(case, stored, spec.name, Settings(mode=mode, checks=("observers",))), stored
+    return run_case(case, stored, spec.name, GoldenSettings(mode=mode, checks=("observers",))), stored
 
 
 @pytest.fixture

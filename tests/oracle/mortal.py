@@ -49,7 +49,7 @@ class MortalOracle(Oracle):
         self.stranded: list[Job] = []
         self.hits: dict[Job, int] = {}
         self.lives = self.settings.lifecycle or Lifecycle()
-        self.luck: dict[tuple[int, int], Stream] = {}
+        self.acceptance_sampler: dict[tuple[int, int], Stream] = {}
         self.strikes: dict[tuple[int, int], int] = {}
         """Entry and instance -> when the instance dies of that random failure, as last drawn."""
         self.by_chance: dict[int, tuple[int, int, int]] = {}
@@ -188,7 +188,7 @@ class MortalOracle(Oracle):
             if failure.mean_time_between_us is None or not self._concerns(failure, number):
                 continue
             fresh = Stream(stream_key(self.experiment.seed, f"failures/{entry}/{number}"))
-            stream = self.luck.setdefault((entry, number), fresh)
+            stream = self.acceptance_sampler.setdefault((entry, number), fresh)
             time = now + max(1, int(stream.exponential() * failure.mean_time_between_us))
             self.strikes[entry, number] = time
             self.later(time, partial(self._die_by_chance, number, failure))

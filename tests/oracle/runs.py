@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import hypothesis
 from hypothesis import HealthCheck, settings
 
-from blis_tui.results.request_log import Row
+from blis_tui.results.request_log import PackedRequest
 from blis_tui.workload.interactive import ClosedLoop, ClosedLoopSettings, InteractiveSource
 
 from .draws import at_random
@@ -122,9 +122,9 @@ def source_of(requests: list[Request], users: int) -> Source | InteractiveSource
     return InteractiveSource([Patient(requests, users)], len(requests)) if users else Source(requests)
 
 
-def books(row: Row, table: RequestTable) -> Books:
+def books(row: PackedRequest, table: RequestTable) -> Books:
     """The ledger's row in the oracle's format."""
-    group = Row._fields.index("group")
+    group = PackedRequest._fields.index("group")
     extras = table.extras(row.number)
     return Books._make((*row[:group], *row[group + 1 :], extras.first_answer_us, extras.ttfat_us))
 

@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.pictures.load import FIRST_US, Course, Slices
+from blis_tui.pictures.load import FIRST_US, LoadTimeSeries, Slices
 
 LIMIT = 8
 
 
 @given(st.lists(st.tuples(st.integers(0, 20 * FIRST_US), st.integers(0, 50)), max_size=12), st.integers(1, 5000))
 def test_a_course_has_the_mean_and_the_peak_of_each_slice(changes: list[tuple[int, int]], rest_us: int) -> None:
-    course = Course(LIMIT)
+    course = LoadTimeSeries(LIMIT)
     values: list[int] = []
     for wait_us, value in changes:
         values += [course.value] * wait_us

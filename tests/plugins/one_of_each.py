@@ -149,7 +149,7 @@ class Batching(RunningFirst):
 class Victim(_Plain):
     """Who came last goes first."""
 
-    serves_on = False
+    serves_behind_preempted = False
 
     def choose(self, seats: Seats) -> Request:
         """The last one in the batch."""

@@ -324,7 +324,7 @@ def test_so_it_is_in_a_golden_test(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     files = files_of(spec, case.name, folder=tmp_path / "golden", root=tmp_path)
     monkeypatch.setattr(session, "TimeLimit", partial(TimeLimit, 0.3))
     with pytest.raises(SimulationError, match=r"`choose` has not returned for 0\.3 s"):
-        session.run_case(case, files, spec.name, session.Settings(mode="no", checks=()))
+        session.run_case(case, files, spec.name, session.GoldenSettings(mode="no", checks=()))
     signal.setitimer(signal.ITIMER_REAL, 60)
     with TimeLimit(0.3):
         assert 59 < signal.getitimer(signal.ITIMER_REAL)[0] <= 60

@@ -17,7 +17,7 @@ from blis_tui.model import PluginConfig, named_in
 from blis_tui.model.keys import keys_of, plug_in
 from blis_tui.model.plug_ins import PlugPoint, Registry, plugins_in, setting
 from blis_tui.spec import branches, plug_points
-from blis_tui.spec.plug_points import Row
+from blis_tui.spec.plug_points import PlugPointRow
 from blis_tui.spec.shipped import SHIPPED
 from blis_tui.spec.user_plugins import load_plugins
 from docs import make_plugins
@@ -36,7 +36,9 @@ class Fan(Protocol):
 
 
 FAN: Final = PlugPoint[[], Fan]("cluster.fan", "fan", Fan)
-ROW: Final = Row(point=FAN, schema="experiment", below=("cluster", "properties", "fan"), changes=("cluster.fan=NAME",))
+ROW: Final = PlugPointRow(
+    point=FAN, schema="experiment", below=("cluster", "properties", "fan"), changes=("cluster.fan=NAME",)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ from blis_tui.study.task import key_of
 
 if TYPE_CHECKING:
     from blis_tui.model.keys import Key
-    from blis_tui.spec.plug_points import Row
+    from blis_tui.spec.plug_points import PlugPointRow
 
 HERE: Final = Path(__file__).parent
 ONE_OF_EACH: Final = HERE / "one_of_each.py"
@@ -70,7 +70,7 @@ def script(folder: Path, text: str, name: str = "mine.py") -> str:
     return str(path)
 
 
-def naming(row: Row, folder: Path) -> list[str]:
+def naming(row: PlugPointRow, folder: Path) -> list[str]:
     """What makes an experiment name the plug-in that a plug point has in the script."""
     if row.changes:
         return [*row.naming("mine"), "workload.requests=40"]
@@ -79,11 +79,11 @@ def naming(row: Row, folder: Path) -> list[str]:
     return [f"workload={{{head}, trace: {{file: {rows}, format: mine}}}}", "expect=[]"]
 
 
-def loaded(row: Row, plugins: str, folder: Path) -> Experiment:
+def loaded(row: PlugPointRow, plugins: str, folder: Path) -> Experiment:
     return load(row.experiment, overrides=naming(row, folder), plugins=load_plugins([plugins]))
 
 
-def run_in(folder: Path, row: Row, plugins: str, *command: str) -> tuple[int, str, str]:
+def run_in(folder: Path, row: PlugPointRow, plugins: str, *command: str) -> tuple[int, str, str]:
     sets = [word for change in naming(row, folder) for word in ("--set", change)]
     result = CliRunner().invoke(cli, [*command, row.experiment, *sets, "--plugins", plugins])
     return result.exit_code, result.stdout, result.stderr
@@ -162,7 +162,7 @@ def test_authors_find_every_type_of_every_protocol() -> None:
 
 
 @every_point
-def test_a_changed_script_is_another_run(row: Row, tmp_path: Path) -> None:
+def test_a_changed_script_is_another_run(row: PlugPointRow, tmp_path: Path) -> None:
     text = ONE_OF_EACH.read_text(encoding="utf-8")
     old, new = (
         loaded(row, script(tmp_path / name, text + more), tmp_path) for name, more in (("old", ""), ("new", "\n"))
@@ -181,7 +181,7 @@ def test_a_changed_script_is_another_run(row: Row, tmp_path: Path) -> None:
 
 @every_point
 @pytest.mark.parametrize("raised", ["1 / 0", "raise SystemExit(0)"])
-def test_one_that_raises_is_one_error_with_its_place(row: Row, raised: str, tmp_path: Path) -> None:
+def test_one_that_raises_is_one_error_with_its_place(row: PlugPointRow, raised: str, tmp_path: Path) -> None:
     text = ONE_OF_EACH.read_text(encoding="utf-8")
     lines = text[: text.index(DECIDES[row.point.path])].count("\n") + 1
     broken = script(tmp_path, text.replace(DECIDES[row.point.path], raised))
@@ -196,7 +196,7 @@ def test_one_that_raises_is_one_error_with_its_place(row: Row, raised: str, tmp_
 
 @every_point
 def test_checking_it_runs_an_experiment_that_names_it(
-    row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    row: PlugPointRow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Experiment] = []
 
@@ -219,7 +219,7 @@ def test_checking_it_runs_an_experiment_that_names_it(
         assert "choose an --experiment whose `workload.trace.format` does" in without.stderr
 
 
-def mark_of(row: Row) -> str:
+def mark_of(row: PlugPointRow) -> str:
     return next(name for name, one in vars(blis_tui.plugins).items() if one is row.point)
 
 

@@ -13,7 +13,7 @@ from tests.builders import profiles
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.debugger.tape import EventRow, RequestEvent, StepRow, StopRow, Tape
+    from blis_tui.debugger.event_store import EventRow, EventStore, RequestEvent, StepRow, StopRow
     from blis_tui.model import Experiment
 
 
@@ -83,7 +83,7 @@ class Tally:
         self._keeps_output = self._profile.traits.keeps_output
         self._plans_ahead = self._profile.traits.plans_ahead
 
-    def follow(self, tape: Tape, events: int) -> bool:
+    def follow(self, tape: EventStore, events: int) -> bool:
         """Count up to so many more events; returns whether it has them all."""
         last = min(self.event + events, len(tape))
         for event in range(self.event + 1, last + 1):
@@ -112,7 +112,7 @@ class Tally:
 
     # ---- steps ----
 
-    def _step(self, tape: Tape, row: EventRow, step: StepRow) -> None:
+    def _step(self, tape: EventStore, row: EventRow, step: StepRow) -> None:
         instance = self.instances[row.instance]
         duration = step.duration_us
         instance.pass_time(row.time_us)
@@ -147,11 +147,11 @@ class Tally:
         if planned.preempted or (cause in _FOR_BLOCKS and not full):
             self.kv_wait_us += duration
         self.allocation_failures += not planned.preempted and cause in _FOR_BLOCKS and not full
-        self.seqs_wait_us += duration if cause == stopped.PLACES and not full else 0
+        self.seqs_wait_us += duration if cause == stopped.MAX_NUM_SEQS and not full else 0
 
     # ---- requests ----
 
-    def _about_request(self, tape: Tape, row: EventRow) -> None:
+    def _about_request(self, tape: EventStore, row: EventRow) -> None:
         if row.kind == "queued":
             instance = self.instances[row.instance]
             instance.pass_time(row.time_us)

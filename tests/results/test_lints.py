@@ -19,11 +19,11 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.engine.records import StepFinished
 from blis_tui.engine.request import RequestState
-from blis_tui.engine.rules.traits import Traits
+from blis_tui.engine.rules.traits import EngineBehavior
 from blis_tui.results.lints.finding import Finding, LintContext, load_keys
 from blis_tui.results.lints.limits import decode_tail
 from blis_tui.results.lints.table import LINTS, check_all
-from blis_tui.results.sections.load import Flow
+from blis_tui.results.sections.load import Throughflow
 from tests.debugger.pressed_runs import RUNS, experiment, finished
 from tests.results.tally import ForNobody, Tally, account_of
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def seen(simulation: blis_tui.Simulation) -> LintContext:
     """What the checks look at, to be changed by a test."""
     cluster, log = simulation._cluster, simulation.log
-    table, flow = log.table(cluster), Flow()
+    table, flow = log.table(cluster), Throughflow()
     for block in table.blocks():
         flow.add(block)
     return LintContext(
@@ -734,7 +734,7 @@ def test_decodes_have_a_tail_from_their_bounds_on(itl_us: int, beside_us: int, f
     """From four times the median, and a fifth of all time between tokens: 32 * 10 + 2 * 40 is five times 80."""
     gaps_us = {10: 32, itl_us: 2}
     limits = SimpleNamespace(max_num_batched_tokens=64)
-    instance = SimpleNamespace(batch=SimpleNamespace(traits=Traits()))
+    instance = SimpleNamespace(batch=SimpleNamespace(traits=EngineBehavior()))
     stub = SimpleNamespace(
         gaps_us=gaps_us,
         total={"beside_prefill_us": beside_us}.__getitem__,

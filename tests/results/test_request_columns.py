@@ -15,12 +15,12 @@ from blis_tui.output.tables import requests_csv
 from blis_tui.results import request_log
 from blis_tui.results.request_columns import split
 from blis_tui.results.request_log import RequestRow
-from blis_tui.results.sections.load import THRASHING, Flow
+from blis_tui.results.sections.load import THRASHING, Throughflow
 from tests.results.clusters import DOCUMENTS, experiment
 
 if TYPE_CHECKING:
     from blis_tui.results.report import Report
-    from blis_tui.results.request_log import Row
+    from blis_tui.results.request_log import PackedRequest
 
 NAMES = sorted(DOCUMENTS)
 WARM_UP_US = 700_000
@@ -120,7 +120,7 @@ def test_counts_and_samples_are_those_of_the_rows(name: str) -> None:
 class OneByOne:
     """What a flow says, added up a row at a time."""
 
-    def __init__(self, rows: list[Row]) -> None:
+    def __init__(self, rows: list[PackedRequest]) -> None:
         self.first: dict[int, int] = {}
         self.thrashed, self.worst, self.answer_tokens = 0, (0, -1), 0
         waiting: list[tuple[int, int]] = []
@@ -156,7 +156,7 @@ class OneByOne:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_flow_says_what_the_rows_say_one_by_one(name: str, block: int) -> None:
     table = halfway(name).rows
-    flow, oracle = Flow(), OneByOne(list(table.plain()))
+    flow, oracle = Throughflow(), OneByOne(list(table.plain()))
     for part in table.blocks():
         assert len(part.number) <= block
         flow.add(part)

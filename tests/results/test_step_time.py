@@ -26,7 +26,16 @@ from blis_tui.results.expected_error import (
     expectation,
     slower_server,
 )
-from blis_tui.results.measured import LOADS, LONG_TOKENS, OF_CLIENT, OF_EXPERIMENT, OF_POOL, Traits, measured, traits_of
+from blis_tui.results.measured import (
+    LOADS,
+    LONG_TOKENS,
+    OF_CLIENT,
+    OF_EXPERIMENT,
+    OF_POOL,
+    ServerTraits,
+    measured,
+    traits_of,
+)
 from blis_tui.results.sections.quality import StepTime, step_times
 from blis_tui.runs.simulation import Simulation
 from docs import make_reliability
@@ -140,11 +149,11 @@ def weighted_quantile(errors: list[tuple[float, float]], level: float) -> float:
     return float(np.quantile(values, level, weights=weights, method="inverted_cdf"))
 
 
-def likeness(metric: str, mine: Traits, other: Traits) -> float:
+def likeness(metric: str, mine: ServerTraits, other: ServerTraits) -> float:
     """Each difference once, but loads by their order and tensor parallelism by doublings."""
     cost = DIFFERENT[metric]
     found = 1.0
-    for name in Traits._fields:
+    for name in ServerTraits._fields:
         one, two = getattr(mine, name), getattr(other, name)
         if name == "load":
             found *= cost[name] ** (abs(LOADS.index(one) - LOADS.index(two)) if one else 0)
@@ -155,7 +164,7 @@ def likeness(metric: str, mine: Traits, other: Traits) -> float:
     return float(found)
 
 
-def weights_of(metric: str, mine: Traits, runs: list[Measured]) -> tuple[list[float], float]:
+def weights_of(metric: str, mine: ServerTraits, runs: list[Measured]) -> tuple[list[float], float]:
     counts = {one.server: len([other for other in runs if other.server == one.server]) for one in runs}
     weights = [(likeness(metric, mine, one.traits) + 0.01) / counts[one.server] for one in runs]
     shares = [
@@ -164,7 +173,7 @@ def weights_of(metric: str, mine: Traits, runs: list[Measured]) -> tuple[list[fl
     return weights, sum(shares) ** 2 / sum(share**2 for share in shares)
 
 
-MINE = Traits("vllm", "h200", "dense", "fp8", "fp8", 4, fresh=True, long=False, size="64B to 90B")
+MINE = ServerTraits("vllm", "h200", "dense", "fp8", "fp8", 4, fresh=True, long=False, size="64B to 90B")
 
 
 @pytest.mark.parametrize("amplified", [1.0, 2.5])
@@ -478,7 +487,7 @@ def test_what_is_nearest_is_named() -> None:
 
 def test_far_from_all_servers_nothing_is_said() -> None:
     """16-bit experts on Blackwell with cached long prompts: each was measured, and hardly two of them together."""
-    far = Traits("trtllm", "b200", "dense", "bf16", "bf16", 2, fresh=False, long=True, size="4B to 16B")
+    far = ServerTraits("trtllm", "b200", "dense", "bf16", "bf16", 2, fresh=False, long=True, size="4B to 16B")
     known = error_bands(far, known_runs().runs, SEEN)
     assert "ttft" in known.reasons
     assert "no server similar to this one" in known.reasons["ttft"]
@@ -487,7 +496,7 @@ def test_far_from_all_servers_nothing_is_said() -> None:
 
 def test_what_was_measured_nearby_counts_more() -> None:
     """Cached prompts were forecast better than fresh ones, in each other's company or not."""
-    mine = Traits("vllm", "h100", "dense", "bf16", "bf16", 4, fresh=False, long=False, size="64B to 90B")
+    mine = ServerTraits("vllm", "h100", "dense", "bf16", "bf16", 4, fresh=False, long=False, size="64B to 90B")
     cached, fresh = (
         error_bands(mine._replace(fresh=one), known_runs().runs, SEEN).bands["ttft"] for one in (False, True)
     )

@@ -261,7 +261,7 @@ def test_a_key_under_another_name_is_not_missing_too() -> None:
         ('policy: "abc', "close the quotes"),
         ("policy: @mine", "quote text that begins with `@`"),
         ("- a", "an entry of a list cannot stand beside keys"),
-        (" engine: {}", "it is indented otherwise than the lines around it"),
+        (" engine: {}", "its indentation differs from that of the lines around it"),
         ("engine:\n\tmax_num_seqs: 4", "indent with spaces, not with tabs"),
     ],
 )

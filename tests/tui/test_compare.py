@@ -18,7 +18,7 @@ from blis_tui.debugger.why.explain import explain_event
 from blis_tui.debugger.why.explanation import event_ref
 from blis_tui.engine.records import Admitted, Dropped, Queued, Routed
 from blis_tui.results.record_lines import record_dict
-from blis_tui.runs.compare.comparison import RequestChanges, Row
+from blis_tui.runs.compare.comparison import ComparedFigure, RequestChanges
 from blis_tui.runs.compare.divergence import Divergence, run_to_end
 from blis_tui.tui.app import BlisApp
 from blis_tui.tui.drawing.plot import curves_text
@@ -319,7 +319,7 @@ def test_columns_of_figures_do_not_touch(width: int, size: int) -> None:
 
 @pytest.mark.parametrize("width", [72, 46, 38])
 def test_a_change_does_not_touch_the_figure_before_it(width: int) -> None:
-    row = Row(metric="requests.completed", a=12, b=1_190)
+    row = ComparedFigure(metric="requests.completed", a=12, b=1_190)
     line = metrics_text(replace(comparison().view(), metrics=(row,)), width).plain.splitlines()[1]
     assert line.split()[:5] == ["completed", "12", "1,190", "+9,817", "%"]
 
@@ -381,7 +381,10 @@ def test_what_hardly_changed_is_neither_better_nor_worse() -> None:
     run_to_stop(lockstep.seek_time(1_000_000))
     screen = comparison()
     screen.lockstep = lockstep
-    made = (Row(metric="latency.ttft_ms.p50", a=100.0, b=100.5), Row(metric="latency.ttft_ms.p99", a=100.0, b=101.5))
+    made = (
+        ComparedFigure(metric="latency.ttft_ms.p50", a=100.0, b=100.5),
+        ComparedFigure(metric="latency.ttft_ms.p99", a=100.0, b=101.5),
+    )
     text = metrics_text(replace(screen.view(), metrics=made), 60)
     noise, slower = text.plain.splitlines()[1:]
     assert noise.endswith("+0.5 %")

@@ -15,10 +15,10 @@ from textual.widgets import Input
 import blis_tui
 from blis_tui.base.errors import BlisError
 from blis_tui.debugger.history import run_to_stop
-from blis_tui.debugger.moment import PHASES
 from blis_tui.debugger.sessions import Session
 from blis_tui.debugger.sessions import load as load_session
 from blis_tui.debugger.sessions import save as save_session
+from blis_tui.debugger.state import PHASES
 from blis_tui.golden.bundle import unpacked, verified
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.debug_session import DebugSession

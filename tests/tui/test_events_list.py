@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from blis_tui.base.units import time_text
-from blis_tui.debugger.tape import Tape
+from blis_tui.debugger.event_store import EventStore
 from blis_tui.tui.drawing.event_filter import parse_filter
 from blis_tui.tui.panes.events import HERE, EventList, EventRows
 from tests.tui.driven_pane import DrivenPane, driven, knowing
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from blis_tui.debugger.tape import EventRow
+    from blis_tui.debugger.event_store import EventRow
 
 
 def found(pane: EventList) -> array[int]:
@@ -179,16 +179,16 @@ async def test_a_million_rows_cost_what_is_in_sight(monkeypatch: pytest.MonkeyPa
     """A jump to anywhere reads the rows in sight and no others."""
     million = 1_000_000
     read: list[int] = []
-    row = Tape.row
+    row = EventStore.row
 
-    def counted(tape: Tape, event: int) -> EventRow:
+    def counted(tape: EventStore, event: int) -> EventRow:
         read.append(event)
         return row(tape, event)
 
-    monkeypatch.setattr(Tape, "row", counted)
+    monkeypatch.setattr(EventStore, "row", counted)
     made = knowing(at=10)
     tape = made.tape
-    big = Tape(tape.profiles)
+    big = EventStore(tape.profiles)
     repeat = million // len(tape) + 1
     for name in ("_times", "_kinds", "_instances", "_subjects"):
         column: array[int] = getattr(tape, name)

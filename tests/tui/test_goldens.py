@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pytest_regressions.file_regression import FileRegressionFixture
     from textual.pilot import Pilot
 
-    from blis_tui.golden.review import Entry
+    from blis_tui.golden.review import GoldenEntry
     from blis_tui.model import Experiment
 
 CHANGED = SPEC.replace("kv_blocks: 60", "kv_blocks: 90")
@@ -123,7 +123,7 @@ def project(folder: Path, one_of_each: Path) -> Path:
     return shutil.copytree(one_of_each, folder, dirs_exist_ok=True)
 
 
-def entries(folder: Path) -> dict[str, Entry]:
+def entries(folder: Path) -> dict[str, GoldenEntry]:
     return {entry.name: entry for entry in survey(folder / "golden", folder)}
 
 
@@ -389,7 +389,7 @@ async def test_escape_stops_a_check(folder: Path, monkeypatch: pytest.MonkeyPatc
     store(folder, "alpha")
     asked: list[bool] = []
 
-    def endless(_entry: Entry, _root: Path, goes_on: object, _plugins: object) -> None:
+    def endless(_entry: GoldenEntry, _root: Path, goes_on: object, _plugins: object) -> None:
         assert callable(goes_on)
         while goes_on("7 %"):
             asked.append(True)

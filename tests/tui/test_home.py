@@ -25,7 +25,7 @@ from blis_tui.tui.drawing.problems import problem_text
 from blis_tui.tui.screens import home
 from blis_tui.tui.screens.error import ErrorScreen
 from blis_tui.tui.screens.home import HomeScreen
-from blis_tui.tui.screens.home_lines import Entry, details, matching, name_width, row, summary
+from blis_tui.tui.screens.home_lines import HomeEntry, details, matching, name_width, row, summary
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.widgets.lists import ExperimentList
 from tests.tui.screens import check_screen, press, screen_text, settle
@@ -152,7 +152,7 @@ def test_goldens_are_counted_by_experiment(lab: Path) -> None:
 
 
 def test_search_is_fuzzy_and_puts_the_best_first() -> None:
-    entries = [Entry(found(name)) for name in ("kv-pressure", "steady-chat", "vllm-preemption", "quickstart")]
+    entries = [HomeEntry(found(name)) for name in ("kv-pressure", "steady-chat", "vllm-preemption", "quickstart")]
     assert [one.found.name for one in matching(entries, "kvp")] == ["kv-pressure"]
     assert matching(entries, "pre")[0].found.name == "kv-pressure"
     assert matching(entries, "zzz") == ()
@@ -171,9 +171,9 @@ def test_odd_names_of_files_can_be_shown(lab: Path) -> None:
 def test_rows_fill_no_more_than_their_line(width: int) -> None:
     wide = Checked(catalog.Facts("\u4e00" * 90 + "\nsecond line", ()))
     entries = [
-        Entry(found("wide"), wide),
-        Entry(found("a" * 70, shipped=False), check(found("a" * 70)), GoldenState(pending=1), marked=True),
-        Entry(found("short"), None),
+        HomeEntry(found("wide"), wide),
+        HomeEntry(found("a" * 70, shipped=False), check(found("a" * 70)), GoldenState(pending=1), marked=True),
+        HomeEntry(found("short"), None),
     ]
     names = name_width(entries, width)
     rows = [row(entry, names, width) for entry in entries]
@@ -181,13 +181,13 @@ def test_rows_fill_no_more_than_their_line(width: int) -> None:
 
 
 def test_words_of_a_description_are_not_cut() -> None:
-    entry = Entry(found("short"), Checked(catalog.Facts("Bursty traffic on one accelerator.", ())))
+    entry = HomeEntry(found("short"), Checked(catalog.Facts("Bursty traffic on one accelerator.", ())))
     said = str(row(entry, 8, 60)).rpartition("  ")[2]
     assert said == "Bursty traffic on one…"
 
 
 def test_details_put_two_short_facts_in_a_line_where_there_is_room() -> None:
-    entry = Entry(
+    entry = HomeEntry(
         found("x"), Checked(catalog.Facts("About.", (("model", "m"), ("hardware", "h"), ("policy", "p" * 50))))
     )
     dense = str(details(entry, 78, dense=True)).splitlines()
@@ -197,7 +197,7 @@ def test_details_put_two_short_facts_in_a_line_where_there_is_room() -> None:
 
 
 def test_the_summary_counts() -> None:
-    one, other = Entry(found("a"), Checked(None, unreadable="no")), Entry(found("b"))
+    one, other = HomeEntry(found("a"), Checked(None, unreadable="no")), HomeEntry(found("b"))
     assert summary([one, other]) == "2 experiments, checking 1"
     assert summary([one]) == "1 experiment, 1 with errors"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.base.units import span_text, time_text
-from blis_tui.debugger.moment import LAST_PHASE, PHASES
+from blis_tui.debugger.state import LAST_PHASE, PHASES
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.tui.panes.instances import ALL_INSTANCES, InstancesPane, instances_lines, step_card, step_tokens
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at

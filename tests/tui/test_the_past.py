@@ -15,7 +15,7 @@ import pytest
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
-from blis_tui.debugger.moment import LAST_PHASE, live
+from blis_tui.debugger.state import LAST_PHASE, live
 from blis_tui.debugger.why.breakdown import decode_lines
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import read_life

@@ -12,7 +12,7 @@ from textual.widgets import Static
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
-from blis_tui.debugger.why.explanation import Explanation, Part, Ref, Row, event_ref, request_ref, say
+from blis_tui.debugger.why.explanation import Explanation, ExplanationRow, Part, Ref, event_ref, request_ref, say
 from blis_tui.tui.drawing.why import explanation_page
 from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.settings import DARK
@@ -33,9 +33,11 @@ SIMPLE = Explanation(
             "A table",
             (),
             (
-                Row("waiting", "1.20 s", "98 %", say("behind ", request_ref("request_2"), " for a very long time")),
-                Row("batch full (6)", "20.0 ms", "<1 %", say("3 steps"), inner=True),
-                Row("in all", "1.22 s"),
+                ExplanationRow(
+                    "waiting", "1.20 s", "98 %", say("behind ", request_ref("request_2"), " for a very long time")
+                ),
+                ExplanationRow("batch full (6)", "20.0 ms", "<1 %", say("3 steps"), inner=True),
+                ExplanationRow("in all", "1.22 s"),
             ),
         ),
     ),

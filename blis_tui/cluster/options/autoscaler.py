@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import NamedTuple
 from blis_tui.cluster.life import CANDIDATES, FAILED, STARTING, NoAutoscaler, accelerators
 from blis_tui.cluster.options.placement import draw
-from blis_tui.cluster.passage import LIFECYCLE, BackgroundEvent
 from blis_tui.cluster.records import Scaled, ScalingDecided
+from blis_tui.cluster.routed_request import LIFECYCLE, BackgroundEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.cluster.passage import ADMISSION, ARRIVAL, NO_NEXT_STAGE, Passage
 from blis_tui.cluster.pipeline import Arrivals
 from blis_tui.cluster.records import Deferred, Resumed, SessionBegun, SessionContinued
+from blis_tui.cluster.routed_request import ADMISSION, ARRIVAL, NO_NEXT_STAGE, RoutedRequest
 from blis_tui.cluster.stages import NoDeferral
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class SendEvent:
         request = None if self.stale else self.feedback.clients.next_request()
         if request is None:
             return False
-        passage = Passage(request, self.feedback.arrive)
+        passage = RoutedRequest(request, self.feedback.arrive)
         self.feedback.send(passage, self.feedback.arrive(passage, now))
         self.feedback.tell(request, now)
         return True
@@ -91,7 +91,7 @@ class Feedback(Arrivals):
         experiment: Experiment,
         source: InteractiveSource,
         pipeline: Pipeline,
-        entrance: Callable[[Passage, int], int],
+        entrance: Callable[[RoutedRequest, int], int],
         ended: list[tuple[Request, int]],
     ) -> None:
         super().__init__(experiment, source, pipeline, entrance)
@@ -123,7 +123,7 @@ class Feedback(Arrivals):
         for time_us in self.clients.pop_due():
             self._pipeline.queue.push(time_us, ARRIVAL, SendEvent(self, time_us))
 
-    def send(self, passage: Passage, time_us: int) -> None:
+    def send(self, passage: RoutedRequest, time_us: int) -> None:
         """Let an arrived request reach the next stage at ``time_us``."""
         self._pipeline.queue.push(time_us, passage.order, passage)
 
@@ -159,14 +159,14 @@ class IdleOnly(NoDeferral):
         onward: the next stage.
     """
 
-    def __init__(self, experiment: Experiment, pipeline: Pipeline, onward: Callable[[Passage, int], int]) -> None:
+    def __init__(self, experiment: Experiment, pipeline: Pipeline, onward: Callable[[RoutedRequest, int], int]) -> None:
         super().__init__()
         self._pipeline = pipeline
         self._roster = pipeline.roster
         self._latency_us = experiment.cluster.admission_latency_us
         self._onward = onward
 
-    def enter(self, passage: Passage, now: int) -> int:
+    def enter(self, passage: RoutedRequest, now: int) -> int:
         """Pass a request on, or defer it."""
         request, in_flight = passage.request, self._roster.in_flight
         if not in_flight or request.slo_class not in _DEFERRABLE:

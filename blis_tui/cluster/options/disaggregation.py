@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.errors import SimulationError
-from blis_tui.cluster.passage import DECODE_ROUTING, NO_NEXT_STAGE, PREFILL_ROUTING, TRANSFER_END, TRANSFER_START
 from blis_tui.cluster.pipeline import Dispatcher
 from blis_tui.cluster.policy import DECIDER
 from blis_tui.cluster.records import Split, TransferBrokenOff, TransferFinished, TransferStarted
+from blis_tui.cluster.routed_request import DECODE_ROUTING, NO_NEXT_STAGE, PREFILL_ROUTING, TRANSFER_END, TRANSFER_START
 from blis_tui.cluster.stages import Transfers
 from blis_tui.engine.kv.capacity import kv_bytes_per_token
 from blis_tui.engine.request import Handover, RequestState, handover_of
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from blis_tui.cluster.decisions import Reroute
-    from blis_tui.cluster.passage import Passage
     from blis_tui.cluster.pipeline import Pipeline
+    from blis_tui.cluster.routed_request import RoutedRequest
     from blis_tui.cluster.router import Router
     from blis_tui.engine.request import Request
     from blis_tui.engine.stopped import Excess
@@ -194,7 +194,7 @@ class Splitter(Dispatcher):
         """Return True: requests may be split."""
         return True
 
-    def decide(self, passage: Passage, now: int, place: int | None = None) -> bool:
+    def decide(self, passage: RoutedRequest, now: int, place: int | None = None) -> bool:
         """Decide whether to split the request; ``place``: that of its decode instance, if already chosen."""
         request = passage.request
         split, reason = self._decided(passage, place)
@@ -210,7 +210,7 @@ class Splitter(Dispatcher):
             self.passages[request.index] = passage
         return split
 
-    def _decided(self, passage: Passage, place: int | None) -> tuple[bool, str]:
+    def _decided(self, passage: RoutedRequest, place: int | None) -> tuple[bool, str]:
         """Return the decider's answer.
 
         Raises:
@@ -227,7 +227,7 @@ class Splitter(Dispatcher):
             help="`split` returns whether the request is split, and a reason",
         )
 
-    def go_on(self, passage: Passage, now: int) -> None:
+    def go_on(self, passage: RoutedRequest, now: int) -> None:
         """Resume a request that waited for an instance to come up."""
         if passage.request.handover is None:
             super().go_on(passage, now)
@@ -235,17 +235,17 @@ class Splitter(Dispatcher):
             self._to_prefill(passage)
             self._pipeline.queue.push(now, PREFILL_ROUTING, passage)
 
-    def _notify_decider(self, passage: Passage) -> None:
+    def _notify_decider(self, passage: RoutedRequest) -> None:
         """Tell the decider about a request that was sent to its prefill or only instance."""
         self._decider.sent(passage.incoming, self.decode.fleet)
 
-    def _to_prefill(self, passage: Passage) -> None:
+    def _to_prefill(self, passage: RoutedRequest) -> None:
         """Make the choice of the prefill instance the next stage."""
         passage.kind = "prefill-routing"
         passage.handler = self._route_prefill
         passage.order = PREFILL_ROUTING
 
-    def _route_prefill(self, passage: Passage, now: int) -> int:
+    def _route_prefill(self, passage: RoutedRequest, now: int) -> int:
         self._roster.board.read(now)
         if self._park_prefill_if_stranded(passage, now):
             return NO_NEXT_STAGE
@@ -257,11 +257,11 @@ class Splitter(Dispatcher):
         handover.prefill_instance = index
         return there_us
 
-    def _park_prefill_if_stranded(self, passage: Passage, now: int) -> bool:
+    def _park_prefill_if_stranded(self, passage: RoutedRequest, now: int) -> bool:
         """Whether the request must wait for an instance before its prefill can begin."""
         return self._pipeline.lifecycle.park_if_stranded(passage, self.prefill, now)
 
-    def _settle_model(self, passage: Passage, index: int) -> None:
+    def _settle_model(self, passage: RoutedRequest, index: int) -> None:
         """If instances serve different models, let the first chosen one fix the model of a request that takes any."""
         if self.decode.by_model and not passage.incoming.model:
             passage.incoming = passage.incoming._replace(model=self._roster.board.model(index))
@@ -285,7 +285,7 @@ class Splitter(Dispatcher):
         passage.instance_index = None
         self._pipeline.queue.push(now, TRANSFER_START, passage)
 
-    def _start(self, passage: Passage, now: int) -> int:
+    def _start(self, passage: RoutedRequest, now: int) -> int:
         request = passage.request
         handover = handover_of(request)
         if self._void.pop(request.index, 0) is None:
@@ -319,7 +319,7 @@ class Splitter(Dispatcher):
             pipeline.queue.push(now + duration, TRANSFER_END, _TransferEnd(self, passage))
         return NO_NEXT_STAGE
 
-    def _can_use_decode_instance(self, passage: Passage, now: int) -> bool:  # noqa: ARG002
+    def _can_use_decode_instance(self, passage: RoutedRequest, now: int) -> bool:  # noqa: ARG002
         """Whether a chosen decode instance can still be used; otherwise another one is chosen, if there is any."""
         return True
 
@@ -359,7 +359,7 @@ class Splitter(Dispatcher):
         self._plan_end(now)
         return True
 
-    def end(self, passage: Passage, now: int) -> None:
+    def end(self, passage: RoutedRequest, now: int) -> None:
         """Finish a transfer: the prompt's KV blocks have arrived."""
         request = passage.request
         handover = handover_of(request)
@@ -378,7 +378,7 @@ class Splitter(Dispatcher):
             pipeline.queue.push(now, DECODE_ROUTING, passage)
         pipeline.lifecycle.end_if_empty(handover.prefill_instance, now)
 
-    def _route_decode(self, passage: Passage, now: int) -> int:
+    def _route_decode(self, passage: RoutedRequest, now: int) -> int:
         self._roster.board.read(now)
         handover = handover_of(passage.request)
         if not self.decode.of(passage.incoming).fleet.members:
@@ -408,7 +408,7 @@ class Splitter(Dispatcher):
             elif index == ends[0]:
                 self._void[request.index] = None
 
-    def _give_up(self, passage: Passage, index: int, reason: str, now: int) -> None:
+    def _give_up(self, passage: RoutedRequest, index: int, reason: str, now: int) -> None:
         """Give up the transfer of a prompt's KV blocks because an instance is gone."""
         request = passage.request
         handover = handover_of(request)
@@ -457,7 +457,7 @@ class Splitter(Dispatcher):
         self._roster.board.touched[index] = None
         return self._roster.instances[index].reserve(request, now, reuse=self._settings.reuse_cached_blocks)
 
-    def _enqueue_for_decode(self, passage: Passage, now: int) -> None:
+    def _enqueue_for_decode(self, passage: RoutedRequest, now: int) -> None:
         request = passage.request
         del self.passages[request.index]
         handover = handover_of(request)
@@ -469,7 +469,7 @@ class Splitter(Dispatcher):
         if self._pipeline.lifecycle.may_enqueue(request, now):
             self._roster.instances[handover.decode_instance].adopt(request, now)
 
-    def _fail(self, passage: Passage, excess: Excess, now: int) -> None:
+    def _fail(self, passage: RoutedRequest, excess: Excess, now: int) -> None:
         request = passage.request
         self.dropped += 1
         del self.passages[request.index]
@@ -502,7 +502,7 @@ class Splitter(Dispatcher):
 class PrefillFirst(Splitter):
     """Decides at dispatch; chooses the decode instance when the KV blocks have arrived."""
 
-    def dispatch(self, passage: Passage, now: int) -> int:
+    def dispatch(self, passage: RoutedRequest, now: int) -> int:
         """Send on an admitted request."""
         model = passage.request.model
         if (not model or model in self._roster.models) and self.decide(passage, now):
@@ -510,21 +510,21 @@ class PrefillFirst(Splitter):
             return now + self._latency_us
         return super().dispatch(passage, now)
 
-    def route(self, passage: Passage, now: int) -> int:
+    def route(self, passage: RoutedRequest, now: int) -> int:
         """Choose the instance of a request that is not split."""
         if not self._can_route(passage, self.router, now):
             return NO_NEXT_STAGE
         self._notify_decider(passage)
         return self.deliver(passage, self.choose(passage, self.router, now), now)
 
-    def _park_prefill_if_stranded(self, passage: Passage, now: int) -> bool:
+    def _park_prefill_if_stranded(self, passage: RoutedRequest, now: int) -> bool:
         # The prefilled request will need a decode instance, of the same model.
         self._avoid_models_without_decode(passage)
         return super()._park_prefill_if_stranded(passage, now) or self._pipeline.lifecycle.park_if_stranded(
             passage, self.decode, now
         )
 
-    def _avoid_models_without_decode(self, passage: Passage) -> None:
+    def _avoid_models_without_decode(self, passage: RoutedRequest) -> None:
         """Fix the model of a request that takes any, if some that could prefill it now could not decode it."""
         if passage.incoming.model or not self.decode.by_model:
             return
@@ -537,7 +537,7 @@ class PrefillFirst(Splitter):
 class DecodeFirst(Splitter):
     """Chooses the decode instance first and then decides; KV blocks are reserved when the transfer starts."""
 
-    def route(self, passage: Passage, now: int) -> int:
+    def route(self, passage: RoutedRequest, now: int) -> int:
         """Choose the decode instance, then decide whether the prompt is computed elsewhere."""
         if not self._can_route(passage, self.decode, now):
             return NO_NEXT_STAGE
@@ -551,7 +551,7 @@ class DecodeFirst(Splitter):
         self._notify_decider(passage)
         return self.deliver(passage, index, now)
 
-    def _can_use_decode_instance(self, passage: Passage, now: int) -> bool:
+    def _can_use_decode_instance(self, passage: RoutedRequest, now: int) -> bool:
         handover = handover_of(passage.request)
         members = self.decode.of(passage.incoming).fleet.members
         if handover.decode_instance in members:
@@ -597,7 +597,7 @@ class _TransferEnd:
     kind = "transfer-end"
     instance_index = None
 
-    def __init__(self, splitter: Splitter, passage: Passage) -> None:
+    def __init__(self, splitter: Splitter, passage: RoutedRequest) -> None:
         self._splitter = splitter
         self._passage = passage
 

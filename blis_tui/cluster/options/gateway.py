@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.errors import SimulationError
 from blis_tui.base.pickling import is_internal_class, stateful_plugins
 from blis_tui.cluster.gateway_queue import GatewayQueue
-from blis_tui.cluster.passage import DISPATCH, GATEWAY_EXPIRY, NO_NEXT_STAGE, Signal
 from blis_tui.cluster.policy import SATURATION
 from blis_tui.cluster.records import Dispatched, GatewayTick, Held
+from blis_tui.cluster.routed_request import DISPATCH, GATEWAY_EXPIRY, NO_NEXT_STAGE, Signal
 from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL, GATEWAY, NoGateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from blis_tui.cluster import gateway_queue as queue
-    from blis_tui.cluster.passage import Passage
     from blis_tui.cluster.pipeline import Pipeline
     from blis_tui.cluster.policy import Saturation
+    from blis_tui.cluster.routed_request import RoutedRequest
     from blis_tui.cluster.signals import Fleet
     from blis_tui.engine.request import Request
     from blis_tui.model import Experiment, Gateway
@@ -99,7 +99,7 @@ class GatewayControl(NoGateway):
         """Number of held requests."""
         return len(self.queue)
 
-    def held(self) -> list[Passage]:
+    def held(self) -> list[RoutedRequest]:
         """Return the held requests, found one by one."""
         return [one.passage for one in self.queue.held()]
 
@@ -118,7 +118,7 @@ class GatewayControl(NoGateway):
 
     # ---- events ----
 
-    def enter(self, passage: Passage, now: int) -> int:
+    def enter(self, passage: RoutedRequest, now: int) -> int:
         """Take in an admitted request."""
         pipeline = self._pipeline
         priority = pipeline.admission.control.priority(passage.incoming)

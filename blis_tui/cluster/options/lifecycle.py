@@ -16,12 +16,12 @@ from blis_tui.cluster.life import (
     STARTING,
     TERMINATED,
     WARMING,
-    Life,
+    InstanceLife,
     NoAutoscaler,
     UnlimitedPlacement,
 )
-from blis_tui.cluster.passage import LIFECYCLE, BackgroundEvent, Passage
 from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Lost, Retried, Stranded
+from blis_tui.cluster.routed_request import LIFECYCLE, BackgroundEvent, RoutedRequest
 from blis_tui.cluster.stages import NoLifecycle
 from blis_tui.engine.client_times import client_ttft_us
 from blis_tui.engine.latency.wrappers import scaled_step_times
@@ -191,7 +191,7 @@ class LifecycleControl(NoLifecycle):
         number = 0
         for pool, one in enumerate(self._pools):
             for _ in range(one.instances):
-                self.lives.append(Life(pool))
+                self.lives.append(InstanceLife(pool))
                 if self.placement.place(number, one):
                     self.lives[number].held_since_us = 0
                 else:
@@ -263,7 +263,7 @@ class LifecycleControl(NoLifecycle):
     def add(self, pool: int, now: int, reason: str) -> None:
         """Add an instance to a pool; it starts when there is room for it."""
         instance = self._roster.create(self._pools[pool])
-        self.lives.append(Life(pool, SCHEDULING))
+        self.lives.append(InstanceLife(pool, SCHEDULING))
         self._tell(instance.index, "", now, f"scheduled, {reason}")
         if self.placement.place(instance.index, self._pools[pool]):
             self._placed(instance.index, now)
@@ -454,7 +454,7 @@ class LifecycleControl(NoLifecycle):
             if any(pool.role in roles and model in ("", pool.model.name) for roles, model in wanted)
         ]
 
-    def _will_serve(self, life: Life) -> bool:
+    def _will_serve(self, life: InstanceLife) -> bool:
         """Whether an instance gets requests, or will without the autoscaler."""
         if life.state == SCHEDULING:
             return self._will_get_room(self._pools[life.pool])
@@ -470,7 +470,7 @@ class LifecycleControl(NoLifecycle):
         """Whether the autoscaler may add an instance to a pool, or make room for one."""
         return scaler.may_add(pool) or bool(self.of_pool(pool, STARTING))
 
-    def park_if_stranded(self, passage: Passage, router: Router, now: int) -> bool:
+    def park_if_stranded(self, passage: RoutedRequest, router: Router, now: int) -> bool:
         """Whether no instance that this router could choose is up; if so, the request waits for one."""
         if router.of(passage.incoming).fleet.members:
             return False
@@ -478,7 +478,7 @@ class LifecycleControl(NoLifecycle):
         self._park(passage, roles, now)
         return True
 
-    def _park(self, passage: Passage, roles: frozenset[str], now: int) -> None:
+    def _park(self, passage: RoutedRequest, roles: frozenset[str], now: int) -> None:
         """Park a request until there is an instance of these roles for it."""
         passage.kind = "stranded"
         pipeline, request = self._pipeline, passage.request
@@ -594,7 +594,7 @@ class _Expiry(BackgroundEvent):
 
     __slots__ = ("_lifecycle", "_passage")
 
-    def __init__(self, pipeline: Pipeline, lifecycle: LifecycleControl, passage: Passage) -> None:
+    def __init__(self, pipeline: Pipeline, lifecycle: LifecycleControl, passage: RoutedRequest) -> None:
         super().__init__("stranded-timeout", pipeline, None, self._expire)
         self._lifecycle = lifecycle
         self._passage = passage

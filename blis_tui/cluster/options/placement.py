@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.cluster.life import Node, UnlimitedPlacement, accelerators
-from blis_tui.cluster.passage import LIFECYCLE, BackgroundEvent
 from blis_tui.cluster.records import NodeChanged
+from blis_tui.cluster.routed_request import LIFECYCLE, BackgroundEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ from blis_tui.engine.stopped import TOKENS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from blis_tui.debugger.tape import RequestEvent, Tape
-    from blis_tui.debugger.why.lifespans import Life, Span
+    from blis_tui.debugger.event_store import EventStore, RequestEvent
+    from blis_tui.debugger.why.lifespans import RequestLife, Span
     from blis_tui.debugger.why.waits import WaitCauses
 
 KINDS: Final = {
@@ -93,17 +93,17 @@ class Breakdown:
         return max(self.shares, key=lambda share: share.us, default=None)
 
 
-def ttft_breakdown(life: Life, tape: Tape) -> Breakdown | None:
+def ttft_breakdown(life: RequestLife, tape: EventStore) -> Breakdown | None:
     """Return the breakdown of the TTFT as the client measures it; None without a (still valid) first token."""
     return _up_to(life.first_token, life, tape)
 
 
-def ttfat_breakdown(life: Life, tape: Tape) -> Breakdown | None:
+def ttfat_breakdown(life: RequestLife, tape: EventStore) -> Breakdown | None:
     """Return the breakdown of the time to the first answer token, for a request that reasons first."""
     return _up_to(life.answer, life, tape)
 
 
-def _up_to(token: RequestEvent | None, life: Life, tape: Tape) -> Breakdown | None:
+def _up_to(token: RequestEvent | None, life: RequestLife, tape: EventStore) -> Breakdown | None:
     """Return the breakdown up to a token that came at ``first`` and took ``second`` as the client measures it."""
     if token is None:
         return None
@@ -111,7 +111,7 @@ def _up_to(token: RequestEvent | None, life: Life, tape: Tape) -> Breakdown | No
     return _broken_down(life, spans, token.second, token.first, tape)
 
 
-def e2e_breakdown(life: Life, tape: Tape) -> Breakdown | None:
+def e2e_breakdown(life: RequestLife, tape: EventStore) -> Breakdown | None:
     """Return the breakdown of the end-to-end time as the client measures it; None unless the request completed."""
     end = life.end
     if end is None or end.what != "completed":
@@ -119,7 +119,7 @@ def e2e_breakdown(life: Life, tape: Tape) -> Breakdown | None:
     return _broken_down(life, list(life.spans), end.second, end.time_us, tape)
 
 
-def so_far_breakdown(life: Life, tape: Tape) -> Breakdown:
+def so_far_breakdown(life: RequestLife, tape: EventStore) -> Breakdown:
     """Return the breakdown of the time since the request's arrival, up to its end if it has ended."""
     end_us = max((span.end_us for span in life.spans), default=life.arrival_us)
     return _broken_down(life, list(life.spans), end_us - life.arrival_us, end_us, tape)
@@ -129,7 +129,7 @@ def _clipped(span: Span, end_us: int) -> Span:
     return span if span.end_us <= end_us else replace(span, end_us=end_us)
 
 
-def _broken_down(life: Life, spans: list[Span], total_us: int, end_us: int, tape: Tape) -> Breakdown:
+def _broken_down(life: RequestLife, spans: list[Span], total_us: int, end_us: int, tape: EventStore) -> Breakdown:
     by_kind: dict[str, list[Span]] = {}
     for span in spans:
         by_kind.setdefault(_kind(life, span), []).append(span)
@@ -141,7 +141,7 @@ def _broken_down(life: Life, spans: list[Span], total_us: int, end_us: int, tape
     return Breakdown(total_us, tuple(shares))
 
 
-def _kind(life: Life, span: Span) -> str:
+def _kind(life: RequestLife, span: Span) -> str:
     if span.gone:
         return "gone"
     if span.what in ("wait", "planned"):
@@ -151,7 +151,7 @@ def _kind(life: Life, span: Span) -> str:
     return "lost" if span.lost else span.what
 
 
-def _share(kind: str, spans: list[Span], life: Life, tape: Tape) -> Share:
+def _share(kind: str, spans: list[Span], life: RequestLife, tape: EventStore) -> Share:
     us = sum(span.duration_us for span in spans)
     label = KINDS[kind]
     if kind in ("wait", "again"):
@@ -168,7 +168,7 @@ def _share(kind: str, spans: list[Span], life: Life, tape: Tape) -> Share:
     return Share(kind, label, us)
 
 
-def _waiting(kind: str, us: int, spans: list[Span], life: Life, tape: Tape) -> Share:
+def _waiting(kind: str, us: int, spans: list[Span], life: RequestLife, tape: EventStore) -> Share:
     limits = tape.profiles[spans[0].instance]
     found: list[WaitCauses] = [wait_causes(tape, span, span.instance, life) for span in spans]
     inner = []
@@ -185,7 +185,7 @@ def _waiting(kind: str, us: int, spans: list[Span], life: Life, tape: Tape) -> S
     return Share(kind, KINDS[kind], us, f"after {plural(count, 'preemption')}" if kind == "again" else "", tuple(inner))
 
 
-def _prefill(kind: str, us: int, spans: list[Span], life: Life, tape: Tape) -> Share:
+def _prefill(kind: str, us: int, spans: list[Span], life: RequestLife, tape: EventStore) -> Share:
     """Return a prefill's share: the request's own chunks, what else those steps computed, and steps without a chunk."""
     own_us = own = others = steps = idle = 0
     # A request whose whole prompt is cached is served by the step that schedules it, without a chunk.
@@ -225,7 +225,7 @@ class _Steps:
     """Prompt tokens of other requests."""
 
 
-def _decode(us: int, spans: list[Span], life: Life, tape: Tape) -> Share:
+def _decode(us: int, spans: list[Span], life: RequestLife, tape: EventStore) -> Share:
     """Return a decode's share, divided into decode-only steps, steps with other prompts, and stalled steps."""
     if _overlapping(tape, spans):
         whole = Share("pipeline", "passes through the pipeline", us)
@@ -243,7 +243,7 @@ def _decode(us: int, spans: list[Span], life: Life, tape: Tape) -> Share:
     return Share("decode", KINDS["decode"], us, note, tuple(share for share in inner if share.us))
 
 
-def decode_lines(tape: Tape, life: Life) -> Mapping[int, str]:
+def decode_lines(tape: EventStore, life: RequestLife) -> Mapping[int, str]:
     """Return a remark on what slowed down each decode, by the event at which it began, where there is one."""
     lines: dict[int, str] = {}
     for span in life.spans:
@@ -260,7 +260,7 @@ def decode_lines(tape: Tape, life: Life) -> Mapping[int, str]:
     return lines
 
 
-def prefill_of_others(life: Life, tape: Tape) -> tuple[tuple[str, int], ...]:
+def prefill_of_others(life: RequestLife, tape: EventStore) -> tuple[tuple[str, int], ...]:
     """Return the requests whose prompts were computed in a request's decode steps, with token counts, largest first."""
     events = [
         event
@@ -272,12 +272,12 @@ def prefill_of_others(life: Life, tape: Tape) -> tuple[tuple[str, int], ...]:
     return prompts_in(tape, events)
 
 
-def _overlapping(tape: Tape, spans: Iterable[Span]) -> bool:
+def _overlapping(tape: EventStore, spans: Iterable[Span]) -> bool:
     """Return whether steps overlap in a pipeline; they only count their decodes, so their requests are unknown."""
     return any(tape.profiles[span.instance].traits.pipelined for span in spans)
 
 
-def _decode_steps(life: Life, tape: Tape, span: Span) -> Iterator[tuple[int, int, int, int]]:
+def _decode_steps(life: RequestLife, tape: EventStore, span: Span) -> Iterator[tuple[int, int, int, int]]:
     """Yield the steps of a decode: event, start, duration, prompt tokens of other requests.
 
     If the decode overlaps with the prefill on another instance, this includes the step that runs when the prefill ends.
@@ -295,7 +295,7 @@ def _decode_steps(life: Life, tape: Tape, span: Span) -> Iterator[tuple[int, int
             yield event, start_us, duration_us, tokens
 
 
-def _by_kind(spans: list[Span], life: Life, tape: Tape) -> tuple[_Steps, _Steps, _Steps]:
+def _by_kind(spans: list[Span], life: RequestLife, tape: EventStore) -> tuple[_Steps, _Steps, _Steps]:
     """Return the steps of some decodes by kind, in the order of ``DECODES``."""
     plain, mixed, stalled = _Steps(), _Steps(), _Steps()
     stalls = life.stalls

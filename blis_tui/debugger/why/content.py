@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.snapshot import RequestSnapshot
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.tape import RequestEvent
-    from blis_tui.debugger.why.lifespans import Life
+    from blis_tui.debugger.event_store import RequestEvent
+    from blis_tui.debugger.why.lifespans import RequestLife
     from blis_tui.engine.records import Record
 
 
@@ -32,7 +32,7 @@ def answers_begun(records: tuple[Record, ...]) -> tuple[str, ...]:
     return tuple(one.request_id for one in records if isinstance(one, AnswerBegun))
 
 
-def content_parts(debugger: Debugger, life: Life, live: RequestSnapshot | None) -> list[Part]:
+def content_parts(debugger: Debugger, life: RequestLife, live: RequestSnapshot | None) -> list[Part]:
     """Return the parts on a request's media and its reasoning; empty if it has neither."""
     parts: list[Part] = []
     media = debugger.tape.media(life.name)
@@ -43,7 +43,7 @@ def content_parts(debugger: Debugger, life: Life, live: RequestSnapshot | None) 
     return [*parts, Part("Reasoning", tuple(facts))] if facts else parts
 
 
-def _reasoning(debugger: Debugger, life: Life, live: RequestSnapshot | None) -> list[Sentence]:
+def _reasoning(debugger: Debugger, life: RequestLife, live: RequestSnapshot | None) -> list[Sentence]:
     answer, first, loss = life.answer, life.first_token, life.answer_loss
     if answer is not None:
         thought = debugger.tape.reasoned(life.name)
@@ -70,7 +70,7 @@ _LISTED: Final = 8
 """Maximum number of steps listed one by one."""
 
 
-def media_parts(debugger: Debugger, life: Life) -> list[Part]:
+def media_parts(debugger: Debugger, life: RequestLife) -> list[Part]:
     """Return when a request's media were encoded or held it up; empty if steps do not schedule the encoder."""
     facts: list[Sentence] = []
     for at, one in enumerate(life.entries):

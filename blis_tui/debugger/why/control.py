@@ -24,12 +24,21 @@ from blis_tui.cluster.records import (
 )
 from blis_tui.cluster.router import NAME as ROUTER
 from blis_tui.cluster.stages import GATEWAY
-from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, instance_ref, listing, request_ref, say
+from blis_tui.debugger.why.explanation import (
+    ExplanationRow,
+    Part,
+    Sentence,
+    event_ref,
+    instance_ref,
+    listing,
+    request_ref,
+    say,
+)
 from blis_tui.engine.records import Record, Rejected
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.tape import EventRow, RequestEvent
+    from blis_tui.debugger.event_store import EventRow, RequestEvent
     from blis_tui.model import Gateway
 
 _R = TypeVar("_R", bound=Record)
@@ -193,7 +202,7 @@ def decision_parts(debugger: Debugger, event: int) -> list[Part]:
         kv = f"KV {percent_text(each.kv_used_blocks, each.kv_total_blocks)}"
         chosen = "chosen" if each.instance == one.instance else ""
         detail = f"{load}, {kv}" if one.scorers == (LOAD,) else f"{scores}; {load}, {kv}"
-        rows.append(Row(f"instance {each.instance}", f"{each.score_ppm / PPM:.3f}", chosen, say(detail)))
+        rows.append(ExplanationRow(f"instance {each.instance}", f"{each.score_ppm / PPM:.3f}", chosen, say(detail)))
     return [Part("The choice, by score", tuple(_choice(one)), tuple(rows))]
 
 

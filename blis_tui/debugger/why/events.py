@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.units import count_text, percent_text, plural, span_text, time_text
 from blis_tui.cluster.decisions import ALTERNATIVES
 from blis_tui.cluster.life import ACTIVE
-from blis_tui.debugger.moment import LAST_PHASE, PHASES
+from blis_tui.debugger.state import LAST_PHASE, PHASES
 from blis_tui.debugger.why.breakdown import KINDS
 from blis_tui.debugger.why.content import answers_begun, media_text
 from blis_tui.debugger.why.control import (
@@ -24,9 +24,9 @@ from blis_tui.debugger.why.control import (
 )
 from blis_tui.debugger.why.explanation import (
     Explanation,
+    ExplanationRow,
     Part,
     Ref,
-    Row,
     Sentence,
     event_ref,
     instance_ref,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.tape import EventRow, StepRow, Tape
+    from blis_tui.debugger.event_store import EventRow, EventStore, StepRow
     from blis_tui.engine.profile import Profile
     from blis_tui.engine.records import Record
     from blis_tui.model import Experiment
@@ -148,7 +148,7 @@ def _routed(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     return head, parts if rows else parts[:1]
 
 
-def _instances_before(debugger: Debugger, routed: EventRow) -> list[Row]:
+def _instances_before(debugger: Debugger, routed: EventRow) -> list[ExplanationRow]:
     """Return the instances as they were just before a request was routed; none if they are many."""
     before = debugger.state_before(routed.event)
     rows = []
@@ -156,7 +156,7 @@ def _instances_before(debugger: Debugger, routed: EventRow) -> list[Row]:
         chosen = "chosen" if one.index == routed.instance else ""
         life = "" if one.life == ACTIVE else f", {one.life}"
         note = f"{one.running_count:,} running, {plural(one.kv.used_blocks, 'KV block')} in use{life}"
-        rows.append(Row(f"instance {one.index}", f"{one.waiting_count:,} waiting", chosen, say(note)))
+        rows.append(ExplanationRow(f"instance {one.index}", f"{one.waiting_count:,} waiting", chosen, say(note)))
     return rows
 
 
@@ -206,11 +206,11 @@ def _timed_out(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     return f"It timed out {where}, after {waited}.", [Part("The request", (facts, more))]
 
 
-def _subject(tape: Tape, row: EventRow) -> Ref:
+def _subject(tape: EventStore, row: EventRow) -> Ref:
     return request_ref(tape.name(row.request))
 
 
-def _arrival_us(tape: Tape, row: EventRow) -> int:
+def _arrival_us(tape: EventStore, row: EventRow) -> int:
     return tape.time_us(tape.first_event_of(tape.name(row.request)))
 
 
@@ -256,7 +256,7 @@ def _step(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     return f"{head}.", [part for part in parts if part.sentences or part.rows]
 
 
-def _plan(tape: Tape, row: EventRow, figures: StepRow) -> Part:
+def _plan(tape: EventStore, row: EventRow, figures: StepRow) -> Part:
     """Return when a step was planned, if that is not when it started."""
     if figures.planned == row.event:
         facts = say(f"It was planned when it started, at {time_text(row.time_us)}.")
@@ -280,7 +280,7 @@ def _is_slow(figures: StepRow, usual: int | None) -> bool:
     return usual is not None and usual > 0 and 2 * figures.duration_us >= 3 * usual
 
 
-def usual_duration(tape: Tape, instance: int, event: int) -> int | None:
+def usual_duration(tape: EventStore, instance: int, event: int) -> int | None:
     """Return the median duration of an instance's steps before an event, over the latest thousand; None if none."""
     durations: list[int] = []
     while len(durations) < _COMPARED:
@@ -292,22 +292,24 @@ def usual_duration(tape: Tape, instance: int, event: int) -> int | None:
 
 
 def _batch(record: StepFinished, figures: StepRow, drafts: DraftsVerified | None) -> Part:
-    rows: list[Row] = []
+    rows: list[ExplanationRow] = []
     total = figures.batch_tokens
     if record.decode_requests:
         share = percent_text(record.decode_requests, total)
         drafted = 0 if drafts is None else drafts.draft_tokens
         each = f"one token each, and {plural(drafted, 'drafted token')} to verify" if drafted else "one token each"
         note = say(f"{each}, {plural(record.decode_context_tokens, 'token')} of context")
-        rows.append(Row(plural(record.decode_requests, "decode"), f"{record.decode_requests:,}", share, note))
+        rows.append(
+            ExplanationRow(plural(record.decode_requests, "decode"), f"{record.decode_requests:,}", share, note)
+        )
     chunks = sorted(record.chunks, key=lambda chunk: -chunk.new_tokens)
     for chunk in chunks[:8]:
         note = say(request_ref(chunk.request_id), f", {chunk.computed_tokens:,} tokens computed before")
         share = percent_text(chunk.new_tokens, total)
-        rows.append(Row("prefill", f"{chunk.new_tokens:,}", share, note))
+        rows.append(ExplanationRow("prefill", f"{chunk.new_tokens:,}", share, note))
     if len(chunks) > 8:
         rest = sum(chunk.new_tokens for chunk in chunks[8:])
-        rows.append(Row(plural(len(chunks) - 8, "more prefill"), f"{rest:,}", percent_text(rest, total)))
+        rows.append(ExplanationRow(plural(len(chunks) - 8, "more prefill"), f"{rest:,}", percent_text(rest, total)))
     return Part("Its batch, in tokens", (), tuple(rows))
 
 

@@ -39,10 +39,10 @@ from blis_tui.engine.records import Arrived, Dropped, Rejected, described
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.event_store import EventStore
     from blis_tui.debugger.why.breakdown import Breakdown
     from blis_tui.debugger.why.explanation import Ref
-    from blis_tui.debugger.why.lifespans import Life
+    from blis_tui.debugger.why.lifespans import RequestLife
     from blis_tui.debugger.why.past import Comparison
 
 
@@ -128,14 +128,14 @@ def _unarrived(debugger: Debugger, about: Ref) -> Explanation:
     return Explanation(about, name, headline, (Part("Now", (facts,)),))
 
 
-def _title(life: Life) -> str:
+def _title(life: RequestLife) -> str:
     return f"{life.name}: prompt of {plural(life.input_tokens, 'token')}, arrived at {time_text(life.arrival_us)}"
 
 
 # ---- endings ----
 
 
-def _end_part(debugger: Debugger, life: Life) -> Part:
+def _end_part(debugger: Debugger, life: RequestLife) -> Part:
     end = life.end
     if end is None:
         raise ValueError("the request has not ended")
@@ -161,7 +161,7 @@ def _end_part(debugger: Debugger, life: Life) -> Part:
     return Part("How it ended", (*facts, say("That was ", event_ref(end.event), ".")))
 
 
-def _reason(tape: Tape, life: Life) -> str:
+def _reason(tape: EventStore, life: RequestLife) -> str:
     """Return the reason in the record of a request's end; empty if there was none."""
     number = tape.number(life.name)
     return "" if life.end is None or number is None else tape.reason(life.end.event, life.end.what, number)
@@ -170,7 +170,7 @@ def _reason(tape: Tape, life: Life) -> str:
 # ---- latencies ----
 
 
-def _latency_parts(life: Life, tape: Tape, whole: Breakdown | None) -> list[Part]:
+def _latency_parts(life: RequestLife, tape: EventStore, whole: Breakdown | None) -> list[Part]:
     parts: list[Part] = []
     first = ttft_breakdown(life, tape)
     loss = life.first_token_loss
@@ -197,7 +197,7 @@ def _latency_parts(life: Life, tape: Tape, whole: Breakdown | None) -> list[Part
     return parts
 
 
-def _others(life: Life, tape: Tape) -> list[Sentence]:
+def _others(life: RequestLife, tape: EventStore) -> list[Sentence]:
     """Return whose prompts slowed down decoding."""
     found = prefill_of_others(life, tape)
     if not found:
@@ -242,8 +242,8 @@ _ENDINGS = {"rejected": "It was rejected", "dropped": "It was dropped", "timed-o
 
 def _headline(
     debugger: Debugger,
-    life: Life,
-    tape: Tape,
+    life: RequestLife,
+    tape: EventStore,
     whole: Breakdown | None,
     comparison: Comparison | None,
     phase: str,
@@ -290,7 +290,7 @@ def main_cause(so_far: Breakdown) -> str:
     return f"; mainly: {main} ({span_text(facts[main])})"
 
 
-def _verdict(life: Life, whole: Breakdown, comparison: Comparison | None) -> str:
+def _verdict(life: RequestLife, whole: Breakdown, comparison: Comparison | None) -> str:
     """Return how a completed request compares with the others, and the main reason."""
     facts = f"It took {span_text(whole.total_us)} end to end"
     if comparison is not None:
@@ -304,7 +304,7 @@ def _verdict(life: Life, whole: Breakdown, comparison: Comparison | None) -> str
     return f"{facts}." if main is None else f"{facts}; most of it {main.label} ({span_text(main.us)})."
 
 
-def _main_difference(life: Life, whole: Breakdown, comparison: Comparison) -> str:
+def _main_difference(life: RequestLife, whole: Breakdown, comparison: Comparison) -> str:
     """Return what makes up more than half of the difference from the median request."""
     if comparison.by_group[0][0] == "preemption":
         lost = f"{span_text(whole.us(*PREEMPTION))} of {span_text(whole.total_us)}"
@@ -322,7 +322,7 @@ def _main_difference(life: Life, whole: Breakdown, comparison: Comparison) -> st
 # Why a session's request came when it did, and why its prompt is that long.
 
 
-def session_parts(debugger: Debugger, life: Life) -> list[Part]:
+def session_parts(debugger: Debugger, life: RequestLife) -> list[Part]:
     """Return the request's place in its session; empty if it belongs to none."""
     number = debugger.tape.number(life.name)
     if number is None or debugger.tape.sessions.of_request(number) is None:

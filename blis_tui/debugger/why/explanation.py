@@ -63,7 +63,7 @@ def listing(refs: list[Ref], limit: int = 3) -> Sentence:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ExplanationRow:
     """A row of a table: a label, a figure with its unit, a percentage of the whole, and a remark."""
 
     label: str
@@ -80,7 +80,7 @@ class Part:
 
     heading: str
     sentences: tuple[Sentence, ...] = ()
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ExplanationRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,22 @@ from blis_tui.cluster.records import (
     TransferStarted,
 )
 from blis_tui.debugger.why.control import record_of
-from blis_tui.debugger.why.explanation import Part, Row, Sentence, event_ref, instance_ref, listing, request_ref, say
+from blis_tui.debugger.why.explanation import (
+    ExplanationRow,
+    Part,
+    Sentence,
+    event_ref,
+    instance_ref,
+    listing,
+    request_ref,
+    say,
+)
 from blis_tui.model import Lifecycle
 
 if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.tape import EventRow
-    from blis_tui.debugger.why.lifespans import Life
+    from blis_tui.debugger.event_store import EventRow
+    from blis_tui.debugger.why.lifespans import RequestLife
     from blis_tui.engine.records import Record
     from blis_tui.model import Autoscaler
 
@@ -64,11 +73,15 @@ def _decisions(debugger: Debugger, event: int) -> list[ScalingDecided]:
 def _evaluation(debugger: Debugger, one: ScalingDecided, place: int, settings: Autoscaler) -> list[Part]:
     supply = one.supply_tokens + one.pending_tokens
     rows = (
-        Row("demand", count_text(one.demand_tokens), percent_text(one.demand_tokens, supply), _demand(settings)),
-        Row("supply", count_text(one.supply_tokens), "", _supply(settings)),
-        Row("pending", count_text(one.pending_tokens), "", say("of instances that are loading or waiting for a node")),
-        Row("missing", count_text(one.required_tokens), "", _above(settings)),
-        Row("spare", count_text(one.spare_tokens), "", _below(settings)),
+        ExplanationRow(
+            "demand", count_text(one.demand_tokens), percent_text(one.demand_tokens, supply), _demand(settings)
+        ),
+        ExplanationRow("supply", count_text(one.supply_tokens), "", _supply(settings)),
+        ExplanationRow(
+            "pending", count_text(one.pending_tokens), "", say("of instances that are loading or waiting for a node")
+        ),
+        ExplanationRow("missing", count_text(one.required_tokens), "", _above(settings)),
+        ExplanationRow("spare", count_text(one.spare_tokens), "", _below(settings)),
     )
     facts = tuple(_decision(debugger, one, place, settings))
     return [Part("The decision", facts), Part("In tokens of KV cache", (), rows)]
@@ -285,12 +298,12 @@ def _outcome(records: tuple[Record, ...], request: str) -> str:
     return ""
 
 
-def restart_parts(debugger: Debugger, life: Life) -> list[Part]:
+def restart_parts(debugger: Debugger, life: RequestLife) -> list[Part]:
     """Return a part for each restart of a request."""
     return [_restart_part(debugger, life, one.event) for one in life.restarts]
 
 
-def _restart_part(debugger: Debugger, life: Life, event: int) -> Part:
+def _restart_part(debugger: Debugger, life: RequestLife, event: int) -> Part:
     records = debugger.records_of(event)
     retried = next(one for one in records if isinstance(one, Retried) and one.request_id == life.name)
     facts = [say("At ", event_ref(event), " it had to leave ", instance_ref(retried.instance), ".")]

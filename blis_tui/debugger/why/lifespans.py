@@ -15,7 +15,7 @@ from blis_tui.engine.records import RECORD_KINDS, described
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from blis_tui.debugger.tape import RequestEvent, Tape
+    from blis_tui.debugger.event_store import EventStore, RequestEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Chunks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Life:
+class RequestLife:
     """What is known of a request up to an event."""
 
     name: str
@@ -148,7 +148,7 @@ class Life:
         return next((one for one in reversed(self.entries) if one.what == what), None)
 
 
-def read_life(tape: Tape, name: str, until: int, settled: int | None = None) -> Life | None:
+def read_life(tape: EventStore, name: str, until: int, settled: int | None = None) -> RequestLife | None:
     """Return a request's life up to an event; None if it has not arrived by then.
 
     Args:
@@ -169,7 +169,7 @@ def read_life(tape: Tape, name: str, until: int, settled: int | None = None) -> 
     if reader.what in _WORK:
         now_us = max(now_us, _end_of_latest_step(tape, reader.instance, settled))
     spans = tuple(reader.finish(now_us))
-    return Life(
+    return RequestLife(
         name=name,
         entries=entries,
         spans=spans,
@@ -185,7 +185,7 @@ def read_life(tape: Tape, name: str, until: int, settled: int | None = None) -> 
     )
 
 
-def _end_of_latest_step(tape: Tape, instance: int, settled: int) -> int:
+def _end_of_latest_step(tape: EventStore, instance: int, settled: int) -> int:
     """Return the end of an instance's latest step whose results are in effect."""
     event = last_step(tape, instance, settled)
     return tape.time_us(event) + tape.step(tape.row(event).step).duration_us if event else 0
@@ -220,7 +220,7 @@ class _Reader:
     through a preemption. Of ``n`` known tokens, a decoding request has computed all but the last.
     """
 
-    tape: Tape
+    tape: EventStore
     keeps_output: bool
     input_tokens: int
     start_us: int
@@ -334,14 +334,14 @@ class _Reader:
 
 
 def steps_within(
-    tape: Tape, instance: int, start_us: int, end_us: int, until: int, *figures: str
+    tape: EventStore, instance: int, start_us: int, end_us: int, until: int, *figures: str
 ) -> Iterator[tuple[int, ...]]:
     """Yield the steps of an instance that began in a time interval: event, start, and figures of ``StepRow``."""
     first = tape.at_time(start_us - 1) + 1
     return tape.steps_of(instance, first, min(tape.at_time(end_us - 1), until), *figures)
 
 
-def prompts_in(tape: Tape, steps: Sequence[int]) -> tuple[tuple[str, int], ...]:
+def prompts_in(tape: EventStore, steps: Sequence[int]) -> tuple[tuple[str, int], ...]:
     """Return the requests whose prompts were computed in some steps (their events, in order), and how many tokens.
 
     The one with the most tokens comes first.
@@ -357,7 +357,7 @@ def prompts_in(tape: Tape, steps: Sequence[int]) -> tuple[tuple[str, int], ...]:
     return tuple((tape.name(number), tokens[number]) for number in ranked)
 
 
-def last_step(tape: Tape, instance: int, until: int) -> int:
+def last_step(tape: EventStore, instance: int, until: int) -> int:
     """Return the latest step of an instance up to an event; 0 if there is none."""
     event = until + 1
     while True:
@@ -366,7 +366,7 @@ def last_step(tape: Tape, instance: int, until: int) -> int:
             return event
 
 
-def next_step(tape: Tape, instance: int, event: int, until: int) -> int:
+def next_step(tape: EventStore, instance: int, event: int, until: int) -> int:
     """Return the next step of an instance after an event, up to ``until``; 0 if it has not started by then."""
     while 0 < (event := tape.next_step(event)) <= until:
         if tape.row(event).instance == instance:

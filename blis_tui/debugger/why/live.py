@@ -14,15 +14,15 @@ from blis_tui.debugger.why.lifespans import last_step
 from blis_tui.debugger.why.memory import KV_SHORTAGES, holders_sentences
 from blis_tui.debugger.why.waits import cause_sentence, preempted_by
 from blis_tui.engine.records import AdapterHeld, AdapterLoad, Scheduled, StepFinished, described
-from blis_tui.engine.stopped import ANSWERS, BLOCKS, PLACES, PREEMPTED, TOKENS, WATERMARK
+from blis_tui.engine.stopped import ANSWERS, BLOCKS, MAX_NUM_SEQS, PREEMPTED, TOKENS, WATERMARK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.cluster.snapshot import GatewaySnapshot, InstanceSnapshot, PipelineSnapshot, RequestSnapshot, Snapshot
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.tape import RequestEvent, StepRow, StopRow
-    from blis_tui.debugger.why.lifespans import Life
+    from blis_tui.debugger.event_store import RequestEvent, StepRow, StopRow
+    from blis_tui.debugger.why.lifespans import RequestLife
     from blis_tui.engine.profile import Profile
 
 
@@ -301,7 +301,7 @@ def _why_stopped(
     sentence = cause_sentence(stop, profile, row)
     if stop.cause == PREEMPTED and plan.preempted:
         return [step + _preemptions(plan), say("A step that preempts schedules no request from the queue.")]
-    if stop.cause == PLACES:
+    if stop.cause == MAX_NUM_SEQS:
         facts = [step + say(sentence[0].lower(), sentence[1:])]
         if plan.row.completed:
             facts.append(say(f"At its end {plural(plan.row.completed, 'request')} completed; ", *_next_look(plan)))
@@ -556,7 +556,7 @@ def held_since(entries: Sequence[RequestEvent]) -> RequestEvent | None:
     return held
 
 
-def adapter_parts(debugger: Debugger, life: Life) -> list[Part]:
+def adapter_parts(debugger: Debugger, life: RequestLife) -> list[Part]:
     """Return how long the request waited for its adapter; empty if it did not."""
     facts: list[Sentence] = []
     for at, one in enumerate(life.entries):

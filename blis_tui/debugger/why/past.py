@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import count_text, percent_text, plural, span_text
 from blis_tui.debugger.why.breakdown import PREEMPTION, e2e_breakdown
-from blis_tui.debugger.why.explanation import Part, Ref, Row, Sentence, event_ref, request_ref, say
+from blis_tui.debugger.why.explanation import ExplanationRow, Part, Ref, Sentence, event_ref, request_ref, say
 from blis_tui.debugger.why.lifespans import next_step, read_life
 from blis_tui.debugger.why.memory import (
     choice_of,
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.tape import RequestEvent, Tape
+    from blis_tui.debugger.event_store import EventStore, RequestEvent
     from blis_tui.debugger.why.breakdown import Breakdown, Share
-    from blis_tui.debugger.why.lifespans import Life
+    from blis_tui.debugger.why.lifespans import RequestLife
 
 _TOLD: Final = 3
 """Maximum number of preemptions explained one by one."""
@@ -54,7 +54,7 @@ GROUPS: Final = {
 # ---- preemptions ----
 
 
-def preemption_parts(debugger: Debugger, life: Life) -> list[Part]:
+def preemption_parts(debugger: Debugger, life: RequestLife) -> list[Part]:
     """Return a part for each of the latest preemptions."""
     found = life.preemptions
     parts = [_preemption_part(debugger, life, one) for one in found[-_TOLD:]]
@@ -66,7 +66,7 @@ def preemption_parts(debugger: Debugger, life: Life) -> list[Part]:
     return parts
 
 
-def _preemption_part(debugger: Debugger, life: Life, preempted: RequestEvent) -> Part:
+def _preemption_part(debugger: Debugger, life: RequestLife, preempted: RequestEvent) -> Part:
     tape = debugger.tape
     beneficiary = tape.name(preempted.second)
     records = debugger.records_of(preempted.event)
@@ -115,7 +115,7 @@ def _shortage(step: StepFinished | None, beneficiary: str, *, own: bool) -> Sent
     return say("The KV cache was full: ", name, need)
 
 
-def _restart(debugger: Debugger, life: Life, preempted: RequestEvent, *, swapped: bool) -> list[Sentence]:
+def _restart(debugger: Debugger, life: RequestLife, preempted: RequestEvent, *, swapped: bool) -> list[Sentence]:
     """Return what the preemption cost."""
     again = next((one for one in life.entries if one.what == "scheduled" and one.event > preempted.event), None)
     if life.keeps_output:
@@ -152,10 +152,10 @@ def _restart(debugger: Debugger, life: Life, preempted: RequestEvent, *, swapped
 
 def breakdown_part(heading: str, breakdown: Breakdown, sentences: Sequence[Sentence] = ()) -> Part:
     """Return a latency as a table."""
-    rows: list[Row] = []
+    rows: list[ExplanationRow] = []
     for share in breakdown.shares:
         rows.append(
-            Row(
+            ExplanationRow(
                 share.label,
                 span_text(share.us),
                 percent_text(share.us, breakdown.total_us),
@@ -165,7 +165,7 @@ def breakdown_part(heading: str, breakdown: Breakdown, sentences: Sequence[Sente
         if [inner.kind for inner in share.inner] in (["decode-only"], ["pipeline"]):
             continue
         rows += [
-            Row(
+            ExplanationRow(
                 inner.label,
                 span_text(inner.us),
                 percent_text(inner.us, breakdown.total_us),
@@ -174,7 +174,7 @@ def breakdown_part(heading: str, breakdown: Breakdown, sentences: Sequence[Sente
             )
             for inner in share.inner
         ]
-    rows.append(Row("total", span_text(breakdown.total_us), "", say(f"{breakdown.total_us:,} us")))
+    rows.append(ExplanationRow("total", span_text(breakdown.total_us), "", say(f"{breakdown.total_us:,} us")))
     return Part(heading, tuple(sentences), tuple(rows))
 
 
@@ -215,7 +215,7 @@ class Comparison:
     """By group, how much there was to compute for this request and for the median one."""
 
 
-def compare(life: Life, own: Breakdown, tape: Tape) -> Comparison | None:
+def compare(life: RequestLife, own: Breakdown, tape: EventStore) -> Comparison | None:
     """Compare a request with the median of all completed ones; return None if there are fewer than three."""
     ranked = ranking(tape, "e2e", Position(life.until, life.settled))
     if len(ranked) < 3:
@@ -240,7 +240,7 @@ def compare(life: Life, own: Breakdown, tape: Tape) -> Comparison | None:
     return Comparison(faster, len(ranked) - 1, median, excess, tuple(groups), sizes)
 
 
-def _generated(life: Life) -> int:
+def _generated(life: RequestLife) -> int:
     """Return the output tokens of a completed request."""
     return 0 if life.end is None else life.end.first
 
@@ -249,7 +249,7 @@ def comparison_part(comparison: Comparison, name: str) -> Part:
     """Return the comparison of the request of this name in words."""
     sizes = dict(comparison.sizes)
     rows = tuple(
-        Row(name, f"{'+' if us > 0 else ''}{span_text(us)}", "", say(sizes[name]) if name in sizes else ())
+        ExplanationRow(name, f"{'+' if us > 0 else ''}{span_text(us)}", "", say(sizes[name]) if name in sizes else ())
         for name, us in comparison.by_group
         if us
     )

@@ -13,8 +13,8 @@ from blis_tui.debugger.why.lifespans import read_life
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from blis_tui.debugger.tape import Tape
-    from blis_tui.debugger.why.lifespans import Life
+    from blis_tui.debugger.event_store import EventStore
+    from blis_tui.debugger.why.lifespans import RequestLife
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class Order:
     title: str
     scope: str
     """The requests that have the figure."""
-    read: Callable[[Life, _Steps], int | None]
+    read: Callable[[RequestLife, _Steps], int | None]
     """Returns the figure of a life; None if it has none."""
 
 
-def ranking(tape: Tape, by: str, here: Position, count: int | None = None) -> list[Ranked]:
+def ranking(tape: EventStore, by: str, here: Position, count: int | None = None) -> list[Ranked]:
     """Return the requests that have a figure, largest first; equal ones in order of arrival.
 
     Args:
@@ -76,7 +76,7 @@ _NO_STEPS: Final = (array("q"), array("q"))
 class _Steps:
     """Starts and durations of the steps of each instance whose results are in effect."""
 
-    def __init__(self, tape: Tape, settled: int) -> None:
+    def __init__(self, tape: EventStore, settled: int) -> None:
         self._tape = tape
         self._settled = settled
         self._by_instance: dict[int, tuple[array[int], array[int]]] = {}
@@ -97,17 +97,17 @@ class _Steps:
 # ---- the figures ----
 
 
-def _e2e(life: Life, _steps: _Steps) -> int | None:
+def _e2e(life: RequestLife, _steps: _Steps) -> int | None:
     end = life.end
     return None if end is None or end.what != "completed" else end.second
 
 
-def _ttft(life: Life, _steps: _Steps) -> int | None:
+def _ttft(life: RequestLife, _steps: _Steps) -> int | None:
     first = life.first_token
     return None if first is None else first.second
 
 
-def _tpot(life: Life, _steps: _Steps) -> int | None:
+def _tpot(life: RequestLife, _steps: _Steps) -> int | None:
     """Return the time per output token as in the report, rounded to microseconds."""
     end, first = life.end, life.first_token
     if end is None or end.what != "completed" or first is None or end.first < 2:
@@ -116,7 +116,7 @@ def _tpot(life: Life, _steps: _Steps) -> int | None:
     return (2 * (end.second - first.second) + gaps) // (2 * gaps)
 
 
-def _longest_gap(life: Life, steps: _Steps) -> int | None:
+def _longest_gap(life: RequestLife, steps: _Steps) -> int | None:
     """Return the longest time between two tokens at the engine, of the tokens that the request has."""
     longest = -1
     token_us: int | None = None
@@ -140,12 +140,12 @@ def _longest_gap(life: Life, steps: _Steps) -> int | None:
     return None if longest < 0 else longest
 
 
-def _queued(life: Life, _steps: _Steps) -> int | None:
+def _queued(life: RequestLife, _steps: _Steps) -> int | None:
     waits = [span.duration_us for span in life.spans if span.what == "wait"]
     return sum(waits) if any(one.what == "queued" for one in life.entries) else None
 
 
-def _preemptions(life: Life, _steps: _Steps) -> int | None:
+def _preemptions(life: RequestLife, _steps: _Steps) -> int | None:
     return len(life.preemptions) or None
 
 

@@ -13,8 +13,8 @@ from blis_tui.engine.records import described
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from blis_tui.debugger.event_store import EventStore, RequestEvent
     from blis_tui.debugger.session_log import SentCall
-    from blis_tui.debugger.tape import RequestEvent, Tape
     from blis_tui.model import Client, Experiment, Session
 
 RUNNING: Final = "running"
@@ -178,7 +178,7 @@ class SessionCourse:
 
 
 def read_session(
-    tape: Tape,
+    tape: EventStore,
     experiment: Experiment,
     session: int,
     until: int,
@@ -233,7 +233,7 @@ def _places(sent: Sequence[SentCall], plan: TurnPlan) -> list[int]:
     return [one.call if one.call >= 0 else next(starts, 0) for one in sent]
 
 
-def _call(tape: Tape, sent: SentCall, place: int, until: int, settled: int) -> CallCourse:
+def _call(tape: EventStore, sent: SentCall, place: int, until: int, settled: int) -> CallCourse:
     name = tape.name(sent.request)
     entries = tape.life(name, until, settled)
     again = _latest(entries, "retried")

@@ -23,15 +23,15 @@ from blis_tui.engine import stopped
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.debugger.tape import StepRow, StopRow, Tape
-    from blis_tui.debugger.why.lifespans import Life, Span
+    from blis_tui.debugger.event_store import EventStore, StepRow, StopRow
+    from blis_tui.debugger.why.lifespans import RequestLife, Span
     from blis_tui.engine.profile import Profile
 
 CAUSES: Final = ("step", "planned", *stopped.CAUSES, "unsaid")
 """The causes described here; a plug-in may have causes of its own."""
 
 
-def stop_of(tape: Tape, event: int, row: StepRow) -> StopRow | None:
+def stop_of(tape: EventStore, event: int, row: StepRow) -> StopRow | None:
     """Return the cause stated by the plan made when a step started; planned ahead, that is the following step's plan.
 
     Args:
@@ -55,7 +55,7 @@ class WaitCauses:
     spent: tuple[int, ...] = ()
 
 
-def wait_causes(tape: Tape, span: Span, instance: int, life: Life) -> WaitCauses:
+def wait_causes(tape: EventStore, span: Span, instance: int, life: RequestLife) -> WaitCauses:
     """Divide a wait among causes: a step that did not schedule the request accounts for the time to the next."""
     held = [one.event for one in life.entries if one.what == "adapter-held" and span.start_us <= one.time_us]
     number = tape.number(life.name)
@@ -84,7 +84,7 @@ def wait_causes(tape: Tape, span: Span, instance: int, life: Life) -> WaitCauses
     return WaitCauses({name: value for name, value in us.items() if value}, steps, known)
 
 
-def _steps_planned(tape: Tape, instance: int, plans: Sequence[int], until: int) -> tuple[int, ...]:
+def _steps_planned(tape: EventStore, instance: int, plans: Sequence[int], until: int) -> tuple[int, ...]:
     """Return the steps (their events, up to ``until``) that were planned in some events."""
     if not plans:
         return ()
@@ -94,7 +94,7 @@ def _steps_planned(tape: Tape, instance: int, plans: Sequence[int], until: int) 
     return tuple(event for event, _, planned in there if planned in made)
 
 
-def preempted_by(tape: Tape, event: int, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def preempted_by(tape: EventStore, event: int, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return the victims of a step's plan (``StepFinished.preempted``), and for whom each was preempted."""
     until = event - 1 if tape.plans_ahead else event
     found: list[tuple[str, str]] = []
@@ -115,7 +115,7 @@ def cause_text(cause: str, profile: Profile) -> str:
         "unsaid": "the rule does not say",
         stopped.PREEMPTED: "preemption",
         stopped.OUTRANKED: "preempted by priority",
-        stopped.PLACES: f"batch full ({limits.max_num_seqs:,})",
+        stopped.MAX_NUM_SEQS: f"batch full ({limits.max_num_seqs:,})",
         stopped.TOKENS: f"token budget spent ({limits.max_num_batched_tokens:,})",
         stopped.PROMPTS: "prompt tokens spent (max_prefill_tokens)",
         stopped.BLOCKS: "too few free KV blocks",
@@ -153,7 +153,7 @@ def cause_sentence(stop: StopRow | None, profile: Profile, row: StepRow) -> str:
             "The step took all requests from the queue, and preempted less urgent ones for them; the next step looks at"
             " these."
         ),
-        stopped.PLACES: _places(stop, profile, row),
+        stopped.MAX_NUM_SEQS: _places(stop, profile, row),
         stopped.TOKENS: spent,
         stopped.PROMPTS: f"The step took all that it may of prompts (max_prefill_tokens){amounts}.",
         stopped.BLOCKS: f"The next request needed more KV blocks than were free{amounts}.",
@@ -197,7 +197,7 @@ def _places(stop: StopRow, profile: Profile, row: StepRow) -> str:
     return f"{plural(limit, 'request')} {were}, which is the limit (max_num_seqs {limit:,})."
 
 
-def wait_lines(tape: Tape, life: Life) -> Mapping[int, str]:
+def wait_lines(tape: EventStore, life: RequestLife) -> Mapping[int, str]:
     """Return a remark on why a request waited, by the event at which each wait began."""
     lines: dict[int, str] = {}
     for span in life.spans:

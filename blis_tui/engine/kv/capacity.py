@@ -9,7 +9,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError
 
 if TYPE_CHECKING:
-    from blis_tui.engine.rules.traits import Traits
+    from blis_tui.engine.rules.traits import EngineBehavior
     from blis_tui.model import Engine, Hardware, Model
 
 
@@ -63,7 +63,7 @@ class KvGroups:
         return self.full * blocks + self.windowed * min(blocks, window_blocks)
 
     def longest(
-        self, blocks: int, block_size_tokens: int, budget: int, max_model_len: int | None, traits: Traits
+        self, blocks: int, block_size_tokens: int, budget: int, max_model_len: int | None, traits: EngineBehavior
     ) -> int:
         """Number of tokens of the longest request for which ``blocks`` blocks suffice; ``budget``: of a step."""
         held = self.window_blocks(_in_flight_tokens(budget, traits), block_size_tokens, max_model_len)
@@ -104,13 +104,13 @@ def kv_groups(model: Model, engine: Engine) -> KvGroups | None:
     return groups_of(model) if engine.disable_hybrid_kv_cache_manager is False else None
 
 
-def window_blocks(groups: KvGroups, engine: Engine, traits: Traits) -> int:
+def window_blocks(groups: KvGroups, engine: Engine, traits: EngineBehavior) -> int:
     """Return the most blocks that a request holds in a group with a window."""
     in_flight = _in_flight_tokens(engine.max_num_batched_tokens, traits)
     return groups.window_blocks(in_flight, engine.block_size_tokens, engine.max_model_len)
 
 
-def _in_flight_tokens(budget: int, traits: Traits) -> int:
+def _in_flight_tokens(budget: int, traits: EngineBehavior) -> int:
     """Return the most tokens in steps whose results are not known; ``budget``: of one step."""
     return budget * 2 if traits.plans_ahead else budget
 
@@ -199,7 +199,7 @@ class InstanceMemory:
 def kv_capacity(memory: InstanceMemory, sizing: str = "") -> KvCapacity:
     """Budget the memory of an instance's largest stage.
 
-    ``sizing`` (``Traits.sizes_pool``) says what ``gpu_memory_utilization`` is a share of, and what it has to hold:
+    ``sizing`` (``EngineBehavior.sizes_pool``) says what ``gpu_memory_utilization`` is a share of, and what it holds:
 
     - empty: all memory, for weights, an allowance for activations, overhead and KV cache. Source: BLIS, llm-d.
     - ``profiled``, ``profiled-with-graphs``: all memory, for weights, the peak of the largest step, overhead (with CUDA

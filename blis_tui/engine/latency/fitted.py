@@ -208,7 +208,7 @@ _FACTOR: Final = {"minimum": 1, "maximum": 1e4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class FittedSettings:
     """Coefficients."""
 
     weights: float = setting(
@@ -349,7 +349,7 @@ class Settings:
 @LATENCY.plugin(
     "fitted",
     "The work of a step at the datasheet's rates, with named coefficients fitted to measured servers.",
-    Settings,
+    FittedSettings,
 )
 class FittedModel(Overheads):
     """Computes a step's time in a few products and comparisons.
@@ -381,7 +381,7 @@ class FittedModel(Overheads):
         "_window",
     )
 
-    def __init__(self, settings: Settings, pool: Pool) -> None:
+    def __init__(self, settings: FittedSettings, pool: Pool) -> None:
         super().__init__(
             queue_us=settings.first_token_us,
             queue_per_token_us=settings.prompt_token_us,
@@ -462,7 +462,7 @@ class FittedModel(Overheads):
         return steps * self.step_time_us(load) if min(parts) >= 0.0 else 0
 
 
-def _check(settings: Settings) -> None:
+def _check(settings: FittedSettings) -> None:
     """Check settings that were not validated by a schema.
 
     Raises:

@@ -261,7 +261,7 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class OperatorSettings:
     """Which tables to use, and the fitted rest."""
 
     tables: str | None = setting(
@@ -454,7 +454,7 @@ _TENSORRT_LLM_ON_BLACKWELL: Final[Mapping[str, float]] = MappingProxyType({"prod
 """vLLM's FP8 products reach 64 % of the memory bandwidth, where those of 16 bits reach 83 % (Hopper: 75 and 86 %)."""
 
 
-def rest_of(settings: Settings, capability: float, *, sparse: bool = False) -> Rest:
+def rest_of(settings: OperatorSettings, capability: float, *, sparse: bool = False) -> Rest:
     """Return the coefficients in force: those set explicitly, otherwise those of the engine on that GPU.
 
     Args:
@@ -481,7 +481,7 @@ _SQUARES_BYTES: Final = 4.0
 _WIDEST_BYTES: Final = 2.0
 _GATHER: Final = 0.5
 """What a ring moves in an all-gather, relative to an all-reduce, which also reduces."""
-_AS_FITTED: Final = Settings()
+_AS_FITTED: Final = OperatorSettings()
 
 
 class OperatorCosts:
@@ -503,7 +503,7 @@ class OperatorCosts:
         document: Mapping[str, object],
         model: Model,
         split: int,
-        settings: Settings = _AS_FITTED,
+        settings: OperatorSettings = _AS_FITTED,
         wide: ExpertParallelism | None = None,
     ) -> None:
         tables = tables_in(document, settings.engine)

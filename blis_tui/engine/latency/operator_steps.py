@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.engine.latency.model import Chunk, StepLoad
-    from blis_tui.engine.latency.operator_costs import ExpertParallelism, Settings
+    from blis_tui.engine.latency.operator_costs import ExpertParallelism, OperatorSettings
     from blis_tui.engine.latency.operator_tables import Curve
     from blis_tui.model import Pool
 
@@ -127,7 +127,7 @@ class OperatorModel(Overheads):
         "front_end",
     )
 
-    def __init__(self, settings: Settings, pool: Pool) -> None:
+    def __init__(self, settings: OperatorSettings, pool: Pool) -> None:
         if pool.operators is None:
             raise PolicyError(f"no operators were measured on {pool.hardware.name!r}", help="use another kind")
         wide = _wide_of(pool) if pool.engine.expert_parallel else None
@@ -246,7 +246,7 @@ class ScaledOperatorModel(OperatorModel):
 
     __slots__ = ("_times",)
 
-    def __init__(self, settings: Settings, pool: Pool, times: float) -> None:
+    def __init__(self, settings: OperatorSettings, pool: Pool, times: float) -> None:
         super().__init__(settings, pool)
         self._times = times
 
@@ -265,7 +265,7 @@ class WideOperatorModel(OperatorModel):
 
     __slots__ = ("_times",)
 
-    def __init__(self, settings: Settings, pool: Pool, times: float) -> None:
+    def __init__(self, settings: OperatorSettings, pool: Pool, times: float) -> None:
         super().__init__(settings, pool)
         self._times = times
 

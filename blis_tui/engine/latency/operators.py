@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.latency.model import LATENCY
-from blis_tui.engine.latency.operator_costs import Settings
+from blis_tui.engine.latency.operator_costs import OperatorSettings
 from blis_tui.engine.latency.operator_steps import OperatorModel, ScaledOperatorModel, WideOperatorModel
 
 if TYPE_CHECKING:
@@ -26,9 +26,11 @@ _MADE: Final[dict[tuple[object, ...], tuple[OperatorModel, Mapping[str, object] 
 
 
 @LATENCY.plugin(
-    "operators", "The sum of operators measured on the GPU and a small fitted rest; for GPUs with tables.", Settings
+    "operators",
+    "The sum of operators measured on the GPU and a small fitted rest; for GPUs with tables.",
+    OperatorSettings,
 )
-def operators(settings: Settings, pool: Pool) -> OperatorModel:
+def operators(settings: OperatorSettings, pool: Pool) -> OperatorModel:
     """Create the model from the tables of the pool's GPU.
 
     Raises:
@@ -48,7 +50,7 @@ def operators(settings: Settings, pool: Pool) -> OperatorModel:
     return found[0].anew()
 
 
-def _made(settings: Settings, pool: Pool) -> OperatorModel:
+def _made(settings: OperatorSettings, pool: Pool) -> OperatorModel:
     if settings.steps is None:
         return OperatorModel(settings, pool)
     return ScaledOperatorModel(settings, pool, settings.steps)

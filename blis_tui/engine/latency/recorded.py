@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class RecordedSettings:
     """The measured durations."""
 
     durations_us: tuple[float, ...] = setting(
@@ -38,13 +38,13 @@ class Settings:
     queue_per_token_us: float = setting("The same for each token of its prompt.", default=0.0, minimum=0, maximum=10**9)
 
 
-@LATENCY.plugin("recorded", "Measured steps by their number, whatever is in them; of one instance.", Settings)
+@LATENCY.plugin("recorded", "Measured steps by their number, whatever is in them; of one instance.", RecordedSettings)
 class RecordedSteps(Overheads):
     """Gives the n-th step of an instance the duration of the n-th measured one."""
 
     __slots__ = ("_durations_us", "_mean_us", "_tallies")
 
-    def __init__(self, settings: Settings, pool: Pool) -> None:  # noqa: ARG002  (any pool will do)
+    def __init__(self, settings: RecordedSettings, pool: Pool) -> None:  # noqa: ARG002  (any pool will do)
         super().__init__(
             queue_us=settings.queue_us,
             queue_per_token_us=settings.queue_per_token_us,

@@ -29,7 +29,7 @@ _ALPHA: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class RooflineSettings:
     """Coefficients."""
 
     alpha: tuple[float, ...] = coefficients(f"{_ALPHA} Default: `specs/latency/roofline.yaml`, all zero.", *(0, 3))
@@ -39,7 +39,7 @@ class Settings:
 @LATENCY.plugin(
     "roofline",
     "Derived from the accelerator's peak figures: the larger of compute time and memory time.",
-    Settings,
+    RooflineSettings,
 )
 class RooflineModel(Overheads):
     """``max(compute, memory)`` over the whole step.
@@ -67,7 +67,7 @@ class RooflineModel(Overheads):
         "_weight_bytes",
     )
 
-    def __init__(self, settings: Settings, pool: Pool) -> None:
+    def __init__(self, settings: RooflineSettings, pool: Pool) -> None:
         queue_us, per_token_us, output_us = settings.alpha or (0.0, 0.0, 0.0)
         super().__init__(
             queue_us=queue_us, queue_per_token_us=per_token_us, output_token_us=output_us, post_decode_us=0.0
@@ -211,7 +211,7 @@ class PhasedRoofline(RooflineModel):
     __slots__ = ("_overhead_us",)
 
     def __init__(self, settings: PhasesSettings, pool: Pool) -> None:
-        super().__init__(Settings(alpha=settings.alpha), pool)
+        super().__init__(RooflineSettings(alpha=settings.alpha), pool)
         share, all_reduce_us, layer_us, step_us = settings.beta
         if not 0.0 < share <= 1.0:
             raise PolicyError(f"beta[0] of roofline-phases is {share}", help="a share of the bandwidth, up to 1")

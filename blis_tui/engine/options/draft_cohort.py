@@ -56,7 +56,7 @@ class SpeculativeCohort(DecodeCohort):
     Args:
         load: the step load whose decode aggregates it keeps.
         block_size_tokens: tokens of a KV block.
-        luck: determines which drafts are accepted.
+        acceptance_sampler: determines which drafts are accepted.
         max_model_len: limit on prompt and answer together.
         lookahead_tokens: KV slots beyond what a step computes, for the drafter.
         drops_last_hit: whether the last cached block of a prompt is recomputed for the drafter.
@@ -68,7 +68,7 @@ class SpeculativeCohort(DecodeCohort):
 
     Attributes:
         now: time at which the latest step was planned.
-        luck: determines which drafts are accepted.
+        acceptance_sampler: determines which drafts are accepted.
         drafts: member index -> number of draft tokens that the next advance verifies besides the due token.
         first: requests that got their first token in the latest advance.
         tallies: totals over all advances.
@@ -83,13 +83,13 @@ class SpeculativeCohort(DecodeCohort):
         "_notes_late",
         "_notes_results",
         "_overlaps",
+        "acceptance_sampler",
         "drafts",
         "drops_last_hit",
         "first",
         "hashed_ahead",
         "latest",
         "lookahead_tokens",
-        "luck",
         "noting",
         "now",
         "tallies",
@@ -101,7 +101,7 @@ class SpeculativeCohort(DecodeCohort):
         self,
         load: StepLoad,
         block_size_tokens: int,
-        luck: AcceptanceSampler,
+        acceptance_sampler: AcceptanceSampler,
         max_model_len: int | None,
         *,
         lookahead_tokens: int = 0,
@@ -113,10 +113,10 @@ class SpeculativeCohort(DecodeCohort):
     ) -> None:
         super().__init__(load, block_size_tokens)
         self.now = 0
-        self.luck = luck
+        self.acceptance_sampler = acceptance_sampler
         self.drafts: dict[int, int] = {}
         self.first: list[Request] = []
-        self.tallies = DraftTallies(accepted_runs=[0] * (luck.draft_tokens + 1))
+        self.tallies = DraftTallies(accepted_runs=[0] * (acceptance_sampler.draft_tokens + 1))
         self.noting = False
         self.latest: list[tuple[int, str, int, int, int]] = []
         self._max_model_len = UNLIMITED if max_model_len is None else max_model_len
@@ -137,7 +137,7 @@ class SpeculativeCohort(DecodeCohort):
         request.finish_clock = min(request.output_tokens, request.max_output_tokens)
         decode = self._decodes.get(request.index)
         if decode is None:
-            decode = self._decodes[request.index] = Decode(request, self.luck.runs(request))
+            decode = self._decodes[request.index] = Decode(request, self.acceptance_sampler.runs(request))
         self._members[request.index] = decode
         self.load.decode_requests += 1
         self.load.decode_context_tokens += request.computed_tokens
@@ -177,7 +177,7 @@ class SpeculativeCohort(DecodeCohort):
 
         Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py`` lines 703 to 723.
         """
-        width = 1 + self.luck.draft_tokens
+        width = 1 + self.acceptance_sampler.draft_tokens
         return min(width, self._max_model_len - self._expected(request) - 1)
 
     def slots(self, request: Request, tokens: int) -> int:
@@ -190,7 +190,7 @@ class SpeculativeCohort(DecodeCohort):
     @property
     def most_excess(self) -> int:
         """Largest number of tokens that may count as computed but turn out not to be."""
-        return self.luck.draft_tokens if self._overlaps else 0
+        return self.acceptance_sampler.draft_tokens if self._overlaps else 0
 
     def slots_for(self, tokens: int) -> int:
         """Number of KV slots needed for ``tokens`` computed tokens."""
@@ -202,7 +202,7 @@ class SpeculativeCohort(DecodeCohort):
         ``UNLIMITED`` means that a member would not take part, or that a request outside the cohort would.
         """
         size = self.block_size_tokens
-        most = _capped(threshold, 1 + self.luck.draft_tokens)
+        most = _capped(threshold, 1 + self.acceptance_sampler.draft_tokens)
         drafts = self.drafts = {}
         tokens = blocks = 0
         if self.unsure:

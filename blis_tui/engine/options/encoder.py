@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.profile import Limits
     from blis_tui.engine.records import Observers
     from blis_tui.engine.request import Request
-    from blis_tui.engine.rules.traits import Traits
+    from blis_tui.engine.rules.traits import EngineBehavior
     from blis_tui.model import Encoder as EncoderKeys
 
 
@@ -152,7 +152,7 @@ class Encoder(StepPart):
         self,
         keys: EncoderKeys,
         limits: Limits,
-        traits: Traits,
+        traits: EngineBehavior,
         observers: Observers,
         index: int,
         decodes: DecodeCohort | None = None,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from blis_tui.base.classes import NamedTuple, mypyc_attr
 from blis_tui.base.pickling import Picklable
 from blis_tui.engine.events import IDLE, NO_STEP
-from blis_tui.engine.flow import Flow
 from blis_tui.engine.plan import StepPart
 from blis_tui.engine.request import Request  # noqa: TC001  (mypyc evaluates annotations of named tuples)
+from blis_tui.engine.step_loop import StepLoop
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -104,7 +104,7 @@ class PipelineLatency(StepPart):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Stages(Flow):
+class Stages(StepLoop):
     """Keeps several steps in flight, each with different requests.
 
     Attributes:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.base.pickling import Picklable
 from blis_tui.engine.events import IDLE, NO_STEP
-from blis_tui.engine.flow import Ahead, Flow, OneAtATime
 from blis_tui.engine.latency.model import ModelWrapper, StepLoad
 from blis_tui.engine.plan import NO_PLAN, Planned
+from blis_tui.engine.step_loop import Ahead, OneAtATime, StepLoop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -174,7 +174,7 @@ def _tokens(load: StepLoad) -> int:
     return tokens
 
 
-class Rank(Flow):
+class Rank(StepLoop):
     """An instance that steps together with others; the other base class says how its own steps follow one another.
 
     Attributes:
@@ -204,11 +204,11 @@ class Rank(Flow):
 
     def advance(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
         """Run a single step, as no rank may get ahead of the others."""
-        return Flow.advance(self, now, bar, most)
+        return StepLoop.advance(self, now, bar, most)
 
     def advance_deferring(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
         """Run a single step, as in ``advance``."""
-        return Flow.advance_deferring(self, now, bar, most)
+        return StepLoop.advance_deferring(self, now, bar, most)
 
     def state(self) -> tuple[object, ...]:
         """Return what is planned but not executed; the first rank adds its group's state (for digests)."""

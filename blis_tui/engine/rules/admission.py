@@ -9,20 +9,20 @@ from blis_tui.base.classes import NamedTuple, mypyc_attr
 from blis_tui.base.pickling import is_internal_class
 from blis_tui.engine.batch import AdmissionLoop
 from blis_tui.engine.plan import NO_PLAN
-from blis_tui.engine.stopped import ADAPTER, BLOCKS, ENCODER, LATE, PLACES, TOKENS, WATERMARK, Stopped
+from blis_tui.engine.stopped import ADAPTER, BLOCKS, ENCODER, LATE, MAX_NUM_SEQS, TOKENS, WATERMARK, Stopped
 
 if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
     from blis_tui.engine.plan import Plan
     from blis_tui.engine.request import Request
-    from blis_tui.engine.rules.traits import Traits
+    from blis_tui.engine.rules.traits import EngineBehavior
 
 
 class AdmissionFilter(Protocol):
     """A rule that may impose further conditions on admission."""
 
     @property
-    def traits(self) -> Traits:
+    def traits(self) -> EngineBehavior:
         """Traits of its batches."""
 
     def admits(self, batch: Batch, request: Request) -> bool:
@@ -125,7 +125,7 @@ class Admission(AdmissionLoop):
             self._passed = {}
         while waiting.items:
             if self._budget <= 0 or self._places <= 0:
-                self._plan.stopped = Stopped(PLACES if self._places <= 0 else TOKENS, 1)
+                self._plan.stopped = Stopped(MAX_NUM_SEQS if self._places <= 0 else TOKENS, 1)
                 break
             passed = self._passed
             request = waiting.head() if all_may_go and not passed else batch.next_waiting(passed, len(passed))

@@ -10,9 +10,9 @@ from blis_tui.base.classes import dataclass, mypyc_attr
 from blis_tui.base.errors import PolicyError
 from blis_tui.engine.plan import Plan
 from blis_tui.engine.rules.rule import BATCHING, Plain, RunningFirst
-from blis_tui.engine.rules.traits import BY_ARRIVAL, LLM_SERVING_SIM, Traits, unsupported_settings
+from blis_tui.engine.rules.traits import BY_ARRIVAL, LLM_SERVING_SIM, EngineBehavior, unsupported_settings
 from blis_tui.engine.steps import Steps
-from blis_tui.engine.stopped import BLOCKS, PLACES, PREEMPTED, TOKENS, Stopped
+from blis_tui.engine.stopped import BLOCKS, MAX_NUM_SEQS, PREEMPTED, TOKENS, Stopped
 from blis_tui.model.plug_ins import setting
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class LlmServingSimSettings:
     """Settings under LLMServingSim's names."""
 
     version: str = setting(
@@ -56,9 +56,11 @@ class Settings:
 
 
 @BATCHING.plugin(
-    "llm-serving-sim", "One pass over all requests in order of arrival; what does not fit is skipped.", Settings
+    "llm-serving-sim",
+    "One pass over all requests in order of arrival; what does not fit is skipped.",
+    LlmServingSimSettings,
 )
-def llm_serving_sim(settings: Settings) -> BatchRule:
+def llm_serving_sim(settings: LlmServingSimSettings) -> BatchRule:
     """Create the rule of a version.
 
     Raises:
@@ -69,7 +71,7 @@ def llm_serving_sim(settings: Settings) -> BatchRule:
     return OnePass(settings) if settings.version == BY_ARRIVAL else TwoPhases(settings)
 
 
-def _interval_us(settings: Settings) -> int:
+def _interval_us(settings: LlmServingSimSettings) -> int:
     """The log interval in microseconds, at least 1 if there is a log."""
     return math.ceil(settings.log_interval * 1e6)
 
@@ -80,8 +82,8 @@ class TwoPhases(RunningFirst):
     A step that preempts admits no request, and the first request that does not fit ends the admissions.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._traits = Traits(
+    def __init__(self, settings: LlmServingSimSettings) -> None:
+        self._traits = EngineBehavior(
             keeps_output=True,
             chunked_prefill=settings.enable_chunked_prefill,
             reserves_whole_prompt=settings.reserve_full_isl,
@@ -98,7 +100,7 @@ class TwoPhases(RunningFirst):
         )
 
     @property
-    def traits(self) -> Traits:
+    def traits(self) -> EngineBehavior:
         """Traits of its batches."""
         return self._traits
 
@@ -117,9 +119,9 @@ class OnePass(Plain):
     still run; none is admitted.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: LlmServingSimSettings) -> None:
         self._prefills_first = settings.prioritize_prefill
-        self.traits = Traits(
+        self.traits = EngineBehavior(
             keeps_output=True,
             running_first=False,
             busy_until_the_end=True,
@@ -189,7 +191,7 @@ class _Pass:
         busy = self._batch.busy
         for request in requests:
             if self.budget <= 0 or len(self.served) + len(busy) >= self._batch.limits.max_num_seqs:
-                self.ended = Stopped(TOKENS if self.budget <= 0 else PLACES, 1)
+                self.ended = Stopped(TOKENS if self.budget <= 0 else MAX_NUM_SEQS, 1)
                 break
             if request.batch_slot not in self.served and request.batch_slot not in busy:
                 self._serve(request)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from blis_tui.engine.plan import Plan
 from blis_tui.engine.rules.rule import BATCHING, Plain, serve_running
-from blis_tui.engine.rules.traits import Traits
-from blis_tui.engine.stopped import APART, BLOCKS, PLACES, PREEMPTED, TOKENS, Stopped
+from blis_tui.engine.rules.traits import EngineBehavior
+from blis_tui.engine.stopped import APART, BLOCKS, MAX_NUM_SEQS, PREEMPTED, TOKENS, Stopped
 
 if TYPE_CHECKING:
     from blis_tui.engine.batch import Batch
@@ -30,7 +30,7 @@ class NanoBatching(Plain):
 
     def __init__(self, settings: NoSettings) -> None:
         del settings
-        self.traits = Traits(
+        self.traits = EngineBehavior(
             keeps_output=True,
             running_first=False,
             chunked_prefill=False,
@@ -68,7 +68,7 @@ class NanoBatching(Plain):
         budget = batch.limits.max_num_batched_tokens
         while waiting.items:
             if budget <= 0 or len(plan.admitted) >= batch.limits.max_num_seqs:
-                plan.stopped = Stopped(TOKENS if budget <= 0 else PLACES, 1)
+                plan.stopped = Stopped(TOKENS if budget <= 0 else MAX_NUM_SEQS, 1)
                 break
             request = waiting.head()
             attempt = (request.index, pool.epoch, budget)
@@ -101,7 +101,7 @@ class NanoBatching(Plain):
                 plan.stopped = plan.stopped or Stopped(PREEMPTED)  # else no request was waiting before
                 break
             if places <= 0:
-                plan.stopped = Stopped(PREEMPTED) if plan.preempted else Stopped(PLACES, 1)
+                plan.stopped = Stopped(PREEMPTED) if plan.preempted else Stopped(MAX_NUM_SEQS, 1)
                 break
             need = pool.missing(request, request.computed_tokens + 1)
             if need > pool.free:

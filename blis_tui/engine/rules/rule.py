@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.pickling import Picklable
-from blis_tui.engine.plan import Ghost, Plan
+from blis_tui.engine.plan import DiscardedTokens, Plan
 from blis_tui.engine.rules.admission import Admission
 from blis_tui.engine.rules.starved import serve_with_too_few_blocks
-from blis_tui.engine.rules.traits import Traits
+from blis_tui.engine.rules.traits import EngineBehavior
 from blis_tui.model.plug_ins import PlugPoint
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class BatchRule(Protocol):
     """Decides what an instance's next step works on."""
 
     @property
-    def traits(self) -> Traits:
+    def traits(self) -> EngineBehavior:
         """How its batches differ from the default."""
 
     def plan(self, batch: Batch) -> Plan:
@@ -46,7 +46,7 @@ class BatchRule(Protocol):
 
 
 _ORDER_MATTERS: Final = -2
-_DEFAULT_TRAITS: Final = Traits()
+_DEFAULT_TRAITS: Final = EngineBehavior()
 
 BATCHING: Final = PlugPoint[[], BatchRule]("policy.batching", "batching rule", BatchRule)
 
@@ -60,7 +60,7 @@ def plan_step(rule: BatchRule, batch: Batch, *, ahead: bool) -> Plan | None:
     plan = rule.plan(batch)
     if ahead or not batch.reserved or batch.running or plan.preempted:
         if plan.preempted and not batch.running and not batch.ending and batch.awaits_blocks():
-            batch.crowded_out += 1
+            batch.preempted_for_reserved += 1
         return plan
     if batch.awaits_adapter():
         return plan
@@ -68,7 +68,7 @@ def plan_step(rule: BatchRule, batch: Batch, *, ahead: bool) -> Plan | None:
         return None
     preempted: list[Preemption] = []
     while batch.reserved and not batch.running:
-        preempted.append(batch.dispossess())
+        preempted.append(batch.evict_reserved())
         plan = rule.plan(batch)
         if batch.awaits_adapter():
             break
@@ -98,7 +98,7 @@ class RunningFirst(Plain):
     """Serves running requests first, then waiting ones from the queue head, while budget, places and blocks last."""
 
     @property
-    def traits(self) -> Traits:
+    def traits(self) -> EngineBehavior:
         """The default traits."""
         return _DEFAULT_TRAITS
 
@@ -230,7 +230,7 @@ def _grant_past_end(batch: Batch, plan: Plan, unsure: list[Request]) -> None:
     """Let requests compute one more token although their answers end in the step in flight, which plans cannot know."""
     for request in unsure:
         batch.pool.extend(request, request.computed_tokens + 1)
-        plan.ghosts.append(Ghost(request, 1, request.computed_tokens))
+        plan.ghosts.append(DiscardedTokens(request, 1, request.computed_tokens))
 
 
 def _prefills_are_last(batch: Batch, prefills: list[Request]) -> bool:
@@ -276,7 +276,7 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int, *, prompts: bool) -> 
             if victim is request:
                 break
         if request.batch_slot < 0:
-            if batch.serves_on:
+            if batch.serves_behind_preempted:
                 continue
             break  # it preempted itself: no request behind it is served either
         if prefilling:
@@ -290,7 +290,7 @@ def _grant_in_order(batch: Batch, plan: Plan, budget: int, *, prompts: bool) -> 
                 pool.hold(request, slots)
                 drafting.note_grant(request)
             if slot in batch.ending:
-                plan.ghosts.append(Ghost(request, tokens, request.computed_tokens))
+                plan.ghosts.append(DiscardedTokens(request, tokens, request.computed_tokens))
             else:
                 decoding[slot] = request
         granted[slot] = tokens

@@ -65,7 +65,7 @@ def serve_with_too_few_blocks(batch: Batch, plan: Plan, wants: Mapping[int, int]
                 left -= tokens
                 at += 1
             continue
-        if not batch.serves_on:
+        if not batch.serves_behind_preempted:
             _stall_behind(batch, slot)
             return
         at += 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.engine.plan import Plan
 from blis_tui.engine.rules.rule import BATCHING, RunningFirst, serve_running
-from blis_tui.engine.rules.traits import Traits
+from blis_tui.engine.rules.traits import EngineBehavior
 from blis_tui.engine.stopped import ANSWERS, GATHERING, Stopped
 from blis_tui.model.plug_ins import setting
 
@@ -27,7 +27,7 @@ _NO_EVICT: Final = "GUARANTEED_NO_EVICT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class TensorRtLlmSettings:
     """Settings under TensorRT-LLM's names."""
 
     capacity_scheduler_policy: str = setting(
@@ -56,16 +56,18 @@ class Settings:
     )
 
 
-@BATCHING.plugin("tensorrt-llm", "TensorRT-LLM's scheduler: by default it never has to evict a request.", Settings)
+@BATCHING.plugin(
+    "tensorrt-llm", "TensorRT-LLM's scheduler: by default it never has to evict a request.", TensorRtLlmSettings
+)
 class TensorRtLlmBatching(RunningFirst):
     """Serves running requests first; prompts are computed whole, and may wait to be batched with others."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: TensorRtLlmSettings) -> None:
         self._evicts = settings.capacity_scheduler_policy != _NO_EVICT
         self._longest_wait = settings.batch_wait_timeout_iters
         self._full = settings.batch_wait_max_tokens_ratio
         self._waited = 0
-        self._traits = Traits(
+        self._traits = EngineBehavior(
             keeps_output=True,
             chunked_prefill=settings.enable_chunked_prefill,
             reserves_whole_prompt=True,
@@ -81,7 +83,7 @@ class TensorRtLlmBatching(RunningFirst):
         )
 
     @property
-    def traits(self) -> Traits:
+    def traits(self) -> EngineBehavior:
         """Traits of its batches."""
         return self._traits
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
+class EngineBehavior:
     """What a rule states about itself; the engine follows it and explanations quote it."""
 
     keeps_output: bool = False
@@ -122,7 +122,9 @@ class Traits:
         return int(self.watermark * (total + 1 if self.null_block else total))
 
 
-def traits_of(traits: Traits, recompute: str | None, *, swaps: bool, pipelined: bool, eager: bool = False) -> Traits:
+def traits_of(
+    traits: EngineBehavior, recompute: str | None, *, swaps: bool, pipelined: bool, eager: bool = False
+) -> EngineBehavior:
     """Return a rule's traits on an instance; the policy decides whether victims keep their generated tokens.
 
     Args:
@@ -236,7 +238,7 @@ class Refusal(NamedTuple):
 
 
 def unsupported_in_engine(
-    kind: str, traits: Traits, stages: int, drafter: str, *, adapts: bool, budgets: Iterable[str] = ()
+    kind: str, traits: EngineBehavior, stages: int, drafter: str, *, adapts: bool, budgets: Iterable[str] = ()
 ) -> Iterator[Refusal]:
     """Yield everything in an engine's settings that the batching rule does not support.
 
@@ -267,7 +269,7 @@ def unsupported_in_engine(
 
 
 def unsupported_elsewhere(
-    kind: str, traits: Traits, scheduling: str, victim: str, *, splits: bool
+    kind: str, traits: EngineBehavior, scheduling: str, victim: str, *, splits: bool
 ) -> Iterator[Refusal]:
     """Yield unsupported settings outside the engine; ``key`` is a path.
 
@@ -297,7 +299,7 @@ def unsupported_elsewhere(
         yield Refusal("cluster.disaggregation", message, advice)
 
 
-def _unsupported_drafters(kind: str, traits: Traits, stages: int, drafter: str) -> Iterator[Refusal]:
+def _unsupported_drafters(kind: str, traits: EngineBehavior, stages: int, drafter: str) -> Iterator[Refusal]:
     """Yield drafters that a rule does not support at all or with its other settings."""
     drafters = ", ".join(traits.drafters)
     if not traits.drafters:

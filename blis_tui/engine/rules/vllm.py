@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError
 from blis_tui.engine.rules.rule import BATCHING, RunningFirst
-from blis_tui.engine.rules.traits import DEFAULT, OLD, RULES, VERSIONS, Traits, unsupported_settings
+from blis_tui.engine.rules.traits import DEFAULT, OLD, RULES, VERSIONS, EngineBehavior, unsupported_settings
 from blis_tui.engine.stopped import ADAPTER, CADENCE, LATE, Stopped
 from blis_tui.model.plug_ins import setting
 
@@ -28,7 +28,7 @@ PARTIAL_PREFILL_SHARE_PERCENT = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class VllmSettings:
     """Settings under vLLM's names."""
 
     version: str = setting(
@@ -88,7 +88,7 @@ class VllmV1Batching(RunningFirst):
     tokens and recomputes prompt and output.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: VllmSettings) -> None:
         version = settings.version
         self._spares_lone = version in RULES["lone-request-has-no-threshold"]
         self._pads = version in RULES["pads-admissions"]
@@ -97,7 +97,7 @@ class VllmV1Batching(RunningFirst):
         self._adaptive = settings.long_prefill_token_threshold_adaptive
         self._partial_prefills = settings.max_num_partial_prefills or 1
         self._max_running = settings.max_num_active_seqs
-        self._traits = Traits(
+        self._traits = EngineBehavior(
             keeps_output=True,
             chunked_prefill=settings.enable_chunked_prefill,
             reserves_whole_prompt=settings.reserve_full_input,
@@ -125,7 +125,7 @@ class VllmV1Batching(RunningFirst):
         )
 
     @property
-    def traits(self) -> Traits:
+    def traits(self) -> EngineBehavior:
         """Traits of its batches."""
         return self._traits
 
@@ -134,7 +134,9 @@ class VllmV1Batching(RunningFirst):
 
         Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py`` line 1090.
         """
-        return 1 + batch.speculative.luck.draft_tokens if self._pads and batch.speculative is not None else 0
+        return (
+            1 + batch.speculative.acceptance_sampler.draft_tokens if self._pads and batch.speculative is not None else 0
+        )
 
     def max_running(self, engine: Engine) -> int:
         """Return the smaller of ``max_num_active_seqs`` (if set) and ``max_num_seqs``."""
@@ -167,7 +169,7 @@ class VllmWithCadence(VllmV1Batching):
     enters in any step. Source: vLLM 0.33.0, ``v1/core/sched/scheduler.py`` lines 748 to 791, 822, 1290, 1612 to 1629.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: VllmSettings) -> None:
         super().__init__(settings)
         self._interval = settings.prefill_schedule_interval or 1
         self._traits = replace(
@@ -244,8 +246,8 @@ def _computes_prompts(plan: Plan) -> bool:
     return any(chunk.request.index not in new or chunk.computed + 1 < chunk.prompt for chunk in plan.chunks)
 
 
-@BATCHING.plugin("vllm-v1", "vLLM's V1 scheduler.", Settings)
-def vllm_v1(settings: Settings) -> VllmV1Batching:
+@BATCHING.plugin("vllm-v1", "vLLM's V1 scheduler.", VllmSettings)
+def vllm_v1(settings: VllmSettings) -> VllmV1Batching:
     """Create the rule."""
     return VllmWithCadence(settings) if (settings.prefill_schedule_interval or 1) > 1 else VllmV1Batching(settings)
 
@@ -260,7 +262,7 @@ class BlisBatching(RunningFirst):
     step. A preempted request recomputes its prompt and generates its output again.
     """
 
-    traits = Traits(
+    traits = EngineBehavior(
         caches_whole_prompts=True,
         stores_last_token=True,
         counts_to_limit=False,

@@ -12,11 +12,11 @@ from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.pickling import Picklable
 from blis_tui.engine.counts import tally_wait
 from blis_tui.engine.events import IDLE, NO_STEP
-from blis_tui.engine.flow import Flow
-from blis_tui.engine.plan import Ghost, Plan, Planned
+from blis_tui.engine.plan import DiscardedTokens, Plan, Planned
 from blis_tui.engine.request import RUNNING, WAITING, RequestState
 from blis_tui.engine.sglang.pool import radix_pool
 from blis_tui.engine.sglang.rule import SglangBatching
+from blis_tui.engine.step_loop import StepLoop
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
@@ -54,7 +54,7 @@ class Arrival(Picklable):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class EventLoop(Flow):
+class EventLoop(StepLoop):
     """Plans a step when it starts or, with overlap, when the previous step starts, whose results are unknown then.
 
     The rule sees requests as of the latest results. A plan made while a step runs is therefore made before that
@@ -219,7 +219,7 @@ class EventLoop(Flow):
 
     # ---- requests that leave without a result ----
 
-    def outlives_client(self, request: Request) -> bool:
+    def keeps_aborted_request(self, request: Request) -> bool:
         """Whether a request stays for the time being when its client gives up.
 
         SGLang drops a waiting request or a split prompt when it hears of it; others end with their next token.
@@ -276,7 +276,7 @@ class EventLoop(Flow):
         batch.take_out(request)
         self.rule.forget(request)
         if planned is not None and planned.plan is not None and decodes:
-            planned.plan.ghosts.append(Ghost(request, 1, request.computed_tokens))
+            planned.plan.ghosts.append(DiscardedTokens(request, 1, request.computed_tokens))
         if planned is None or self.steps.free_us <= now:
             batch.pool.release(request, content)
         else:

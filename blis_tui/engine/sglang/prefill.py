@@ -30,7 +30,7 @@ class Verdict(Enum):
     OTHER = "other"
 
 
-class Entry(NamedTuple):
+class PrefillEntry(NamedTuple):
     """What a prefill computes for a request."""
 
     request: Request
@@ -77,7 +77,7 @@ class PrefillAdder:
         self._ratio = ratio
         self._input = max_prefill_tokens - beside
         self._chunk = None if chunk is None else chunk - beside
-        self.entries: list[Entry] = []
+        self.entries: list[PrefillEntry] = []
         self.chunked: Request | None = None
         expected: float = 0
         for one in running:  # (the order determines the last bits of the sum)
@@ -129,7 +129,7 @@ class PrefillAdder:
         self.stopped = Stopped(cause, need, max(0, had), request)
         return Verdict.OTHER
 
-    def _take(self, entry: Entry, answer: int) -> None:
+    def _take(self, entry: PrefillEntry, answer: int) -> None:
         self.entries.append(entry)
         paged = self._page_aligned(entry.new)
         self._total_offset += paged + self._page + answer
@@ -152,7 +152,7 @@ class PrefillAdder:
             most = self._chunk
         rest = request.target_tokens - request.computed_tokens
         new = min(rest, most)
-        self._take(Entry(request, request.computed_tokens, new), 0 if new < rest else _most(request))
+        self._take(PrefillEntry(request, request.computed_tokens, new), 0 if new < rest else _most(request))
         return new < rest
 
     def add(self, request: Request, *, known: bool) -> Verdict:
@@ -164,9 +164,9 @@ class PrefillAdder:
         node, away = pool.split_hit(found)
         pool.lock(request, node)
         entry = self._select(request, blocks, away)
-        if away and isinstance(entry, Entry) and not pool.load_back(request, found, away):
+        if away and isinstance(entry, PrefillEntry) and not pool.load_back(request, found, away):
             entry = self._select(request, blocks - away, 0)  # host content is recomputed instead, if there is room
-        if not isinstance(entry, Entry):
+        if not isinstance(entry, PrefillEntry):
             pool.unlock(request)
             return entry
         whole = entry.computed + entry.new == request.target_tokens
@@ -175,7 +175,7 @@ class PrefillAdder:
             self.chunked = request
         return self.state()
 
-    def _select(self, request: Request, blocks: int, away: int) -> Entry | Verdict:
+    def _select(self, request: Request, blocks: int, away: int) -> PrefillEntry | Verdict:
         """Return what the candidate would compute after ``blocks`` cached blocks, or why it is not admitted.
 
         The cached blocks on the GPU are locked, so that they do not count as room. ``away``: number of the blocks that
@@ -194,8 +194,8 @@ class PrefillAdder:
         elif self._page_aligned(rest) > self._chunk:
             new = self._chunk // page * page
             new = (start + new) // page * page - start
-            return Entry(request, start, new) if new > 0 else self._too_long(request, page, self._chunk)
-        return Entry(request, start, rest)
+            return PrefillEntry(request, start, new) if new > 0 else self._too_long(request, page, self._chunk)
+        return PrefillEntry(request, start, rest)
 
     def _add_known(self, request: Request) -> Verdict:
         self.rest = rest = request.target_tokens
@@ -206,14 +206,14 @@ class PrefillAdder:
             self.stopped = Stopped(ROOM, request=request)
             return Verdict.NO_TOKEN
         if self._chunk is None or rest <= self._chunk:
-            self._take(Entry(request, 0, rest), _most(request))
+            self._take(PrefillEntry(request, 0, rest), _most(request))
         elif self._chunk <= 0 or self.chunked is not None:
             # Part of the chunk is left after a prompt that was split at a block boundary. SGLang would split this
             # prompt, too, and take the first one for computed.
             return self._too_long(request, 1, self._chunk)
         else:
             self.chunked = request
-            self._take(Entry(request, 0, self._chunk), 0)
+            self._take(PrefillEntry(request, 0, self._chunk), 0)
         return self.state()
 
     def _fits_until_end(self, request: Request, room: float) -> bool:

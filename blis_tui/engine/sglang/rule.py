@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.errors import StalledError
 from blis_tui.engine.kv.keys import PromptKeys
-from blis_tui.engine.plan import Ghost, Outranked, Plan, Retraction
+from blis_tui.engine.plan import DiscardedTokens, Outranked, Plan, Retraction
 from blis_tui.engine.queue import SCHEDULING, ByPriority, ByTurn, FcfsQueue
 from blis_tui.engine.request import COMPLETED, RUNNING, WAITING
 from blis_tui.engine.rules.rule import BATCHING, Plain
-from blis_tui.engine.rules.traits import SGLANG, Traits
+from blis_tui.engine.rules.traits import SGLANG, EngineBehavior
 from blis_tui.engine.sglang.pool import RadixPool, radix_pool
 from blis_tui.engine.sglang.prefill import PrefillAdder, Priorities, Verdict
 from blis_tui.engine.sglang.tree import RadixTree
-from blis_tui.engine.stopped import ADAPTER, OUTRANKED, PLACES, PREEMPTED, UNSEEN, Stopped
+from blis_tui.engine.stopped import ADAPTER, MAX_NUM_SEQS, OUTRANKED, PREEMPTED, UNSEEN, Stopped
 from blis_tui.model.defaults import CHUNK, MOST_PREFILL_TOKENS, left_out
 from blis_tui.model.keys import AUTO
 from blis_tui.model.plug_ins import setting, setting_or
@@ -170,7 +170,7 @@ _PREFILL_WEIGHT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class SglangSettings:
     """Settings under SGLang's names."""
 
     version: str = setting("The SGLang version whose scheduler is simulated.", default=SGLANG[0], enum=list(SGLANG))
@@ -235,7 +235,7 @@ class FormedBatch(NamedTuple):
     decodes: bool
 
 
-@BATCHING.plugin("sglang", "SGLang's scheduler: prompts first, with a radix tree of cached prefixes.", Settings)
+@BATCHING.plugin("sglang", "SGLang's scheduler: prompts first, with a radix tree of cached prefixes.", SglangSettings)
 class SglangBatching(Plain):
     """Forms steps that either compute prompts or decode. Retracted requests wait again at the end of the queue.
 
@@ -248,7 +248,7 @@ class SglangBatching(Plain):
         under_way: that batch, if its results are not known yet.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: SglangSettings) -> None:
         self._settings = settings
         self._first_ratio = min(_INITIAL_RATIO * settings.schedule_conservativeness, 1.0)
         self._least_ratio = min(self._first_ratio * _LEAST_SHARE, 1.0)
@@ -270,7 +270,7 @@ class SglangBatching(Plain):
         self._weight = settings.scheduler_recv_interval - 1
         sign = _priority_sign(settings)
         self._priorities = Priorities(settings.priority_scheduling_preemption_threshold, sign) if sign else None
-        self.traits = Traits(
+        self.traits = EngineBehavior(
             keeps_output=True,
             running_first=False,
             prefills_apart=not settings.enable_mixed_chunk,
@@ -461,7 +461,7 @@ class SglangBatching(Plain):
         if self.chunked is None and not (batch.waiting.items and self._waiting(batch, 1)):
             return None
         if self.chunked is None and len(self.running) >= limit and self._priorities is None:
-            self._fill(batch, Stopped(PLACES, 1))
+            self._fill(batch, Stopped(MAX_NUM_SEQS, 1))
             plan.stopped = self._filled
             return None
         pool = radix_pool(batch.pool)
@@ -507,7 +507,7 @@ class SglangBatching(Plain):
             if places is not None and not places.has_place(request):
                 continue
             if len(adder.entries) >= limit - len(self.running):
-                self._fill(batch, Stopped(PLACES, 1))
+                self._fill(batch, Stopped(MAX_NUM_SEQS, 1))
             if self.full and not self._preempt(batch, plan, request, adder):
                 plan.stopped = self._filled
                 break
@@ -647,7 +647,7 @@ class SglangBatching(Plain):
         if self.under_way is not None:
             for one in self._ending(batch):
                 if one.index in self.running:
-                    plan.ghosts.append(Ghost(one, 1, self._committed_tokens(batch, one)))
+                    plan.ghosts.append(DiscardedTokens(one, 1, self._committed_tokens(batch, one)))
 
     def _decode_blocks(self, batch: Batch, requests: Collection[Request]) -> int:
         """KV blocks that these requests need for their next tokens."""
@@ -735,13 +735,13 @@ class SglangBatching(Plain):
         under_way = self.under_way
         if victim.joined_clock >= 0:
             if under_way is not None and under_way.decodes:
-                under_way.plan.ghosts.append(Ghost(victim, 1, batch.cohort.context_tokens(victim)))
+                under_way.plan.ghosts.append(DiscardedTokens(victim, 1, batch.cohort.context_tokens(victim)))
             batch.cohort.leave(victim)
         self._turns.pop(victim.index, None)
         batch.retract(plan, victim, beneficiary)
 
 
-def _priority_sign(settings: Settings) -> int:
+def _priority_sign(settings: SglangSettings) -> int:
     """Sign of priorities: 1 = the smallest goes first, -1 = the largest; 0 = priorities are not used."""
     if not settings.enable_priority_scheduling:
         return 0

@@ -48,8 +48,8 @@ class Coefficient:
         return {
             "measured": "measured",
             "roughly": f"within {share_text(self.width, 0)}" if self.value else "at its bound",
-            "together": f"not told apart from {', '.join(self.together_with)}",
-            "hardly": "hardly told",
+            "together": f"confounded with {', '.join(self.together_with)}",
+            "hardly": "barely constrained",
             "averaged": "for the means alone",
         }[self.told]
 

@@ -16,7 +16,7 @@ from blis_tui.workload.traces.cells import items_cell, segments_cell
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from blis_tui.live.traffic.figures import Bin, Course, Description, Group, Lengths, Reuse
+    from blis_tui.live.traffic.figures import Bin, Description, Group, Lengths, RequestsOverTime, Reuse
     from blis_tui.live.traffic.fit import Fitted
     from blis_tui.live.traffic.opening import RequestTiming
 
@@ -153,7 +153,7 @@ def _groups(heading: str, groups: Mapping[str, Group], reuse: Reuse) -> str:
     return "\n".join(map(printable, lines))
 
 
-def _course(course: Course) -> str:
+def _course(course: RequestsOverTime) -> str:
     counts = course.requests
     top = max(counts)
     labels = [f"{top:,}", *[""] * (_HEIGHT - 2), "0"]
@@ -210,7 +210,7 @@ def page(found: Description) -> str:
     return plain_page(f"Workload {found.name}", [*parts, f"<p>blis-tui {__version__}</p>"], _STYLE)
 
 
-def _arrivals_svg(course: Course) -> str:
+def _arrivals_svg(course: RequestsOverTime) -> str:
     counts = course.requests
     top, step = max(counts), _WIDTH / len(counts)
     corners = [f"0,{_SVG_HEIGHT}"]

@@ -130,7 +130,7 @@ class Bin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class RequestsOverTime:
     """Requests over time, in windows of equal length from the first arrival on."""
 
     start_s: float
@@ -164,7 +164,7 @@ class Description:
     """Empty if no request has one; the same holds for models."""
     slo_classes: Mapping[str, Group]
     models: Mapping[str, Group]
-    arrivals: Course
+    arrivals: RequestsOverTime
     input_histogram: tuple[Bin, ...]
     output_histogram: tuple[Bin, ...]
 
@@ -332,13 +332,13 @@ def _group(ledger: Ledger, rows: Sequence[int], span_us: int) -> Group:
     )
 
 
-def _course(arrivals_us: Sequence[int]) -> Course:
+def _course(arrivals_us: Sequence[int]) -> RequestsOverTime:
     first, span = arrivals_us[0], arrivals_us[-1] - arrivals_us[0]
     window = max(1, -(-(span + 1) // _CELLS))
     counts = [0] * (span // window + 1)
     for arrival in arrivals_us:
         counts[(arrival - first) // window] += 1
-    return Course(start_s=first / SECOND, window_s=window / SECOND, requests=tuple(counts))
+    return RequestsOverTime(start_s=first / SECOND, window_s=window / SECOND, requests=tuple(counts))
 
 
 def _histogram(values: Sequence[int]) -> tuple[Bin, ...]:

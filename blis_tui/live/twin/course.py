@@ -27,7 +27,7 @@ _KV = "vllm:kv_cache_usage_perc"
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class ServedLife:
     """A request on one side; times in microseconds."""
 
     name: str
@@ -71,7 +71,7 @@ class Levels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class TwinTimeSeries:
     """One side.
 
     Attributes:
@@ -84,7 +84,7 @@ class Course:
     """
 
     name: str
-    lives: Mapping[str, Life]
+    lives: Mapping[str, ServedLife]
     begins_us: tuple[int, ...]
     batches: tuple[Batch, ...]
     step_times: Levels
@@ -112,12 +112,12 @@ class Course:
         """Return the number of tokens that clients had received."""
         return int(self.tokens_us.at(time_us) or 0)
 
-    def answered(self, time_us: int) -> list[Life]:
+    def answered(self, time_us: int) -> list[ServedLife]:
         """Return the requests completed by a time."""
         return [life for life in self.lives.values() if life.completed and life.end_us <= time_us]
 
 
-def _course(name: str, lives: Mapping[str, Life], figures: Mapping[str, Levels], steps: _Steps) -> Course:
+def _course(name: str, lives: Mapping[str, ServedLife], figures: Mapping[str, Levels], steps: _Steps) -> TwinTimeSeries:
     came: dict[int, int] = {}
     for life in lives.values():
         before = 0
@@ -125,7 +125,7 @@ def _course(name: str, lives: Mapping[str, Life], figures: Mapping[str, Levels],
             came[time_us] = came.get(time_us, 0) + count - before
             before = count
     times = sorted(came)
-    return Course(
+    return TwinTimeSeries(
         name=name,
         lives=lives,
         begins_us=steps.begins_us,
@@ -147,9 +147,9 @@ class _Steps:
     periods_us: tuple[float, ...] = ()
 
 
-def of_recording(recording: Recording, pace: Pace | None) -> Course:
+def of_recording(recording: Recording, pace: Pace | None) -> TwinTimeSeries:
     """Return the measured side."""
-    lives: dict[str, Life] = {}
+    lives: dict[str, ServedLife] = {}
     for row in recording.requests:
         total, counts = 0, []
         for _, count in row.chunks:
@@ -158,7 +158,7 @@ def of_recording(recording: Recording, pace: Pace | None) -> Course:
         times = tuple(time_us for time_us, _ in row.chunks)
         done = row.outcome == COMPLETED
         end_us = times[-1] if done and times else row.done_us
-        lives[row.request_id] = Life(row.request_id, row.sent_us, times, tuple(counts), end_us, done, row.whole)
+        lives[row.request_id] = ServedLife(row.request_id, row.sent_us, times, tuple(counts), end_us, done, row.whole)
     steps = _Steps()
     if pace is not None and pace.begins_us is not None:
         batches = tuple(batch_of(step) for step in pace.steps)
@@ -167,7 +167,7 @@ def of_recording(recording: Recording, pace: Pace | None) -> Course:
 
 
 def levels_of_recording(recording: Recording, pace: Pace | None) -> dict[str, Levels]:
-    """Return a recording's figures of the engine over time, under the names of ``Course.figures``."""
+    """Return a recording's figures of the engine over time, under the names of ``TwinTimeSeries.figures``."""
     preempted = _scraped(recording, PREEMPTIONS)
     first = preempted.values[0] if preempted.values else 0.0
     figures = {
@@ -191,9 +191,9 @@ def _kv_by_steps(pace: Pace | None) -> Levels | None:
     return Levels(ends, tuple(step.kv_share or 0.0 for step in pace.steps))
 
 
-def of_simulation(name: str, run: Simulated) -> Course:
+def of_simulation(name: str, run: Simulated) -> TwinTimeSeries:
     """Return the simulated side; its run must have been followed."""
-    lives: dict[str, Life] = {}
+    lives: dict[str, ServedLife] = {}
     for row in run.rows.values():
         tokens = run.answers.get(row.request_id, ())
         extra_us = 0
@@ -203,7 +203,7 @@ def of_simulation(name: str, run: Simulated) -> Course:
         done = row.state == "completed"
         ended = times[-1] if done and times else row.deadline_us or row.arrival_us
         counts = tuple(count for _, count in tokens)
-        lives[row.request_id] = Life(row.request_id, row.arrival_us, times, counts, ended, done)
+        lives[row.request_id] = ServedLife(row.request_id, row.arrival_us, times, counts, ended, done)
     ordered = dict(sorted(lives.items(), key=lambda one: (one[1].sent_us, one[0])))
     begins = tuple(step.time_us for step in run.steps)
     steps = _Steps(begins, run.batches, tuple(float(step.duration_us) for step in run.steps))

@@ -24,7 +24,7 @@ _KV: Final = "vllm:kv_cache_usage_perc"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class TwinSide:
     """The compared data of a side.
 
     Attributes:
@@ -48,7 +48,7 @@ class Side:
     kv: Sequence[tuple[int, float]] = ()
 
 
-def of_recording(recording: Recording, pace: Pace | None) -> Side:
+def of_recording(recording: Recording, pace: Pace | None) -> TwinSide:
     """Return a recording as a side."""
     counters = recording.about.get("counters")
     known = counters if isinstance(counters, dict) else {}
@@ -56,7 +56,7 @@ def of_recording(recording: Recording, pace: Pace | None) -> Side:
     counts = {name: round(known[key]) for name, key in names.items() if isinstance(known.get(key), int | float)}
     if pace is not None:
         counts = {"steps": len(pace.steps), **counts}
-    return Side(
+    return TwinSide(
         name=str(recording.folder),
         latencies={row.request_id: found for row in recording.requests if (found := observed(row))},
         sent_us={row.request_id: row.sent_us for row in recording.requests},
@@ -68,7 +68,7 @@ def of_recording(recording: Recording, pace: Pace | None) -> Side:
     )
 
 
-def of_simulation(name: str, run: Simulated) -> Side:
+def of_simulation(name: str, run: Simulated) -> TwinSide:
     """Return a simulation as a side."""
     cached = generated = 0
     for row in run.rows.values():
@@ -77,7 +77,7 @@ def of_simulation(name: str, run: Simulated) -> Side:
     ends = [step.time_us + step.duration_us for step in run.steps]
     periods = [later.time_us - step.time_us for step, later in zip(run.steps, run.steps[1:], strict=False)]
     busy = [period for step, period in zip(run.steps, periods, strict=False) if step.next_step_us >= 0]
-    return Side(
+    return TwinSide(
         name=name,
         latencies={one: found for one, row in run.rows.items() if (found := simulated(row))},
         sent_us={one: row.arrival_us for one, row in run.rows.items()},

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from blis_tui.live.twin.divergence import BatchDivergence
     from blis_tui.live.twin.fitting import Fitted, Pace
     from blis_tui.live.twin.replay import Simulated
-    from blis_tui.live.twin.side import Side
+    from blis_tui.live.twin.side import TwinSide
     from blis_tui.model import Experiment
 
 STEPS: Final = ("model", "measured", "fitted")
@@ -89,8 +89,8 @@ class Halves:
 class Twin:
     """The comparison."""
 
-    left: Side
-    right: Side
+    left: TwinSide
+    right: TwinSide
     pairs: Sequence[Pair]
     only_left: int
     """Requests that completed only on the left. The next field has those only on the right."""
@@ -183,7 +183,7 @@ def compare_with_simulation(recording: Recording, experiment: Experiment, name: 
 # ---- implementation ----
 
 
-def _compared(left: Side, right: Side, parting: BatchDivergence | None = None) -> Twin:
+def _compared(left: TwinSide, right: TwinSide, parting: BatchDivergence | None = None) -> Twin:
     common = [name for name in left.latencies if name in right.latencies]
     pairs = [
         Pair(name=name, sent_us=left.sent_us[name], left=left.latencies[name], right=right.latencies[name])
@@ -211,7 +211,7 @@ def _errors(pairs: Sequence[Pair]) -> dict[str, Agreement]:
     return {metric: found for metric in METRICS if (found := agreement(pairs, metric)) is not None}
 
 
-def _batches(left: Side, right: Side) -> Batches | None:
+def _batches(left: TwinSide, right: TwinSide) -> Batches | None:
     if left.batches is None or right.batches is None:
         return None
     both = list(zip(left.batches, right.batches, strict=False))

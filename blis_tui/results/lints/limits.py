@@ -175,9 +175,9 @@ def host_link(seen: LintContext) -> Finding | str:
     )
 
 
-def crowded_out(seen: LintContext) -> Finding | str:
+def preempted_for_reserved(seen: LintContext) -> Finding | str:
     """Requests that run alone are preempted repeatedly because KV blocks are reserved for prompts in transfer."""
-    counts = [one.batch.crowded_out for one in seen.cluster.instances]
+    counts = [one.batch.preempted_for_reserved for one in seen.cluster.instances]
     times = 0
     for count in counts:
         times += count

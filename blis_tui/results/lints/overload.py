@@ -11,7 +11,7 @@ from blis_tui.base.classes import NamedTuple
 from blis_tui.base.units import span_text
 from blis_tui.engine.request import RequestState
 from blis_tui.results.lints.finding import MIN_REQUESTS, Finding, load_keys, longer_keys
-from blis_tui.results.request_log import Detour
+from blis_tui.results.request_log import TransferTimes
 from blis_tui.results.sections.load import Occupancy
 from blis_tui.results.stationary import drift, mean, trend
 from blis_tui.workload.arrivals import CLOSED_LOOP
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from blis_tui.results.lints.finding import LintContext
-    from blis_tui.results.request_log import Row
+    from blis_tui.results.request_log import PackedRequest
 
 _SLICES: Final = 40
 """Slices of the arrivals in which queues are looked at."""
@@ -57,7 +57,7 @@ _FRONT_END: Final = "engine.front_end.processes"
 _GATEWAY: Final = "policy.gateway.saturation"
 _COUNTED: Final = frozenset((RequestState.CREATED, RequestState.WAITING, RequestState.RUNNING, RequestState.COMPLETED))
 
-_NO_DETOUR: Final = Detour(-1, -1, -1, -1)
+_NO_DETOUR: Final = TransferTimes(-1, -1, -1, -1)
 
 _Kind = Literal["gateway", "front end", "way", "queue", "transfer", "decode"]
 
@@ -244,7 +244,7 @@ def _later_stages(seen: LintContext) -> dict[_Stage, _Moments]:
     return _by_stage(noted)
 
 
-def _counted(seen: LintContext) -> Iterator[tuple[Row, Detour]]:
+def _counted(seen: LintContext) -> Iterator[tuple[PackedRequest, TransferTimes]]:
     """Iterate over the requests that wait, run or have completed."""
     detours = seen.table.detours() if seen.experiment.has_detours else repeat(_NO_DETOUR)
     return ((row, way) for row, way in zip(seen.table.plain(), detours, strict=False) if row.state in _COUNTED)

@@ -140,7 +140,7 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint(
         "crowded-out",
         "KV blocks reserved for prompts in transfer hardly keep requests from running",
-        limits.crowded_out,
+        limits.preempted_for_reserved,
     ),
     Lint(
         "priorities-apart",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.engine.kv.capacity import KvGroups
-    from blis_tui.engine.rules.traits import Traits
+    from blis_tui.engine.rules.traits import EngineBehavior
     from blis_tui.model import Disaggregation, Pool
     from blis_tui.results.lints.finding import LintContext
 
@@ -293,7 +293,7 @@ def _unused_of_engines(seen: LintContext) -> Iterator[tuple[str, str]]:
         yield "engine.encoder", "no prompt has images, audio or video"
 
 
-def _left_out(batching: PluginConfig, pool: Pool, traits: Traits) -> tuple[float, int]:
+def _left_out(batching: PluginConfig, pool: Pool, traits: EngineBehavior) -> tuple[float, int]:
     """Return the share of memory and the token budget that a pool has if its document leaves them out."""
     server = Server(
         engine=batching.kind,

@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.model import Experiment
-    from blis_tui.results.request_log import Detour, RequestTable, Row
+    from blis_tui.results.request_log import PackedRequest, RequestTable, TransferTimes
     from blis_tui.results.sections.instances import EncoderReport
 
-    Travelled = Sequence[tuple[Row, Detour]]
+    Travelled = Sequence[tuple[PackedRequest, TransferTimes]]
     """All requests, each with its way."""
 
 

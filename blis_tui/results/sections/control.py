@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.stages import NoGateway
     from blis_tui.engine.instance import Instance
     from blis_tui.model import Experiment, Policy
-    from blis_tui.results.request_log import Detour, Row
+    from blis_tui.results.request_log import PackedRequest, TransferTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,10 @@ def deferral_report(cluster: Cluster) -> DeferralReport:
 
 
 def gateway_report(
-    gateway: NoGateway, rejections: Mapping[str, int], rows: Sequence[tuple[Row, Detour]], warm_up_us: int
+    gateway: NoGateway,
+    rejections: Mapping[str, int],
+    rows: Sequence[tuple[PackedRequest, TransferTimes]],
+    warm_up_us: int,
 ) -> GatewayReport:
     """Return the section on the gateway for the run so far."""
     full, displaced, expired = (rejections.get(cause, 0) for cause in (FULL, DISPLACED, EXPIRED))
@@ -166,7 +169,11 @@ def gateway_report(
 
 
 def disaggregation_report(
-    dispatcher: Dispatcher, rows: Sequence[tuple[Row, Detour]], now_us: int, duration_us: int, warm_up_us: int
+    dispatcher: Dispatcher,
+    rows: Sequence[tuple[PackedRequest, TransferTimes]],
+    now_us: int,
+    duration_us: int,
+    warm_up_us: int,
 ) -> DisaggregationReport:
     """Return the section on disaggregation for the run so far."""
     split = [(row, way) for row, way in rows if way.split]
@@ -337,7 +344,7 @@ class Saturation:
     """From 0 to 1: arrivals / 20, at most 1."""
 
 
-def composite(rows: Sequence[tuple[Row, Detour]]) -> Saturation:
+def composite(rows: Sequence[tuple[PackedRequest, TransferTimes]]) -> Saturation:
     """Return the label of a run."""
     events = [(row.arrival_us, 0, row.number, 0) for row, _ in rows if row.state != RequestState.REJECTED]
     events += [(row.completed_us, 1, row.number, row.e2e_us) for row, _ in rows if row.state == RequestState.COMPLETED]

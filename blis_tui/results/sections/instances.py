@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.instance import Instance
     from blis_tui.model import Pool
-    from blis_tui.results.request_log import RequestTable, Row
+    from blis_tui.results.request_log import PackedRequest, RequestTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +219,7 @@ class AdaptersReport:
 
 
 def adapters_report(
-    instances: Sequence[Instance], rows: Sequence[Row], table: RequestTable, warm_up_us: int
+    instances: Sequence[Instance], rows: Sequence[PackedRequest], table: RequestTable, warm_up_us: int
 ) -> AdaptersReport | None:
     """Return the adapter figures of these instances; None if none of them has adapters.
 
@@ -228,7 +228,7 @@ def adapters_report(
     found = [one.batch.adapters for one in instances if one.batch.adapters is not None]
     if not found:
         return None
-    by_name: dict[str, list[Row]] = {}
+    by_name: dict[str, list[PackedRequest]] = {}
     for row in rows:
         name = table.adapter(row)
         if name:
@@ -261,7 +261,7 @@ def adapters_report(
     )
 
 
-def _one(rows: Sequence[Row], loads: int, warm_up_us: int) -> AdapterReport:
+def _one(rows: Sequence[PackedRequest], loads: int, warm_up_us: int) -> AdapterReport:
     tokens = 0
     for row in rows:
         tokens += row.output_tokens

@@ -94,7 +94,7 @@ class Occupancy:
         return len(self._came)
 
 
-class Flow:
+class Throughflow:
     """Collects figures of a run from the requests' books, a few thousand rows at a time.
 
     Attributes:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from blis_tui.model import Experiment, SloTarget
     from blis_tui.results.expected_error import Expectation, ExpectedError
-    from blis_tui.results.request_log import Detour, RequestTable, Row
+    from blis_tui.results.request_log import PackedRequest, RequestTable, TransferTimes
 
 
 _REQUESTS_PER_S: Final = 100.0
@@ -85,7 +85,10 @@ class FitnessReport:
 
 
 def slo_report(
-    targets: Mapping[str, SloTarget], rows: Sequence[tuple[Row, Detour]], table: RequestTable, duration_us: int
+    targets: Mapping[str, SloTarget],
+    rows: Sequence[tuple[PackedRequest, TransferTimes]],
+    table: RequestTable,
+    duration_us: int,
 ) -> SloReport:
     """Judge every request of the classes that have targets; a request without a class is ``standard``."""
     classes = {}
@@ -106,7 +109,7 @@ def slo_report(
     )
 
 
-def _judge_class(target: SloTarget, rows: Sequence[Row], table: RequestTable, duration_us: int) -> ClassSlo:
+def _judge_class(target: SloTarget, rows: Sequence[PackedRequest], table: RequestTable, duration_us: int) -> ClassSlo:
     limits = {"ttft": target.ttft_ms, "tpot": target.tpot_ms, "e2e": target.e2e_ms, "ttfat": target.ttfat_ms}
     met, counted = dict.fromkeys(limits, 0), dict.fromkeys(limits, 0)
     injected = completed = good = 0
@@ -141,7 +144,7 @@ def _judge_class(target: SloTarget, rows: Sequence[Row], table: RequestTable, du
     )
 
 
-def figures_ms(row: Row) -> dict[str, float | None]:
+def figures_ms(row: PackedRequest) -> dict[str, float | None]:
     """Return a request's figures that targets refer to, except TTFAT; None where it has no such figure."""
     tokens = row.output_tokens - 1
     return {
@@ -152,7 +155,10 @@ def figures_ms(row: Row) -> dict[str, float | None]:
 
 
 def fitness_report(
-    weights: Mapping[str, float], rows: Sequence[tuple[Row, Detour]], duration_us: int, warm_up_us: int = 0
+    weights: Mapping[str, float],
+    rows: Sequence[tuple[PackedRequest, TransferTimes]],
+    duration_us: int,
+    warm_up_us: int = 0,
 ) -> FitnessReport:
     """Return the components that have a weight, and their weighted sum; latencies exclude the warm-up."""
     completed = tokens = 0

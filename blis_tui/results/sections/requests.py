@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.instance import Instance
     from blis_tui.model import Experiment
-    from blis_tui.results.request_log import Detour, RequestTable, Row
+    from blis_tui.results.request_log import PackedRequest, RequestTable, TransferTimes
     from blis_tui.workload.interactive import SessionCounts
 
 
@@ -155,7 +155,7 @@ class Anomalies:
 
 
 def anomalies_of(
-    experiment: Experiment, cluster: Cluster, rows: Sequence[tuple[Row, Detour]], table: RequestTable
+    experiment: Experiment, cluster: Cluster, rows: Sequence[tuple[PackedRequest, TransferTimes]], table: RequestTable
 ) -> Anomalies:
     """Return the anomalies of the run so far."""
     policy = experiment.policy
@@ -167,7 +167,7 @@ def anomalies_of(
     )
 
 
-def _inversions(rows: Sequence[tuple[Row, Detour]], table: RequestTable) -> int:
+def _inversions(rows: Sequence[tuple[PackedRequest, TransferTimes]], table: RequestTable) -> int:
     groups: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for row, _ in rows:
         if row.state == RequestState.COMPLETED:
@@ -193,7 +193,7 @@ def doubled_pairs(values: Sequence[int]) -> tuple[int, list[int]]:
     return count, sorted((*early, *late))
 
 
-def _blocked(cluster: Cluster, rows: Sequence[tuple[Row, Detour]]) -> int:
+def _blocked(cluster: Cluster, rows: Sequence[tuple[PackedRequest, TransferTimes]]) -> int:
     waited_us = [0] * len(cluster.instances)
     for row, way in rows:
         first = way.prefill_instance if way.split else row.instance
@@ -267,7 +267,7 @@ def is_multimodal(experiment: Experiment, cluster: Cluster) -> bool:
     return any(client.multimodal is not None for client in experiment.workload.clients)
 
 
-def reasoning_report(rows: Sequence[Row], table: RequestTable, warm_up_us: int) -> ReasoningReport:
+def reasoning_report(rows: Sequence[PackedRequest], table: RequestTable, warm_up_us: int) -> ReasoningReport:
     """Return the figures of all requests; distributions exclude the warm-up."""
     requests = answered = thought = tokens = 0
     to_answer: list[int] = []
@@ -293,7 +293,7 @@ def reasoning_report(rows: Sequence[Row], table: RequestTable, warm_up_us: int) 
     )
 
 
-def multimodal_report(rows: Sequence[Row], table: RequestTable) -> MultimodalReport:
+def multimodal_report(rows: Sequence[PackedRequest], table: RequestTable) -> MultimodalReport:
     """Return the prompt composition of all requests."""
     requests = text = image = audio = video = 0
     for row in rows:

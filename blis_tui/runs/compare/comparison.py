@@ -67,7 +67,7 @@ _NO_RESULTS: Final = frozenset({"meta", "step_time", "expectations", "warnings"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ComparedFigure:
     """One figure of both reports; None if a report does not have it, or nothing was observed."""
 
     metric: str
@@ -137,7 +137,7 @@ def direction_of(metric: str) -> str | None:
     return next((direction for pattern, direction in _PATTERNS if pattern.fullmatch(metric)), None)
 
 
-def rows(a: Mapping[str, object], b: Mapping[str, object]) -> list[Row]:
+def rows(a: Mapping[str, object], b: Mapping[str, object]) -> list[ComparedFigure]:
     """Return all figures of two reports, in the order of the first; figures only in the second come last."""
     left, right = dict(_figures(a)), dict(_figures(b))
     names = [*left, *(name for name in right if name not in left)]
@@ -145,7 +145,7 @@ def rows(a: Mapping[str, object], b: Mapping[str, object]) -> list[Row]:
     # Another load, or another seed, has another first arrival; how later ones follow may depend on the results.
     alike = as_many and left.get("offered.first_arrival_us") == right.get("offered.first_arrival_us")
     return [
-        Row(
+        ComparedFigure(
             metric=name,
             a=left.get(name, zero_if_omitted(name)),
             b=right.get(name, zero_if_omitted(name)),
@@ -286,7 +286,7 @@ def request_changes(a: Sequence[RequestRow], b: Sequence[RequestRow]) -> Request
 # ---- whole comparisons ----
 
 
-class Side(Protocol):
+class ComparedRun(Protocol):
     """One side of a comparison."""
 
     @property
@@ -408,7 +408,7 @@ def stored(source: str, report: object, document: Mapping[str, object] | None = 
     return Stored(source=source, name=name, seed=seed, sha256=sha256, figures=report, document=document)
 
 
-def _side_data(side: Side) -> dict[str, object]:
+def _side_data(side: ComparedRun) -> dict[str, object]:
     return {
         "experiment": side.name,
         "source": side.source,
@@ -422,11 +422,11 @@ def _side_data(side: Side) -> dict[str, object]:
 class Comparison:
     """Two experiments or results, and all differences between them."""
 
-    a: Side
-    b: Side
+    a: ComparedRun
+    b: ComparedRun
     spec: tuple[Difference, ...] | None
     """Differences of the experiments; None = one of them is unknown."""
-    metrics: tuple[Row, ...]
+    metrics: tuple[ComparedFigure, ...]
     requests: RequestChanges | None
     """Differences of the requests; None = the requests of one side are unknown."""
     notes: tuple[str, ...] = ()
@@ -449,7 +449,7 @@ class Comparison:
         most = max(len(self.a.rows or ()), len(self.b.rows or ()))
         return bool(requests.different_ends or requests.most_affected) or requests.common < most
 
-    def shown_metrics(self, *, everything: bool) -> list[Row]:
+    def shown_metrics(self, *, everything: bool) -> list[ComparedFigure]:
         """Return the main figures that differ, or all figures. A group that contains all requests is left out."""
         if everything:
             return list(self.metrics)
@@ -499,7 +499,7 @@ def _report(experiment: Experiment) -> Report:
     return simulation.report()
 
 
-def compare(a: Side, b: Side, notes: tuple[str, ...] = ()) -> Comparison:
+def compare(a: ComparedRun, b: ComparedRun, notes: tuple[str, ...] = ()) -> Comparison:
     """Compare two sides, as far as both are known."""
     left, right = a.document, b.document
     return Comparison(
@@ -512,7 +512,7 @@ def compare(a: Side, b: Side, notes: tuple[str, ...] = ()) -> Comparison:
     )
 
 
-def _engines(a: Side, b: Side) -> Iterator[str]:
+def _engines(a: ComparedRun, b: ComparedRun) -> Iterator[str]:
     """Yield a note if the two sides were simulated by different engines."""
     left, right = (side.figures.get("meta") for side in (a, b))
     if isinstance(left, dict) and isinstance(right, dict) and left.get("engine") != right.get("engine"):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from blis_tui.results.report import Report
-    from blis_tui.results.request_log import RequestRow, RequestTable, Row
+    from blis_tui.results.request_log import PackedRequest, RequestRow, RequestTable
     from blis_tui.results.stats import Distribution
     from blis_tui.runs.compare.comparison import Comparison
     from blis_tui.runs.compare.divergence import Divergence
@@ -568,7 +568,7 @@ def _require_few(total: int, most: int, every: int, decisions: Sequence[RoutingD
     )
 
 
-def _books(simulation: Simulation) -> dict[_Key, Row]:
+def _books(simulation: Simulation) -> dict[_Key, PackedRequest]:
     """Return the books of all requests."""
     table = simulation.log.table(simulation.cluster)
     return {_key(table, row.number): row for row in table.plain()}
@@ -585,11 +585,11 @@ def _key(table: RequestTable, number: int) -> _Key:
     return table.session(number) or number
 
 
-def _completed(rows: dict[_Key, Row]) -> int:
+def _completed(rows: dict[_Key, PackedRequest]) -> int:
     return len([row for row in rows.values() if row.state == RequestState.COMPLETED])
 
 
-def _judged(decision: RoutingDecision, row: Row, tried: Sequence[Alternative]) -> JudgedDecision:
+def _judged(decision: RoutingDecision, row: PackedRequest, tried: Sequence[Alternative]) -> JudgedDecision:
     regret, true = decision.regret_ppm, decision.true_regret_ppm
     return JudgedDecision(
         event=decision.event,
@@ -605,7 +605,9 @@ def _judged(decision: RoutingDecision, row: Row, tried: Sequence[Alternative]) -
     )
 
 
-def _alternative(instance: int, key: _Key, before: dict[_Key, Row], after: dict[_Key, Row]) -> Alternative:
+def _alternative(
+    instance: int, key: _Key, before: dict[_Key, PackedRequest], after: dict[_Key, PackedRequest]
+) -> Alternative:
     row = after[key]
     ttft = e2e = 0
     for one, other in ((before[at], after[at]) for at in before if at in after):
@@ -629,7 +631,7 @@ def _latency_change(before: int, after: int) -> int | None:
     return after - before if before >= 0 and after >= 0 else None
 
 
-def _state(row: Row) -> str:
+def _state(row: PackedRequest) -> str:
     return RequestState(row.state).name.lower()
 
 

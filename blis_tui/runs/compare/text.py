@@ -14,7 +14,7 @@ from blis_tui.runs.compare.comparison import THRESHOLD, direction_of
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
-    from blis_tui.runs.compare.comparison import Comparison, RequestChanges, Row, Side
+    from blis_tui.runs.compare.comparison import ComparedFigure, ComparedRun, Comparison, RequestChanges
     from blis_tui.runs.compare.documents import Difference
 
 
@@ -140,7 +140,7 @@ def comparison_text(comparison: Comparison, *, everything: bool = False) -> str:
     return "\n\n".join("\n".join(printable(line).rstrip() for line in block) for block in blocks) + "\n"
 
 
-def _side(letter: str, side: Side) -> str:
+def _side(letter: str, side: ComparedRun) -> str:
     overrides = "".join(f" --set {one}" for one in side.overrides)
     source = "" if side.source == side.name else f"  ({side.source})"
     return clip(f"{letter}  {side.name}{overrides}{source}  seed {side.seed}", WIDTH)
@@ -191,7 +191,7 @@ def metric_lines(comparison: Comparison, *, everything: bool) -> list[str]:
     return lines
 
 
-def _folded(rows: Sequence[Row]) -> frozenset[str]:
+def _folded(rows: Sequence[ComparedFigure]) -> frozenset[str]:
     """Return the tenants with the smallest changes, if there are many, because they would hide everything else."""
     largest: dict[str, float] = {}
     for row in rows:
@@ -200,7 +200,7 @@ def _folded(rows: Sequence[Row]) -> frozenset[str]:
     return frozenset(sorted(largest, key=lambda tenant: -largest[tenant])[_TENANTS:])
 
 
-def _cells(row: Row) -> tuple[str, str, str, str, str, str]:
+def _cells(row: ComparedFigure) -> tuple[str, str, str, str, str, str]:
     change = "-" if row.change is None else "=" if not row.change else _figure(row.change, signed=True)
     relative = "" if not row.change or row.relative is None else f"{100 * row.relative:+,.2f}"
     return (row.metric, _figure(row.a), _figure(row.b), change, relative, row.verdict)

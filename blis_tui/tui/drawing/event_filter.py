@@ -14,7 +14,7 @@ from blis_tui.engine.records import streamed_kinds
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from blis_tui.debugger.tape import EventRow, StepRow, Tape
+    from blis_tui.debugger.event_store import EventRow, EventStore, StepRow
 
     Matches = Callable[[EventRow], bool]
 
@@ -41,7 +41,7 @@ class FilterError(BlisError):
     """A filter is invalid."""
 
 
-def parse_filter(text: str, tape: Tape) -> Matches | None:
+def parse_filter(text: str, tape: EventStore) -> Matches | None:
     """Compile a filter; return None for an empty one, which matches every event.
 
     A kind (``preempted``) matches the events of that kind and the steps that did it; ``i0`` or ``instance 0`` the
@@ -59,7 +59,7 @@ def parse_filter(text: str, tape: Tape) -> Matches | None:
     return lambda row: all(test(row) for test in tests)
 
 
-def _test(word: str, tape: Tape) -> Matches:
+def _test(word: str, tape: EventStore) -> Matches:
     if word.startswith("-") and len(word) > 1:
         test = _test(word[1:], tape)
         return lambda row: not test(row)
@@ -85,7 +85,7 @@ def _words() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*streamed_kinds(), *CHANGES)))
 
 
-def of_kind(kind: str, tape: Tape) -> Matches:
+def of_kind(kind: str, tape: EventStore) -> Matches:
     """Return a predicate for events of a kind, and steps that did it."""
     count = CHANGES.get(kind)
     if count is None:
@@ -97,7 +97,7 @@ def of_kind(kind: str, tape: Tape) -> Matches:
     return matches
 
 
-def of_request(name: str, tape: Tape, what: str = "") -> Matches:
+def of_request(name: str, tape: EventStore, what: str = "") -> Matches:
     """Return a predicate for events about a request, and steps that did more than decode one token, or ``what``."""
     known = -1
     events: frozenset[int] = frozenset()
@@ -113,7 +113,7 @@ def of_request(name: str, tape: Tape, what: str = "") -> Matches:
     return matches
 
 
-def _of_names(part: str, tape: Tape) -> Matches:
+def _of_names(part: str, tape: EventStore) -> Matches:
     seen: dict[int, bool] = {}
 
     def matches(row: EventRow) -> bool:
@@ -128,7 +128,7 @@ def _of_names(part: str, tape: Tape) -> Matches:
     return matches
 
 
-def _of_instance(instance: int, tape: Tape) -> Matches:
+def _of_instance(instance: int, tape: EventStore) -> Matches:
     count = tape.instances
     if instance >= count:
         only = "only instance 0" if count == 1 else f"instances 0 to {count - 1}"

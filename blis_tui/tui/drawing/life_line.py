@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from blis_tui.cluster.snapshot import InstanceSnapshot
-    from blis_tui.debugger.tape import RequestEvent, Tape
-    from blis_tui.debugger.why.lifespans import Life, Span
+    from blis_tui.debugger.event_store import EventStore, RequestEvent
+    from blis_tui.debugger.why.lifespans import RequestLife, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class LifeInterval:
         return INTERVAL_STYLES[self.what]
 
 
-def life_intervals(life: Life, tape: Tape) -> tuple[LifeInterval, ...]:
+def life_intervals(life: RequestLife, tape: EventStore) -> tuple[LifeInterval, ...]:
     """Return all intervals of a life, except for those of no length."""
     found: list[LifeInterval] = []
     spans = life.spans
@@ -193,11 +193,11 @@ def life_intervals(life: Life, tape: Tape) -> tuple[LifeInterval, ...]:
     return tuple(one for one in found if one.duration_us or one.open)
 
 
-def _lost(life: Life, span: Span) -> bool:
+def _lost(life: RequestLife, span: Span) -> bool:
     return span.gone or (span.lost and not life.keeps_output)
 
 
-def _ending_entry(life: Life, span: Span, following: Span | None) -> RequestEvent | None:
+def _ending_entry(life: RequestLife, span: Span, following: Span | None) -> RequestEvent | None:
     """Return what ended an interval: for a prefill its last chunk, else the entry that begins the next interval."""
     event = following.first if following is not None else life.entries[-1].event
     here = [one for one in life.entries if one.event == event]
@@ -211,7 +211,7 @@ def _ending_entry(life: Life, span: Span, following: Span | None) -> RequestEven
     return next((one for kind in kinds for one in here if one.what == kind), None)
 
 
-def ending_text(name: str, end: RequestEvent, tape: Tape, *, lost: bool) -> str:
+def ending_text(name: str, end: RequestEvent, tape: EventStore, *, lost: bool) -> str:
     """Return an entry of a request's life as the end of an interval.
 
     ``lost``: whether its work was lost in a preemption.
@@ -227,7 +227,7 @@ def ending_text(name: str, end: RequestEvent, tape: Tape, *, lost: bool) -> str:
     return shown.label if plain else filled(shown.line, tape.values_of(name, end))
 
 
-def _note(life: Life, span: Span) -> str:
+def _note(life: RequestLife, span: Span) -> str:
     if span.what != "prefill":
         return ""
     mine = [chunk for chunk in life.chunks if span.start_us <= chunk.start_us < span.end_us]
@@ -239,7 +239,7 @@ def _note(life: Life, span: Span) -> str:
     return tokens if len(mine) == 1 else f"{len(mine)} chunks, {tokens}"
 
 
-def past_and_later(now: Life | None, known: Life, tape: Tape) -> tuple[LifeInterval, ...]:
+def past_and_later(now: RequestLife | None, known: RequestLife, tape: EventStore) -> tuple[LifeInterval, ...]:
     """Return the intervals up to the present position, then those known to follow, marked as later.
 
     Args:

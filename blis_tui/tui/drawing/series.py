@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from textual.content import Content
 
     from blis_tui.cluster.snapshot import InstanceSnapshot
+    from blis_tui.debugger.event_store import StepRow
     from blis_tui.debugger.overview import Bucket, Overview
-    from blis_tui.debugger.tape import StepRow
     from blis_tui.tui.view import View
 
 PAST: Final = "$primary"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.base.units import count_text, time_text
-from blis_tui.debugger.moment import PHASES
+from blis_tui.debugger.state import PHASES
 
 if TYPE_CHECKING:
     from blis_tui.debugger.history import Progress
-    from blis_tui.debugger.moment import Moment
+    from blis_tui.debugger.state import DebuggerState
     from blis_tui.model import Experiment
 
 _ROOMY: Final = 100
@@ -27,7 +27,7 @@ def run_name(experiment: Experiment, width: int) -> Content:
     return Content.assemble((experiment.name, "bold"), (f"  seed {experiment.seed}", "$text-muted"))
 
 
-def place_text(moment: Moment, *, complete: bool) -> Content:
+def place_text(moment: DebuggerState, *, complete: bool) -> Content:
     """Return the position: time, event and number of events, phase of the step."""
     total = f" of {count_text(moment.frontier)}{'' if complete else '+'}" if moment.frontier else ""
     phase = "" if moment.phase is None or moment.phase == len(PHASES) - 1 else f" · {PHASES[moment.phase]}"
@@ -41,7 +41,7 @@ def place_text(moment: Moment, *, complete: bool) -> Content:
     )
 
 
-def activity(moment: Moment, *, label: str, progress: Progress | None, speed: str, warnings: int) -> Content:
+def activity(moment: DebuggerState, *, label: str, progress: Progress | None, speed: str, warnings: int) -> Content:
     """Return the activity (running, paused, at the end), and the number of warnings."""
     if label == "running":
         state = Content.assemble(("▶ running", "$success bold"), (f" {speed}", "$text-muted"))

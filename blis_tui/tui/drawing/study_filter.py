@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from blis_tui.base.source import Json
     from blis_tui.spec.study.model import Study
-    from blis_tui.tui.screens.study_points import Entry
+    from blis_tui.tui.screens.study_points import PointEntry
 
-    Matches = Callable[[Entry], bool]
+    Matches = Callable[[PointEntry], bool]
 
-WORDS: Final[Mapping[str, Callable[[Entry], bool]]] = MappingProxyType(
+WORDS: Final[Mapping[str, Callable[[PointEntry], bool]]] = MappingProxyType(
     {
         "ok": lambda one: one.ok is True,
         "broken": lambda one: one.ok is False,
@@ -80,7 +80,7 @@ def _test(word: str, study: Study) -> Matches:
     return lambda one: any(lower in text for text in _texts(one))
 
 
-def _texts(one: Entry) -> Iterator[str]:
+def _texts(one: PointEntry) -> Iterator[str]:
     for path, value in one.point.coordinates.items():
         yield f"{path} {value_text(value)}".lower()
 
@@ -98,14 +98,14 @@ def _comparison(name: str, sign: str, wish: str, study: Study) -> Matches:
         return lambda one: (value := read(one)) is not None and (value_text(value).lower() == wish.lower()) == same
     holds = _SIGNS["==" if same else sign]
 
-    def matches(one: Entry) -> bool:
+    def matches(one: PointEntry) -> bool:
         value = read(one)
         return isinstance(value, int | float) and not isinstance(value, bool) and holds(value, number)
 
     return matches
 
 
-def _reader(name: str, study: Study) -> Callable[[Entry], Json]:
+def _reader(name: str, study: Study) -> Callable[[PointEntry], Json]:
     """Return the reader of an axis value or a figure, by its name or the last part of it."""
     short = {shown: path for path, shown in short_names(study.paths).items()}
     path = short.get(name, name)

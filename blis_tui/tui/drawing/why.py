@@ -11,7 +11,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.debugger.why.explanation import Ref
 
 if TYPE_CHECKING:
-    from blis_tui.debugger.why.explanation import Explanation, Part, Row, Sentence
+    from blis_tui.debugger.why.explanation import Explanation, ExplanationRow, Part, Sentence
 
 MENTION: Final = "mention"
 """Key of a reference's number in the style of its cells."""
@@ -127,7 +127,7 @@ def _write_table(writer: _Writer, part: Part) -> None:
             writer.write(note, 2 * _INDENT + _INDENT * row.inner, 2 * _INDENT + _INDENT * row.inner)
 
 
-def _cells(row: Row, labels: int, figures: int, shares: int) -> Content:
+def _cells(row: ExplanationRow, labels: int, figures: int, shares: int) -> Content:
     label = " " * (_INDENT * row.inner) + row.label
     look = "$text-muted" if row.inner else ""
     pieces: list[Content] = [

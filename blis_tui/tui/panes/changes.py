@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.debugger.differences import Change, Value
-    from blis_tui.debugger.moment import Moment
+    from blis_tui.debugger.state import DebuggerState
     from blis_tui.tui.view import View
 
 
@@ -49,7 +49,7 @@ def group_style(group: str) -> GlyphStyle:
     return GROUP_STYLES.get(group) or GlyphStyle(shown.sign, shown.label, f"${shown.colour}" if shown.colour else "")
 
 
-def diff_lines(moment: Moment, width: int, *, playing: bool) -> list[Line]:
+def diff_lines(moment: DebuggerState, width: int, *, playing: bool) -> list[Line]:
     """Return the changes, or why there are none."""
     if playing:
         return _said("Running. Pause to see what the latest event changed.", width)

@@ -18,7 +18,7 @@ from textual.widget import Widget
 from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.text import cut
 from blis_tui.base.units import count_text, filled, plural, span_text, time_text
-from blis_tui.debugger.moment import settles
+from blis_tui.debugger.state import settles
 from blis_tui.debugger.why.explanation import Ref, event_ref
 from blis_tui.engine.records import Preempted, Scheduled, described
 from blis_tui.results.conditions.breakpoints import Reaches, RecordMatch, Sends
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from textual.events import Click, Leave, MouseMove
     from textual.timer import Timer
 
-    from blis_tui.debugger.moment import Moment
-    from blis_tui.debugger.tape import EventRow, StepRow, Tape
+    from blis_tui.debugger.event_store import EventRow, EventStore, StepRow
+    from blis_tui.debugger.state import DebuggerState
     from blis_tui.engine.records import Description
     from blis_tui.results.conditions.breakpoints import Condition
     from blis_tui.tui.view import View
@@ -78,7 +78,7 @@ class EventLine:
     """The essentials in a few characters."""
 
 
-def event_line(tape: Tape, event: int, phase: int | None = None) -> EventLine:
+def event_line(tape: EventStore, event: int, phase: int | None = None) -> EventLine:
     """Return a recorded event in words; of a step only what applies at the phase."""
     row = tape.row(event)
     look = described(row.kind)
@@ -109,7 +109,7 @@ def _filled(template: str, values: Mapping[str, object], look: Description) -> t
 class _Plan:
     """What a step's event plans for the following step of its instance, or of one that steps together with it."""
 
-    def __init__(self, tape: Tape, row: EventRow) -> None:
+    def __init__(self, tape: EventStore, row: EventRow) -> None:
         planned = tape.plan(row.event)
         self._preempts = [tape.name(one.request) for one in planned if one.what == Preempted.kind]
         self._schedules = [tape.name(one.request) for one in planned if one.what == Scheduled.kind]
@@ -206,7 +206,7 @@ def stops_at(view: View) -> Callable[[EventRow], bool]:
     return lambda row: any(test(row) for test in tests)
 
 
-def _stop(condition: Condition, tape: Tape) -> Callable[[EventRow], bool]:
+def _stop(condition: Condition, tape: EventStore) -> Callable[[EventRow], bool]:
     if isinstance(condition, Reaches) and condition.figure in ("event", "time_us"):
         goal = ceil(condition.value)
         event = goal if condition.figure == "event" else tape.at_time(goal - 1) + 1
@@ -228,7 +228,7 @@ def _stop(condition: Condition, tape: Tape) -> Callable[[EventRow], bool]:
     return lambda row: all(test(row) for test in tests)
 
 
-def _has(tape: Tape, kind: str, row: EventRow) -> bool:
+def _has(tape: EventStore, kind: str, row: EventRow) -> bool:
     return tape.has(row.event, kind)
 
 
@@ -251,7 +251,7 @@ _NUMBERED_FROM: Final = 96
 """Width from which events have their numbers."""
 
 
-def columns(tape: Tape, width: int) -> Columns:
+def columns(tape: EventStore, width: int) -> Columns:
     """Return the columns that fit a width."""
     time = len(time_text(tape.time_us(len(tape))))
     longest = len(tape.name(tape.requests - 1)) if tape.requests else 0
@@ -330,7 +330,7 @@ def _joined(parts: Sequence[Run], between: str = ", ") -> list[Run]:
     return runs
 
 
-def full_text(tape: Tape, event: int) -> str:
+def full_text(tape: EventStore, event: int) -> str:
     """Return everything known about an event, in one line."""
     if event == 0:
         return START
@@ -339,7 +339,7 @@ def full_text(tape: Tape, event: int) -> str:
     return f"event {count_text(event)} at {time_text(tape.time_us(event))}: {line.subject} {what}"
 
 
-def tail(moment: Moment, width: int, *, playing: bool) -> Run:
+def tail(moment: DebuggerState, width: int, *, playing: bool) -> Run:
     """Return the row after the last recorded event."""
     if moment.failure:
         return Run(f"✗ simulation failed: {shown_key(named('pane.warnings').keys[0])} shows why", "error")
@@ -405,7 +405,7 @@ class EventRows(ScrollView, can_focus=False):
         self._stops: Callable[[EventRow], bool] | None = None
         self._hover = -1
         self._lines: dict[int, EventLine] = {}
-        self._tape: Tape | None = None
+        self._tape: EventStore | None = None
 
     # ---- rows and events ----
 
@@ -496,7 +496,7 @@ class EventRows(ScrollView, can_focus=False):
             return Run("no event matches the filter" + (" so far" if not view.moment.complete else ""), "muted")
         return tail(view.moment, width, playing=view.playing)
 
-    def _line(self, tape: Tape, event: int) -> EventLine:
+    def _line(self, tape: EventStore, event: int) -> EventLine:
         line = self._lines.get(event)
         if line is None:
             if len(self._lines) >= _REMEMBERED:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from textual.timer import Timer
 
-    from blis_tui.debugger.tape import Tape
+    from blis_tui.debugger.event_store import EventStore
     from blis_tui.debugger.why.explanation import Ref
     from blis_tui.tui.view import View
 
@@ -104,7 +104,7 @@ class InTime(Generic[_T]):
         self.done_s = self.took_s = 0.0
         self._pane = pane
         self._compute = compute
-        self._tape: Tape | None = None
+        self._tape: EventStore | None = None
         self._at = (-1, -1)
         self._pause: Timer | None = None
 

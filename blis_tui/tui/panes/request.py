@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.snapshot import RequestSnapshot
-    from blis_tui.debugger.tape import RequestEvent, Tape
-    from blis_tui.debugger.why.lifespans import Life
+    from blis_tui.debugger.event_store import EventStore, RequestEvent
+    from blis_tui.debugger.why.lifespans import RequestLife
     from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.tui.drawing.life_line import LifeInterval
     from blis_tui.tui.view import View
@@ -105,7 +105,7 @@ def inspector_lines(view: View, width: int, notes: Mapping[int, str], ranked: Se
         lines += map(line, words(ahead, width, "$text-muted"))
     lines += [
         BLANK,
-        heading("Life", "dimmed: later, already simulated" if any(part.later for part in parts) else "", width),
+        heading("RequestLife", "dimmed: later, already simulated" if any(part.later for part in parts) else "", width),
     ]
     mark = position_mark(parts, width)
     lines += [line(life_bar(parts, width)), *([] if mark is None else [line(mark)])]
@@ -116,7 +116,7 @@ def inspector_lines(view: View, width: int, notes: Mapping[int, str], ranked: Se
 # ---- state ----
 
 
-def _facts(view: View, known: Life, now: Life | None) -> list[Content]:
+def _facts(view: View, known: RequestLife, now: RequestLife | None) -> list[Content]:
     if now is None:
         when = f"arrives later, at {time_text(known.arrival_us)} (event {count_text(known.entries[0].event)})"
         return [Content.styled(when, "$text-muted"), fact("prompt", plural(known.input_tokens, "token"))]
@@ -186,7 +186,7 @@ def _standing(live: RequestSnapshot) -> list[Content]:
     return facts
 
 
-def _reasoning(tape: Tape, life: Life, live: RequestSnapshot | None) -> list[Content]:
+def _reasoning(tape: EventStore, life: RequestLife, live: RequestSnapshot | None) -> list[Content]:
     """Return the progress of reasoning, or the answer tokens since."""
     if life.answer is None:
         if live is None or not live.reasoning_tokens:
@@ -203,7 +203,7 @@ def _reasoning(tape: Tape, life: Life, live: RequestSnapshot | None) -> list[Con
 # ---- latencies ----
 
 
-def _latencies(life: Life | None, parts: Sequence[LifeInterval], width: int) -> list[Line]:
+def _latencies(life: RequestLife | None, parts: Sequence[LifeInterval], width: int) -> list[Line]:
     """Return the latencies that its client has measured so far, and their shares."""
     if life is None:
         return []
@@ -235,7 +235,7 @@ def _latencies(life: Life | None, parts: Sequence[LifeInterval], width: int) -> 
     return lines
 
 
-def _which_counts(life: Life) -> str:
+def _which_counts(life: RequestLife) -> str:
     """Return which of several first tokens counts; empty if there was only one."""
     lost = [one.event for one in life.entries if one.what == "first-token"][:-1]
     if not lost or (life.keeps_output and not life.restarts):
@@ -263,7 +263,7 @@ def _latency(label: str, us: int, consists: str, width: int) -> list[Line]:
 # ---- list of intervals ----
 
 
-def _list(life: Life, parts: Sequence[LifeInterval], width: int, notes: Mapping[int, str]) -> list[Line]:
+def _list(life: RequestLife, parts: Sequence[LifeInterval], width: int, notes: Mapping[int, str]) -> list[Line]:
     # Shares refer to the time so far, so later intervals do not count.
     past_us = sum(part.duration_us for part in parts if not part.later)
     lines: list[Line] = []

@@ -44,7 +44,7 @@ _OTHER_LINES: Final = 12
 """Lines of a screen reserved for other content; the rows get a third of the rest."""
 
 
-class Row(NamedTuple):
+class SenderRow(NamedTuple):
     """The senders in a row: one client or tenant, or several combined for lack of room."""
 
     label: str
@@ -64,24 +64,24 @@ def _names(view: View, by: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in (*told, *view.tape.arrivals.names(by)) if name))
 
 
-def rows_of(view: View, by: str, height: int) -> tuple[Row, ...]:
+def rows_of(view: View, by: str, height: int) -> tuple[SenderRow, ...]:
     """Return the rows that fit a screen height: the senders with most known requests, then the rest combined."""
     names = _names(view, by)
     room = max((height - _OTHER_LINES) // 3, 2)
     if len(names) <= room:
-        return tuple(Row(name, (name,)) for name in names)
+        return tuple(SenderRow(name, (name,)) for name in names)
     arrivals, known = view.tape.arrivals, view.moment.frontier
     most = sorted(names, key=lambda name: -arrivals.until(by, name, known))[: room - 1]
     others = tuple(name for name in names if name not in most)
-    return (*(Row(name, (name,)) for name in names if name in most), Row(f"{len(others)} more", others))
+    return (*(SenderRow(name, (name,)) for name in names if name in most), SenderRow(f"{len(others)} more", others))
 
 
-def arrivals_until(view: View, by: str, row: Row, event: int) -> int:
+def arrivals_until(view: View, by: str, row: SenderRow, event: int) -> int:
     """Return how many requests of a row had arrived by an event."""
     return sum(view.tape.arrivals.until(by, name, event) for name in row.names)
 
 
-def counts(view: View, by: str, row: Row, scale: Scale) -> list[int | None]:
+def counts(view: View, by: str, row: SenderRow, scale: Scale) -> list[int | None]:
     """Return the arrivals per column, up to the position in its column; None where unknown."""
     here, known_us = scale.cell(view.moment.time_us), known_until(view)
     found: list[int | None] = []
@@ -124,7 +124,7 @@ def arrival_lines(view: View, by: str, width: int, height: int) -> list[Content]
     return lines
 
 
-def row_text(view: View, by: str, row: Row, scale: Scale, cell: int) -> str:
+def row_text(view: View, by: str, row: SenderRow, scale: Scale, cell: int) -> str:
     """Return what is known about a row at a column."""
     value: int | None = counts(view, by, row, scale)[cell]
     if value is None:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.why.explanation import Ref
     from blis_tui.model import Experiment
     from blis_tui.results.report import Report
-    from blis_tui.runs.compare.comparison import RequestChanges, Row
+    from blis_tui.runs.compare.comparison import ComparedFigure, RequestChanges
     from blis_tui.runs.compare.divergence import Divergence
     from blis_tui.tui.shell import ComparedFrom
 
@@ -124,7 +124,7 @@ class CompareScreen(SideBySideScreen):
         self._searched = False
         self._divergence: Divergence | None = None
         self._side = 0
-        self._metrics: tuple[Row, ...] = ()
+        self._metrics: tuple[ComparedFigure, ...] = ()
         self._changes: RequestChanges | None = None
         self._reported_s = self._report_took_s = self._painted_s = 0.0
         self._clock: Timer | None = None

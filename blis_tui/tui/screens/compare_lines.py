@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.snapshot import PendingEvent
+    from blis_tui.debugger.event_store import EventStore
     from blis_tui.debugger.history import Progress
     from blis_tui.debugger.lockstep import FigurePair
-    from blis_tui.debugger.moment import Moment
-    from blis_tui.debugger.tape import Tape
-    from blis_tui.runs.compare.comparison import Affected, Comparison, RequestChanges, Row
+    from blis_tui.debugger.state import DebuggerState
+    from blis_tui.runs.compare.comparison import Affected, ComparedFigure, Comparison, RequestChanges
     from blis_tui.runs.compare.divergence import Divergence, Fields
     from blis_tui.runs.compare.documents import Difference
 
@@ -53,8 +53,8 @@ _NOTHING_YET: Final = "Nothing has happened yet: n processes the next event, c r
 class SideView:
     """One side at its present position."""
 
-    moment: Moment
-    tape: Tape
+    moment: DebuggerState
+    tape: EventStore
     upcoming: PendingEvent | None
 
 
@@ -68,7 +68,7 @@ class CompareView:
     """Whether the first divergence was searched for."""
     divergence: Divergence | None
     figures: tuple[FigurePair, ...]
-    metrics: tuple[Row, ...]
+    metrics: tuple[ComparedFigure, ...]
     """The figures; empty before the first event."""
     under_way: bool
     """Whether a request is in progress on either side."""
@@ -190,7 +190,7 @@ def _upcoming(side: SideView, width: int) -> Content:
     return Content.assemble(("next ", _MUTED), text)
 
 
-def _event(tape: Tape, event: int, here: int, width: int) -> Content:
+def _event(tape: EventStore, event: int, here: int, width: int) -> Content:
     line = event_line(tape, event)
     head = f"{'▶' if event == here else ' '} {milliseconds(tape.time_us(event))} "
     parts: list[str | Content | tuple[str, str]] = [(head, "$accent" if event == here else _MUTED)]
@@ -314,7 +314,7 @@ def metrics_text(view: CompareView, width: int) -> Content:
     return Content("\n").join(lines)
 
 
-def _metric(row: Row, title: str, cell: int, *, words: bool) -> Content:
+def _metric(row: ComparedFigure, title: str, cell: int, *, words: bool) -> Content:
     figures = f"{_number(row.a):>{cell}}{_number(row.b):>{cell}}"
     if not row.differs:
         return Content.assemble(f"{title:<12}{figures}", (f"{'=':>{_CHANGE}}", _MUTED))
@@ -334,7 +334,7 @@ def _number(value: float | None) -> str:
     return f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def _change(row: Row) -> str:
+def _change(row: ComparedFigure) -> str:
     if row.relative is not None:
         percent = 100 * row.relative
         return (

@@ -10,14 +10,14 @@ from blis_tui.base.errors import InputError
 from blis_tui.golden.divergence import find_divergence, old_experiment
 from blis_tui.golden.produce import is_up_to_date
 from blis_tui.golden.review import case_of
-from blis_tui.golden.session import OUTDATED, Settings, decide_mode, on_ci, run_case
+from blis_tui.golden.session import OUTDATED, GoldenSettings, decide_mode, on_ci, run_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from blis_tui.golden.case import Case
-    from blis_tui.golden.review import Entry
+    from blis_tui.golden.review import GoldenEntry
     from blis_tui.golden.session import Outcome
     from blis_tui.model import Experiment
     from blis_tui.model.plug_ins import Registry
@@ -39,7 +39,9 @@ class Stopped(Exception):  # noqa: N818  (not an error: the user stops the check
     """Stops a check."""
 
 
-def check(entry: Entry, root: Path, goes_on: Callable[[str], bool], plugins: Registry | None = None) -> Outcome | None:
+def check(
+    entry: GoldenEntry, root: Path, goes_on: Callable[[str], bool], plugins: Registry | None = None
+) -> Outcome | None:
     """Run and compare a test like pytest: write nothing on CI, otherwise a new result that waits.
 
     Args:
@@ -62,14 +64,14 @@ def check(entry: Entry, root: Path, goes_on: Callable[[str], bool], plugins: Reg
             raise Stopped
         return True
 
-    settings = Settings(mode=decide_mode("auto", ci=on_ci()), checks=())
+    settings = GoldenSettings(mode=decide_mode("auto", ci=on_ci()), checks=())
     try:
         return run_case(_case(entry, root, plugins), entry.files, entry.spec, settings, go_on)
     except Stopped:
         return None
 
 
-def prepare(entry: Entry, root: Path, plugins: Registry | None = None) -> BothRuns:
+def prepare(entry: GoldenEntry, root: Path, plugins: Registry | None = None) -> BothRuns:
     """Prepare both runs of a golden test with a waiting result, and find where they diverge.
 
     Raises:
@@ -95,7 +97,7 @@ def prepare(entry: Entry, root: Path, plugins: Registry | None = None) -> BothRu
     return BothRuns(old=old, new=experiment, event=None if divergence is None else divergence.event, note=note)
 
 
-def _case(entry: Entry, root: Path, plugins: Registry | None) -> Case:
+def _case(entry: GoldenEntry, root: Path, plugins: Registry | None) -> Case:
     """Return the case of a golden test. Raises BlisError if there is none."""
     case = case_of(entry.files, root, plugins)
     if case is None:

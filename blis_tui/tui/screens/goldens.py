@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from blis_tui.golden.review import Entry
+    from blis_tui.golden.review import GoldenEntry
     from blis_tui.golden.session import Outcome
     from blis_tui.golden.store import Golden, GoldenFiles
     from blis_tui.model.plug_ins import Registry
@@ -77,7 +77,7 @@ class GoldensScreen(Screen[None]):
         self._project = present()
         self._folder, self._root = self._project.golden_dir, self._project.root
         self._plugins: Registry | None = None
-        self._entries: tuple[Entry, ...] = ()
+        self._entries: tuple[GoldenEntry, ...] = ()
         self._explained: dict[str, str | Content] = {}
         self._shown: dict[str, Golden] = {}
         """The waiting results whose differences are in ``_explained``: only these are decided on."""
@@ -133,14 +133,14 @@ class GoldensScreen(Screen[None]):
             self.notify(str(error), title=title, severity="error", timeout=_LONG_S, markup=False)
         self.call_later(self._surveyed, survey(self._folder, self._root, plugins=self._plugins))
 
-    def _surveyed(self, entries: tuple[Entry, ...]) -> None:
+    def _surveyed(self, entries: tuple[GoldenEntry, ...]) -> None:
         self._entries = entries
         self._explained.clear()
         self._shown.clear()
         waiting = next((entry.name for entry in self._entries if entry.waiting), None)
         self._show(waiting if self._list.current is None else None)
 
-    def _look_again(self, entry: Entry, *, go_on: bool = False) -> None:
+    def _look_again(self, entry: GoldenEntry, *, go_on: bool = False) -> None:
         """Update one test; ``go_on``: move the cursor to the next waiting one."""
         there = entry.files.exists() or entry.files.exists(pending=True)
         new = look(entry.files, self._root, self._plugins) if there else None
@@ -197,7 +197,7 @@ class GoldensScreen(Screen[None]):
         self.query_one("#details").border_title = Content("") if entry is None else heading(entry)
         self.refresh_bindings()
 
-    def _about(self, entry: Entry) -> Content:
+    def _about(self, entry: GoldenEntry) -> Content:
         outcome = self._outcomes.get(entry.name)
         parts = [] if outcome is None else [checked(outcome), Content("")]
         if entry.problem or not entry.waiting:
@@ -210,14 +210,14 @@ class GoldensScreen(Screen[None]):
             self._explain(entry)
         return Content("\n").join(parts)
 
-    def _explain(self, entry: Entry) -> None:
+    def _explain(self, entry: GoldenEntry) -> None:
         """Compute the difference of one test at a time; it may run simulations, and cannot be stopped."""
         if not self._explaining:
             self._explaining = entry.name
             self._difference(entry)
 
     @work(thread=True, group="difference")
-    def _difference(self, entry: Entry) -> None:
+    def _difference(self, entry: GoldenEntry) -> None:
         said: str | Content
         shown: Golden | None = None
         try:
@@ -264,8 +264,8 @@ class GoldensScreen(Screen[None]):
     action_golden_accept_all = partialmethod(_ask_all, "Accept", accept, "accepted")
     action_golden_reject_all = partialmethod(_ask_all, "Reject", reject, "rejected")
 
-    def _decide(self, entries: Sequence[Entry], decide: _Decision, done: str) -> None:
-        decided: list[Entry] = []
+    def _decide(self, entries: Sequence[GoldenEntry], decide: _Decision, done: str) -> None:
+        decided: list[GoldenEntry] = []
         refused: list[str] = []
         for entry in entries:
             try:
@@ -295,7 +295,7 @@ class GoldensScreen(Screen[None]):
         self._check(entry)
 
     @work(thread=True, exclusive=True, group="check")
-    def _check(self, entry: Entry) -> None:
+    def _check(self, entry: GoldenEntry) -> None:
         worker = get_current_worker()
 
         def goes_on(share: str) -> bool:
@@ -345,7 +345,7 @@ class GoldensScreen(Screen[None]):
             self._prepare(entry)
 
     @work(thread=True, exclusive=True, group="compare")
-    def _prepare(self, entry: Entry) -> None:
+    def _prepare(self, entry: GoldenEntry) -> None:
         try:
             self.call_later(self._open_both, entry.name, prepare(entry, self._root, self._plugins))
         except BlisError as error:
@@ -382,12 +382,12 @@ class GoldensScreen(Screen[None]):
         self._list.move(rows)
 
 
-def _can_run(entry: Entry) -> bool:
+def _can_run(entry: GoldenEntry) -> bool:
     """Return whether a golden test has a valid experiment."""
     return not entry.problem and entry.state != "obsolete"
 
 
-def _stored(entry: Entry) -> Golden | None:
+def _stored(entry: GoldenEntry) -> Golden | None:
     """Return the stored result of a test, if it can be read."""
     try:
         return entry.files.read(pending=not entry.files.exists())

@@ -15,7 +15,7 @@ from blis_tui.tui.drawing.lines import shorten
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.golden.review import Entry
+    from blis_tui.golden.review import GoldenEntry
     from blis_tui.golden.session import Outcome
     from blis_tui.golden.store import Golden
 
@@ -39,7 +39,7 @@ EMPTY: Final = (
 """Text for an empty list."""
 
 
-def matching(entries: Sequence[Entry], query: str) -> tuple[Entry, ...]:
+def matching(entries: Sequence[GoldenEntry], query: str) -> tuple[GoldenEntry, ...]:
     """Return the entries that contain every word of a query in name, file, case or state."""
     words = query.lower().split()
     return tuple(
@@ -52,13 +52,13 @@ def matching(entries: Sequence[Entry], query: str) -> tuple[Entry, ...]:
 # ---- the list ----
 
 
-def name_width(entries: Sequence[Entry], width: int) -> int:
+def name_width(entries: Sequence[GoldenEntry], width: int) -> int:
     """Return the width of names: that of the longest if there is room."""
     longest = max((len(entry.name) for entry in entries), default=0)
     return max(8, min(longest, width - _STATE_WIDTH - 2))
 
 
-def row(entry: Entry, names: int, width: int) -> Content:
+def row(entry: GoldenEntry, names: int, width: int) -> Content:
     """Return a row: state, name, experiment and case."""
     glyph, colour = _STATES[entry.state]
     name = shorten(entry.name, names)
@@ -76,7 +76,7 @@ def columns_line(names: int, width: int) -> Content:
     return Content.styled(f"{'state':<{_STATE_WIDTH}}{'name':<{names}}  {about}"[:width].rstrip(), _MUTED)
 
 
-def decision(decided: Sequence[Entry], done: str) -> str:
+def decision(decided: Sequence[GoldenEntry], done: str) -> str:
     """Return the decision, and how to undo it.
 
     Args:
@@ -101,7 +101,7 @@ def _some(patterns: Sequence[str]) -> str:
     return " ".join(patterns[:_NAMED]) + (" …" if len(patterns) > _NAMED else "")
 
 
-def _files(entry: Entry) -> str:
+def _files(entry: GoldenEntry) -> str:
     """Return a shell pattern for the files of a golden; the star is not quoted."""
     return f"{quote((entry.files.folder / entry.files.name).as_posix())}.*"
 
@@ -109,7 +109,7 @@ def _files(entry: Entry) -> str:
 # ---- selected test ----
 
 
-def heading(entry: Entry) -> Content:
+def heading(entry: GoldenEntry) -> Content:
     """Return the test's name and state."""
     glyph, colour = _STATES[entry.state]
     return Content.assemble((entry.name, "bold"), "  ", (f"{glyph} {entry.state}", colour))
@@ -124,7 +124,7 @@ _SAID: Final[Mapping[str, str]] = {
 }
 
 
-def standing(entry: Entry, stored: Golden | None) -> Content:
+def standing(entry: GoldenEntry, stored: Golden | None) -> Content:
     """Return the details of a test without a result to compare."""
     if entry.problem:
         return failure(entry.problem)

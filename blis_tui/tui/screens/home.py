@@ -29,7 +29,7 @@ from blis_tui.tui.catalog import (
     shown_folder,
 )
 from blis_tui.tui.editor import edit
-from blis_tui.tui.screens.home_lines import Entry, details, matching, summary
+from blis_tui.tui.screens.home_lines import HomeEntry, details, matching, summary
 from blis_tui.tui.screens.prompt import PromptScreen, read_changes
 from blis_tui.tui.shell import LoadedBy, shell
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
@@ -76,7 +76,7 @@ class HomeScreen(Screen[None]):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self._folder = folder
-        self._entries: tuple[Entry, ...] = ()
+        self._entries: tuple[HomeEntry, ...] = ()
         self._complete = True
         self._lost = 0
         self._wanted: Path | None = None
@@ -133,7 +133,7 @@ class HomeScreen(Screen[None]):
     def _listed(self, catalog: Catalog) -> None:
         marked = {entry.found.path for entry in self._entries if entry.marked}
         self._complete = catalog.complete
-        self._entries = tuple(Entry(found, marked=found.path in marked) for found in catalog.found)
+        self._entries = tuple(HomeEntry(found, marked=found.path in marked) for found in catalog.found)
         self._show(self._wanted)
         self._wanted = None
 
@@ -173,7 +173,7 @@ class HomeScreen(Screen[None]):
         return self.query_one("#search", Input).value
 
     @property
-    def _current(self) -> Entry | None:
+    def _current(self) -> HomeEntry | None:
         path = self._list.cursor_path
         return next((entry for entry in self._entries if entry.found.path == path), None)
 

@@ -32,7 +32,7 @@ _GOLDEN_WORDS: Final = {"golden": "✓ golden", "pending": "! new", "orphan": "!
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class HomeEntry:
     """An experiment or a study with what is known so far."""
 
     found: Found
@@ -45,7 +45,7 @@ class Entry:
     """Its description, as far as it can be read without a check."""
 
 
-def matching(entries: Sequence[Entry], query: str) -> tuple[Entry, ...]:
+def matching(entries: Sequence[HomeEntry], query: str) -> tuple[HomeEntry, ...]:
     """Return the entries whose name or path matches a query, the best first."""
     if not query.strip():
         return tuple(entries)
@@ -55,17 +55,17 @@ def matching(entries: Sequence[Entry], query: str) -> tuple[Entry, ...]:
     return tuple(entry for score, entry in sorted(scored, key=lambda pair: -pair[0]) if score > 0)
 
 
-def _texts(entry: Entry) -> tuple[str, ...]:
+def _texts(entry: HomeEntry) -> tuple[str, ...]:
     return (entry.found.name,) if entry.found.shipped else (entry.found.name, entry.found.shown)
 
 
-def name_width(entries: Sequence[Entry], width: int) -> int:
+def name_width(entries: Sequence[HomeEntry], width: int) -> int:
     """Return the width of names: that of the longest if there is room."""
     longest = max((len(entry.found.name) for entry in entries), default=0)
     return max(len(_HEADING), min(longest, width // 3))
 
 
-def row(entry: Entry, names: int, width: int) -> Content:
+def row(entry: HomeEntry, names: int, width: int) -> Content:
     """Return a row: mark, name, validity, golden, description."""
     check = check_words(entry.checked)
     golden = Content.styled(_GOLDEN_WORDS[entry.golden.word], _GOLDEN_STYLES[entry.golden.word])
@@ -114,7 +114,7 @@ def check_words(checked: Checked | None) -> Content:
     return Content.styled("✓ ok", "$success")
 
 
-def _description(entry: Entry) -> str:
+def _description(entry: HomeEntry) -> str:
     checked = entry.checked
     if checked is None:
         return entry.about
@@ -128,7 +128,7 @@ def section(title: str) -> Content:
     return Content.styled(title, "$text-muted bold")
 
 
-def details(entry: Entry, width: int, *, dense: bool = False) -> Content:
+def details(entry: HomeEntry, width: int, *, dense: bool = False) -> Content:
     """Return all that is known about an experiment.
 
     Args:
@@ -177,7 +177,7 @@ def _labelled(label: str, value: Content) -> Content:
     return Content.assemble((f"{label:<{_LABEL_WIDTH}}", "$text-muted"), value)
 
 
-def golden_sentence(entry: Entry) -> Content:
+def golden_sentence(entry: HomeEntry) -> Content:
     """Return what there is to compare results with."""
     golden = entry.golden
     if golden.word == "none":
@@ -190,7 +190,7 @@ def golden_sentence(entry: Entry) -> Content:
     return Content(", ").join(Content.styled(text, style) for number, text, style in parts if number)
 
 
-def summary(entries: Sequence[Entry]) -> str:
+def summary(entries: Sequence[HomeEntry]) -> str:
     """Return the number of experiments and their states, for the title."""
     checked = [entry.checked for entry in entries if entry.checked is not None]
     wrong = len([one for one in checked if one.facts is None])

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from blis_tui.study.rows import StudyResult
     from blis_tui.study.text import FrontPlot
     from blis_tui.tui.drawing.study_filter import Matches
-    from blis_tui.tui.screens.study_points import Entry
+    from blis_tui.tui.screens.study_points import PointEntry
     from blis_tui.tui.screens.study_work import StudyWork
 
 
@@ -90,7 +90,7 @@ class StudyScreen(Screen[None]):
         self._work = work
         self._order = Order()
         self._matches: Matches | None = None
-        self._shown: tuple[Entry, ...] = ()
+        self._shown: tuple[PointEntry, ...] = ()
         self._clock: Timer | None = None
         self._then_run = False
         self._told = ""
@@ -219,7 +219,7 @@ class StudyScreen(Screen[None]):
         return self.query_one(PointTable)
 
     @property
-    def current(self) -> Entry | None:
+    def current(self) -> PointEntry | None:
         """The selected point."""
         key = self._table.key
         return self.board.entries[int(key)] if key else None
@@ -366,7 +366,7 @@ class StudyScreen(Screen[None]):
         self.app.push_screen(prompt, go_on)
 
     @work(exclusive=True, group="open")
-    async def _open(self, entry: Entry, seed: int) -> None:
+    async def _open(self, entry: PointEntry, seed: int) -> None:
         name = f"{source_of(self.study)} {point_name(self.study, entry)}"
         try:
             experiment = await asyncio.to_thread(experiment_of, self.study, entry.point, seed)
@@ -386,7 +386,7 @@ class StudyScreen(Screen[None]):
             self.notify("Mark a point with space, and go to another one: both are compared.", markup=False)
 
     @work(exclusive=True, group="open")
-    async def _compare(self, one: Entry, other: Entry) -> None:
+    async def _compare(self, one: PointEntry, other: PointEntry) -> None:
         seed = self.study.seeds[0]
         names = (point_name(self.study, one), point_name(self.study, other))
         try:

@@ -34,7 +34,7 @@ PENDING = "pending"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PointEntry:
     """A point of a study with its results so far."""
 
     point: Point
@@ -62,13 +62,13 @@ class Board:
     def __init__(self, study: Study) -> None:
         self.study = study
         self._rows: dict[int, dict[int, Row]] = {}
-        self._known: dict[int, Entry] = {}
+        self._known: dict[int, PointEntry] = {}
         self._marked: tuple[int, ...] = ()
         self.version = 0
         """Increases with every change."""
         self.front: frozenset[int] = frozenset()
         """The numbers of the points on the front."""
-        self._entries: tuple[Entry, ...] | None = None
+        self._entries: tuple[PointEntry, ...] | None = None
 
     def add(self, rows: Iterable[Row]) -> None:
         """Add results of runs; a second one of the same run replaces the first."""
@@ -79,7 +79,7 @@ class Board:
         for number in touched:
             result = StudyResult(study=self.study, rows=self._of_point(number))
             own = summaries(result)[0]
-            self._known[number] = Entry(own.point, own, own.status)
+            self._known[number] = PointEntry(own.point, own, own.status)
         if touched:
             self.version += 1
             self._entries = None
@@ -97,17 +97,17 @@ class Board:
         self._entries = tuple(entries)
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[PointEntry, ...]:
         """All points in order."""
         if self._entries is None:
             self._entries = tuple(
-                replace(self._known.get(at, Entry(point)), on_front=at in self.front, marked=at in self._marked)
+                replace(self._known.get(at, PointEntry(point)), on_front=at in self.front, marked=at in self._marked)
                 for at, point in enumerate(self.study.points)
             )
         return self._entries
 
     @property
-    def marked(self) -> tuple[Entry, ...]:
+    def marked(self) -> tuple[PointEntry, ...]:
         """The marked points, in the order of marking."""
         return tuple(self.entries[number] for number in self._marked)
 
@@ -173,7 +173,7 @@ def columns_of(study: Study) -> tuple[str, ...]:
     return (_POINT, *study.paths, *wanted(study), "status")
 
 
-def in_order(entries: Sequence[Entry], order: Order) -> list[Entry]:
+def in_order(entries: Sequence[PointEntry], order: Order) -> list[PointEntry]:
     """Return the points sorted by a column; those without a value last, ties by number."""
     known = [(value, one) for one in entries if (value := _value(one, order.column)) is not None]
     known.sort(key=lambda pair: _rank(pair[0]), reverse=order.down)
@@ -181,7 +181,7 @@ def in_order(entries: Sequence[Entry], order: Order) -> list[Entry]:
     return [one for _, one in known] + [one for one in entries if one.point.number not in placed]
 
 
-def _value(one: Entry, column: str) -> Json:
+def _value(one: PointEntry, column: str) -> Json:
     if column == _POINT:
         return one.point.number
     if column == "status":
@@ -200,7 +200,7 @@ def _rank(value: Json) -> tuple[int, float, str]:
 # ---- the table ----
 
 
-def longest_bar(study: Study, entries: Sequence[Entry]) -> float:
+def longest_bar(study: Study, entries: Sequence[PointEntry]) -> float:
     """Return the maximum of the figure drawn as bars."""
     return max((value for one in entries if (value := one.mean(_drawn(study))) is not None), default=0.0)
 
@@ -209,7 +209,7 @@ def _drawn(study: Study) -> str:
     return study.constraints[0].metric if study.constraints else wanted(study)[-1]
 
 
-def table_columns(study: Study, top: float, order: Order, width: int) -> tuple[Column[Entry], ...]:
+def table_columns(study: Study, top: float, order: Order, width: int) -> tuple[Column[PointEntry], ...]:
     """Return the columns that fit.
 
     Args:
@@ -224,7 +224,7 @@ def table_columns(study: Study, top: float, order: Order, width: int) -> tuple[C
         for axis in study.axes
         for at, path in enumerate(axis.paths)
     }
-    first: list[Column[Entry]] = [
+    first: list[Column[PointEntry]] = [
         Column("", 2, _marks),
         Column(_titled("#", _POINT, order), max(3, len(str(len(study.points)))), _number_of, right=True, rank=3),
     ]
@@ -240,12 +240,12 @@ def table_columns(study: Study, top: float, order: Order, width: int) -> tuple[C
     return fit(first, width)
 
 
-def table(columns: Sequence[Column[Entry]], entries: Sequence[Entry]) -> list[Line]:
+def table(columns: Sequence[Column[PointEntry]], entries: Sequence[PointEntry]) -> list[Line]:
     """Return a line per point; its key is the point's number."""
     return table_rows(columns, entries, lambda one: str(one.point.number))
 
 
-def headings(columns: Sequence[Column[Entry]], width: int) -> Content:
+def headings(columns: Sequence[Column[PointEntry]], width: int) -> Content:
     """The line above the points."""
     return titles(columns).draw().truncate(max(width, 1), ellipsis=True)
 
@@ -256,36 +256,36 @@ def _titled(title: str, column: str, order: Order) -> str:
     return f"{title} {'▼' if order.down else '▲'}"
 
 
-def _marks(one: Entry, _width: int) -> Part:
+def _marks(one: PointEntry, _width: int) -> Part:
     mark = "●" if one.marked else " "
     stands, style = ("*", "$success bold") if one.on_front else ("✗", "$error") if one.ok is False else (" ", "")
     return (mark + stands, "$accent bold" if one.marked and stands == " " else style)
 
 
-def _number_of(one: Entry, _width: int) -> Part:
+def _number_of(one: PointEntry, _width: int) -> Part:
     return (str(one.point.number), _MUTED)
 
 
-def _coordinate(path: str, one: Entry, width: int) -> Part:
+def _coordinate(path: str, one: PointEntry, width: int) -> Part:
     return (value_text(one.point.coordinates.get(path))[:width], "bold")
 
 
-def _figure(metric: str, one: Entry, _width: int) -> Part:
+def _figure(metric: str, one: PointEntry, _width: int) -> Part:
     return number_text(one.mean(metric)) if one.summary is not None else ""
 
 
-def _status(one: Entry, _width: int) -> Part:
+def _status(one: PointEntry, _width: int) -> Part:
     return _STATUS[one.status]
 
 
-def _bar(metric: str, top: float, one: Entry, width: int) -> Part:
+def _bar(metric: str, top: float, one: PointEntry, width: int) -> Part:
     return (fine_bar(one.mean(metric), top, width), "$error" if one.ok is False else "$primary")
 
 
 # ---- the front ----
 
 
-def draw_front(study: Study, entries: Sequence[Entry], size: tuple[int, int]) -> FrontPlot:
+def draw_front(study: Study, entries: Sequence[PointEntry], size: tuple[int, int]) -> FrontPlot:
     """Return the plot of the points by the first two objectives."""
     known = [one.summary for one in entries if one.summary is not None]
     front = {one.point.number for one in entries if one.on_front}
@@ -306,14 +306,14 @@ def plot(drawn: FrontPlot, selected: int | None, width: int) -> Content:
 # ---- selected point ----
 
 
-def heading(one: Entry) -> Content:
+def heading(one: PointEntry) -> Content:
     """Return the point and its status."""
     text, style = _STATUS[one.status]
     front = ("  * on the front", "$success") if one.on_front else ""
     return Content.assemble((f"point {one.point.number}", "bold"), "  ", (text, style), front)
 
 
-def details(study: Study, one: Entry, width: int) -> Content:
+def details(study: Study, one: PointEntry, width: int) -> Content:
     """Return all that is known about a point: its values, constraints and figures."""
     figures = tuple(dict.fromkeys((*wanted(study), *_FIGURES)))
     label = min(max(map(len, (*study.paths, *figures))), max(width - _FIGURE_WIDTH - 1, 12))
@@ -396,7 +396,7 @@ def title(study: Study, shown: int | None) -> Content:
     return Content.assemble((study.name, "bold"), f"  {said}")
 
 
-def standing(study: Study, entries: Sequence[Entry], done: int) -> Content:
+def standing(study: Study, entries: Sequence[PointEntry], done: int) -> Content:
     """Return the progress, and how many points hold."""
     parts = [f"{done:,} of {study.runs:,} runs" if done < study.runs else plural(done, "run")]
     if study.constraints:
@@ -410,7 +410,7 @@ def standing(study: Study, entries: Sequence[Entry], done: int) -> Content:
     return Content.styled(", ".join(parts), _MUTED)
 
 
-def point_name(study: Study, one: Entry) -> str:
+def point_name(study: Study, one: PointEntry) -> str:
     """Return a point in a few words: ``instances=2 policy=default``."""
     names = short_names(study.paths)
     return " ".join(f"{names[path]}={value_text(value)}" for path, value in one.point.coordinates.items()) or study.name

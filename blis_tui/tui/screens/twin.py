@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from blis_tui.live.recording.recording import Recording
-    from blis_tui.live.twin.course import Course, Life
+    from blis_tui.live.twin.course import ServedLife, TwinTimeSeries
     from blis_tui.live.twin.twin import LadderStep, Twin
 
 
@@ -56,7 +56,7 @@ class TwinView:
     twin: Twin
     rung: int
     """Index of the simulation."""
-    sides: tuple[Course, Course]
+    sides: tuple[TwinTimeSeries, TwinTimeSeries]
     time_us: int
 
     @property
@@ -130,7 +130,7 @@ def side_text(view: TwinView, side: int, width: int) -> Content:
     own, other = view.sides[side], view.sides[1 - side]
     now = view.time_us
     lines = [_step(own, now, width)]
-    figures: tuple[tuple[str, Callable[[Course], float | None]], ...] = (
+    figures: tuple[tuple[str, Callable[[TwinTimeSeries], float | None]], ...] = (
         ("in flight", lambda one: one.in_flight(now)),
         ("in the batch", lambda one: _batch(one, now)),
         ("waiting", lambda one: _level(one, "waiting", now)),
@@ -145,7 +145,7 @@ def side_text(view: TwinView, side: int, width: int) -> Content:
     return Content("\n").join(lines)
 
 
-def _step(side: Course, now: int, width: int) -> Content:
+def _step(side: TwinTimeSeries, now: int, width: int) -> Content:
     number = side.step(now)
     if number is None:
         return Content.styled("no step has begun" if side.begins_us else "its steps were not recorded", _MUTED)
@@ -155,14 +155,14 @@ def _step(side: Course, now: int, width: int) -> Content:
     return Content.assemble(("step ", _MUTED), clip(text, max(width - 5 - len(time), 8)), (time, _MUTED))
 
 
-def _batch(side: Course, now: int) -> float | None:
+def _batch(side: TwinTimeSeries, now: int) -> float | None:
     number = side.step(now)
     if number is not None:
         return side.batches[number].requests
     return _level(side, "running", now)
 
 
-def _level(side: Course, name: str, now: int) -> float | None:
+def _level(side: TwinTimeSeries, name: str, now: int) -> float | None:
     """Return a figure at this time; 0 before its first value."""
     known = side.figures.get(name)
     return None if known is None else known.at(now) or 0.0
@@ -201,14 +201,14 @@ def latencies_text(view: TwinView, width: int) -> Content:
     return Content("\n").join(lines)
 
 
-def _answered(view: TwinView) -> list[tuple[Life, Life]]:
+def _answered(view: TwinView) -> list[tuple[ServedLife, ServedLife]]:
     left, right = view.sides
     now = view.time_us
     done = {life.name: life for life in right.answered(now)}
     return [(life, done[life.name]) for life in left.answered(now) if life.name in done]
 
 
-def _latency(life: Life, metric: str) -> float | None:
+def _latency(life: ServedLife, metric: str) -> float | None:
     ttft_us, e2e_us = life.ttft_us, life.e2e_us
     if ttft_us is None or e2e_us is None:
         return None
@@ -257,7 +257,7 @@ def requests_text(view: TwinView, width: int) -> Content:
     return Content("\n").join(lines)
 
 
-def _standing(life: Life | None, now: int) -> str:
+def _standing(life: ServedLife | None, now: int) -> str:
     if life is None or now < life.sent_us:
         return "not sent"
     tokens = life.tokens(now)
@@ -292,7 +292,7 @@ def curves_text(view: TwinView, series: str, width: int, height: int) -> Content
     return Content("\n").join([title.truncate(width, ellipsis=True), *rows, Content(" " * GUTTER) + axis(scale)])
 
 
-def _course(side: Course, series: str, scale: Scale) -> Sequence[float | None]:
+def _course(side: TwinTimeSeries, series: str, scale: Scale) -> Sequence[float | None]:
     cells = 2 * scale.cells
     if series == "in flight":
         return [float(side.in_flight(cell * scale.end_us // cells)) for cell in range(cells)]
@@ -366,7 +366,7 @@ class TwinScreen(SideBySideScreen):
         self._twin = twin
         self._called = name
         self._left = of_recording(recording, pace_of(recording))
-        self._courses: dict[int, Course] = {}
+        self._courses: dict[int, TwinTimeSeries] = {}
         self.rung = 0
         self.time_us = 0
         self._clock: Timer | None = None
@@ -399,7 +399,7 @@ class TwinScreen(SideBySideScreen):
         """Return the state to display."""
         return TwinView(twin=self._twin, rung=self.rung, sides=(self._left, self._right()), time_us=self.time_us)
 
-    def _right(self) -> Course:
+    def _right(self) -> TwinTimeSeries:
         if self.rung not in self._courses:
             run = simulate(self._twin.rungs[self.rung].experiment, follow=True)
             self._courses[self.rung] = of_simulation(self._called, run)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from textual.events import Resize
 
-    from blis_tui.golden.review import Entry as Golden
+    from blis_tui.golden.review import GoldenEntry
     from blis_tui.tui.drawing.lines import Line
-    from blis_tui.tui.screens.home_lines import Entry
+    from blis_tui.tui.screens.home_lines import HomeEntry
 
 
 _CURSOR: Final = "option-list--option-highlighted"
@@ -81,11 +81,11 @@ class ExperimentList(RowList):
     ExperimentList > .option-list--option-disabled { color: $text-muted; }
     """
 
-    _entries: tuple[Entry, ...] = ()
+    _entries: tuple[HomeEntry, ...] = ()
     _sections = False
     _wanted: Path | None = None
 
-    def show(self, entries: Sequence[Entry], *, sections: bool, cursor: Path | None = None) -> None:
+    def show(self, entries: Sequence[HomeEntry], *, sections: bool, cursor: Path | None = None) -> None:
         """Show entries; the cursor stays on its experiment, or goes to the requested one.
 
         Args:
@@ -103,7 +103,7 @@ class ExperimentList(RowList):
         option = self.highlighted_option
         return None if option is None else next((e.found.path for e in self._entries if _id(e) == option.id), None)
 
-    def update_entry(self, entry: Entry) -> None:
+    def update_entry(self, entry: HomeEntry) -> None:
         """Update one experiment."""
         self._entries = tuple(entry if one.found.path == entry.found.path else one for one in self._entries)
         if _id(entry) in self._id_to_option:
@@ -118,7 +118,7 @@ class ExperimentList(RowList):
         self._wanted = self.cursor_path
         self._build()
 
-    def _row(self, entry: Entry) -> Content:
+    def _row(self, entry: HomeEntry) -> Content:
         return home.row(entry, home.name_width(self._entries, self.row_width), self.row_width)
 
     def _build(self) -> None:
@@ -144,29 +144,29 @@ class ExperimentList(RowList):
         if self.highlighted == first:
             self.scroll_home(animate=False)
 
-    def _section(self, title: str, entries: Sequence[Entry], otherwise: str) -> None:
+    def _section(self, title: str, entries: Sequence[HomeEntry], otherwise: str) -> None:
         self.add_option(Option(home.section(title), disabled=True))
         if not entries:
             self.add_option(Option(Content.styled(otherwise, "$text-muted"), disabled=True))
         self.add_options(Option(self._row(entry), id=_id(entry)) for entry in entries)
 
 
-def _id(entry: Entry) -> str:
+def _id(entry: HomeEntry) -> str:
     return str(entry.found.path)
 
 
 class GoldenList(RowList):
     """One golden test per line; the screen handles actions."""
 
-    _entries: tuple[Golden, ...] = ()
+    _entries: tuple[GoldenEntry, ...] = ()
 
     @property
-    def current(self) -> Golden | None:
+    def current(self) -> GoldenEntry | None:
         """The selected test."""
         place = self.highlighted
         return None if place is None or place >= len(self._entries) else self._entries[place]
 
-    def show(self, entries: Sequence[Golden], cursor: str | None = None) -> None:
+    def show(self, entries: Sequence[GoldenEntry], cursor: str | None = None) -> None:
         """Show entries; the cursor goes to the named test, stays on its own, or goes to the first."""
         wanted = cursor if cursor is not None or self.current is None else self.current.name
         self._entries = tuple(entries)

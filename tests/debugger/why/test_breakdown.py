@@ -21,7 +21,7 @@ from blis_tui.debugger.why.breakdown import (
     ttft_breakdown,
 )
 from blis_tui.debugger.why.explain import explain_event, explain_request
-from blis_tui.debugger.why.lifespans import Life, read_life
+from blis_tui.debugger.why.lifespans import RequestLife, read_life
 from blis_tui.engine.records import StepFinished
 from tests.debugger.pressed_runs import RUNS, finished
 
@@ -30,7 +30,7 @@ def stalled_in(debugger: Debugger, event: int) -> tuple[str, ...]:
     return next(record.stalled for record in debugger.records_of(event) if isinstance(record, StepFinished))
 
 
-def lives(debugger: Debugger, until: int) -> list[Life]:
+def lives(debugger: Debugger, until: int) -> list[RequestLife]:
     found = [read_life(debugger.tape, name, until) for name in debugger.tape.names()]
     return [life for life in found if life is not None]
 

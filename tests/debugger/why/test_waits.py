@@ -16,9 +16,9 @@ import blis_tui
 from blis_tui.base.errors import SimulationError
 from blis_tui.base.units import plural
 from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.event_store import StepRow, StopRow
 from blis_tui.debugger.history import run_to_stop
-from blis_tui.debugger.moment import LAST_PHASE
-from blis_tui.debugger.tape import StepRow, StopRow
+from blis_tui.debugger.state import LAST_PHASE
 from blis_tui.debugger.why.breakdown import e2e_breakdown, so_far_breakdown
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import read_life
@@ -159,7 +159,7 @@ def raise_limit(instance: Instance, cause: str, by: int, now: int) -> None:
     batch.refused = None  # what did not fit before is tried again
     if isinstance(rule, SglangBatching):
         rule.full = False
-    if cause in (stopped.PLACES, stopped.OUTRANKED):
+    if cause in (stopped.MAX_NUM_SEQS, stopped.OUTRANKED):
         batch.limits = replace(batch.limits, max_num_seqs=batch.limits.max_num_seqs + by)
         batch.max_running += by
     elif isinstance(rule, VllmWithCadence) and cause == stopped.CADENCE:
@@ -226,7 +226,7 @@ def test_with_more_of_what_was_short_somebody_gets_in(name: str) -> None:
         if stop.need:
             assert lacks > 0
         exact = fresh and stop.cause in AMOUNTS and name not in INEXACT
-        after, causes = played(at, run, stop, lacks if exact else 1 if stop.cause == stopped.PLACES else PLENTY)
+        after, causes = played(at, run, stop, lacks if exact else 1 if stop.cause == stopped.MAX_NUM_SEQS else PLENTY)
         got_in[stop.cause] += bool(after - before)
         if exact:
             assert stop.request_id in after - before

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.cluster.snapshot import RequestSnapshot
-    from blis_tui.debugger.why.lifespans import Life
+    from blis_tui.debugger.why.lifespans import RequestLife
 
 
 def test_a_preemption_takes_the_first_token_back() -> None:
@@ -39,7 +39,7 @@ def test_a_preemption_takes_the_first_token_back() -> None:
     assert "the last one counts" in sentences(end)
 
 
-def preempted_lives(run: str) -> Iterator[tuple[Life, RequestSnapshot]]:
+def preempted_lives(run: str) -> Iterator[tuple[RequestLife, RequestSnapshot]]:
     """Every preempted request right after each of its preemptions: what is read of it, and what the engine has."""
     debugger = finished(run)
     tape = debugger.tape

@@ -15,7 +15,7 @@ from blis_tui.engine.latency.fitted import (
     REACHED_16_BITS,
     REACHED_EXPERTS,
     REACHED_MEMORY,
-    Settings,
+    FittedSettings,
     growth_of,
     work_of,
 )
@@ -132,16 +132,18 @@ def test_what_hardware_reaches_takes_the_place_of_what_nvidias_reached() -> None
     for hardware in (H100, B200):
         work = work_of(pool_of(model, replace(hardware, reached_products=0.4, reached_memory=0.7), 1))
         peak, bytes_per_us = hardware.peak_tflops_fp8 * 1e6, hardware.memory_bandwidth_tb_per_s * 1e6
-        assert Settings().weights * work.weights_us == pytest.approx(weights / 0.7 / bytes_per_us, rel=1e-6)
-        assert Settings().fp8_flops * work.token_us == pytest.approx(2 * weights / 0.4 / peak, rel=1e-6)
+        assert FittedSettings().weights * work.weights_us == pytest.approx(weights / 0.7 / bytes_per_us, rel=1e-6)
+        assert FittedSettings().fp8_flops * work.token_us == pytest.approx(2 * weights / 0.4 / peak, rel=1e-6)
         assert work.fp8_us == 0.0
         cached = replace(model, kv_cache_bytes=1.0)
         known = replace(hardware, reached_memory=0.7)
         near, far = (time_us(decodes(100, context), cached, known, 1) for context in (1000, 3000))
-        read_us = 100 * 2000 * 2 * 8 * 128 * 80 / bytes_per_us / 0.7 * Settings().kv_read / Settings().weights
+        read_us = (
+            100 * 2000 * 2 * 8 * 128 * 80 / bytes_per_us / 0.7 * FittedSettings().kv_read / FittedSettings().weights
+        )
         assert far - near == pytest.approx(read_us, abs=2)
-        assert growth_of(replace(hardware, reached_products=0.4), Settings().flops_growth) == 1.0
-    assert growth_of(B200, Settings().flops_growth) > 1.1
+        assert growth_of(replace(hardware, reached_products=0.4), FittedSettings().flops_growth) == 1.0
+    assert growth_of(B200, FittedSettings().flops_growth) > 1.1
 
 
 # The first product of Mixtral's experts in 8 bits (8 of 14,336 by 4,096, two a token) in Triton's kernel on AMD's GPU:
@@ -160,8 +162,8 @@ def test_experts_of_the_mi300x_take_what_their_kernel_was_measured_to_take() -> 
     for tokens, tflops in TRITON_TFLOPS.items():
         took_us = tokens * 2 * 2 * 14336 * 4096 / tflops / 1e6
         read_us, token_us = (
-            Settings().expert_weights * work.experts_us[-1],
-            Settings().expert_flops * work.expert_token_us,
+            FittedSettings().expert_weights * work.experts_us[-1],
+            FittedSettings().expert_flops * work.expert_token_us,
         )
         # One of three equal products in each of 32 layers.
         simulated_us = (read_us + tokens * token_us) / 32 / 3
@@ -175,7 +177,7 @@ def test_what_experts_reach_is_of_the_units_that_they_take() -> None:
         model = replace(MIXTRAL, weight_bytes=weight_bytes)
         work = work_of(pool_of(model, replace(H100, reached_experts=0.3, reached_overlap=0.25), 1))
         flops = 32 * 2 * 6 * 4096 * 14336
-        assert Settings().expert_flops * work.expert_token_us == pytest.approx(flops / 0.3 / peak / 1e6, rel=1e-6)
+        assert FittedSettings().expert_flops * work.expert_token_us == pytest.approx(flops / 0.3 / peak / 1e6, rel=1e-6)
         assert work.experts_exposed == 0.75
     assert plain.experts_exposed == 0.5
     assert plain.expert_token_us == pytest.approx(32 * 2 * 6 * 4096 * 14336 / H100.peak_tflops_bf16 / 1e6)
@@ -186,9 +188,9 @@ def test_without_overlap_products_take_reading_and_multiplying() -> None:
     loads = [decodes(count, 500) for count in (1, 8, 64, 256, 500, 1000)]
     hidden, exposed = ([time_us(load, LLAMA_70B_FP8, one) for load in loads] for one in (H100, apart))
     work = work_of(pool_of(LLAMA_70B_FP8))
-    weights_us = Settings().weights * work.weights_us
+    weights_us = FittedSettings().weights * work.weights_us
     for count, one, other in zip((1, 8, 64, 256, 500, 1000), hidden, exposed, strict=True):
-        multiplied = count * (Settings().fp8_flops * work.token_us + Settings().flops * work.row_us)
+        multiplied = count * (FittedSettings().fp8_flops * work.token_us + FittedSettings().flops * work.row_us)
         assert other - one == pytest.approx(min(weights_us, multiplied), abs=2)
     assert exposed == sorted(exposed)
 
@@ -216,7 +218,9 @@ def test_products_of_the_mi300x_are_beside_those_of_amds_kernels_what_the_page_s
     share = 8192 * (57344 + 10240 + 8192) / (80 * (2 * 8192 * 8192 + 2 * 8192 * 1024 + 3 * 8192 * 28672))
     assert work.exposed == 1.0
     for tokens, products in AITER_US.items():
-        simulated = share * (Settings().weights * work.weights_us + tokens * Settings().fp8_flops * work.token_us)
+        simulated = share * (
+            FittedSettings().weights * work.weights_us + tokens * FittedSettings().fp8_flops * work.token_us
+        )
         took, scaled = sum(products), sum(products) * 228 / 304
         assert (
             f"| {tokens} | {took:.0f} | {scaled:.0f} | {simulated:.0f} ({100 * (simulated / scaled - 1):+.0f} %) |"
@@ -256,25 +260,28 @@ def test_8_bit_weights_cost_quantizing_and_uneven_steps_cost_reading_them_again(
 
     model = replace(LLAMA_70B_FP8, vocab_size=1)
     small, large = prefill((0, 512, 512)), prefill((0, 513, 513))
-    quantizing = 80 * Settings().fp8_layer_us
+    quantizing = 80 * FittedSettings().fp8_layer_us
     assert more(small, model) == pytest.approx(quantizing, abs=1)
     weights_us = work_of(pool_of(model)).fp8_us
     assert weights_us == pytest.approx(80 * (3 * 28672 + 2 * 8192 + 2 * 1024) * 8192 / 2 / 3.35e6)
-    assert more(large, model) == pytest.approx(quantizing + Settings().fp8_uneven * weights_us, abs=1)
+    assert more(large, model) == pytest.approx(quantizing + FittedSettings().fp8_uneven * weights_us, abs=1)
     assert more(large, CODELLAMA_34B) == 0
 
 
 def test_few_tokens_wait_for_experts_and_many_for_products() -> None:
     """Half of the reading is hidden behind products: on two H100 they take longer from some 200 tokens on."""
-    work = work_of(pool_of(MIXTRAL), Settings().expert_spread)
-    read, per_token = Settings().expert_weights * work.experts_us[-1], Settings().expert_flops * work.expert_token_us
+    work = work_of(pool_of(MIXTRAL), FittedSettings().expert_spread)
+    read, per_token = (
+        FittedSettings().expert_weights * work.experts_us[-1],
+        FittedSettings().expert_flops * work.expert_token_us,
+    )
     few, many = prefill((0, 100, 100)), prefill((0, 4096, 4096))
     assert 100 * per_token < read / 2 < 4096 * per_token
     assert time_us(few, MIXTRAL, expert_flops=1.0) == time_us(few, MIXTRAL)
     gain = time_us(many, MIXTRAL) - time_us(many, MIXTRAL, expert_flops=1.0)
-    assert gain == pytest.approx(4096 * per_token * (1 - 1 / Settings().expert_flops), abs=1)
+    assert gain == pytest.approx(4096 * per_token * (1 - 1 / FittedSettings().expert_flops), abs=1)
     gain = time_us(few, MIXTRAL) - time_us(few, MIXTRAL, expert_weights=1.0)
-    assert gain == pytest.approx(read * (1 - 1 / Settings().expert_weights), rel=0.01)
+    assert gain == pytest.approx(read * (1 - 1 / FittedSettings().expert_weights), rel=0.01)
 
 
 def test_tokens_that_favour_experts_read_fewer() -> None:
@@ -316,12 +323,17 @@ def test_sampling_from_a_sorted_vocabulary_takes_the_same_time_on_every_accelera
     plain = [time_us(decodes(64, 100), LLAMA_70B_FP8, one, 4) for one in (H100, slow)]
     with_it = [time_us(decodes(64, 100), LLAMA_70B_FP8, one, 4, sorted_sampling=True) for one in (H100, slow)]
     extra = [after - before for before, after in zip(plain, with_it, strict=True)]
-    assert extra[0] == pytest.approx(64 * 128.256 * Settings().sampler_us, abs=1)
+    assert extra[0] == pytest.approx(64 * 128.256 * FittedSettings().sampler_us, abs=1)
     assert extra[1] == pytest.approx(extra[0], abs=1)
 
 
 def test_what_is_reached_elsewhere_is_told_beside_what_coefficients_stand_for() -> None:
-    coefficients = Settings().weights, Settings().flops, Settings().fp8_flops, Settings().expert_flops
+    coefficients = (
+        FittedSettings().weights,
+        FittedSettings().flops,
+        FittedSettings().fp8_flops,
+        FittedSettings().expert_flops,
+    )
     assert tuple(1 / one for one in coefficients) == (
         REACHED_MEMORY,
         REACHED_16_BITS,
@@ -331,11 +343,11 @@ def test_what_is_reached_elsewhere_is_told_beside_what_coefficients_stand_for() 
 
 
 def test_no_factor_is_below_what_the_datasheet_allows() -> None:
-    factors = [one.name for one in fields(Settings) if one.metadata["key"].limits.get("maximum") == 1e4]
+    factors = [one.name for one in fields(FittedSettings) if one.metadata["key"].limits.get("maximum") == 1e4]
     assert len(factors) == 10
     plain = pool_of(CODELLAMA_34B)
     for name in factors:
-        assert getattr(Settings(), name) >= 1.0
+        assert getattr(FittedSettings(), name) >= 1.0
         with pytest.raises(PolicyError, match=f"{name} of fitted is 0.9"):
             create_latency(builtin(), replace(plain, latency=PluginConfig(kind="fitted", settings={name: 0.9})))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui import load
 from blis_tui.base.streams import Streams
-from blis_tui.engine.latency.fitted import Settings
+from blis_tui.engine.latency.fitted import FittedSettings
 from blis_tui.live.calibration.measured import Measured, Recording
 from blis_tui.live.calibration.replay import with_latency
 from blis_tui.model import PluginConfig
@@ -17,7 +17,7 @@ from blis_tui.runs.simulation import Simulation
 if TYPE_CHECKING:
     from blis_tui.model import Experiment
 
-BASE = Settings()
+BASE = FittedSettings()
 TRUTH = replace(BASE, flops=2.0, kv_read=1.3, layer_us=72.0, first_token_us=9000.0)
 
 
@@ -49,7 +49,7 @@ def served(model: str, rate: float, prompt: int, seed: int = 1, requests: int = 
     )
 
 
-def with_coefficients(experiment: Experiment, settings: Settings) -> Experiment:
+def with_coefficients(experiment: Experiment, settings: FittedSettings) -> Experiment:
     return with_latency(experiment, PluginConfig(kind="fitted", settings=asdict(settings)))
 
 

@@ -8,7 +8,7 @@ from math import exp, log
 import numpy as np
 import pytest
 
-from blis_tui.engine.latency.fitted import Settings
+from blis_tui.engine.latency.fitted import FittedSettings
 from blis_tui.live.calibration.other_loads import Load, expected_text, expected_under, other_loads, within
 from blis_tui.live.calibration.replay import with_latency
 from blis_tui.model import Experiment, PluginConfig
@@ -17,7 +17,7 @@ from tests.live.calibration.servers import served
 
 
 def fitted(**changes: float) -> PluginConfig:
-    return PluginConfig(kind="fitted", settings={**asdict(Settings()), **changes})
+    return PluginConfig(kind="fitted", settings={**asdict(FittedSettings()), **changes})
 
 
 def times(experiment: Experiment, latency: PluginConfig) -> np.ndarray:

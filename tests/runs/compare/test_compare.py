@@ -15,9 +15,9 @@ from blis_tui.runs.compare.comparison import (
     HIGHER,
     LOWER,
     Affected,
+    ComparedFigure,
     Comparison,
     OutcomeCounts,
-    Row,
     Simulated,
     compare,
     direction_of,
@@ -162,7 +162,7 @@ def test_directions(metric: str, direction: str | None) -> None:
     ],
 )
 def test_a_row(a: float | None, b: float | None, change: float | None, relative: float | None, verdict: str) -> None:
-    row = Row(metric="latency.ttft_ms.p99", a=a, b=b)
+    row = ComparedFigure(metric="latency.ttft_ms.p99", a=a, b=b)
     assert (row.change, row.relative, row.verdict) == (change, relative, verdict)
     assert row.differs == (a != b)
 
@@ -263,7 +263,7 @@ def test_swapping_the_sides_swaps_everything(small: Path) -> None:
 
 def test_many_tenants_are_folded(small: Path) -> None:
     found = compared(small, **{"engine.kv_blocks": 61})
-    tenants = tuple(Row(metric=f"tenants.t{n}.completed", a=10, b=20 + n) for n in range(9))
+    tenants = tuple(ComparedFigure(metric=f"tenants.t{n}.completed", a=10, b=20 + n) for n in range(9))
     assert isinstance(found.a, Simulated)
     group = next(iter(found.a.report.slo_classes.values()))
     report = replace(found.a.report, tenants={"t0": group, "t1": group})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from blis_tui.engine.latency.fitted import Settings
+from blis_tui.engine.latency.fitted import FittedSettings
 from blis_tui.live.calibration.fitting.collect import MAX_DEVIATION_RATIO, Adviser
 from blis_tui.live.calibration.fitting.fit import (
     ASSUMED,
@@ -22,7 +22,7 @@ from blis_tui.live.calibration.fitting.fit import (
     with_averaged_value,
 )
 from blis_tui.live.calibration.fitting.laws import BlackboxLaw, FittedLaw, expected_of
-from blis_tui.live.calibration.fitting.words import Side, absent, coefficients, combinations, statements
+from blis_tui.live.calibration.fitting.words import BestSide, absent, coefficients, combinations, statements
 from blis_tui.live.calibration.measured import Recording
 from blis_tui.live.calibration.other_loads import DRAWS, Load, candidate_loads
 from blis_tui.live.calibration.outcome import Fit, LeftOut
@@ -47,7 +47,7 @@ _POSSIBLE: Final = 3.0
 def fitted_law(latency: PluginConfig) -> FittedLaw:
     """Return the law of ``fitted``, based on the experiment's coefficients or the shipped ones."""
     settings = latency.settings if latency.kind == "fitted" else {}
-    return FittedLaw(Settings(**settings))  # type: ignore[arg-type]  # the schema has seen to their types
+    return FittedLaw(FittedSettings(**settings))  # type: ignore[arg-type]  # the schema has seen to their types
 
 
 def law_of(data: Sequence[Data], kind: str) -> Law:
@@ -187,13 +187,13 @@ def _after(progress: Callable[[str], None], said: str, text: str) -> None:
     progress(f"{said}, {text}")
 
 
-def _sides(problem: Problem, found: Found) -> list[Side]:
+def _sides(problem: Problem, found: Found) -> list[BestSide]:
     """Return the best coefficients, and plausible ones with other sides of a maximum, the best first."""
-    sides = [Side(found.values, found.posterior, found.cost)]
+    sides = [BestSide(found.values, found.posterior, found.cost)]
     pool = problem.pools[0]
     for start in problem.law.others(found.values, pool):
         values, posterior = problem.solve(start, found.systems)
-        side = Side(values, posterior, problem.cost(values, found.systems))
+        side = BestSide(values, posterior, problem.cost(values, found.systems))
         if not np.array_equal(posterior.told, found.posterior.told):
             sides.append(side)
     sides.sort(key=lambda one: one.cost)

@@ -70,7 +70,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class QueueEntry:
     """The scheduling passes between which a request joined the queue, as far as its first token shows.
 
     It joined between the second and the third of four passes; or, if its first token belongs to another step than it
@@ -94,7 +94,7 @@ class FollowResult:
     heads: list[int] = field(default_factory=list)
     """For each step, the request that ended the pause before it; -1 = no pause."""
     tokens: list[Token] = field(default_factory=list)
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[QueueEntry] = field(default_factory=list)
     queued_us: dict[int, int] = field(default_factory=dict)
     """When each request joined the queue."""
 
@@ -381,7 +381,7 @@ class _Follower:
         for number, until, off, shorter in self._looks:
             at = numbers[until]
             looks = [self._step_start_us(times, at + one) for one in (-2, -1, 0, 1)]
-            self.found.entries.append(Entry(number, tuple(looks), off, shorter))
+            self.found.entries.append(QueueEntry(number, tuple(looks), off, shorter))
         return self.found
 
     def _step_start_us(self, times: list[float], step: int) -> float:

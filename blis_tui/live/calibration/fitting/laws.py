@@ -11,7 +11,7 @@ import numpy as np
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import ln
-from blis_tui.engine.latency.fitted import Settings, growth_of, work_of
+from blis_tui.engine.latency.fitted import FittedSettings, growth_of, work_of
 from blis_tui.live.calibration.steps import StepLog
 from blis_tui.model import PluginConfig
 
@@ -241,11 +241,11 @@ class FittedLaw:
     kept: Final = KEPT
     constant: Final = "step_us"
 
-    def __init__(self, base: Settings) -> None:
+    def __init__(self, base: FittedSettings) -> None:
         self._base = base
         self._works: dict[int, tuple[Pool, Work]] = {}
         """Cached work of each pool, by identity, because computing it takes as long as many steps."""
-        limits = {one.name: float(one.metadata["key"].limits.get("minimum", 0.0)) for one in fields(Settings)}
+        limits = {one.name: float(one.metadata["key"].limits.get("minimum", 0.0)) for one in fields(FittedSettings)}
         self.terms = tuple(
             Term(
                 name,
@@ -256,7 +256,7 @@ class FittedLaw:
             for name in FITTED_TERMS
         )
 
-    def settings(self, values: Array) -> Settings:
+    def settings(self, values: Array) -> FittedSettings:
         """Return the base with these coefficients."""
         found = {name: float(value) for name, value in zip(FITTED_TERMS, values, strict=True)}
         return replace(self._base, **found)  # type: ignore[arg-type]  # all of them are numbers

@@ -36,7 +36,7 @@ _ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class BestSide:
     """The best coefficients with one side of each maximum."""
 
     values: Array
@@ -44,7 +44,7 @@ class Side:
     cost: float
 
 
-def coefficients(law: Law, sides: Sequence[Side], ends: Sequence[Array] = ()) -> tuple[Coefficient, ...]:
+def coefficients(law: Law, sides: Sequence[BestSide], ends: Sequence[Array] = ()) -> tuple[Coefficient, ...]:
     """Return all coefficients that the measurements contain.
 
     Args:
@@ -98,7 +98,7 @@ def groups_of(found: Sequence[Coefficient]) -> list[list[str]]:
 
 
 def combinations(
-    law: Law, sides: Sequence[Side], found: Sequence[Coefficient], ends: Sequence[Array] = ()
+    law: Law, sides: Sequence[BestSide], found: Sequence[Coefficient], ends: Sequence[Array] = ()
 ) -> tuple[Combined, ...]:
     """Return, of each group of coefficients that cannot be told apart, the combination that is known best.
 
@@ -132,7 +132,7 @@ def combinations(
     return tuple(one for one in told if one.width < 1.0)  # else it says no more than each of them
 
 
-def _swapped(sides: Sequence[Side]) -> set[int]:
+def _swapped(sides: Sequence[BestSide]) -> set[int]:
     """Return the coefficients that occur with only some of the sides."""
     return {
         place
@@ -155,7 +155,7 @@ def _judged(one: Coefficient, term: Term, others: Sequence[str], *, pressed: boo
     return replace(one, told=told, together_with=tuple(others), pressed=pressed)
 
 
-def _interval(sides: Sequence[Side], place: int, term: Term) -> tuple[float, float]:
+def _interval(sides: Sequence[BestSide], place: int, term: Term) -> tuple[float, float]:
     """Return the interval over all other coefficients and all sides of maxima."""
     lows, highs = [], []
     least = sides[0].cost
@@ -193,7 +193,7 @@ def statements(
     said: list[str] = []
     for names in groups_of(found):
         load = None if advice is None else advice(names)
-        what = f"{in_words(names)} cannot be told apart by these loads"
+        what = f"{in_words(names)} cannot be separated by these loads"
         if load is not None:
             what += f"; {load.words} should tell them"
         elif tried:

@@ -18,13 +18,13 @@ from blis_tui.live.calibration.replay import with_latency
 from tests.live.calibration.servers import BASE, TRUTH, measure, served, with_coefficients
 
 if TYPE_CHECKING:
-    from blis_tui.engine.latency.fitted import Settings
+    from blis_tui.engine.latency.fitted import FittedSettings
     from blis_tui.live.calibration.fitting.fit import Problem
     from blis_tui.live.calibration.outcome import Coefficient
     from blis_tui.model import Experiment
 
 
-def held(one: Coefficient, truth: Settings) -> bool:
+def held(one: Coefficient, truth: FittedSettings) -> bool:
     return bool(one.low <= getattr(truth, one.name) <= one.high)
 
 
@@ -49,7 +49,7 @@ def test_from_any_base_to_the_same_server() -> None:
         assert told["flops"].value == pytest.approx(TRUTH.flops, rel=0.01)
         # All steps of one model read its weights and launch its layers: what each of these takes is not told.
         assert told["weights"].told == "together"
-        assert any("weights" in it and "cannot be told apart by these loads" in it for it in found.statements)
+        assert any("weights" in it and "cannot be separated by these loads" in it for it in found.statements)
         assert all(held(it, TRUTH) for it in told.values())
     runs = [means(with_latency(one, found.latency)) for found in fits]
     assert runs[0] == pytest.approx(runs[1], rel=0.01)

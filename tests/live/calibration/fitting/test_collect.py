@@ -13,7 +13,7 @@ import pytest
 
 from blis_tui.base.errors import InputError
 from blis_tui.engine.latency.creation import create_latency
-from blis_tui.engine.latency.fitted import Settings
+from blis_tui.engine.latency.fitted import FittedSettings
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.live.calibration.fitting.calibrate import fit
 from blis_tui.live.calibration.fitting.collect import grid, information, plan
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from blis_tui.model import Experiment
 
-LAW = FittedLaw(Settings())
+LAW = FittedLaw(FittedSettings())
 FEW = [Load(users, prompt, 24) for users in (1, 16) for prompt in (48, 400, 1600)]
 
 
@@ -113,7 +113,7 @@ MOST_TOKENS = 8192
 several, a fit takes ten times as long."""
 
 
-def times(server: Experiment, settings: Settings) -> list[float]:
+def times(server: Experiment, settings: FittedSettings) -> list[float]:
     """Steps of decodes, of prompts and of both, small and large, and what a request waits before."""
     (pool,) = with_coefficients(server, settings).pools
     latency = create_latency(builtin(), pool)
@@ -137,7 +137,7 @@ def off(server: Experiment, loads: Sequence[Load]) -> float:
         loaded = with_load(server, load)
         data.append(Data(measure(with_coefficients(loaded, HIDDEN), noise=NOISE, seed=number), loaded))
     settings = fit(data, "fitted", advise=False).latency.settings
-    pairs = zip(times(server, Settings(**settings)), times(server, HIDDEN), strict=True)  # type: ignore[arg-type]
+    pairs = zip(times(server, FittedSettings(**settings)), times(server, HIDDEN), strict=True)  # type: ignore[arg-type]
     errors = [abs(log(one / other)) for one, other in pairs]
     return sum(errors) / len(errors)
 

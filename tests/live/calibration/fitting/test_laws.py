@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from blis_tui.engine.latency.creation import create_latency
-from blis_tui.engine.latency.fitted import Settings
+from blis_tui.engine.latency.fitted import FittedSettings
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request
 from blis_tui.live.calibration.fitting.fit import Gapped
@@ -27,10 +27,10 @@ WORKS: list[tuple[int, int, list[tuple[int, int]]]] = [
     (200, 90_000, [(16, 500), (0, 1200)]),
 ]
 LAWS: dict[str, Law] = {
-    "fitted": FittedLaw(Settings()),
-    "sorted": FittedLaw(Settings(sorted_sampling=True, flops=1.6)),
+    "fitted": FittedLaw(FittedSettings()),
+    "sorted": FittedLaw(FittedSettings(sorted_sampling=True, flops=1.6)),
     "blackbox": BlackboxLaw((8000.0, 20.0, 150.0, 9000.0, 1.0), (1.0,) * 5, 70.0),
-    "gapped": Gapped(FittedLaw(replace(Settings(), step_us=700.0))),
+    "gapped": Gapped(FittedLaw(replace(FittedSettings(), step_us=700.0))),
 }
 
 
@@ -55,7 +55,7 @@ def test_slopes_add_up_to_what_the_engine_says(name: str, model: str) -> None:
 
 @pytest.mark.parametrize("model", ["llama-3.1-8b-instruct", "mixtral-8x7b-v0.1", "qwen2.5-7b-instruct"])
 def test_slopes_know_what_hardware_reaches(model: str) -> None:
-    law = FittedLaw(Settings())
+    law = FittedLaw(FittedSettings())
     (pool,) = with_latency(served(model, 1.0, 800), law.config(base_of(law))).pools
     for weight_bytes, overlap in ((1.0, 0.0), (2.0, 0.3), (1.0, 1.0)):
         reached = replace(pool.hardware, reached_products=0.4, reached_memory=0.7, reached_overlap=overlap)

@@ -10,7 +10,7 @@ import pytest
 
 from blis_tui.live.calibration.fitting.laws import Term
 from blis_tui.live.calibration.fitting.posterior import INTERVAL_COST_RISE, Posterior
-from blis_tui.live.calibration.fitting.words import Side, coefficients, combinations
+from blis_tui.live.calibration.fitting.words import BestSide, coefficients, combinations
 
 if TYPE_CHECKING:
     from blis_tui.live.calibration.fitting.laws import Law
@@ -33,7 +33,7 @@ def test_coefficients_that_always_occur_together_are_given_as_their_sum(seed: in
     rows = np.tile([1.0, LAYERS], (100, 1)) * scale
     posterior = Posterior(TERMS, rows, measured * scale, np.zeros((100, 0)), [])
     at, cost = posterior.best(np.zeros(2))
-    sides = [Side(posterior.values(at), posterior, cost)]
+    sides = [BestSide(posterior.values(at), posterior, cost)]
     law = cast("Law", SimpleNamespace(terms=TERMS))
     found = coefficients(law, sides)
     assert {one.told for one in found} == {"together"}
@@ -59,7 +59,7 @@ def test_another_side_of_a_maximum_widens_an_interval_as_far_as_it_is_plausible(
     for middle, cost in ((900.0, 3.0), (value, 3.0 + share * INTERVAL_COST_RISE)):
         posterior = Posterior(TERMS[:1], rows, rows[:, 0] * middle, np.zeros((100, 0)), [])
         at, _ = posterior.best(np.zeros(1))
-        sides.append(Side(posterior.values(at), posterior, cost))
+        sides.append(BestSide(posterior.values(at), posterior, cost))
         deviation = (100 * 0.01**2 + TERMS[0].spread ** -2.0) ** -0.5
         wide = deviation * (2.0 * INTERVAL_COST_RISE * max(0.0, 1.0 - (cost - 3.0) / INTERVAL_COST_RISE)) ** 0.5
         if wide:

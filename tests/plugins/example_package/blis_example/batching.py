@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from blis_tui.plugins import BATCHING, RunningFirst, Stopped, Traits, setting
+from blis_tui.plugins import BATCHING, EngineBehavior, RunningFirst, Stopped, setting
 
 if TYPE_CHECKING:
     from blis_tui.plugins import Batch, Plan, Request
@@ -24,7 +24,7 @@ class Settings:
 class ShortestPrefill(RunningFirst):
     """Whole prompts only: one that does not fit into what is left of the step's budget waits."""
 
-    traits = Traits(keeps_output=True, chunked_prefill=False)
+    traits = EngineBehavior(keeps_output=True, chunked_prefill=False)
 
     def __init__(self, settings: Settings) -> None:
         self._window = settings.window

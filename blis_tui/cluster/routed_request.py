@@ -36,7 +36,7 @@ NO_NEXT_STAGE: Final = -1
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Passage(Picklable):
+class RoutedRequest(Picklable):
     """A request on its way: one event that moves from stage to stage.
 
     Attributes:
@@ -52,7 +52,7 @@ class Passage(Picklable):
 
     stale: ClassVar[bool] = False
 
-    def __init__(self, request: Request, handler: Callable[[Passage, int], int]) -> None:
+    def __init__(self, request: Request, handler: Callable[[RoutedRequest, int], int]) -> None:
         self.kind = "arrival"
         self.request = request
         self.handler = handler

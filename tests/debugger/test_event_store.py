@@ -7,9 +7,9 @@ from functools import cache
 import blis_tui
 from blis_tui.cluster.records import Split
 from blis_tui.debugger.debugger import Debugger
+from blis_tui.debugger.event_store import EventStore
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.recorder import Recorder
-from blis_tui.debugger.tape import Tape
 from blis_tui.engine.records import AdapterHeld, Completed, Preempted, Record, Routed, Scheduled, StepFinished, TimedOut
 from tests.builders import profiles
 from tests.cluster.fleets import fleet
@@ -22,18 +22,20 @@ def short() -> blis_tui.Experiment:
     return blis_tui.load("kv-pressure", set={"workload.requests": 40})
 
 
-def recorded(until: int | None = None, experiment: blis_tui.Experiment | None = None) -> tuple[Tape, list[Record]]:
+def recorded(
+    until: int | None = None, experiment: blis_tui.Experiment | None = None
+) -> tuple[EventStore, list[Record]]:
     """The tape of a run up to an event, and the records it was made from."""
     experiment = experiment or short()
     simulation = blis_tui.Simulation(experiment)
-    tape, records = Tape(profiles(experiment)), list[Record]()
+    tape, records = EventStore(profiles(experiment)), list[Record]()
     Recorder(tape).listen(simulation)
     simulation.subscribe("all", records.append)
     simulation.run(max_events=until)
     return tape, records
 
 
-def told(tape: Tape) -> list[object]:
+def told(tape: EventStore) -> list[object]:
     """Everything a tape says."""
     events = range(1, len(tape) + 1)
     return [
@@ -125,7 +127,7 @@ def test_every_row_is_about_whom_its_record_is_about() -> None:
     """Requests, instances, both, or (the autoscaler's decisions) neither."""
     made = blis_tui.load("autoscaling", set={"workload.requests": 200})
     simulation = blis_tui.Simulation(made)
-    tape, records = Tape(profiles(made)), dict[tuple[int, str], Record]()
+    tape, records = EventStore(profiles(made)), dict[tuple[int, str], Record]()
     Recorder(tape).listen(simulation)
 
     def keep(record: Record) -> None:
@@ -193,7 +195,7 @@ def test_a_life_ends_with_its_deadline_even_if_the_engine_goes_on() -> None:
 def test_what_is_said_of_a_request_after_its_deadline_is_no_part_of_its_life() -> None:
     changed: dict[str, object] = {"workload.requests": 20, "workload.clients.0.timeout_us": 100_000, "expect": []}
     simulation = blis_tui.Simulation(blis_tui.load("quickstart", set=changed))
-    tape = Tape(profiles(simulation.experiment))
+    tape = EventStore(profiles(simulation.experiment))
     Recorder(tape).listen(simulation)
     simulation.run()
     name = next(name for name in tape.names() if tape.life(name, len(tape))[-1].what == "timed-out")

@@ -141,7 +141,7 @@ _WORK_BITS: Final = 8
 """The cumulative work is stored at every 256th event."""
 
 
-class Tape:
+class EventStore:
     """What every event so far did.
 
     Args:

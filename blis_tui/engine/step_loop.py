@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.engine.counts import tally_wait
 from blis_tui.engine.events import IDLE, NO_STEP, Step, Stepper, instance_order
-from blis_tui.engine.plan import NO_PLAN, Ghost, Plan, Planned
+from blis_tui.engine.plan import NO_PLAN, DiscardedTokens, Plan, Planned
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
@@ -27,7 +27,7 @@ _FEW: Final = 32
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Flow(Stepper):
+class StepLoop(Stepper):
     """Decides when steps are planned and executed.
 
     Attributes:
@@ -105,7 +105,7 @@ class Flow(Stepper):
         """Take out a running request, which leaves without a result."""
         self.batch.abort(request, now)
 
-    def outlives_client(self, request: Request) -> bool:  # noqa: ARG002  (for engines that do)
+    def keeps_aborted_request(self, request: Request) -> bool:  # noqa: ARG002  (for engines that do)
         """Whether a request stays for the time being when its client gives up; if so, ``note_given_up`` follows."""
         return False
 
@@ -132,7 +132,7 @@ class Flow(Stepper):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class FastForward(Flow):
+class FastForward(StepLoop):
     """Runs plain decodes in one go when there are no observers.
 
     A plain decode involves no decision: every running request gets its token and, where one is due, its block.
@@ -158,7 +158,7 @@ class FastForward(Flow):
         self._at_hand = (batch, batch.load, cohort, cohort.calendar, steps.events.heap)
 
     def advance(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
-        """See ``Flow``: run plain decodes in a row, and other steps between them while no other event is due."""
+        """See ``StepLoop``: run plain decodes in a row, and other steps between them while no other event is due."""
         batch, load, cohort, calendar, heap = self._at_hand
         lead, done, latest = self._lead, 0, now
         while True:
@@ -202,7 +202,7 @@ class FastForward(Flow):
                 return done, latest, now
 
     def advance_deferring(self, now: int, bar: int, most: int) -> tuple[int, int, int]:
-        """See ``Flow``."""
+        """See ``StepLoop``."""
         batch, load, cohort, _, heap = self._at_hand
         latency = self.steps.latency
         lead, done, latest, start, due = self._lead, 0, now, self.next_us, now
@@ -244,7 +244,7 @@ class FastForward(Flow):
         return done, latest, due
 
     def defer_departures(self) -> None:
-        """See ``Flow``. With adapters, a step that is due may turn out not to happen, which must not be too early."""
+        """See ``StepLoop``. With adapters, a due step may turn out not to happen, which must not be too early."""
         if self.batch.adapters is None:
             self.steps.departing = []
 
@@ -286,7 +286,7 @@ class FastForward(Flow):
         return start + least if least else -1
 
     def catch_up(self, bar: int) -> None:
-        """See ``Flow``."""
+        """See ``StepLoop``."""
         cohort, load, latency = self.batch.cohort, self.batch.load, self.steps.latency
         if bar > self.due_us:
             bar = self.due_us
@@ -593,7 +593,7 @@ class Ahead(FastForward):
         batch.leaving.append((request, content_tokens))
         if planned is not None and decodes:
             plan = Plan() if planned.plan is None else planned.plan
-            plan.ghosts.append(Ghost(request, 1 + drafts, request.computed_tokens))
+            plan.ghosts.append(DiscardedTokens(request, 1 + drafts, request.computed_tokens))
             batch.planned = planned._replace(plan=plan)
 
     def on_withdrawn(self, now: int) -> None:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple, mypyc_attr
 from blis_tui.base.pickling import Picklable
-from blis_tui.cluster.passage import QUEUED
+from blis_tui.cluster.routed_request import QUEUED
 from blis_tui.cluster.signals import Fleet, SignalBoard
 from blis_tui.engine.counts import Watch
 
 if TYPE_CHECKING:
     from blis_tui.cluster.factory import InstanceFactory
-    from blis_tui.cluster.passage import Passage
+    from blis_tui.cluster.routed_request import RoutedRequest
     from blis_tui.cluster.router import Router
     from blis_tui.cluster.stages import DepartureListener
     from blis_tui.engine.events import EventQueue
@@ -35,7 +35,7 @@ class Count(NamedTuple):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Roster(Picklable):
+class InstanceRegistry(Picklable):
     """All instances, and the fleets that routers choose from.
 
     Attributes:
@@ -133,7 +133,7 @@ class Roster(Picklable):
 
     # ---- requests that come and go ----
 
-    def commit(self, passage: Passage, index: int) -> None:
+    def commit(self, passage: RoutedRequest, index: int) -> None:
         """Count a request as in flight on an instance from now on."""
         request, instance = passage.request, self.instances[index]
         request.instance = passage.instance_index = index

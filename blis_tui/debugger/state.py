@@ -36,7 +36,7 @@ def before_results(records: tuple[Record, ...]) -> tuple[Record, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class DebuggerState:
     """The simulation right after an event, or in the middle of a step, and how it got there.
 
     A step is one event. Its results carry the time at which the step ends, and are in effect from its phase
