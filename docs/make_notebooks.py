@@ -15,6 +15,8 @@ from typing import Final
 import nbformat
 from nbclient import NotebookClient
 
+ERASE_LINE: Final = "\x1b[2K"
+"""What is left of a progress line."""
 FOLDER: Final = Path(__file__).with_name("notebooks")
 
 
@@ -29,7 +31,10 @@ def executed(path: Path) -> nbformat.NotebookNode:
         cell.metadata.pop("execution", None)
         for output in cell.get("outputs", ()):
             if output.output_type == "stream":
-                output.text = output.text.replace("\r\n", "\n")  # commands print to a terminal
+                text = output.text.replace("\r\n", "\n")  # commands print to a terminal
+                output.text = text.replace(ERASE_LINE, "")
+        if "outputs" in cell:
+            cell.outputs = [one for one in cell.outputs if one.output_type != "stream" or one.text]
     notebook.metadata = {
         "kernelspec": notebook.metadata["kernelspec"],
         "language_info": {"name": "python"},

@@ -16,6 +16,7 @@ from unittest.mock import MagicMock
 import pytest
 from click.testing import CliRunner
 
+from blis_tui.cli import run
 from blis_tui.cli.main import cli
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def test_it_shows_what_its_cells_give(path: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setitem(sys.modules, "matplotlib", plots)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", plots.pyplot)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run, "columns", lambda most, _: min(most, 80))  # Jupyter's commands print to a terminal
     names: dict[str, object] = {}
     for code, cell in cells(path):
         found = shown(code, names)

@@ -1,14 +1,14 @@
-"""The guard against creeping loss: how much work each phase does, against an anchor that never moves.
+"""The guard against accidents: how much work each phase does, against the last release.
 
     python -m benchmarks.guard                          compare with the anchor; exit code 1 where more is done
     python -m benchmarks.guard azure plan               only these inputs
-    python -m benchmarks.guard --all                    every figure, not only those above their budget
+    python -m benchmarks.guard --all                    every figure, not only those far above the anchor
+    python -m benchmarks.guard --anchor                 make this checkout the anchor: with a release
     python -m benchmarks.guard --measure FOLDER         print the figures of another checkout as JSON
     python -m benchmarks.guard --against FOLDER         CPU time instead, in turns with another checkout
 
 Counted are calls (of Python and of C functions), modules imported and code made at run time: the same on every machine
-with the anchor's Python and dependencies. `anchor.json` has the figures of the first landed version, and those of a
-later one for what the first could not run. `budget.json` says what may be above: a raise is an edit with its reason.
+with the anchor's Python and dependencies. They say nothing of what a call costs; `--against` does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.guard import figures, inputs, pairs
 
 
 def _compare(names: list[str], *, everything: bool) -> int:
-    """Print what is above its budget; how many figures are."""
+    """Print what is far above its anchor; how many figures are."""
     if figures.python() != figures.anchor_python():
         sys.exit(f"the anchor was counted with Python {figures.anchor_python()}, this is {figures.python()}")
     if others := figures.other_dependencies():
@@ -38,9 +38,7 @@ def _compare(names: list[str], *, everything: bool) -> int:
         found += len(wrong)
         for one in wrong:
             print(f"OVER {one}")
-        for key in figures.unneeded(counted):
-            print(f"{key} no longer needs its raise: take it out of budget.json")
-    print("within the budget" if not found else f"{found} figures over their budget")
+    print("nothing is far above the anchor" if not found else f"{found} figures far above their anchor")
     return found
 
 
@@ -55,6 +53,15 @@ def _measure(package: Path, names: list[str]) -> None:
     print(json.dumps(counted, indent=1))
 
 
+def _make_anchor() -> None:
+    """Count every input, and keep the figures."""
+    counted: dict[str, float] = {}
+    for name in inputs.NAMES:
+        counted |= figures.count(name)
+    made = {"python": figures.python(), "dependencies": figures.dependencies(), "figures": counted}
+    figures.ANCHOR.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
     """Parse the command line."""
     parser = argparse.ArgumentParser(
@@ -62,6 +69,7 @@ def main() -> None:
     )
     parser.add_argument("names", nargs="*", metavar="INPUT", help=", ".join(inputs.NAMES))
     parser.add_argument("--all", action="store_true", help="print every figure")
+    parser.add_argument("--anchor", action="store_true", help="keep the figures of this checkout as the anchor")
     parser.add_argument("--measure", type=Path, metavar="FOLDER", help="the root of a checkout")
     parser.add_argument("--against", type=Path, metavar="FOLDER", help="the root of a checkout to run in turns with")
     parser.add_argument(
@@ -80,6 +88,8 @@ def main() -> None:
         parser.error(f"no input is named {unknown[0]}: known are {', '.join(known)}")
     if arguments.against:
         pairs.compare(arguments.ours, arguments.against, names, arguments.rounds, arguments.azure)
+    elif arguments.anchor:
+        _make_anchor()
     elif arguments.measure:
         _measure(arguments.measure.resolve(), names)
     else:
