@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.calibration import inside, table, trip
 
-SEEDS = (5, 29, 33, 34, 35, 41, 47)
-"""Those that take least time: of each kind of server and of errors, some."""
+SEEDS = (0, 1, 4, 5, 7, 9, 11, 15, 21, 23, 24, 25, 29, 30, 31, 32, 35, 39, 51, 55)
+"""Those that take about a second, of the benchmark's first sixty."""
 REQUESTS = 60
 """Half of the benchmark's."""
 
