@@ -566,7 +566,7 @@ def test_what_is_served_per_second_and_what_a_token_costs_are_not_judged_on_an_i
 
 def test_requests_that_meet_at_any_rate_are_parted_by_more_instances(store: MemoryStore) -> None:
     """In bursts they come together however rarely they come: a small cluster is never idle for all of them."""
-    bursts = {"workload.clients.0.arrivals": {"kind": "gamma", "cv": 6.0}}
+    bursts = {"workload.clients.0.arrivals": {"kind": "gamma", "cv": 3.0}}
     asked = question(rate_per_s=1.0, bound=60.0)
     document = {**asked.study.document, "set": {**SHORT, **bursts}}
     found = plan(replace(asked, study=read_study(parse(Source("x", json.dumps(document))))), InProcessRunner(), store)
