@@ -108,8 +108,9 @@ class Latencies(BoundSamples):
         """See :meth:`BoundSamples.estimate`.
 
         A share that is far below its limit is based on few late requests, which come in bursts, so its own standard
-        error is too small. The error is therefore at least that of the share above the latency that as many requests
-        exceed as may exceed the bound, and that of independent requests.
+        error is too small. The error is therefore at least that of independent requests, and that of the share above
+        the latency that as many requests exceed as may exceed the bound, or above ``MARGIN`` of the bound if that is
+        more: how often requests are far below the bound says nothing of it.
         """
         known = self._known(start_us, now_us, self._bound_us)
         if self._percent is None:
@@ -119,7 +120,7 @@ class Latencies(BoundSamples):
             return found
         ordered = sorted(us for _, us in known)
         allowed = ordered[len(ordered) - 1 - int(self.limit * len(ordered))]
-        like = _share_above(allowed, known, start_us, now_us)
+        like = _share_above(max(allowed, MARGIN * self._bound_us), known, start_us, now_us)
         independent = sqrt(self.limit * (1 - self.limit) / found.weight)
         return found._replace(error=max(found.error, like.error, independent))
 
