@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from blis_tui.runs.compare.reroute import true_regret, whatif
     from blis_tui.runs.simulation import Simulation
     from blis_tui.study.api import plan, sweep
-    from blis_tui.study.planning.plan import Plan
+    from blis_tui.study.planning.answer import Plan
     from blis_tui.study.rows import Row, StudyResult
 
 __all__ = [
@@ -68,7 +68,7 @@ __all__ = [
 
 _HOMES = {
     "Experiment": "model",
-    "Plan": "study.planning.plan",
+    "Plan": "study.planning.answer",
     "Report": "results.report",
     "Reroute": "cluster.decisions",
     "Row": "study.rows",

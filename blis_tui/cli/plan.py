@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.spec.study.arguments import AxisOption
-    from blis_tui.study.planning.plan import Plan, Question
+    from blis_tui.study.planning.answer import Plan, Question
     from blis_tui.study.rows import Row
 
 _SIZES: Final = re.compile(r"([A-Za-z0-9_.]+)=([1-9][0-9]{0,4})\.\.([1-9][0-9]{0,4})\Z")
@@ -199,7 +199,7 @@ def plan(
     SPEC is the name or path of an experiment; its workload defines what requests look like. A run goes on until it is
     certain whether the bounds hold in the long run, or until that cannot be known; then its size is not the answer.
     """
-    from blis_tui.study.planning.plan import Question  # noqa: PLC0415
+    from blis_tui.study.planning.answer import Question  # noqa: PLC0415
 
     if max_rate and rate is not None:
         raise click.UsageError("--rate and --max-rate cannot be combined: --max-rate finds the rate")

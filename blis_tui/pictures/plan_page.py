@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from blis_tui.model import Experiment
     from blis_tui.pictures.chosen import Chosen
-    from blis_tui.study.planning.plan import Candidate, Plan, Trial
+    from blis_tui.study.planning.answer import Candidate, Plan, Trial
 
 
 def plan_page(plan: Plan, chosen: Sequence[Chosen] = ()) -> str:

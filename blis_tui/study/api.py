@@ -17,7 +17,7 @@ from blis_tui.spec.study.arguments import study_of_arguments
 from blis_tui.spec.study.document import open_study_or_experiment, read_study
 from blis_tui.spec.user_plugins import load_plugins, require_several
 from blis_tui.study.figures import require_figures
-from blis_tui.study.planning.plan import DURATION_S, Question
+from blis_tui.study.planning.answer import DURATION_S, Question
 from blis_tui.study.planning.plan import plan as answer
 from blis_tui.study.runners import InProcessRunner, ProcessRunner
 from blis_tui.study.store import FolderStore
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from blis_tui.spec.study.model import Study
-    from blis_tui.study.planning.plan import Plan
+    from blis_tui.study.planning.answer import Plan
     from blis_tui.study.rows import Row, StudyResult
     from blis_tui.study.runners import Runner
     from blis_tui.study.sweep import Progress

@@ -10,8 +10,8 @@ from blis_tui.base.units import fine_bar, in_words, number_text, plural
 from blis_tui.output.section_text import METRIC_NAMES, accuracy_text, expected_data
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.costs import PRICES
+from blis_tui.study.planning.answer import DISAGREEMENT, INSTANCES, USUAL_CONFIDENCE
 from blis_tui.study.planning.opinions import SlowServer, metrics_bounded
-from blis_tui.study.planning.plan import DISAGREEMENT, INSTANCES, USUAL_CONFIDENCE
 from blis_tui.study.planning.search import failure_reason, margins
 from blis_tui.study.rows import as_data, point_text, short_names, value_text
 from blis_tui.study.steady import SECTION
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from blis_tui.results.expected_error import Expectation
-    from blis_tui.study.planning.plan import Candidate, OtherEstimate, Plan, Trial
+    from blis_tui.study.planning.answer import Candidate, OtherEstimate, Plan, Trial
 
 
 _USUAL: Final = {"steady.offered_requests_per_s": "offered/s", "steady.requests_per_s": "served/s"}

@@ -15,8 +15,9 @@ from blis_tui.output.section_text import expected_data
 from blis_tui.results.expected_error import ObservedLoad, SlowerServer, slower_server
 from blis_tui.spec.read import parse
 from blis_tui.spec.study.document import experiment_of, read_study
+from blis_tui.study.planning.answer import Plan, Question
 from blis_tui.study.planning.opinions import mean_prompt
-from blis_tui.study.planning.plan import Plan, Question, plan
+from blis_tui.study.planning.plan import plan
 from blis_tui.study.planning.text import answer_text, plan_data, plan_text
 from blis_tui.study.rows import as_judged, figures_of
 from blis_tui.study.runners import InProcessRunner

@@ -1,0 +1,381 @@
+"""The search for the size or the rate of one configuration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from blis_tui.base.diagnostics import Diagnostic, about, located
+from blis_tui.base.errors import SpecError
+from blis_tui.base.source import Location, Source, Span, as_list, as_map
+from blis_tui.spec.overrides import parse_overrides
+from blis_tui.spec.study.document import resolve_point
+from blis_tui.spec.study.model import Point
+from blis_tui.study.bounds import counts_up
+from blis_tui.study.planning.answer import INSTANCES, Candidate, Question, Trial
+from blis_tui.study.planning.driver import Run
+from blis_tui.study.planning.load import capacity_of, load_of
+from blis_tui.study.planning.opinions import (
+    SlowServer,
+    slower,
+)
+from blis_tui.study.planning.search import (
+    Verdict,
+    failure_reason,
+    hopeless_idle,
+    search_rate,
+    search_size,
+    verdict_of,
+)
+from blis_tui.study.steady import Steady
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping
+
+    from blis_tui.base.source import Json
+    from blis_tui.spec.overrides import Override
+    from blis_tui.study.planning.load import Load
+    from blis_tui.study.planning.search import Knee, Probe
+    from blis_tui.study.rows import Row
+
+
+T = TypeVar("T")
+
+
+_OF_FORM: Final = "BLIS1"
+"""Prefix of the codes of problems that no value of another key can solve."""
+
+
+_OF_CAPACITY: Final = 1.1
+"""Start of a rate search relative to the capacity; requests that do not come all at once meet fuller batches."""
+
+
+class Configuration:
+    """One configuration whose size or rate is searched.
+
+    Args:
+        question: the question.
+        point: the configuration.
+        confidence: the share of measured servers that are no slower; None = step times are as expected.
+        not_enough: an answer that does not hold on a slower server, from which the search goes on.
+    """
+
+    def __init__(
+        self, question: Question, point: Point, confidence: float | None = None, not_enough: Candidate | None = None
+    ) -> None:
+        self._question = question
+        self._confidence = confidence
+        self._not_enough = not_enough
+        self._slower: SlowServer | None = None
+        self._study = question.study
+        self._point = point
+        self._of = "requests"
+        self._recorded = False
+        self._load: Load | None = None
+        self._rows: dict[tuple[int | None, float | None], dict[int, Row]] = {}
+
+    def search(self) -> Generator[list[Run], list[Row], Candidate]:
+        """Request runs until the answer is known."""
+        point = self._point
+        try:
+            document = as_map(resolve_point(self._study, point).document.data)
+        except SpecError as error:
+            size = self._question.least
+            try:  # it may be valid with another number of instances
+                point = Point(self._point.number, (*self._point.overrides, *self._size(size)))
+                document = as_map(resolve_point(self._study, point).document.data)
+            except SpecError:
+                return self._candidate(None, why_not=error.diagnostics[0].message)
+        if self._confidence is not None:
+            slow = slower(self._study, point, self._confidence)
+            if isinstance(slow, str):
+                return self._candidate(None, why_not=slow, not_known=True)
+            self._slower = slow
+        load = self._load = yield from self._load_of(document)
+        self._of = load.of
+        own = _own_size(document, self._question.size_path)
+        if self._question.max_rate:
+            return (yield from self._highest_rate(load, own))
+        self._require_room_to_grow(document)
+        return (yield from self._least_size(load, own))
+
+    def _load_of(self, document: Mapping[str, Json]) -> Generator[list[Run], list[Row], Load]:
+        offered = None
+        if isinstance(as_map(document.get("workload")).get("trace"), dict):
+            self._recorded = True
+            (row,) = yield [Run(point=self._point, values={}, seed=self._study.seeds[0])]
+            found = row.figures.get("offered.requests_per_s")
+            offered = float(found) if isinstance(found, int | float) else None
+        metrics = tuple(one.metric for one in self._study.constraints)
+        return load_of(document, metrics=metrics, duration_s=self._question.duration_s, offered=offered)
+
+    def _highest_rate(self, load: Load, own: int) -> Generator[list[Run], list[Row], Candidate]:
+        load.require_rate()
+        known = None if self._not_enough is None or self._not_enough.knee is None else self._not_enough.knee.holds
+        if known is not None:
+            guess = known
+        else:
+            (flooded,) = yield [self._saturating_run(load, own)]
+            capacity = capacity_of(flooded, load.of)
+            guess = (load.own_rate_per_s or 1.0) if capacity is None else _OF_CAPACITY * capacity
+        seeds = len(self._study.seeds)
+        search = search_rate(guess, precision=self._question.precision, seeds=seeds, quick=load.endless)
+        knee = yield from self._ask(search, lambda probe: (None, probe.value), load)
+        why = ""
+        if knee.fails == 0:
+            why = "no rate holds, because even on an idle cluster " + self._reason(None, knee.fails)
+        elif knee.holds is None:
+            why = "no rate holds, however low: " + self._reason(None, knee.fails)
+        return self._candidate(own, knee=knee, why_not=why)
+
+    def _least_size(self, load: Load, own: int) -> Generator[list[Run], list[Row], Candidate]:
+        question, seeds, spare = self._question, self._study.seeds, self._question.spare
+        self._require_sizes()
+        rate = self._required_rate(load)
+        least, most, guess = max(1, question.least - spare), question.most - spare, own
+        wanted = rate if rate is not None else load.own_rate_per_s
+        if self._not_enough is not None:
+            least = guess = (self._not_enough.size or 0) - spare + 1
+        elif load.path and wanted is not None:
+            found = yield from self._guessed_size(load, own, wanted)
+            if isinstance(found, str):
+                return self._candidate(None, why_not=found)
+            guess = found
+        search = search_size(guess, least=least, most=most, seeds=len(seeds), quick=load.endless)
+        ends = yield from self._ask(search, lambda probe: (int(probe.value), rate), load)
+        if ends.holds is None:
+            return self._candidate(None, why_not=self._not_enough_text(ends.fails or most, rate))
+        # That one more holds, too, is certain where runs last until it is known of the answer.
+        beside = (ends.fails,) if load.endless else (ends.fails, ends.holds + 1)
+        shown = [size for size in (*beside, ends.holds) if size is not None and least <= size <= most]
+        shown += [ends.holds + spare] if spare else []
+        wanted_runs = [(size, seed) for size in shown for seed in seeds]
+        rows = self._judged((yield [self._run(size, rate, seed, load) for size, seed in wanted_runs]))
+        for (size, seed), row in zip(wanted_runs, rows, strict=True):
+            self._rows.setdefault((size, rate), {})[seed] = row
+        return self._candidate(ends.holds + spare)
+
+    def _required_rate(self, load: Load) -> float | None:
+        """Return the rate at which bounds must hold; None = the workload's own.
+
+        Raises:
+            InputError: the rate must be varied, but cannot be.
+            SpecError: no run can have that rate.
+        """
+        rate, headroom = self._question.rate_per_s, self._question.headroom
+        if headroom:
+            load.require_rate()
+            own = load.own_rate_per_s if rate is None else rate
+            rate = None if own is None else own * (1 + headroom)
+        self._require_load(load, rate)
+        return rate
+
+    def _guessed_size(self, load: Load, own: int, wanted: float) -> Generator[list[Run], list[Row], int | str]:
+        """Return about how many are needed, or why no number is enough."""
+        question, bounds = self._question, self._study.constraints
+        flooded, idle = yield [self._saturating_run(load, own), self._run(None, 0.0, self._study.seeds[0], load)]
+        (idle,) = self._judged([idle])
+        if hopeless_idle(idle, bounds):  # bursts stay bursts, but more instances may spread them
+            (idle,) = self._judged((yield [self._run(question.most, 0.0, self._study.seeds[0], load)]))
+        if wrong := hopeless_idle(idle, bounds):
+            size = "number of instances" if question.size_path == INSTANCES else f"value of {question.size_path}"
+            return f"no {size} is enough, because even on an idle cluster {wrong}"
+        capacity = capacity_of(flooded, load.of)
+        return own if capacity is None else ceil(wanted * own / capacity)
+
+    def _not_enough_text(self, most: int, rate: float | None) -> str:
+        """Return why nothing up to a size holds."""
+        many = f"{self._question.size_path} {most} is"
+        if self._question.size_path == INSTANCES:
+            many = "1 instance is" if most == 1 else f"{most} instances are"
+        return f"{many} not enough ({self._reason(most, rate)}), and more were not tried"
+
+    def _require_room_to_grow(self, document: Mapping[str, Json]) -> None:
+        """Raise SpecError if more instances cannot help: there is one number that fits the pools, or the split."""
+        path, cluster = self._question.size_path, as_map(document.get("cluster"))
+        pools, split = as_list(cluster.get("pools")), as_map(cluster.get("disaggregation"))
+        message = hint = ""
+        if pools:
+            message = f"{path} is the sum of the instances of its pools"
+            hint = f"name the pool that may grow: --sizes cluster.pools.{len(pools) - 1}.instances=1..16"
+        elif split and as_map(split.get("decider")).get("kind", split.get("decider")) in (None, "always"):
+            message = f"{path} may grow, but all requests are split between a fixed number of instances"
+            hint = (
+                "write the instances as two `cluster.pools` with the roles prefill and decode, and name the pool that"
+                " may grow: --sizes cluster.pools.1.instances=1..16"
+            )
+        if path == INSTANCES and message:
+            written = f"{path}={self._question.least}..{self._question.most}"
+            place = Location(Source("--sizes", written), Span(1, 1, len(path) + 1))
+            raise SpecError([located("BLIS2022", message, place, hint=hint)])
+
+    def _require_sizes(self) -> None:
+        """Raise SpecError if the size path is no key, or cannot have such values."""
+        path, least, most = self._question.size_path, self._question.least, self._question.most
+        written, moved = f"{path}={least}..{most}", len(f"{least}..")
+        for size, to_right in ((least, 0), (most, moved)):
+            try:
+                resolve_point(self._study, Point(0, (*self._point.overrides, *self._size(size))))
+            except SpecError as error:
+                own = [one for one in error.diagnostics if one.source_line.startswith(f"{path}=")]
+                for one in own:
+                    if one.code.startswith(_OF_FORM):
+                        by = to_right if one.column > len(path) else 0
+                        column, end = one.column + by, one.end_column + by
+                        hint = one.help and one.help.partition(": write `--set")[0]
+                        placed = replace(one, file="--sizes", source_line=written, column=column, end_column=end)
+                        placed = replace(placed, help=hint)
+                        raise SpecError([placed]) from error
+
+    def _require_load(self, load: Load, rate: float | None) -> None:
+        """Raise InputError or SpecError if no run can have a rate; None = the workload's own."""
+        if rate is not None:
+            load.require_rate()
+        if (found := load.impossible(rate)) is not None:
+            raise self._no_load(*found)
+        if load.endless:
+            self._require_rates()
+        try:
+            resolve_point(self._study, Point(0, (*self._point.overrides, *parse_overrides(load.at(rate)))))
+        except SpecError as error:
+            for one in error.diagnostics:
+                if load.path and one.source_line.startswith(f"{load.path}="):
+                    raise self._no_load(one.message, one.help) from error
+
+    def _require_rates(self) -> None:
+        """Raise SpecError if a bound is on a count, which grows as long as a run goes on."""
+        for at, one in enumerate(self._study.constraints):
+            if counts_up(one.metric) and any((one.min, one.max, one.equals)):  # none at all can be asked for
+                message = f"`{one.metric}` counts over a whole run, and the plan decides how long its runs last"
+                hint = f"bound a rate, a share or a latency; or allow none at all: {one.metric}<=0"
+                place = ("constraints", at, "metric")
+                raise SpecError([about(self._study.written, place, "BLIS2065", message, hint=hint)])
+
+    def _no_load(self, message: str, hint: str | None) -> SpecError:
+        """Return the error about the load: the requested rate, or the experiment's own."""
+        rate = self._question.rate_per_s
+        if rate is None:
+            return SpecError([Diagnostic(code="BLIS1005", message=message, file=self._study.experiment, help=hint)])
+        text = f"{rate:g}"
+        whole = Location(Source("--rate", text), Span(1, 1, len(text) + 1))
+        return SpecError([located("BLIS1005", message, whole, hint=hint)])
+
+    def _ask(
+        self,
+        search: Generator[list[Probe], list[Verdict], T],
+        placed: Callable[[Probe], tuple[int | None, float | None]],
+        load: Load,
+    ) -> Generator[list[Run], list[Row], T]:
+        """Answer the probes of a search with simulations until it ends."""
+        try:
+            probes = next(search)
+            while True:
+                runs = []
+                for probe in probes:
+                    size, rate = placed(probe)
+                    run = self._run(size, rate, self._study.seeds[probe.seed], load, quick=probe.quick)
+                    runs.append(run)
+                rows = self._judged((yield runs))
+                if not self._question.max_rate and any(row.figures.get("requests.total") == 0 for row in rows):
+                    raise self._no_load("no request arrives before the run ends", "raise the rate, or `horizon_us`")
+                for probe, row in zip(probes, rows, strict=True):
+                    if not probe.quick or row.in_long_run == "fails":  # of the others little is known
+                        self._rows.setdefault(placed(probe), {})[row.seed] = row
+                probes = search.send([self._verdict(probe, row) for probe, row in zip(probes, rows, strict=True)])
+        except StopIteration as stop:
+            found: T = stop.value
+            return found
+
+    def _verdict(self, probe: Probe, row: Row) -> Verdict:
+        """Return what a probe showed; requests that come one by one are asked whether any rate can hold."""
+        if self._question.max_rate and probe.value == 0:
+            return Verdict(holds=not hopeless_idle(row, self._study.constraints))
+        if probe.quick:
+            return Verdict(holds=row.status == "done" and row.in_long_run != "fails")
+        return verdict_of(row, self._study.constraints)
+
+    def _saturating_run(self, load: Load, size: int) -> Run:
+        """Return the run that shows about how much ``size`` instances serve."""
+        values = {**load.all_at_once(size), **self._steps}
+        return Run(point=self._point, values=values, seed=self._study.seeds[0])
+
+    def _run(self, size: int | None, rate: float | None, seed: int, load: Load, *, quick: bool = False) -> Run:
+        """Return the run of a size at a rate; at a rate of 0, requests come one by one."""
+        steady = None if rate == 0 else self._long(rate)
+        arrivals = load.one_by_one() if rate == 0 else load.at(rate) if steady is None else load.for_ever(rate)
+        values = {**arrivals, **({} if size is None else {self._question.size_path: size}), **self._steps}
+        if steady is not None and quick:
+            steady = replace(steady, kind="quick")
+        return Run(point=self._point, values=values, seed=seed, steady=steady)
+
+    def _long(self, rate: float | None) -> Steady | None:
+        """Return what a run must show of the long run; None = it ends by itself."""
+        load, bounds = self._load, self._study.constraints
+        if load is None or not load.endless:
+            return None
+        return Steady(
+            bounds=bounds if self._slower is None else self._slower.tightened(bounds),
+            kind="long",
+            rate_per_s=load.own_rate_per_s if rate is None else rate,
+            duration_s=self._question.duration_s,
+        )
+
+    @property
+    def _steps(self) -> Mapping[str, object]:
+        """The assignments that make steps slower."""
+        return {} if self._slower is None else self._slower.values
+
+    def _judged(self, rows: list[Row]) -> list[Row]:
+        """Return runs as judged on the slower server."""
+        bounds = self._study.constraints
+        return rows if self._slower is None else [self._slower.judged(row, bounds) for row in rows]
+
+    def _size(self, size: int) -> tuple[Override, ...]:
+        return parse_overrides({self._question.size_path: size})
+
+    def _reason(self, size: int | None, rate: float | None) -> str:
+        rows = self._rows.get((size, rate), {})
+        return next((text for row in rows.values() if (text := failure_reason(row))), "it does not hold")
+
+    def _candidate(
+        self, size: int | None, *, knee: Knee | None = None, why_not: str = "", not_known: bool = False
+    ) -> Candidate:
+        places = [place for place in self._rows if place[1] != 0]  # runs on an idle cluster are no candidates
+        order = sorted(places, key=lambda place: (place[0] or 0, place[1] or 0.0))
+        tried = tuple(
+            _tried(
+                size if place[0] is None else place[0],
+                place[1],
+                [self._rows[place][seed] for seed in self._study.seeds if seed in self._rows[place]],
+                self._long(place[1]),
+            )
+            for place in order
+        )
+        return Candidate(
+            point=self._point,
+            size=size,
+            knee=knee,
+            why_not=why_not,
+            not_known=not_known,
+            of=self._of,
+            recorded=self._recorded,
+            spare=self._question.spare,
+            tried=tried,
+        )
+
+
+def _tried(size: int | None, rate_per_s: float | None, rows: list[Row], steady: Steady | None) -> Trial:
+    """Return the runs of several seeds; equal ones, as with a trace, are kept once, as they prove no agreement."""
+    first = rows[0]
+    alike = first.status == "done" and all((row.status, row.figures) == (first.status, first.figures) for row in rows)
+    return Trial(
+        size=size, rate_per_s=rate_per_s, rows=tuple(rows[:1] if alike else rows), seeds=len(rows), steady=steady
+    )
+
+
+def _own_size(document: Mapping[str, Json], path: str) -> int:
+    value: Json = dict(document)
+    for step in path.split("."):
+        value = value[int(step)] if isinstance(value, list) and step.isdecimal() else as_map(value).get(step)
+    return value if isinstance(value, int) and value > 0 else 1
