@@ -29,6 +29,15 @@ def test_its_paths_exist() -> None:
     assert [path for path in named if not any((base / path).exists() for base in (ROOT, ROOT / "blis_tui"))] == []
 
 
+def test_what_it_names_in_a_module_is_defined_there() -> None:
+    named = re.findall(r"`(?:blis_tui/)?([a-z_/]+\.py)` \(((?:`\w+`(?:, )?)+)\)", PAGE)
+    assert len(named) > 20
+    for path, names in named:
+        text = (ROOT / "blis_tui" / path).read_text(encoding="utf-8")
+        for name in re.findall(r"\w+", names):
+            assert re.search(rf"^\s*(?:def|class) {name}\b", text, re.MULTILINE), f"{path}: {name}"
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_prose_has_lines_of_a_hundred_columns(path: Path) -> None:
     """Except for tables, code and what cannot be broken: a name in code, an image, a heading."""
