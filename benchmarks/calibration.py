@@ -32,7 +32,7 @@ from blis_tui.live.calibration.fitting.laws import BlackboxLaw, FittedLaw
 from blis_tui.live.calibration.measured import Data, Measured, Recording
 from blis_tui.live.calibration.other_loads import METRICS, within
 from blis_tui.live.calibration.outcome import LEVEL
-from blis_tui.live.calibration.replay import with_latency
+from blis_tui.live.calibration.simulated_load import with_latency
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.shipped import builtin
 

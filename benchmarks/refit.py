@@ -35,7 +35,7 @@ from benchmarks.accuracy import HERE, SORTED_SAMPLING, Run, development_runs, se
 from blis_tui.engine.latency.fitted import FittedSettings
 from blis_tui.engine.records import StepFinished
 from blis_tui.live.calibration.fitting.laws import FITTED_TERMS, FittedLaw, loads_of
-from blis_tui.live.calibration.replay import with_latency
+from blis_tui.live.calibration.simulated_load import with_latency
 from blis_tui.model import PluginConfig
 from blis_tui.runs.simulation import Simulation
 

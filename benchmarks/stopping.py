@@ -27,7 +27,7 @@ from blis_tui.study.sweep import Sweep
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from blis_tui.spec.study.model import Study
+    from blis_tui.spec.study.study_records import Study
     from blis_tui.study.task import Outcome, Task
 
 _LONG = ("cluster.instances=1..4", "workload.rate_per_s=40..200..40", "workload.requests=5000")

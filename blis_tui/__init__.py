@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from blis_tui.runs.simulation import Simulation
     from blis_tui.study.api import plan, sweep
     from blis_tui.study.planning.answer import Plan
-    from blis_tui.study.rows import Row, StudyResult
+    from blis_tui.study.study_rows import Row, StudyResult
 
 __all__ = [
     "BlisError",
@@ -71,9 +71,9 @@ _HOMES = {
     "Plan": "study.planning.answer",
     "Report": "results.report",
     "Reroute": "cluster.decisions",
-    "Row": "study.rows",
+    "Row": "study.study_rows",
     "Simulation": "runs.simulation",
-    "StudyResult": "study.rows",
+    "StudyResult": "study.study_rows",
     "load": "api",
     "plan": "study.api",
     "run": "api",

@@ -75,7 +75,7 @@ from blis_tui.workload.distributions import RATIOS as RATIOS
 from blis_tui.workload.distributions import Ratios as Ratios
 from blis_tui.workload.distributions import TokenCounts as TokenCounts
 from blis_tui.workload.traces.read import TRACES as TRACES
-from blis_tui.workload.traces.table import LeftOut as LeftOut
-from blis_tui.workload.traces.table import TraceColumns as TraceColumns
-from blis_tui.workload.traces.text import Problems as Problems
-from blis_tui.workload.traces.text import TraceText as TraceText
+from blis_tui.workload.traces.trace_table import LeftOut as LeftOut
+from blis_tui.workload.traces.trace_table import TraceColumns as TraceColumns
+from blis_tui.workload.traces.trace_text import Problems as Problems
+from blis_tui.workload.traces.trace_text import TraceText as TraceText

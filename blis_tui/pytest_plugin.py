@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.golden.case import Case
+    from blis_tui.golden.golden_store import GoldenFiles
     from blis_tui.golden.other_process import OtherProcess
     from blis_tui.golden.project import Project
     from blis_tui.golden.session import GoldenSettings, Outcome
-    from blis_tui.golden.store import GoldenFiles
     from blis_tui.model.plug_ins import Registry
 
 # Repeated from blis_tui.golden, which must not be imported to print pytest's help.
@@ -344,7 +344,7 @@ class _Session:
         config = self._config
         if config.getoption("--blis-obsolete") == "ignore" or not self._results or not self._is_full():
             return []
-        from blis_tui.golden.store import all_goldens  # noqa: PLC0415
+        from blis_tui.golden.golden_store import all_goldens  # noqa: PLC0415
 
         known = {result["golden"] for result in self._results.values()}
         folder = _own_project(config).golden_dir

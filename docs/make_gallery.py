@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import blis_tui
 from blis_tui.base.units import time_text
 from blis_tui.golden.chain import ChainRecorder
-from blis_tui.pictures.load import LoadObserver
+from blis_tui.pictures.load_pictures import LoadObserver
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.library import FOLDERS, suffix
 from blis_tui.spec.places import shipped_specs
@@ -26,7 +26,7 @@ from blis_tui.spec.places import shipped_specs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from blis_tui.pictures.load import LoadTable, Slice
+    from blis_tui.pictures.load_pictures import LoadTable, Slice
 
 PAGE: Final = Path(__file__).with_name("gallery.md")
 IMAGES: Final = Path(__file__).with_name("img") / "gallery"

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 import blis_tui
 from blis_tui.golden.case import cases_of
+from blis_tui.golden.golden_store import files_of
 from blis_tui.golden.produce import produce
-from blis_tui.golden.store import files_of
 from blis_tui.live.recording.folder import read_recording
 from blis_tui.live.twin.twin import compare_with_simulation
 from blis_tui.spec.places import shipped_specs

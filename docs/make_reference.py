@@ -20,10 +20,10 @@ import blis_tui.engine.stopped
 from blis_tui.base.diagnostics import CODES
 from blis_tui.base.scalars import flow
 from blis_tui.engine.records import RECORD_KINDS
-from blis_tui.output.files import write_tree
+from blis_tui.output.result_files import write_tree
 from blis_tui.spec.authoring.explain import explain
-from blis_tui.spec.authoring.figures import Field, Part, as_code, part_of, report_parts
-from blis_tui.spec.authoring.tree import Key, root
+from blis_tui.spec.authoring.key_tree import Key, root
+from blis_tui.spec.authoring.report_figures import Field, Part, as_code, part_of, report_parts
 from blis_tui.spec.library import suffix
 from blis_tui.spec.metric_names import all_metrics
 from blis_tui.spec.schema import KINDS

@@ -22,7 +22,7 @@ from blis_tui.engine.records import StepFinished
 from blis_tui.engine.rules.traits import OLD, ONLY_IN, SIMULATED, VERSIONS
 from blis_tui.engine.rules.traits import RULES as RULES_OF_VERSIONS
 from blis_tui.model.defaults import DEFAULTS, value_text
-from blis_tui.output.files import write_tree
+from blis_tui.output.result_files import write_tree
 from blis_tui.spec.library import names
 
 if TYPE_CHECKING:

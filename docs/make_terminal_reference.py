@@ -12,7 +12,7 @@ from typing import Final
 import blis_tui.engine.stopped  # noqa: F401  (kinds of records are known once they are imported)
 from blis_tui.cluster.snapshot import FIGURES
 from blis_tui.engine.records import RECORD_KINDS
-from blis_tui.output.files import write_tree
+from blis_tui.output.result_files import write_tree
 from blis_tui.results.conditions.breakpoints import FIRST, KEYWORDS
 from blis_tui.results.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS
 from blis_tui.tui.actions import ACTIONS, shown_key

@@ -13,16 +13,16 @@ from blis_tui.base.text import printable, printable_lines
 from blis_tui.base.units import plural, time_text
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import tell
 from blis_tui.cli.options import Chosen, case_overrides, chosen_options, mention_cases
 from blis_tui.cli.signals import interrupting_on_signals
+from blis_tui.cli.standard_streams import tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.debugger.places import Place
     from blis_tui.golden.bundle import Bundle
-    from blis_tui.golden.store import Golden
+    from blis_tui.golden.golden_store import Golden
     from blis_tui.model import Experiment
     from blis_tui.model.plug_ins import Registry
 
@@ -124,7 +124,7 @@ def _write_page(
     events: int,
 ) -> None:
     from blis_tui.base.errors import InputError  # noqa: PLC0415  (heavy imports only when it runs)
-    from blis_tui.output.files import atomic_text  # noqa: PLC0415
+    from blis_tui.output.result_files import atomic_text  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
     from blis_tui.tui.step_page import step_page  # noqa: PLC0415
 

@@ -13,14 +13,14 @@ from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import print_text, require_different_files, require_no_overwrite, tell
 from blis_tui.cli.options import format_option, grouped, set_option
 from blis_tui.cli.signals import ProgressLine
+from blis_tui.cli.standard_streams import print_text, require_different_files, require_no_overwrite, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.live.calibration.replay import Pairs
+    from blis_tui.live.calibration.simulated_load import Pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,15 +148,15 @@ def calibrate(
 
 def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], asked: _Asked, written: _Written) -> None:
     """Fit or judge, with the experiment of each file."""
-    from blis_tui.live.calibration import text  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.live.calibration import calibration_text as text  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.live.calibration.measured import (  # noqa: PLC0415
         Data,
         notes_of,
         read_recording,
     )
-    from blis_tui.live.calibration.replay import judged  # noqa: PLC0415
     from blis_tui.live.calibration.run import calibrated  # noqa: PLC0415
-    from blis_tui.output.files import atomic_files  # noqa: PLC0415
+    from blis_tui.live.calibration.simulated_load import judged  # noqa: PLC0415
+    from blis_tui.output.result_files import atomic_files  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     durations = _durations(asked.stages)
@@ -200,7 +200,7 @@ def _collect(collect: str, spec: str, overrides: tuple[str, ...], loads: int) ->
         name_of,
         purpose_sentences,
     )
-    from blis_tui.output.files import write_text  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.output.result_files import write_text  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     require_different_files({"--collect": collect})

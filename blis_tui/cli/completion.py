@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import print_data
+from blis_tui.cli.standard_streams import print_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,7 +79,7 @@ def files(_context: click.Context, _parameter: click.Parameter, incomplete: str)
 
 def assignments(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete ``path=`` for every key of an experiment, and after the ``=`` the words that the key accepts."""
-    from blis_tui.spec.authoring.tree import root  # noqa: PLC0415  (only when TAB is pressed)
+    from blis_tui.spec.authoring.key_tree import root  # noqa: PLC0415  (only when TAB is pressed)
 
     path, equals, _ = incomplete.partition("=")
     if not equals:
@@ -112,7 +112,7 @@ def metrics(_context: click.Context, _parameter: click.Parameter, incomplete: st
 
 def keys(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete dotted paths of keys."""
-    from blis_tui.spec.authoring.tree import root  # noqa: PLC0415
+    from blis_tui.spec.authoring.key_tree import root  # noqa: PLC0415
     from blis_tui.spec.schema import KINDS  # noqa: PLC0415
 
     kind = next((one for one in KINDS if incomplete.startswith(f"{one}.")), None)

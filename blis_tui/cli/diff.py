@@ -9,8 +9,8 @@ import click
 
 from blis_tui.base.classes import dataclass
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import print_text, read_standard_input_text, tell_left_out
 from blis_tui.cli.options import format_option, grouped, known_plugins, plugins_option
+from blis_tui.cli.standard_streams import print_text, read_standard_input_text, tell_left_out
 
 if TYPE_CHECKING:
     from blis_tui.model import Experiment
@@ -52,7 +52,7 @@ def diff(a: str, b: str | None, changed: _Changed, output_format: str, everythin
     by --set-b. Experiments are simulated with the same seed, A's, unless --set-b sets another one.
     """
     from blis_tui.base.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.runs.compare.text import comparison_text  # noqa: PLC0415
+    from blis_tui.runs.compare.comparison_text import comparison_text  # noqa: PLC0415
 
     if b is None and not (changed.only_a or changed.only_b):
         raise click.UsageError("nothing to compare with: give B or --set-b PATH=VALUE")

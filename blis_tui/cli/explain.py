@@ -7,8 +7,8 @@ import click
 from blis_tui.base.canonical import to_json
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import print_text
 from blis_tui.cli.options import KINDS, format_option, known_plugins, plugins_option
+from blis_tui.cli.standard_streams import print_text
 
 
 @click.command("explain")

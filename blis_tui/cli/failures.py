@@ -8,7 +8,7 @@ from enum import IntEnum
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec
 
-from blis_tui.cli.files import tell
+from blis_tui.cli.standard_streams import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
         from blis_tui.base.standard_output import reserved_for_results  # noqa: PLC0415  (`--help` is printed by Click)
 
         if (
-            inputs := sys.modules.get("blis_tui.base.files")
+            inputs := sys.modules.get("blis_tui.base.input_files")
         ) is not None:  # another command may have run in this process
             inputs.clear_opened_inputs()
         try:

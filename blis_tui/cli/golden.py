@@ -13,14 +13,14 @@ from blis_tui.base.canonical import to_json
 from blis_tui.base.classes import dataclass
 from blis_tui.base.text import printable
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import print_text, tell
 from blis_tui.cli.options import grouped, plugins_option
+from blis_tui.cli.standard_streams import print_text, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from blis_tui.golden.golden_store import Golden, GoldenFiles
     from blis_tui.golden.project import Project
-    from blis_tui.golden.store import Golden, GoldenFiles
     from blis_tui.model.plug_ins import Registry
 
 _names = click.argument("names", metavar="[NAME]...", nargs=-1)

@@ -15,7 +15,7 @@ import click
 from blis_tui._version import ENGINE, __version__
 from blis_tui.base.interrupted import raise_on_signals
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import print_text, tell
+from blis_tui.cli.standard_streams import print_text, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,6 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError, install_command
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import print_text, tell
 from blis_tui.cli.options import (
     FiniteRange,
     case_option,
@@ -30,13 +29,14 @@ from blis_tui.cli.options import (
     set_option,
 )
 from blis_tui.cli.signals import ProgressLine, graceful_stop
+from blis_tui.cli.standard_streams import print_text, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.cli.signals import GracefulStop
     from blis_tui.live.observe.observer import Observer, Plan
-    from blis_tui.live.recording.summary import Status
+    from blis_tui.live.recording.recording_summary import Status
     from blis_tui.live.traffic.opening import Load
 
 _NO_LIMIT: Final = "`{name}` is endless: limit it with --requests or --duration"
@@ -273,14 +273,14 @@ def observe(
         from blis_tui.live.observe.observer import Observer  # noqa: PLC0415  (an extra that may be missing)
     except ImportError:
         raise click.UsageError(f"this needs extra packages: {install_command('observe')}") from None
-    from blis_tui.live.observe.server import Tail  # noqa: PLC0415
+    from blis_tui.live.observe.server_reports import Tail  # noqa: PLC0415
     from blis_tui.live.recording.folder import Folder  # noqa: PLC0415  (heavy imports only when the command runs)
 
     plan = _plan(url, loaded, ends, sent, watched, drawn)
     tail = None if watched.log is None else Tail(Path(watched.log))
     listener = None
     if watched.kv_events is not None:
-        from blis_tui.live.observe.server import KvEvents  # noqa: PLC0415
+        from blis_tui.live.observe.server_reports import KvEvents  # noqa: PLC0415
 
         listener = KvEvents(watched.kv_events)
     if not output:  # which would be this folder
@@ -299,9 +299,9 @@ def observe(
 
 def _plan(url: str, loaded: _Loaded, ends: _Ends, sent: _Sent, watched: _Watched, drawn: _Drawn) -> Plan:
     """Return what to send where, and for how long. Raises UsageError if nothing ends it, or a header has no value."""
-    from blis_tui.live.observe.load import Limits  # noqa: PLC0415
     from blis_tui.live.observe.observer import Plan  # noqa: PLC0415
     from blis_tui.live.observe.prompts import RequestForm  # noqa: PLC0415
+    from blis_tui.live.observe.sending import Limits  # noqa: PLC0415
     from blis_tui.live.observe.wire import target_of  # noqa: PLC0415
     from blis_tui.live.traffic.opening import Choice, open_load  # noqa: PLC0415
     from blis_tui.workload.source import create_source  # noqa: PLC0415
@@ -387,7 +387,7 @@ def _duration_us(load: Load, duration_s: float | None) -> int | None:
 
 def _shown_on(line: ProgressLine) -> Callable[[Status], None]:
     """Return a function that shows progress on a line of the terminal."""
-    from blis_tui.live.recording.summary import status_text  # noqa: PLC0415
+    from blis_tui.live.recording.recording_summary import status_text  # noqa: PLC0415
 
     return lambda status: line.show(lambda: status_text(status))
 
@@ -418,7 +418,7 @@ def _finish(folder: Path, output_format: str, *, complete: bool) -> None:
         read_recording,
         write_tables,
     )
-    from blis_tui.live.recording.summary import summarize, summary_document, summary_text, warnings  # noqa: PLC0415
+    from blis_tui.live.recording.recording_summary import summarize, summary_document, summary_text, warnings  # noqa: PLC0415
 
     if not is_recording(folder):
         tell("interrupted before the first request: nothing was recorded")

@@ -14,7 +14,7 @@ import click
 from blis_tui.base.classes import dataclass
 from blis_tui.base.text import printable
 from blis_tui.cli import completion
-from blis_tui.cli.files import tell
+from blis_tui.cli.standard_streams import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

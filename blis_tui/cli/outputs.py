@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from blis_tui.base.classes import dataclass
-from blis_tui.cli.files import require_different_files, require_no_overwrite
 from blis_tui.cli.options import FiniteRange, grouped
+from blis_tui.cli.standard_streams import require_different_files, require_no_overwrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from blis_tui.engine.records import Record
-    from blis_tui.output.files import AtomicFiles
     from blis_tui.output.openmetrics import Scrapes
     from blis_tui.output.perfetto import Timeline
-    from blis_tui.pictures.load import LoadObserver
+    from blis_tui.output.result_files import AtomicFiles
+    from blis_tui.pictures.load_pictures import LoadObserver
     from blis_tui.results.report import Report
     from blis_tui.runs.simulation import Simulation
 
@@ -205,7 +205,7 @@ class Outputs:
             self._timeline = Timeline(file, simulation.experiment)
             simulation.subscribe("all", self._timeline.observe)
         if HTML in self:
-            from blis_tui.pictures.load import LoadObserver  # noqa: PLC0415
+            from blis_tui.pictures.load_pictures import LoadObserver  # noqa: PLC0415
 
             self._load = LoadObserver(simulation)
 

@@ -16,9 +16,16 @@ from blis_tui.base.text import printable, printable_lines
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import columns, print_text, require_different_files, require_no_overwrite, results, tell
 from blis_tui.cli.options import MOST_JOBS, FiniteRange, format_option, grouped, plugins_option, set_option
 from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
+from blis_tui.cli.standard_streams import (
+    columns,
+    print_text,
+    require_different_files,
+    require_no_overwrite,
+    results,
+    tell,
+)
 from blis_tui.cli.sweep import (
     Asked,
     Runs,
@@ -38,7 +45,7 @@ if TYPE_CHECKING:
 
     from blis_tui.spec.study.arguments import AxisOption
     from blis_tui.study.planning.answer import Plan, Question
-    from blis_tui.study.rows import Row
+    from blis_tui.study.study_rows import Row
 
 _SIZES: Final = re.compile(r"([A-Za-z0-9_.]+)=([1-9][0-9]{0,4})\.\.([1-9][0-9]{0,4})\Z")
 
@@ -258,9 +265,9 @@ def _require_effect(overrides: Sequence[str], sought: Mapping[str, str], *, rate
 def _answer(question: Question, runs: Runs, written: _Written) -> Plan:
     """Answer the question and write the answer."""
     from blis_tui.base.canonical import to_json  # noqa: PLC0415  (as above)
-    from blis_tui.output.files import atomic_files  # noqa: PLC0415
+    from blis_tui.output.result_files import atomic_files  # noqa: PLC0415
     from blis_tui.study.planning.plan import plan as ask  # noqa: PLC0415
-    from blis_tui.study.planning.text import plan_data  # noqa: PLC0415
+    from blis_tui.study.planning.plan_text import plan_data  # noqa: PLC0415
 
     line, numbers = ProgressLine(written.progress), count(1)
 
@@ -306,15 +313,15 @@ def _sizes(text: str) -> tuple[str, int, int]:
 
 
 def _table(found: Plan, stream: TextIO | None) -> str:
-    from blis_tui.study.planning.text import plan_text  # noqa: PLC0415  (heavy imports only when it runs)
-    from blis_tui.study.text import WIDTH  # noqa: PLC0415
+    from blis_tui.study.planning.plan_text import plan_text  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.study.study_text import WIDTH  # noqa: PLC0415
 
     return printable_lines(plan_text(found, columns(WIDTH, stream)))
 
 
 def _progress_text(runs: int, row: Row) -> str:
     """Return the number of runs, and what the latest one tried."""
-    from blis_tui.study.rows import value_text  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.study.study_rows import value_text  # noqa: PLC0415  (heavy imports only when it runs)
 
     tried = ", ".join(f"{path.rsplit('.', 1)[-1]} {value_text(value)}" for path, value in row.coordinates.items())
     return printable(f"{plural(runs, 'run')}; {tried}: {'holds' if row.ok else 'does not hold'}")

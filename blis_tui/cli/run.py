@@ -14,10 +14,10 @@ from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import columns, print_text, read_standard_input_text, results, tell, tell_left_out
 from blis_tui.cli.options import MOST_JOBS, Chosen, case_overrides, chosen_options, format_option, mention_cases
 from blis_tui.cli.outputs import REPORT, Outputs, Written, written_options
 from blis_tui.cli.signals import OverdueError, ProgressLine, interrupting_on_signals
+from blis_tui.cli.standard_streams import columns, print_text, read_standard_input_text, results, tell, tell_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +85,7 @@ def run(
     too small, too few requests, ...) is listed in the report's `warnings` and printed to standard error. Ctrl-C stops
     the run and reports what has happened so far, marked as incomplete; a second Ctrl-C exits at once.
     """
-    from blis_tui.output.files import atomic_files  # noqa: PLC0415
+    from blis_tui.output.result_files import atomic_files  # noqa: PLC0415
     from blis_tui.runs.simulation import Simulation  # noqa: PLC0415
 
     outputs = Outputs(written)
@@ -147,7 +147,7 @@ def _opening(source: str, chosen: Chosen, event: int) -> str:
 
 
 def _table(report: Report, stream: TextIO | None) -> str:
-    from blis_tui.output.summary import WIDTH, summary_text  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.output.report_text import WIDTH, summary_text  # noqa: PLC0415  (heavy imports only when it runs)
 
     return printable_lines(summary_text(report, columns(WIDTH, stream)))
 
@@ -227,7 +227,7 @@ def _run(simulation: Simulation, outputs: Outputs, signals: Signals, line: Progr
 
 def _warn(report: Report) -> None:
     """Print warnings about the run on standard error, because few users read them in the JSON."""
-    from blis_tui.output.summary import WIDTH, warnings_text  # noqa: PLC0415
+    from blis_tui.output.report_text import WIDTH, warnings_text  # noqa: PLC0415
 
     tell(warnings_text(report, columns(WIDTH, sys.stderr)), nl=False)
 

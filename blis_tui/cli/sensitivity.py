@@ -13,9 +13,9 @@ from blis_tui.base.text import printable_lines
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import print_text, require_no_overwrite
 from blis_tui.cli.options import MOST_JOBS, format_option, grouped, plugins_option, set_option
 from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
+from blis_tui.cli.standard_streams import print_text, require_no_overwrite
 from blis_tui.cli.sweep import (
     Asked,
     Runs,
@@ -28,7 +28,7 @@ from blis_tui.cli.sweep import (
 )
 
 if TYPE_CHECKING:
-    from blis_tui.study.rows import Row
+    from blis_tui.study.study_rows import Row
 
 
 @click.command()
@@ -68,7 +68,7 @@ def sensitivity(
     the same seed are compared, and a change counts if it is larger than the variation between seeds (95 %).
     """
     from blis_tui.base.canonical import to_json  # noqa: PLC0415  (heavy imports only when it runs)
-    from blis_tui.output.files import atomic_text  # noqa: PLC0415
+    from blis_tui.output.result_files import atomic_text  # noqa: PLC0415
     from blis_tui.study.sensitivity import sensitivity as find  # noqa: PLC0415
     from blis_tui.study.sensitivity import sensitivity_text  # noqa: PLC0415
 

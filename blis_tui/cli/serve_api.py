@@ -12,7 +12,6 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError, install_command
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import require_different_files, require_no_overwrite, tell
 from blis_tui.cli.options import (
     FiniteRange,
     grouped,
@@ -23,6 +22,7 @@ from blis_tui.cli.options import (
     set_option,
 )
 from blis_tui.cli.signals import graceful_stop, log_in_lines
+from blis_tui.cli.standard_streams import require_different_files, require_no_overwrite, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -153,7 +153,7 @@ class _Outputs:
     """The files to write at the end, opened before serving, so that errors appear then."""
 
     def __init__(self, written: _Written, opened: ExitStack) -> None:
-        from blis_tui.output.files import atomic_files  # noqa: PLC0415
+        from blis_tui.output.result_files import atomic_files  # noqa: PLC0415
 
         self._opened = opened.enter_context(ExitStack())
         files = self._opened.enter_context(atomic_files())
@@ -194,7 +194,7 @@ def _finish(endpoint: Endpoint, files: _Outputs) -> None:
         Exception: what ended the simulation, after the files are written, or a file that cannot be.
     """
     from blis_tui.base.units import plural, span_text  # noqa: PLC0415
-    from blis_tui.live.serving.content import served_csv  # noqa: PLC0415
+    from blis_tui.live.serving.shared_prefixes import served_csv  # noqa: PLC0415
 
     report = endpoint.core.simulation.report(complete=False, verify=False)
     files.write([report.to_json()], served_csv(endpoint.core.requests, report.rows))

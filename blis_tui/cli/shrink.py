@@ -11,9 +11,9 @@ from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import print_text, require_no_overwrite
 from blis_tui.cli.options import Chosen, case_overrides, chosen_options
 from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
+from blis_tui.cli.standard_streams import print_text, require_no_overwrite
 from blis_tui.cli.sweep import progress_option
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def shrink(
     shows the cause. The result is a trace, an experiment that replays it, and its golden result: the golden test passes
     as long as the result stays the same, and fails once the expectation holds (`golden.xfail`).
     """
-    from blis_tui.output.files import atomic_files  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.output.result_files import atomic_files  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.spec.load import load  # noqa: PLC0415
     from blis_tui.study.shrink import experiment_text  # noqa: PLC0415
     from blis_tui.study.shrink import shrink as find  # noqa: PLC0415
@@ -138,9 +138,9 @@ def _write_golden(document: Path, plugins: Registry | None) -> str:
     """Store its result where pytest looks for it; return the file."""
     from blis_tui.base.errors import InputError  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.golden.case import cases_of  # noqa: PLC0415
+    from blis_tui.golden.golden_store import HEADER  # noqa: PLC0415
     from blis_tui.golden.project import project_of_experiment, relative_to_cwd  # noqa: PLC0415
     from blis_tui.golden.session import GoldenSettings, run_case  # noqa: PLC0415
-    from blis_tui.golden.store import HEADER  # noqa: PLC0415
 
     spec = document.absolute()
     (case,) = cases_of(spec, plugins)

@@ -13,15 +13,6 @@ import click
 from blis_tui.base.text import printable
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import (
-    print_data,
-    print_text,
-    read_standard_input,
-    read_standard_input_text,
-    require_no_overwrite,
-    tell,
-    yaml_files,
-)
 from blis_tui.cli.options import (
     KINDS,
     FiniteRange,
@@ -30,6 +21,15 @@ from blis_tui.cli.options import (
     plugins_option,
     seed_option,
     set_option,
+)
+from blis_tui.cli.standard_streams import (
+    print_data,
+    print_text,
+    read_standard_input,
+    read_standard_input_text,
+    require_no_overwrite,
+    tell,
+    yaml_files,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _converting(kind: str, home: str, about: str) -> None:
 
 _converting("policy", "blis", "Convert a BLIS policy bundle (what --policy-config reads).")
 _converting("workload", "blis", "Convert a BLIS workload specification, version 1 or 2 (what --workload-spec reads).")
-_converting("model", "model", "Convert a model's Hugging Face config.json.")
+_converting("model", "hf_config", "Convert a model's Hugging Face config.json.")
 _converting("inference-perf", "inference_perf", "Convert an inference-perf configuration to a workload.")
 
 
@@ -135,7 +135,7 @@ def hardware(file: Path, output: Path | None, strict: bool) -> None:
 
 def _finish(documents: Sequence[tuple[Path | None, Imported]], *, strict: bool) -> None:
     """Write all documents or none, then list what could not be converted."""
-    from blis_tui.output.files import atomic_files, reporting_write_errors  # noqa: PLC0415
+    from blis_tui.output.result_files import atomic_files, reporting_write_errors  # noqa: PLC0415
     from blis_tui.spec.foreign.reading import notes_text  # noqa: PLC0415
 
     require_no_overwrite({f"-o ({one.name})": None if path is None else str(path) for path, one in documents})
@@ -171,7 +171,7 @@ def new(kind: str, name: str | None, output: str | None, *, every: bool, force: 
     (`blis-tui spec schema -o schemas` makes a copy to share).
     """
     from blis_tui.base.errors import InputError  # noqa: PLC0415
-    from blis_tui.output.files import write_text  # noqa: PLC0415
+    from blis_tui.output.result_files import write_text  # noqa: PLC0415
     from blis_tui.spec.authoring.template import file_name, schema_reference, short, template  # noqa: PLC0415
 
     proper = kind.capitalize()
@@ -212,7 +212,7 @@ def init(folder: Path, *, force: bool) -> None:
     comment on it with what has changed. They install the blis-tui that made the project; unless that came from a
     package index, its wheel is in wheels/. Nothing is written if one of the files exists already.
     """
-    from blis_tui.output.files import check_room, write_tree  # noqa: PLC0415
+    from blis_tui.output.result_files import check_room, write_tree  # noqa: PLC0415
     from blis_tui.spec.authoring.project import DEMO, project_files  # noqa: PLC0415
     from blis_tui.spec.authoring.wheel import NAME, own_wheel  # noqa: PLC0415
 
@@ -232,9 +232,9 @@ def _goldens(files: Mapping[str, str], spec: str) -> dict[str, str]:
     from tempfile import TemporaryDirectory  # noqa: PLC0415
 
     from blis_tui.golden.case import cases_of  # noqa: PLC0415
+    from blis_tui.golden.golden_store import files_of  # noqa: PLC0415
     from blis_tui.golden.session import GoldenSettings, run_case  # noqa: PLC0415
-    from blis_tui.golden.store import files_of  # noqa: PLC0415
-    from blis_tui.output.files import write_tree  # noqa: PLC0415
+    from blis_tui.output.result_files import write_tree  # noqa: PLC0415
 
     with TemporaryDirectory() as name:
         folder, goldens = Path(name), Path(name, "golden")
@@ -289,7 +289,7 @@ def rewrite(
         unfinished: called at the end: whether something could not be changed that should be, which gives exit code 1.
     """
     from blis_tui.base.errors import InputError, SpecError  # noqa: PLC0415
-    from blis_tui.output.files import write_text  # noqa: PLC0415
+    from blis_tui.output.result_files import write_text  # noqa: PLC0415
 
     code, changed = ExitCode.OK, 0
     files: list[str] = []
@@ -331,7 +331,7 @@ def rewrite(
 
 def _read(path: str) -> tuple[Source, bool]:
     """Return the text, and whether it starts with a byte-order mark."""
-    from blis_tui.base.files import read_input  # noqa: PLC0415
+    from blis_tui.base.input_files import read_input  # noqa: PLC0415
     from blis_tui.spec.read import MAX_BYTES, decode  # noqa: PLC0415
 
     if path == "-":
@@ -353,7 +353,7 @@ def schema(kind: str | None, folder: Path | None) -> None:
     share). With -o DIR, all schemas (or that of KIND and those it refers to) are written to DIR, replacing older
     copies.
     """
-    from blis_tui.output.files import write_tree  # noqa: PLC0415
+    from blis_tui.output.result_files import write_tree  # noqa: PLC0415
     from blis_tui.spec.authoring.project import schema_files, with_references  # noqa: PLC0415
 
     files = schema_files()
@@ -468,7 +468,7 @@ def resolve(
     from: file and line, a default, --set, the parent it extends, or computed. The result is a self-contained document
     with the same spec_sha256; it names a trace by its absolute path, or relative to FILE.
     """
-    from blis_tui.output.files import write_text  # noqa: PLC0415
+    from blis_tui.output.result_files import write_text  # noqa: PLC0415
     from blis_tui.spec.authoring.provenance import compose  # noqa: PLC0415  (heavy imports only when the command runs)
 
     to_file = output not in (None, "-")

@@ -15,7 +15,9 @@ from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import (
+from blis_tui.cli.options import MOST_JOBS, format_option, grouped, known_plugins, plugins_option, set_option
+from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
+from blis_tui.cli.standard_streams import (
     columns,
     print_data,
     print_text,
@@ -25,19 +27,17 @@ from blis_tui.cli.files import (
     results,
     tell,
 )
-from blis_tui.cli.options import MOST_JOBS, format_option, grouped, known_plugins, plugins_option, set_option
-from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TextIO
 
-    from blis_tui.output.files import AtomicFiles
+    from blis_tui.output.result_files import AtomicFiles
     from blis_tui.spec.study.arguments import AxisOption
-    from blis_tui.spec.study.model import Study
-    from blis_tui.study.rows import StudyResult
+    from blis_tui.spec.study.study_records import Study
     from blis_tui.study.runners import Runner
     from blis_tui.study.store import Store
+    from blis_tui.study.study_rows import StudyResult
     from blis_tui.study.sweep import Sweep
 
 slo_option: Final = click.option(
@@ -202,7 +202,7 @@ def sweep(source: str, asked: Asked, runs: Runs, early_stop: bool, written: _Wri
     runs once per seed. Identical runs are made only once and results are cached, so an interrupted sweep continues
     where it stopped. A point that is not a valid experiment (a model that does not fit, say) gets a row that says why.
     """
-    from blis_tui.output.files import atomic_files  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.output.result_files import atomic_files  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.study.store import MemoryStore  # noqa: PLC0415
     from blis_tui.study.sweep import Sweep  # noqa: PLC0415
 
@@ -346,7 +346,7 @@ def _ending(name: str) -> str:
 def _open(opened: AtomicFiles, names: Iterable[str], endings: Iterable[str]) -> list[Callable[[StudyResult], None]]:
     """Open all files, so that write errors appear before a long sweep."""
     from blis_tui.study.parquet import require_parquet, write_rows  # noqa: PLC0415
-    from blis_tui.study.rows import rows_csv, rows_jsonl  # noqa: PLC0415
+    from blis_tui.study.study_rows import rows_csv, rows_jsonl  # noqa: PLC0415
 
     writers: list[Callable[[StudyResult], None]] = []
     for name, ending in zip(names, endings, strict=True):
@@ -381,8 +381,8 @@ def _page(result: StudyResult) -> str:
 
 
 def _print(result: StudyResult, output_format: str) -> None:
-    from blis_tui.study.rows import rows_csv, rows_jsonl  # noqa: PLC0415
-    from blis_tui.study.text import WIDTH, study_text  # noqa: PLC0415
+    from blis_tui.study.study_rows import rows_csv, rows_jsonl  # noqa: PLC0415
+    from blis_tui.study.study_text import WIDTH, study_text  # noqa: PLC0415
 
     if output_format == "table":
         print_text(study_text(result, columns(WIDTH, results())), nl=False)

@@ -15,8 +15,8 @@ from blis_tui.base.standard_output import late_bound_stderr
 from blis_tui.cli import completion
 from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import results
 from blis_tui.cli.options import Chosen, case_overrides, chosen_options, grouped, mention_cases
+from blis_tui.cli.standard_streams import results
 from blis_tui.cli.sweep import (
     Asked,
     axis_option,

@@ -10,8 +10,8 @@ import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
-from blis_tui.cli.files import print_text, require_no_overwrite, tell
 from blis_tui.cli.options import FiniteRange, format_option, known_plugins, plugins_option, set_option
+from blis_tui.cli.standard_streams import print_text, require_no_overwrite, tell
 
 if TYPE_CHECKING:
     from blis_tui.live.twin.twin import Twin
@@ -61,9 +61,9 @@ def twin(
     """
     from blis_tui.base.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.live.recording.folder import is_recording, read_recording  # noqa: PLC0415
-    from blis_tui.live.twin.text import pairs_csv, twin_document, twin_text  # noqa: PLC0415
     from blis_tui.live.twin.twin import compare_recordings, compare_with_simulation  # noqa: PLC0415
-    from blis_tui.output.files import atomic_text  # noqa: PLC0415
+    from blis_tui.live.twin.twin_text import pairs_csv, twin_document, twin_text  # noqa: PLC0415
+    from blis_tui.output.result_files import atomic_text  # noqa: PLC0415
 
     left = read_recording(recording)
     if is_recording(Path(other)):

@@ -13,8 +13,8 @@ from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
-from blis_tui.cli.files import print_data, print_text, require_no_overwrite, tell
 from blis_tui.cli.options import FiniteRange, format_option, grouped, known_plugins, plugins_option
+from blis_tui.cli.standard_streams import print_data, print_text, require_no_overwrite, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,14 +106,14 @@ def describe(
     overall and by client, tenant, SLO class and model; and sessions. For a generated workload, these describe the
     requests that were drawn, not the declared distributions.
     """
-    from blis_tui.live.traffic import figures  # noqa: PLC0415
+    from blis_tui.live.traffic import traffic_figures as figures  # noqa: PLC0415
     from blis_tui.live.traffic.describe import (  # noqa: PLC0415
         as_text,
         page,
     )
     from blis_tui.live.traffic.ledger import Ledger  # noqa: PLC0415
     from blis_tui.live.traffic.opening import open_traffic  # noqa: PLC0415
-    from blis_tui.output.files import write_text  # noqa: PLC0415  (heavy: only when it runs)
+    from blis_tui.output.result_files import write_text  # noqa: PLC0415  (heavy: only when it runs)
 
     traffic = open_traffic(source, chosen.choice())
     require_no_overwrite({"--html": html}, traffic.files)
@@ -258,7 +258,7 @@ def _tell_left_out(traffic: Traffic) -> None:
 
 def _write(output: str | None, lines: Iterable[str], read: Iterable[Path]) -> None:
     """Write a whole file, or nothing."""
-    from blis_tui.output.files import atomic_text  # noqa: PLC0415
+    from blis_tui.output.result_files import atomic_text  # noqa: PLC0415
 
     if output is None or output == "-":
         print_data("".join(lines))

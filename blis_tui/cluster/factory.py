@@ -208,7 +208,7 @@ class InstanceFactory:
 
             return HiCache(tiers, engine.block_size_tokens, engine.kv_blocks, self.prompts_of(pool)).pool
         if rule.traits.radix_tree:
-            from blis_tui.engine.sglang.pool import RadixPool
+            from blis_tui.engine.sglang.radix_pool import RadixPool
 
             return RadixPool(
                 engine.kv_blocks,

@@ -586,7 +586,7 @@ def _instance(instance: Instance, cluster: Cluster, window: int | None, transfer
 
 
 def _tree(instance: Instance, window: int | None) -> TreeSnapshot:
-    from blis_tui.engine.sglang.pool import radix_pool  # noqa: PLC0415  (most instances have no tree)
+    from blis_tui.engine.sglang.radix_pool import radix_pool  # noqa: PLC0415  (most instances have no tree)
 
     pool = radix_pool(instance.pool)
     tree, size = pool.tree, pool.block_size_tokens

@@ -21,14 +21,14 @@ from typing import IO, TYPE_CHECKING, BinaryIO, Final, cast
 from blis_tui.base.canonical import to_json
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError, SpecError, TraceError
-from blis_tui.base.files import MAX_TRACE_BYTES, open_input, parse_json, real_path
+from blis_tui.base.input_files import MAX_TRACE_BYTES, open_input, parse_json, real_path
 from blis_tui.base.source import as_map
 from blis_tui.golden.case import DEFAULT, cases_of
 from blis_tui.golden.compare import compare
+from blis_tui.golden.golden_store import HEADER, REPORT, GoldenFiles, files_of
 from blis_tui.golden.produce import produce
 from blis_tui.golden.session import describe
-from blis_tui.golden.store import HEADER, REPORT, GoldenFiles, files_of
-from blis_tui.output.files import atomic_bytes, atomic_text
+from blis_tui.output.result_files import atomic_bytes, atomic_text
 from blis_tui.results.conditions.breakpoints import parse_breakpoint
 from blis_tui.spec.authoring.provenance import compose
 from blis_tui.spec.compose import TEST_KEYS, is_path, shown
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from blis_tui.base.source import Document
     from blis_tui.golden.case import Case
-    from blis_tui.golden.store import Golden
+    from blis_tui.golden.golden_store import Golden
     from blis_tui.model import Experiment
     from blis_tui.model.plug_ins import Registry
     from blis_tui.runs.simulation import Simulation

@@ -10,8 +10,8 @@ from blis_tui.base.diagnostics import about, in_order
 from blis_tui.base.errors import InputError, SpecError
 from blis_tui.base.nearness import nearest
 from blis_tui.base.source import as_list, as_map
+from blis_tui.golden.golden_store import stem_of
 from blis_tui.golden.options import ComparisonOptions, Tolerance
-from blis_tui.golden.store import stem_of
 from blis_tui.model.experiment import TwinTest, TwinTolerance
 from blis_tui.spec.cases import expanded_cases
 from blis_tui.spec.compose import Problems, checked, shown
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from blis_tui.base.source import DataPath, Document, Json
     from blis_tui.model import Experiment
     from blis_tui.model.plug_ins import Registry
-    from blis_tui.spec.study.model import Study
+    from blis_tui.spec.study.study_records import Study
 
 DEFAULT: Final = "default"
 """Name of the only test of a study, and of an experiment without cases."""

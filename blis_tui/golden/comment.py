@@ -14,7 +14,7 @@ from blis_tui.base.text import clip, printable, printable_lines
 from blis_tui.base.units import plural
 from blis_tui.golden.case import DEFAULT
 from blis_tui.golden.compare import compare
-from blis_tui.golden.divergence import find_divergence
+from blis_tui.golden.golden_divergence import find_divergence
 from blis_tui.golden.produce import is_up_to_date
 from blis_tui.golden.project import Project
 from blis_tui.golden.review import case_of, survey
@@ -26,18 +26,18 @@ from blis_tui.golden.session import (
     engine_lines,
     plugin_lines,
 )
-from blis_tui.output.files import write_text
+from blis_tui.output.result_files import write_text
 from blis_tui.results.expectations import Verdict
+from blis_tui.runs.compare.comparison_text import difference_lines, relative_text, value_texts
 from blis_tui.runs.compare.documents import experiment_differences
-from blis_tui.runs.compare.text import difference_lines, relative_text, value_texts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from blis_tui.golden.case import Case
+    from blis_tui.golden.golden_store import Golden
     from blis_tui.golden.review import GoldenEntry
-    from blis_tui.golden.store import Golden
     from blis_tui.model.plug_ins import Registry
     from blis_tui.runs.compare.documents import Difference
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui._version import ENGINE
 from blis_tui.base.errors import SimulationError
-from blis_tui.base.files import input_digest
+from blis_tui.base.input_files import input_digest
 from blis_tui.golden.chain import ChainRecorder
+from blis_tui.golden.golden_store import Baseline, Golden
 from blis_tui.golden.other_process import OtherProcess
-from blis_tui.golden.store import Baseline, Golden
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.read import MAX_BYTES

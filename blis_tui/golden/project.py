@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError
-from blis_tui.golden.store import files_of
+from blis_tui.golden.golden_store import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from blis_tui.golden.store import GoldenFiles
+    from blis_tui.golden.golden_store import GoldenFiles
     from blis_tui.model.plug_ins import Registry
 
 SCRIPT: Final = ".py"

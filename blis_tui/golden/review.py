@@ -11,17 +11,17 @@ from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.compare import compare
-from blis_tui.golden.divergence import record_lines
+from blis_tui.golden.golden_divergence import record_lines
+from blis_tui.golden.golden_store import all_goldens
 from blis_tui.golden.produce import run_watched
 from blis_tui.golden.session import describe
-from blis_tui.golden.store import all_goldens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from blis_tui.golden.case import Case
-    from blis_tui.golden.store import Golden, GoldenFiles
+    from blis_tui.golden.golden_store import Golden, GoldenFiles
     from blis_tui.model.plug_ins import Registry
 
 

@@ -16,22 +16,22 @@ from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.golden.case import DEFAULT
 from blis_tui.golden.compare import compare
-from blis_tui.golden.divergence import find_divergence, record_lines
+from blis_tui.golden.golden_divergence import find_divergence, record_lines
+from blis_tui.golden.golden_store import HEADER, REPORT, Baseline
 from blis_tui.golden.other_process import TimeLimit
 from blis_tui.golden.produce import is_up_to_date, produce_checked
 from blis_tui.golden.project import accept_command, plugins_option, relative_to_cwd
-from blis_tui.golden.store import HEADER, REPORT, Baseline
 from blis_tui.results.expectations import Verdict
+from blis_tui.runs.compare.comparison_text import difference_lines
 from blis_tui.runs.compare.documents import experiment_differences
-from blis_tui.runs.compare.text import difference_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.golden.case import Case
     from blis_tui.golden.compare import ResultDifference
+    from blis_tui.golden.golden_store import Golden, GoldenFiles
     from blis_tui.golden.other_process import OtherProcess
-    from blis_tui.golden.store import Golden, GoldenFiles
     from blis_tui.model import Experiment
     from blis_tui.runs.simulation import Simulation
 

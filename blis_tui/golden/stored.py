@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.errors import InputError
-from blis_tui.base.files import parse_json, read_input
+from blis_tui.base.input_files import parse_json, read_input
 from blis_tui.golden.bundle import SUFFIX, unpacked
-from blis_tui.golden.store import HEADER, REPORT
+from blis_tui.golden.golden_store import HEADER, REPORT
 from blis_tui.runs.compare.comparison import stored
 
 if TYPE_CHECKING:

@@ -13,22 +13,22 @@ from blis_tui.base.errors import SpecError
 from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.golden.chain import Chain
+from blis_tui.golden.golden_store import Baseline, Golden, report_text
 from blis_tui.golden.produce import described_plugins, produce_checked, schemas_digest
-from blis_tui.golden.store import Baseline, Golden, report_text
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.figures import require_figures
-from blis_tui.study.rows import row_of, short_names, value_text
-from blis_tui.study.summary import study_front, summaries
+from blis_tui.study.point_summary import study_front, summaries
+from blis_tui.study.study_rows import row_of, short_names, value_text
+from blis_tui.study.study_text import wanted
 from blis_tui.study.sweep import Sweep
 from blis_tui.study.task import Outcome
-from blis_tui.study.text import wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from blis_tui.golden.other_process import OtherProcess
-    from blis_tui.spec.study.model import Study
-    from blis_tui.study.rows import Row, StudyResult
+    from blis_tui.spec.study.study_records import Study
+    from blis_tui.study.study_rows import Row, StudyResult
 
 NO_RECORDS: Final = Chain(events=0, records=0, sha256="", every=1, entries=())
 """The empty chain of studies, for which no record stream is kept."""

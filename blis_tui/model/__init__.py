@@ -6,7 +6,7 @@ records, but not YAML, schemas or files. Units are in the names; ``None`` means 
 
 from __future__ import annotations
 
-from blis_tui.model.cluster import (
+from blis_tui.model.control_plane import (
     Autoscaler,
     Cluster,
     Delay,

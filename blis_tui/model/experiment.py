@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.model.cluster import NAME, Cluster
+from blis_tui.model.control_plane import NAME, Cluster
 from blis_tui.model.engine import Engine
 from blis_tui.model.keys import (
     LARGEST,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     )
     from blis_tui.results.sections.instances import TiersReport
     from blis_tui.results.sections.quality import SloReport
-    from blis_tui.results.sections.requests import ReasoningReport, SessionReport
+    from blis_tui.results.sections.request_kinds import ReasoningReport, SessionReport
     from blis_tui.results.sections.types import RanksReport
 
 

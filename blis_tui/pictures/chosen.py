@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.pictures.arrivals import NAMES, curves_view
-from blis_tui.pictures.load import LoadObserver, compared_load_picture
+from blis_tui.pictures.load_pictures import LoadObserver, compared_load_picture
 from blis_tui.pictures.page import Picture, PictureView, Section, settings
 from blis_tui.pictures.points import coordinate
 from blis_tui.pictures.run_page import curves_of
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from blis_tui.model import Experiment
     from blis_tui.pictures.arrivals import Curve
-    from blis_tui.pictures.load import LoadTable
+    from blis_tui.pictures.load_pictures import LoadTable
     from blis_tui.pictures.points import Points
-    from blis_tui.study.summary import PointSummary
+    from blis_tui.study.point_summary import PointSummary
 
 MOST: Final = 4
 """Default number of points."""

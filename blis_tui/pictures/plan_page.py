@@ -15,7 +15,7 @@ from blis_tui.pictures.page import Card, Picture, PictureView, Section, cards, d
 from blis_tui.pictures.panels import PALETTE, bound_line, line_of, spread_line, star, value_axis
 from blis_tui.pictures.points import short
 from blis_tui.spec.study.document import experiment_of
-from blis_tui.study.planning.text import (
+from blis_tui.study.planning.plan_text import (
     answer_text,
     configuration_name,
     cost_titles,
@@ -24,8 +24,8 @@ from blis_tui.study.planning.text import (
     size_text,
     size_title,
 )
-from blis_tui.study.rows import as_judged
-from blis_tui.study.text import bound_text
+from blis_tui.study.study_rows import as_judged
+from blis_tui.study.study_text import bound_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,13 +6,13 @@ import json
 from typing import TYPE_CHECKING, Final, Literal
 
 from blis_tui.base.classes import dataclass
-from blis_tui.study.rows import short_names, value_text
-from blis_tui.study.summary import cost_of, study_front, summaries
+from blis_tui.study.point_summary import cost_of, study_front, summaries
+from blis_tui.study.study_rows import short_names, value_text
 
 if TYPE_CHECKING:
-    from blis_tui.spec.study.model import Study
-    from blis_tui.study.rows import StudyResult
-    from blis_tui.study.summary import PointSummary
+    from blis_tui.spec.study.study_records import Study
+    from blis_tui.study.point_summary import PointSummary
+    from blis_tui.study.study_rows import StudyResult
 
 _LATENCIES: Final = ("latency.ttft_ms.p99", "latency.itl_ms.p99", "latency.e2e_ms.p99")
 _LARGE: Final = ("throughput.", "slo.", "kv.hit_rate")

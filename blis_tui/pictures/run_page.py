@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.html import Table
 from blis_tui.base.units import plural, share_text
-from blis_tui.output.summary import main_lines
+from blis_tui.output.report_text import main_lines
 from blis_tui.pictures.arrivals import NAMES, arrivals_picture, curve, curves_view, name_of, rates_picture
-from blis_tui.pictures.load import load_pictures
+from blis_tui.pictures.load_pictures import load_pictures
 from blis_tui.pictures.page import Card, Picture, Section, cards, page, provenance, settings
 from blis_tui.results.report import seen_gaps_us
 from blis_tui.results.stats import HistogramSamples
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from blis_tui.model import Experiment
     from blis_tui.pictures.arrivals import Curve
-    from blis_tui.pictures.load import LoadObserver
+    from blis_tui.pictures.load_pictures import LoadObserver
     from blis_tui.results.expectations import Verdict
     from blis_tui.results.lints.finding import Finding
     from blis_tui.results.report import GroupReport, Report

@@ -29,16 +29,16 @@ from blis_tui.pictures.page import (
 from blis_tui.pictures.panels import line_of
 from blis_tui.pictures.points import Points, short, verdict
 from blis_tui.pictures.views import front_picture, heat_map_picture, rate_picture
-from blis_tui.study.rows import value_text
-from blis_tui.study.summary import load_paths, scenarios, step_times_lines
-from blis_tui.study.text import best_words, bound_text, same_load, ties_text
+from blis_tui.study.point_summary import load_paths, scenarios, step_times_lines
+from blis_tui.study.study_rows import value_text
+from blis_tui.study.study_text import best_words, bound_text, same_load, ties_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.pictures.chosen import Chosen
-    from blis_tui.study.rows import StudyResult
-    from blis_tui.study.summary import PointSummary
+    from blis_tui.study.point_summary import PointSummary
+    from blis_tui.study.study_rows import StudyResult
 
 ROWS: Final = 2_000
 """Maximum number of points in the table."""

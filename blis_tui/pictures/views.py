@@ -11,16 +11,16 @@ from blis_tui.base.units import number_text
 from blis_tui.pictures.page import Picture, PictureView, label
 from blis_tui.pictures.panels import PALETTE, bound_line, line_of, spread_line, star, value_axis
 from blis_tui.pictures.points import coordinate, short, verdict
-from blis_tui.spec.study.model import Objective
-from blis_tui.study.rows import value_text
-from blis_tui.study.summary import load_paths, study_front
-from blis_tui.study.text import same_load
+from blis_tui.spec.study.study_records import Objective
+from blis_tui.study.point_summary import load_paths, study_front
+from blis_tui.study.study_rows import value_text
+from blis_tui.study.study_text import same_load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.pictures.points import Points
-    from blis_tui.study.summary import PointSummary
+    from blis_tui.study.point_summary import PointSummary
 
 
 _PAIRS: Final = 6

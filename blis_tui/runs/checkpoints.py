@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.engine.records import Observers
 from blis_tui.model import Experiment
 from blis_tui.results.request_log import RequestLog
-from blis_tui.workload.traces.table import TraceTable
+from blis_tui.workload.traces.trace_table import TraceTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

@@ -11,7 +11,7 @@ from blis_tui import model as spec
 from blis_tui.base.canonical import to_sorted_json
 from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.errors import InputError, PolicyError
-from blis_tui.base.files import MAX_TRACE_BYTES, input_digest, real_path
+from blis_tui.base.input_files import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.base.portable_math import power
 from blis_tui.engine.kv.capacity import InstanceMemory, kv_capacity
 from blis_tui.engine.options.adapters import reserved_bytes

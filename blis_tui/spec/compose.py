@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.base.diagnostics import Diagnostic, about
 from blis_tui.base.errors import InputError, SpecError
-from blis_tui.base.files import real_path
+from blis_tui.base.input_files import real_path
 from blis_tui.base.source import Document, as_map
 from blis_tui.spec.hints import document_hint
 from blis_tui.spec.library import find, find_by_id, how_to_add, is_id, names

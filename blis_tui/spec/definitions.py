@@ -11,7 +11,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.model.experiment import FitnessWeights, GoldenComparison, TwinTest, TwinTolerance
 from blis_tui.model.keys import LARGEST, LARGEST_SEED, SMALLEST, document_key
 from blis_tui.model.machine import Link
-from blis_tui.spec.study.model import Objective
+from blis_tui.spec.study.study_records import Objective
 from blis_tui.workload.traces.columns import KNOWN_NAMES
 
 if TYPE_CHECKING:

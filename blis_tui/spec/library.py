@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import BlisError
-from blis_tui.base.files import real_path
+from blis_tui.base.input_files import real_path
 from blis_tui.base.nearness import nearest, words_of
 from blis_tui.spec.places import data_root, shipped_specs
 

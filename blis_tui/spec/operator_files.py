@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.errors import InputError, PolicyError
-from blis_tui.base.files import note_opened, read_input
+from blis_tui.base.input_files import note_opened, read_input
 from blis_tui.engine.latency.operator_costs import OperatorCosts
 from blis_tui.spec.places import shipped_specs
 

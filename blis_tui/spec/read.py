@@ -17,7 +17,7 @@ from yaml import events
 from blis_tui.base.classes import dataclass
 from blis_tui.base.diagnostics import Diagnostic, in_order, located
 from blis_tui.base.errors import InputError, SpecError
-from blis_tui.base.files import MAX_DEPTH, TooLargeError, read_input, unmerged_line
+from blis_tui.base.input_files import MAX_DEPTH, TooLargeError, read_input, unmerged_line
 from blis_tui.base.scalars import ScalarError, is_text, plain_scalar
 from blis_tui.base.source import DataPath, Document, Json, Location, Source, Span
 

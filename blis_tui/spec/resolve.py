@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.base.diagnostics import about, in_order
 from blis_tui.base.errors import InputError, PolicyError, SpecError
-from blis_tui.base.files import MAX_TRACE_BYTES, input_digest, real_path
+from blis_tui.base.input_files import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.base.source import as_map
 from blis_tui.engine.latency.creation import AUTO
 from blis_tui.spec.build import build_model_part, stack_of

@@ -22,10 +22,10 @@ from blis_tui.engine.records import RECORD_KINDS, Record
 from blis_tui.model.plug_ins import FOR_BLIS
 from blis_tui.results.lints.table import LINTS, explained
 from blis_tui.spec.authoring import explain as keys
-from blis_tui.spec.authoring import figures
-from blis_tui.spec.authoring import figures as figure_text
+from blis_tui.spec.authoring import report_figures as figure_text
+from blis_tui.spec.authoring import report_figures as figures
 from blis_tui.spec.authoring.explain import REPRODUCING_BLIS, WORDS, Word, explain, normal_code
-from blis_tui.spec.authoring.tree import DISCRIMINATORS, root
+from blis_tui.spec.authoring.key_tree import DISCRIMINATORS, root
 from blis_tui.spec.hints import KEYS as SYNONYMS
 from blis_tui.spec.hints import METRICS, STATISTICS, metric_hint, metrics_meant, plain
 from blis_tui.spec.metric_names import COSTS

@@ -19,7 +19,7 @@ from types import ModuleType, UnionType
 from typing import TYPE_CHECKING, Final, get_type_hints
 
 from blis_tui.base.errors import PolicyError, in_words
-from blis_tui.base.files import read_input, real_path
+from blis_tui.base.input_files import read_input, real_path
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.model.plug_ins import Origin, Registry, json_type, plugins_in
 from blis_tui.output.plugin_panes import panes_in

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from blis_tui.base.source import Json
     from blis_tui.model.plug_ins import Registry
     from blis_tui.spec.resolve import Resolved
-    from blis_tui.spec.study.model import Study
+    from blis_tui.spec.study.study_records import Study
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,7 +253,7 @@ def _most(document: Document, path: DataPath) -> int:
 
 def _check_media(document: Document, path: DataPath) -> Iterator[Diagnostic]:
     """Check that prompts can have as many items as their largest number requires."""
-    from blis_tui.workload.content import MAX_ITEMS  # noqa: PLC0415  (few workloads have media)
+    from blis_tui.workload.prompt_content import MAX_ITEMS  # noqa: PLC0415  (few workloads have media)
 
     for kind in as_map(document.get(*path)):
         at = (*path, kind, "count")

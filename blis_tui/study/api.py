@@ -26,10 +26,10 @@ from blis_tui.study.sweep import Sweep
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from blis_tui.spec.study.model import Study
+    from blis_tui.spec.study.study_records import Study
     from blis_tui.study.planning.answer import Plan
-    from blis_tui.study.rows import Row, StudyResult
     from blis_tui.study.runners import Runner
+    from blis_tui.study.study_rows import Row, StudyResult
     from blis_tui.study.sweep import Progress
 
 

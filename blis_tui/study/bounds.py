@@ -12,7 +12,7 @@ from blis_tui.results.sections.quality import figures_ms
 from blis_tui.results.stats import PERCENTILES
 from blis_tui.workload.arrivals import CLOSED_LOOP
 from blis_tui.workload.source import TraceSource
-from blis_tui.workload.traces.sessions import TracedSource
+from blis_tui.workload.traces.trace_sessions import TracedSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from blis_tui.base.source import DataPath, Json
     from blis_tui.model import Experiment
     from blis_tui.spec.resolve import Resolved
-    from blis_tui.spec.study.model import Study
+    from blis_tui.spec.study.study_records import Study
 
 _MOST_TRIED: Final = 16
 """Number of points of which at least one must have a figure."""

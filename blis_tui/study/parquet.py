@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from blis_tui.results.request_log import RequestTable
-    from blis_tui.study.rows import StudyResult, Value
+    from blis_tui.study.study_rows import StudyResult, Value
 
 _ROWS: Final = 65_536
 """Rows per row group, which limits the number of Python objects held at once."""

@@ -16,7 +16,7 @@ from blis_tui.base.source import as_list
 from blis_tui.base.text import aligned
 from blis_tui.base.units import number_text, plural, share_change_text
 from blis_tui.spec.study.document import resolve_point
-from blis_tui.spec.study.model import Point
+from blis_tui.spec.study.study_records import Point
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.search import margins, verdict_of
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from blis_tui.base.source import Document, Json
     from blis_tui.model import Expectation
-    from blis_tui.spec.study.model import Study
-    from blis_tui.study.rows import Row
+    from blis_tui.spec.study.study_records import Study
     from blis_tui.study.runners import Runner
     from blis_tui.study.store import Store
+    from blis_tui.study.study_rows import Row
 
 _HALVES: Final = "halves"
 _ONE: Final = "one"

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError, SpecError, TraceError
-from blis_tui.base.files import MAX_TRACE_BYTES, input_digest
+from blis_tui.base.input_files import MAX_TRACE_BYTES, input_digest
 from blis_tui.base.scalars import flow
 from blis_tui.base.source import as_list, as_map
 from blis_tui.model import CourseExpectation
-from blis_tui.output.files import atomic_text
+from blis_tui.output.result_files import atomic_text
 from blis_tui.output.tables import requests_csv
 from blis_tui.results.conditions.course import text_of
 from blis_tui.runs.simulation import Simulation

@@ -15,19 +15,19 @@ from platformdirs import user_cache_path
 
 from blis_tui._version import ENGINE
 from blis_tui.base.errors import BlisError, InputError
-from blis_tui.base.files import parse_json
-from blis_tui.output.files import atomic_bytes
+from blis_tui.base.input_files import parse_json
+from blis_tui.output.result_files import atomic_bytes
 from blis_tui.results.report import Report
-from blis_tui.spec.authoring.figures import figures_at
-from blis_tui.study.rows import row_of
+from blis_tui.spec.authoring.report_figures import figures_at
+from blis_tui.study.study_rows import row_of
 from blis_tui.study.task import Outcome, Status, stopped_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from blis_tui.model import Expectation, Experiment
-    from blis_tui.spec.study.model import Point, Study
-    from blis_tui.study.rows import Row, Value
+    from blis_tui.spec.study.study_records import Point, Study
+    from blis_tui.study.study_rows import Row, Value
 
 
 STORE_VARIABLE: Final = "BLIS_TUI_STORE_DIR"

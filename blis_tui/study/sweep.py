@@ -8,16 +8,16 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import SpecError
 from blis_tui.base.units import plural
 from blis_tui.spec.study.document import experiment_of
-from blis_tui.study.rows import Row, StudyResult
 from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.store import MemoryStore, Results
+from blis_tui.study.study_rows import Row, StudyResult
 from blis_tui.study.task import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
     from blis_tui.model import Experiment
-    from blis_tui.spec.study.model import Point, Study
+    from blis_tui.spec.study.study_records import Point, Study
     from blis_tui.study.runners import Runner
     from blis_tui.study.store import Store
     from blis_tui.study.task import Outcome, Task

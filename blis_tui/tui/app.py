@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from blis_tui.live.recording.recording import Recording
     from blis_tui.live.twin.twin import Twin
     from blis_tui.model import Experiment
-    from blis_tui.spec.study.model import Study
+    from blis_tui.spec.study.study_records import Study
     from blis_tui.study.store import Store
     from blis_tui.tui.actions import Action
     from blis_tui.tui.shell import ComparedFrom
@@ -444,7 +444,7 @@ class BlisApp(OrderedInputApp, inherit_bindings=False):
 
     def action_app_printed(self) -> None:
         """Show printed output."""
-        from blis_tui.tui.screens.files import PrintedScreen  # noqa: PLC0415
+        from blis_tui.tui.screens.file_windows import PrintedScreen  # noqa: PLC0415
 
         self.push_screen(PrintedScreen(self.printed))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import BlisError, InputError
-from blis_tui.base.files import real_path
+from blis_tui.base.input_files import real_path
 from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.results.stats import whole_sum
@@ -215,7 +215,7 @@ def _study_facts(path: Path) -> Facts:
         open_study_or_experiment,
         read_study,
     )
-    from blis_tui.study.text import bound_text  # noqa: PLC0415
+    from blis_tui.study.study_text import bound_text  # noqa: PLC0415
 
     document, base = open_study_or_experiment(str(path))
     study = read_study(document, base=base)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.base.errors import BlisError
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.sessions import Session
+from blis_tui.debugger.saved_sessions import Session
 from blis_tui.debugger.why.ranking import ORDERS
 from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.results.conditions.language import parse_expression

@@ -53,7 +53,7 @@ PANES: Final = (
         letter="e",
         name="Events",
         about="All events, and your position among them",
-        widget="events.EventList",
+        widget="event_list.EventList",
         upper=True,
     ),
     PaneInfo(

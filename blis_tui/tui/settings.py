@@ -15,9 +15,9 @@ from textual.theme import Theme
 from blis_tui.base.classes import dataclass
 from blis_tui.base.diagnostics import suggestion
 from blis_tui.base.errors import InputError, SpecError
-from blis_tui.base.files import parse_json, read_input
-from blis_tui.debugger.sessions import state_folder
-from blis_tui.output.files import write_text
+from blis_tui.base.input_files import parse_json, read_input
+from blis_tui.debugger.saved_sessions import state_folder
+from blis_tui.output.result_files import write_text
 from blis_tui.tui.actions import ACTIONS, APP, DIALOG, shown_key
 
 if TYPE_CHECKING:

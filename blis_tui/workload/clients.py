@@ -12,8 +12,8 @@ from blis_tui.base.streams import Streams
 from blis_tui.engine.network import Connection
 from blis_tui.engine.request import NO_MEDIA, Reasoning, Request, under_adapter
 from blis_tui.workload.arrivals import CLOSED_LOOP, CurvedGaps, DrawnStages, ExactStages, create_gaps
-from blis_tui.workload.content import NOTHING_DRAWN, AdapterDraws, MediaDraws, placed
 from blis_tui.workload.distributions import LENGTHS, UntilEosTokens, counts, ratios_of, tokens_of
+from blis_tui.workload.prompt_content import NOTHING_DRAWN, AdapterDraws, MediaDraws, placed
 
 if TYPE_CHECKING:
     from blis_tui.base.streams import Stream
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from blis_tui.model import Budget, Client, PluginConfig, Workload
     from blis_tui.model.plug_ins import Registry
     from blis_tui.workload.arrivals import Gaps
-    from blis_tui.workload.content import DrawnMedia
     from blis_tui.workload.distributions import TokenCounts
+    from blis_tui.workload.prompt_content import DrawnMedia
     from blis_tui.workload.sessions import SessionDraws, SessionRun
 
 

@@ -14,8 +14,8 @@ from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.errors import PolicyError
 from blis_tui.engine.request import NO_MEDIA
 from blis_tui.model import SessionCall
-from blis_tui.workload.content import NOTHING_DRAWN, MediaDraws, placed
 from blis_tui.workload.distributions import LENGTHS, counts, ratios_of, tokens_of
+from blis_tui.workload.prompt_content import NOTHING_DRAWN, MediaDraws, placed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Media, MediaItem, Request, Segments
     from blis_tui.model import Client, PluginConfig, Session
     from blis_tui.model.plug_ins import Registry
-    from blis_tui.workload.content import AdapterDraws, DrawnMedia
     from blis_tui.workload.distributions import TokenCounts
+    from blis_tui.workload.prompt_content import AdapterDraws, DrawnMedia
 
 MAX_CALLS: Final = 100_000
 """Maximum number of calls of one session. Each takes some 200 bytes while the session lasts."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from blis_tui.model import Workload
     from blis_tui.model.plug_ins import Registry
     from blis_tui.workload.interactive import InteractiveSource
-    from blis_tui.workload.traces.table import TraceTable
+    from blis_tui.workload.traces.trace_table import TraceTable
 
 
 BATCH_SIZE: Final = 16
@@ -172,7 +172,7 @@ def create_source(workload: Workload, seed: int, plugins: Registry) -> RequestSo
 
         table = read_trace(workload.trace, plugins)
         if workload.trace.pacing == "answers":
-            from blis_tui.workload.traces.sessions import TracedSource  # noqa: PLC0415  (as above)
+            from blis_tui.workload.traces.trace_sessions import TracedSource  # noqa: PLC0415  (as above)
 
             return TracedSource(table, workload.requests)
         return TraceSource(table, workload.requests)

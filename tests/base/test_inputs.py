@@ -10,7 +10,7 @@ import pytest
 
 import blis_tui
 from blis_tui.base.errors import InputError
-from blis_tui.base.files import (
+from blis_tui.base.input_files import (
     MAX_DEPTH,
     TooLargeError,
     input_digest,
@@ -19,8 +19,8 @@ from blis_tui.base.files import (
     read_input,
     real_path,
 )
+from blis_tui.golden.golden_store import HEADER, RECORDS, REPORT, GoldenFiles
 from blis_tui.golden.produce import produce
-from blis_tui.golden.store import HEADER, RECORDS, REPORT, GoldenFiles
 from tests.prefork import run_module
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")

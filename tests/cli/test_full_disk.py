@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import COMMANDS, cli
-from blis_tui.output import files
+from blis_tui.output import result_files as files
 from tests.golden.projects import SPEC, project, pytest_in
 from tests.live.twin.servers import experiment, recorded
 

@@ -24,9 +24,9 @@ from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.live.observe import observer
 from blis_tui.live.recording.folder import read_recording
-from blis_tui.live.serving import content as table
-from blis_tui.live.serving.content import Contents
+from blis_tui.live.serving import shared_prefixes as table
 from blis_tui.live.serving.core import SubmittedRequest
+from blis_tui.live.serving.shared_prefixes import Contents
 from tests.cli.test_signals import Child
 
 if TYPE_CHECKING:

@@ -186,11 +186,11 @@ blis_tui.study.planning.plan.plan = wait
 def test_a_result_that_is_printed_in_part_is_said_to_be_cut_short() -> None:
     """Nobody reads the pipe, which takes 64 KiB."""
     large = f"""
-import blis_tui.study.rows
+import blis_tui.study.study_rows
 def rows_csv(result):
     {SAY}
     yield "x" * 1_000_000
-blis_tui.study.rows.rows_csv = rows_csv
+blis_tui.study.study_rows.rows_csv = rows_csv
 """
     asked = ("sweep", "quickstart", "--set", "workload.requests=2", "--store", "none", "-j", "1", "--format", "csv")
     child = Child(*asked, before=large)
@@ -238,11 +238,11 @@ sys.meta_path.insert(0, Slow())
 """
 ENDLESS_TEXT = f"{SAY}\nwhile True: pass"
 READING = f"""
-import blis_tui.base.files
+import blis_tui.base.input_files
 def wait(*_, **__):
     {SAY}
     while True: pass
-blis_tui.base.files.read_input = blis_tui.base.files.open_input = wait
+blis_tui.base.input_files.read_input = blis_tui.base.input_files.open_input = wait
 """
 
 

@@ -568,7 +568,7 @@ def test_help_texts(command: str, file_regression: FileRegressionFixture) -> Non
 def test_commands_import_heavy_things_only_when_they_run() -> None:
     code = (
         "import sys, blis_tui.cli.spec, blis_tui.cli.explain, blis_tui.cli.completion\n"
-        "heavy = {'yaml', 'jsonschema', 'blis_tui.runs.simulation', 'blis_tui.spec.authoring.tree'}\n"
+        "heavy = {'yaml', 'jsonschema', 'blis_tui.runs.simulation', 'blis_tui.spec.authoring.key_tree'}\n"
         "assert not heavy & sys.modules.keys()"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import blis_tui
-from blis_tui.cli.files import columns
 from blis_tui.cli.signals import ProgressLine
-from blis_tui.output.summary import summary_text
+from blis_tui.cli.standard_streams import columns
+from blis_tui.output.report_text import summary_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

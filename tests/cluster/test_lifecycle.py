@@ -19,7 +19,7 @@ from blis_tui.cluster.snapshot import digest
 from blis_tui.engine.records import Observers, Record, Routed, StepFinished
 from blis_tui.model import Autoscaler, Delay, Experiment, Failure, Gateway, Lifecycle, NodePool, PluginConfig
 from blis_tui.results.request_log import RequestLog
-from blis_tui.results.sections.load import Throughflow
+from blis_tui.results.sections.offered_load import Throughflow
 from tests.builders import VLLM, ListSource, Outcome, experiment, request
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from blis_tui.cluster.snapshot import digest
 from blis_tui.engine.records import Observers, Record
 from blis_tui.model import Autoscaler, Delay, Failure, Lifecycle, NodePool, PluginConfig
 from blis_tui.results.request_log import RequestLog
-from blis_tui.results.sections.load import Throughflow
+from blis_tui.results.sections.offered_load import Throughflow
 from tests.builders import ListSource, Outcome, request
 from tests.cluster.test_disaggregation import split
 from tests.cluster.test_lifecycle import LIVES, NODES, failure

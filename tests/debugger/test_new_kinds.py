@@ -13,7 +13,7 @@ from blis_tui.debugger.differences import compare, differences
 from blis_tui.debugger.event_store import EventStore
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.lockstep import figure_pairs
-from blis_tui.debugger.why.events import event_explanation
+from blis_tui.debugger.why.event_stories import event_explanation
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.engine.records import (
     RECORD_KINDS,
@@ -30,7 +30,7 @@ from blis_tui.results.conditions.suggestions import suggestions
 from blis_tui.results.record_lines import record_line
 from blis_tui.tui.drawing.event_filter import parse_filter
 from blis_tui.tui.panes.changes import diff_lines
-from blis_tui.tui.panes.events import event_line, full_text
+from blis_tui.tui.panes.event_list import event_line, full_text
 from blis_tui.tui.panes.request import inspector_lines
 from docs.make_reference import pages
 from docs.make_terminal_reference import pages as terminal_pages

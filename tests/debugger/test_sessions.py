@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from blis_tui.debugger.sessions import FORMAT, STATE_VARIABLE, Session, load, save, session_path, state_folder
+from blis_tui.debugger.saved_sessions import FORMAT, STATE_VARIABLE, Session, load, save, session_path, state_folder
 
 FULL = Session(
     "quickstart",

@@ -20,8 +20,8 @@ import yaml
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.golden.bundle import pack
+from blis_tui.golden.golden_store import Baseline
 from blis_tui.golden.session import on_ci
-from blis_tui.golden.store import Baseline
 
 from .elsewhere import ROOT, RUNNER, assert_same_elsewhere, parsed
 

@@ -15,7 +15,7 @@ from blis_tui.cluster.invariants import INVARIANTS
 from blis_tui.cluster.snapshot import digest
 from blis_tui.engine.records import Observers
 from blis_tui.engine.request import RequestState
-from blis_tui.engine.sglang.tree import RadixTree
+from blis_tui.engine.sglang.radix_tree import RadixTree
 from blis_tui.results.request_log import RequestLog
 from tests.builders import ListSource, experiment, request
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.engine.request import Request
-    from blis_tui.engine.sglang.tree import Node
+    from blis_tui.engine.sglang.radix_tree import Node
     from blis_tui.model import Setting
 
 WORDS = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), min_size=1, max_size=4)

@@ -10,14 +10,14 @@ import pytest
 import blis_tui
 from blis_tui.base.errors import PolicyError, SpecError
 from blis_tui.base.streams import Stream, stream_key
-from blis_tui.debugger.why.events import drafts_part
+from blis_tui.debugger.why.event_stories import drafts_part
 from blis_tui.debugger.why.explanation import said
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.options.drafts import AcceptanceSampler
 from blis_tui.engine.records import DraftsVerified, Dropped, StepFinished
 from blis_tui.model import Speculative
-from blis_tui.results.sections.requests import speculative_report
+from blis_tui.results.sections.request_kinds import speculative_report
 from tests.builders import Outcome, experiment, request
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 import blis_tui
 from blis_tui.base.errors import BlisError, InputError
 from blis_tui.golden.bundle import pack, unpacked, verified
-from blis_tui.golden.store import HEADER, REPORT
+from blis_tui.golden.golden_store import HEADER, REPORT
 from tests.golden.projects import SPEC, blis_in, pytest_in
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pytest
 
 from blis_tui.base.errors import InputError
 from blis_tui.golden.case import cases_of
+from blis_tui.golden.golden_store import HEADER, REPORT, GoldenFiles, files_of, first_line_difference, report_text
 from blis_tui.golden.review import accept
 from blis_tui.golden.session import GoldenSettings, run_case
-from blis_tui.golden.store import HEADER, REPORT, GoldenFiles, files_of, first_line_difference, report_text
 from tests.golden.projects import SPEC, project
 from tests.golden.test_studies import STUDY
 

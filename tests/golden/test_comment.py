@@ -12,10 +12,10 @@ import pytest
 
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.comment import STYLES, Style, comment
-from blis_tui.golden.divergence import record_lines
+from blis_tui.golden.golden_divergence import record_lines
+from blis_tui.golden.golden_store import HEADER, REPORT, files_of
 from blis_tui.golden.produce import produce
 from blis_tui.golden.session import GoldenSettings, run_case
-from blis_tui.golden.store import HEADER, REPORT, files_of
 from tests.golden.projects import SPEC, blis_in, project, pytest_in
 from tests.golden.test_studies import STUDY
 

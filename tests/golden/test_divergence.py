@@ -20,11 +20,11 @@ from blis_tui.golden import chain, session
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.chain import MAX_ENTRIES, ChainRecorder, divergence_window
 from blis_tui.golden.compare import compare
-from blis_tui.golden.divergence import find_divergence, record_lines
+from blis_tui.golden.golden_divergence import find_divergence, record_lines
+from blis_tui.golden.golden_store import RECORDS, GoldenFiles
 from blis_tui.golden.options import ComparisonOptions
 from blis_tui.golden.produce import produce
 from blis_tui.golden.review import accept
-from blis_tui.golden.store import RECORDS, GoldenFiles
 from blis_tui.results.record_lines import record_dict
 from blis_tui.runs.compare.divergence import first_divergence, record_stream
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.profile import Limits
     from blis_tui.engine.request import Request
     from blis_tui.golden.chain import Chain
-    from blis_tui.golden.store import Golden
+    from blis_tui.golden.golden_store import Golden
 
 
 def chain_of(events: list[str]) -> Chain:

@@ -9,8 +9,8 @@ import pytest
 
 from blis_tui._version import ENGINE
 from blis_tui.golden.case import cases_of
+from blis_tui.golden.golden_store import HEADER, REPORT, files_of
 from blis_tui.golden.session import GoldenSettings, engine_lines, run_case
-from blis_tui.golden.store import HEADER, REPORT, files_of
 from tests.golden.projects import SPEC, project
 from tests.test_readme import block
 

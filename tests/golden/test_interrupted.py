@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.base.errors import InputError
+from blis_tui.golden.golden_store import ACCEPTED, HEADER, REPORT, GoldenFiles
 from blis_tui.golden.review import ReplacedError, accept, reject, waiting
-from blis_tui.golden.store import ACCEPTED, HEADER, REPORT, GoldenFiles
 
 from .projects import SPEC, blis_in, files, project, pytest_in
 

@@ -9,9 +9,9 @@ import pytest
 
 from blis_tui.base.errors import InputError
 from blis_tui.golden.case import cases_of
+from blis_tui.golden.golden_store import files_of
 from blis_tui.golden.review import accept, difference_text, look, record_full
 from blis_tui.golden.session import GoldenSettings, run_case
-from blis_tui.golden.store import files_of
 from blis_tui.spec.user_plugins import load_plugins
 
 from .projects import SPEC, blis_in, files, project, pytest_in
@@ -19,8 +19,8 @@ from .projects import SPEC, blis_in, files, project, pytest_in
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from blis_tui.golden.golden_store import GoldenFiles
     from blis_tui.golden.session import Outcome
-    from blis_tui.golden.store import GoldenFiles
 
 STUDY = """\
 apiVersion: blis/v1

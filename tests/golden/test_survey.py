@@ -9,11 +9,11 @@ import pytest
 
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.comment import STYLES, comment
-from blis_tui.golden.divergence import old_experiment, record_lines, repeated
+from blis_tui.golden.golden_divergence import old_experiment, record_lines, repeated
+from blis_tui.golden.golden_store import HEADER, REPORT, GoldenFiles, files_of
 from blis_tui.golden.produce import produce
 from blis_tui.golden.review import accept, difference_text, find, look, survey
 from blis_tui.golden.session import GoldenSettings, run_case
-from blis_tui.golden.store import HEADER, REPORT, GoldenFiles, files_of
 from tests.golden.projects import SPEC, project
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.comment import STYLES, comment
+from blis_tui.golden.golden_store import files_of
 from blis_tui.golden.review import accept, difference_text, look, record_full
 from blis_tui.golden.session import GoldenSettings, run_case
-from blis_tui.golden.store import files_of
 from tests.live.twin.servers import BASE, DECODE_US, PREFILL_US, STEP_US, experiment, recorded
 
 from .projects import blis_in, pytest_in
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from blis_tui.golden.golden_store import GoldenFiles
     from blis_tui.golden.session import Outcome
-    from blis_tui.golden.store import GoldenFiles
     from blis_tui.live.recording.recording import Observed
 
 REQUESTS = 30

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from blis_tui.base.errors import InputError
-from blis_tui.output import files
-from blis_tui.output.files import atomic_files, atomic_text, write_text
+from blis_tui.output import result_files as files
+from blis_tui.output.result_files import atomic_files, atomic_text, write_text
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are neither pipes nor signals like these")
 
@@ -207,7 +207,7 @@ def test_a_pipe_that_is_read_gets_everything(tmp_path: Path) -> None:
 
 
 def test_standard_output_may_be_named_as_a_file(tmp_path: Path) -> None:
-    write = "from blis_tui.output.files import write_text; write_text('/dev/stdout', 'all of it')"
+    write = "from blis_tui.output.result_files import write_text; write_text('/dev/stdout', 'all of it')"
     for shell in (f'"{sys.executable}" -c "{write}" | cat', f'"{sys.executable}" -c "{write}" > out; cat out'):
         run = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, cwd=tmp_path, check=True)
         assert run.stdout == "all of it"
@@ -225,7 +225,7 @@ def test_places_where_no_file_can_be_are_errors_before_anything_is_computed(
 
 
 APART = {
-    "output/files.py": "all others write with it, one file or a tree of them",
+    "output/result_files.py": "all others write with it, one file or a tree of them",
     "live/recording/folder.py": "a recording grows while it is made",
     "spec/authoring/explain.py": "examples for the documentation, in a temporary folder",
     "golden/other_process.py": "what a process says, in a file without a name",
@@ -244,5 +244,5 @@ def test_one_module_writes_files() -> None:
         for path in package.rglob("*.py")
         if WRITING.search(path.read_text(encoding="utf-8"))
     }
-    reading = {"base/files.py", "cli/main.py"}  # with `os.open`
+    reading = {"base/input_files.py", "cli/main.py"}  # with `os.open`
     assert found - reading == set(APART)

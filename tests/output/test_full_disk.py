@@ -12,8 +12,8 @@ import pytest
 
 from blis_tui.base.errors import InputError
 from blis_tui.cli.failures import ExitCode
-from blis_tui.output import files
-from blis_tui.output.files import write_text
+from blis_tui.output import result_files as files
+from blis_tui.output.result_files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from blis_tui.base.errors import InputError
-from blis_tui.output.files import write_tree
+from blis_tui.output.result_files import write_tree
 
 FILES: dict[str, str | bytes] = {"a.txt": "a", "inner/b.txt": b"b"}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from blis_tui.base.canonical import to_json, to_sorted_json
 from blis_tui.base.errors import InputError
 from blis_tui.engine.records import RECORD_KINDS, Dropped
-from blis_tui.output.files import atomic_text, write_text
+from blis_tui.output.result_files import atomic_text, write_text
 from blis_tui.output.tables import csv_line, csv_lines
 from blis_tui.results.record_lines import record_dict, record_line
 from blis_tui.results.request_log import PLAIN_COLUMNS, RequestRow

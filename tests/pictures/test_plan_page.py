@@ -15,7 +15,7 @@ from blis_tui.spec.read import parse
 from blis_tui.spec.study.document import read_study
 from blis_tui.study.planning.answer import Plan, Question
 from blis_tui.study.planning.plan import plan
-from blis_tui.study.planning.text import answer_text, plan_data, plan_text, row_error, step_times_text
+from blis_tui.study.planning.plan_text import answer_text, plan_data, plan_text, row_error, step_times_text
 from blis_tui.study.runners import InProcessRunner
 from tests.pictures.pages import Page
 from tests.pictures.test_study_page import study_of

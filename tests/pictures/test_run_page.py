@@ -16,14 +16,14 @@ import blis_tui
 from blis_tui.engine.records import StepFinished
 from blis_tui.output.tables import requests_csv
 from blis_tui.pictures.arrivals import shown_rows, windows
-from blis_tui.pictures.load import LoadObserver
+from blis_tui.pictures.load_pictures import LoadObserver
 from blis_tui.pictures.run_page import run_page
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load as load_experiment
 from tests.pictures.pages import Page
 
 if TYPE_CHECKING:
-    from blis_tui.pictures.load import LoadTable
+    from blis_tui.pictures.load_pictures import LoadTable
     from blis_tui.results.report import Report
     from blis_tui.results.request_log import PackedRequest
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.pictures.load import FIRST_US, LoadTimeSeries, Slices
+from blis_tui.pictures.load_pictures import FIRST_US, LoadTimeSeries, Slices
 
 LIMIT = 8
 

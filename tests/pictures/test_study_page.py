@@ -18,8 +18,8 @@ from blis_tui.pictures.points import Points
 from blis_tui.pictures.study_page import study_page
 from blis_tui.spec.study.arguments import study_of_arguments
 from blis_tui.spec.study.document import open_study_or_experiment, read_study
-from blis_tui.study.rows import StudyResult
 from blis_tui.study.runners import InProcessRunner
+from blis_tui.study.study_rows import StudyResult
 from blis_tui.study.sweep import Sweep
 from tests.pictures.pages import Page
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from blis_tui.spec.study.model import Study
-    from blis_tui.study.rows import Row
+    from blis_tui.spec.study.study_records import Study
+    from blis_tui.study.study_rows import Row
 
 RATES = [4, 64, 128]
 AXES = ("cluster.instances=1,2", "workload.rate_per_s=4,64,128", "policy=default,blis")

@@ -17,8 +17,8 @@ from blis_tui.cli.main import cli
 from blis_tui.golden import session
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.determinism import find_nondeterminism
+from blis_tui.golden.golden_store import files_of
 from blis_tui.golden.other_process import TimeLimit
-from blis_tui.golden.store import files_of
 from blis_tui.spec.user_plugins import load_plugins
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 
 from blis_tui._version import __version__
 from blis_tui.golden.bundle import pack
+from blis_tui.golden.golden_store import Baseline
 from blis_tui.golden.session import on_ci
-from blis_tui.golden.store import Baseline
 from tests.interpreters import PYTHONS_VARIABLE, interpreter
 from tests.wheels import ROOT, SCRIPTS, checked, uv
 

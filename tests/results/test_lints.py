@@ -23,7 +23,7 @@ from blis_tui.engine.rules.traits import EngineBehavior
 from blis_tui.results.lints.finding import Finding, LintContext, load_keys
 from blis_tui.results.lints.limits import decode_tail
 from blis_tui.results.lints.table import LINTS, check_all
-from blis_tui.results.sections.load import Throughflow
+from blis_tui.results.sections.offered_load import Throughflow
 from tests.debugger.pressed_runs import RUNS, experiment, finished
 from tests.results.tally import ForNobody, Tally, account_of
 

@@ -15,7 +15,7 @@ from blis_tui.output.tables import requests_csv
 from blis_tui.results import request_log
 from blis_tui.results.request_columns import split
 from blis_tui.results.request_log import RequestRow
-from blis_tui.results.sections.load import THRASHING, Throughflow
+from blis_tui.results.sections.offered_load import THRASHING, Throughflow
 from tests.results.clusters import DOCUMENTS, experiment
 
 if TYPE_CHECKING:

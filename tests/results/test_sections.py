@@ -14,7 +14,7 @@ import blis_tui
 from blis_tui.cluster.records import Deferred, Dispatched, Held, Split, TransferFinished, TransferStarted
 from blis_tui.engine.records import Rejected, Routed
 from blis_tui.results.sections.build import jain_index
-from blis_tui.results.sections.requests import doubled_pairs
+from blis_tui.results.sections.request_kinds import doubled_pairs
 from blis_tui.spec.metric_names import all_metrics
 from tests.results.clusters import (
     DOCUMENTS,

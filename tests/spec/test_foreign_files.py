@@ -8,7 +8,7 @@ import pytest
 
 from blis_tui.api import run
 from blis_tui.base.errors import BlisError
-from blis_tui.base.files import input_digest
+from blis_tui.base.input_files import input_digest
 from blis_tui.base.source import Source
 from blis_tui.spec.load import load
 from blis_tui.spec.read import parse

@@ -13,7 +13,7 @@ from blis_tui.base.errors import SpecError
 from blis_tui.base.nearness import nearest
 from blis_tui.cli.main import cli
 from blis_tui.spec import hints as synonyms
-from blis_tui.spec.authoring.tree import root
+from blis_tui.spec.authoring.key_tree import root
 from blis_tui.spec.hints import metric_hint, plain
 from blis_tui.spec.library import names
 from blis_tui.spec.load import load

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.base.errors import SpecError
+from blis_tui.spec.authoring.key_tree import root
 from blis_tui.spec.authoring.provenance import compose
-from blis_tui.spec.authoring.tree import root
 from blis_tui.spec.load import load
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from blis_tui.study.figures import require_figures
 if TYPE_CHECKING:
     from pytest_regressions.file_regression import FileRegressionFixture
 
-    from blis_tui.spec.study.model import Study
+    from blis_tui.spec.study.study_records import Study
 
 ROOT: Final = Path(__file__).parents[2]
 WRONG = {

@@ -11,7 +11,7 @@ from blis_tui.study.sweep import Sweep
 from tests.study.studies import TIGHT, study_of
 
 if TYPE_CHECKING:
-    from blis_tui.study.rows import StudyResult
+    from blis_tui.study.study_rows import StudyResult
 
 
 @pytest.fixture(scope="session")

@@ -16,8 +16,8 @@ from blis_tui.study.task import Outcome
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from blis_tui.spec.study.model import Study
-    from blis_tui.study.rows import StudyResult
+    from blis_tui.spec.study.study_records import Study
+    from blis_tui.study.study_rows import StudyResult
     from blis_tui.study.task import Task
 
 SMALL: Final[dict[str, object]] = {

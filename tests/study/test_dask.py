@@ -12,7 +12,7 @@ from blis_tui.base.errors import InputError, SimulationError, install_command
 from blis_tui.cli.sweep import runner_of
 from blis_tui.study import dask_runner
 from blis_tui.study.dask_runner import DaskRunner, execute_as
-from blis_tui.study.rows import rows_jsonl
+from blis_tui.study.study_rows import rows_jsonl
 from blis_tui.study.sweep import Sweep
 from tests.study.mishaps import ONCE
 from tests.study.studies import statuses, study_of, study_with
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from blis_tui.spec.study.model import Study
+    from blis_tui.spec.study.study_records import Study
     from blis_tui.study.runners import Runner
 
 dask = pytest.importorskip("dask")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import blis_tui
 from blis_tui.pictures.study_page import study_page
-from blis_tui.study.summary import expected_of, step_times_lines, summaries
-from blis_tui.study.text import study_text
+from blis_tui.study.point_summary import expected_of, step_times_lines, summaries
+from blis_tui.study.study_text import study_text
 
 SET = {"workload.requests": 120, "engine.max_num_seqs": 40, "expect": []}
 

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from blis_tui.spec.study.model import Objective, Point
-from blis_tui.study.rows import Row
-from blis_tui.study.summary import PointSummary, pareto_front
+from blis_tui.spec.study.study_records import Objective, Point
+from blis_tui.study.point_summary import PointSummary, pareto_front
+from blis_tui.study.study_rows import Row
 
 NAMES = ("cost.gpus", "latency.ttft_ms.p99", "throughput.requests_per_s")
 

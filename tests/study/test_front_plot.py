@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from blis_tui.base.text import scatter
-from blis_tui.spec.study.model import Objective, Point
-from blis_tui.study.rows import Row
-from blis_tui.study.summary import PointSummary
-from blis_tui.study.text import FRONT, SELECTED, FrontPlot, Scale, plain
+from blis_tui.spec.study.study_records import Objective, Point
+from blis_tui.study.point_summary import PointSummary
+from blis_tui.study.study_rows import Row
+from blis_tui.study.study_text import FRONT, SELECTED, FrontPlot, Scale, plain
 
 COST, LATENCY = Objective(metric="cost.gpus"), Objective(metric="latency.ttft_ms.p99")
 SIZE = (30, 9)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from blis_tui.spec.study.model import Point
-from blis_tui.study.rows import Row
+from blis_tui.spec.study.study_records import Point
+from blis_tui.study.study_rows import Row
 from blis_tui.study.sweep import Progress, progress_text
 
 ROW = Row(point=Point(0, ()), seed=1, status="done", ok=None)

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import blis_tui
 from blis_tui.cli.main import cli
 from blis_tui.results.expectations import look_up
-from blis_tui.study.rows import StudyResult
+from blis_tui.study.study_rows import StudyResult
 from blis_tui.study.sweep import Sweep
 from tests.study.studies import SMALL, statuses, study_of
 

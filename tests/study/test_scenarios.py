@@ -10,11 +10,11 @@ import pytest
 
 import blis_tui
 from blis_tui.pictures.study_page import study_page
-from blis_tui.study.summary import PointSummary, load_paths, scenarios, study_front, summaries
-from blis_tui.study.text import study_text
+from blis_tui.study.point_summary import PointSummary, load_paths, scenarios, study_front, summaries
+from blis_tui.study.study_text import study_text
 
 if TYPE_CHECKING:
-    from blis_tui.study.rows import StudyResult
+    from blis_tui.study.study_rows import StudyResult
 
 RATES, SIZES = (10, 60, 400), (1, 2, 3)
 BOUND = 150

@@ -10,7 +10,7 @@ import pytest
 
 import blis_tui
 from blis_tui.model import Expectation
-from blis_tui.study.planning.load import MOST
+from blis_tui.study.planning.run_load import MOST
 from blis_tui.study.steady import SECTION, Steady, steady_report
 
 SET: Final = {

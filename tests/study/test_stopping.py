@@ -18,7 +18,7 @@ from blis_tui.study.sweep import Sweep
 from blis_tui.study.task import task_of
 
 if TYPE_CHECKING:
-    from blis_tui.spec.study.model import Study
+    from blis_tui.spec.study.study_records import Study
 
 
 @pytest.fixture(scope="module")

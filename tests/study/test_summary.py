@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.spec.study.model import Objective, Point
-from blis_tui.study.rows import Row, StudyResult
-from blis_tui.study.summary import PointSummary, pareto_front, summaries
+from blis_tui.spec.study.study_records import Objective, Point
+from blis_tui.study.point_summary import PointSummary, pareto_front, summaries
+from blis_tui.study.study_rows import Row, StudyResult
 
 GOALS = st.lists(st.sampled_from(["min", "max"]), min_size=1, max_size=3)
 FIGURES = st.one_of(st.none(), st.integers(0, 4), st.sampled_from([0.5, 1.5]))

@@ -11,8 +11,8 @@ import pytest
 
 import blis_tui
 from blis_tui.base.errors import InputError
-from blis_tui.study.rows import rows_jsonl
 from blis_tui.study.store import FolderStore, MemoryStore
+from blis_tui.study.study_rows import rows_jsonl
 from blis_tui.study.sweep import Sweep
 from blis_tui.study.task import Outcome, execute, task_of
 from tests.study.studies import SMALL, TIGHT, NoRunner, statuses, study_of, study_with
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from blis_tui.model import Expectation
-    from blis_tui.study.rows import StudyResult
+    from blis_tui.study.study_rows import StudyResult
 
 AXIS: dict[str, object] = {"engine.max_num_seqs": [64, 128, 256]}
 

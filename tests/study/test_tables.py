@@ -7,7 +7,7 @@ import json
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from blis_tui.study.parquet import write_rows
-from blis_tui.study.rows import StudyResult, Value, rows_csv, rows_jsonl
+from blis_tui.study.study_rows import StudyResult, Value, rows_csv, rows_jsonl
 from blis_tui.study.sweep import Sweep
 from tests.study.studies import NoRunner, study_of
 

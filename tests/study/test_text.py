@@ -7,8 +7,8 @@ import re
 import pytest
 
 from blis_tui.base.units import fine_bar
-from blis_tui.study.rows import Row, StudyResult
-from blis_tui.study.text import MOST_POINTS, study_text
+from blis_tui.study.study_rows import Row, StudyResult
+from blis_tui.study.study_text import MOST_POINTS, study_text
 from tests.study.studies import study_of
 
 FIRST, SECOND = "latency.ttft_ms.p99", "cost.gpus"

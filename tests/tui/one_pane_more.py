@@ -31,7 +31,7 @@ def echo_lines(view: View, width: int) -> Sequence[Line]:
 def main() -> None:
     """Put the pane there before anything derives from the table, then open the debugger and press the key."""
     setattr(layout, "PANES", (*layout.PANES, ECHO))  # noqa: B010  (what editing the table does)
-    from blis_tui.tui.panes.rows import LinesPane  # noqa: PLC0415
+    from blis_tui.tui.panes.pane_rows import LinesPane  # noqa: PLC0415
 
     class EchoPane(LinesPane):
         """The widget."""

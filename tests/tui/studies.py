@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from blis_tui.model import Expectation
-    from blis_tui.spec.study.model import Study
+    from blis_tui.spec.study.study_records import Study
 
 STUDY = """\
 apiVersion: blis/v1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from blis_tui.tui.panes.changes import DiffPane
-from blis_tui.tui.panes.events import EventList
+from blis_tui.tui.panes.event_list import EventList
 from blis_tui.tui.panes.instances import InstancesPane
 from blis_tui.tui.panes.request import REQUEST_KEY, Inspector
 from blis_tui.tui.panes.timeline import Timeline

@@ -29,7 +29,7 @@ from blis_tui.runs.simulation import Simulation
 from blis_tui.tui.drawing.life_line import STAGES
 from blis_tui.tui.layout import panes_of
 from blis_tui.tui.panes.cluster import FleetPane, GatewayPane, RouterPane
-from blis_tui.tui.panes.events import event_line
+from blis_tui.tui.panes.event_list import event_line
 from blis_tui.tui.panes.fleet import MEASURES, VERDICTS, fleet_text, level, value_text
 from blis_tui.tui.panes.gateway import gateway_lines
 from blis_tui.tui.panes.instances import INSTANCE_KEY, instances_lines

@@ -15,15 +15,15 @@ from textual.widgets import Input
 import blis_tui
 from blis_tui.base.errors import BlisError
 from blis_tui.debugger.history import run_to_stop
-from blis_tui.debugger.sessions import Session
-from blis_tui.debugger.sessions import load as load_session
-from blis_tui.debugger.sessions import save as save_session
+from blis_tui.debugger.saved_sessions import Session
+from blis_tui.debugger.saved_sessions import load as load_session
+from blis_tui.debugger.saved_sessions import save as save_session
 from blis_tui.debugger.state import PHASES
 from blis_tui.golden.bundle import unpacked, verified
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.layout import PANES as DECLARED
-from blis_tui.tui.panes.events import EventList, EventRows
+from blis_tui.tui.panes.event_list import EventList, EventRows
 from blis_tui.tui.panes.sessions import SessionsPane
 from blis_tui.tui.panes.spec import SpecPane
 from blis_tui.tui.screens.compare import CompareScreen

@@ -17,10 +17,10 @@ from blis_tui.base.canonical import to_json
 from blis_tui.base.errors import BlisError
 from blis_tui.cli.main import cli
 from blis_tui.golden.case import cases_of
+from blis_tui.golden.golden_store import HEADER, GoldenFiles, files_of
 from blis_tui.golden.produce import produce
 from blis_tui.golden.review import accept, survey
 from blis_tui.golden.session import Outcome
-from blis_tui.golden.store import HEADER, GoldenFiles, files_of
 from blis_tui.runs.compare.divergence import record_text
 from blis_tui.spec.user_plugins import load_plugins
 from blis_tui.tui.screens import golden_work

@@ -15,8 +15,8 @@ from textual.widgets import Input, Static
 from blis_tui.base.canonical import to_json
 from blis_tui.base.errors import InputError
 from blis_tui.golden.case import cases_of
+from blis_tui.golden.golden_store import files_of
 from blis_tui.golden.produce import produce
-from blis_tui.golden.store import files_of
 from blis_tui.spec.load import load
 from blis_tui.tui import catalog
 from blis_tui.tui.app import BlisApp

@@ -9,7 +9,7 @@ import pytest
 
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.tui.panes.kv import BLOCK_STYLES, KvMap, holdings, kv_grid, kv_map
-from blis_tui.tui.panes.rows import Lines
+from blis_tui.tui.panes.pane_rows import Lines
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from blis_tui.tui.drawing.lines import Column, cells, fit, flow, line, names_text, shorten, titles, words
-from blis_tui.tui.panes.rows import Lines, LinesPane
+from blis_tui.tui.panes.pane_rows import Lines, LinesPane
 from tests.tui.pane_harness import OnePane, debugger, view_at
 
 if TYPE_CHECKING:

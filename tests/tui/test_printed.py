@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import blis_tui
 from blis_tui.tui.app import BlisApp, Start
-from blis_tui.tui.screens.files import PrintedScreen
+from blis_tui.tui.screens.file_windows import PrintedScreen
 from tests.tui.screens import press, screen_text, settle
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from textual.widgets import Input
 from blis_tui.runs.compare.divergence import record_stream
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.parquet import write_rows
-from blis_tui.study.rows import Row, rows_csv, rows_jsonl
 from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.store import FolderStore, MemoryStore
+from blis_tui.study.study_rows import Row, rows_csv, rows_jsonl
 from blis_tui.study.sweep import Sweep
 from blis_tui.tui.app import BlisApp, StudyStart
 from blis_tui.tui.screens.compare import CompareScreen
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pytest_regressions.file_regression import FileRegressionFixture
     from textual.content import Content
 
-    from blis_tui.spec.study.model import Study
+    from blis_tui.spec.study.study_records import Study
     from blis_tui.study.store import Store
     from blis_tui.study.task import Outcome
     from blis_tui.tui.drawing.lines import Line

@@ -29,7 +29,7 @@ from tests.tui.studies import ODD, fail, load_study, run_study, write_study
 
 if TYPE_CHECKING:
     from blis_tui.model import Experiment
-    from blis_tui.spec.study.model import Study
+    from blis_tui.spec.study.study_records import Study
 
 TTFT = "latency.ttft_ms.p99"
 

@@ -23,7 +23,7 @@ from blis_tui.debugger.why.ranking import ORDERS
 from blis_tui.debugger.why.waits import wait_lines
 from blis_tui.tui.drawing.series import SERIES, value_text
 from blis_tui.tui.panes.changes import diff_lines
-from blis_tui.tui.panes.events import event_line
+from blis_tui.tui.panes.event_list import event_line
 from blis_tui.tui.panes.instances import instances_lines
 from blis_tui.tui.panes.kv import kv_map
 from blis_tui.tui.panes.metrics import arrange, percentile_lines, strip_line

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from click.testing import CliRunner
 
-from blis_tui.base import files as unpack
+from blis_tui.base import input_files as unpack
 from blis_tui.cli.main import cli
 from tests.zstandard import zstd
 

@@ -14,7 +14,7 @@ from blis_tui.model import Client, PluginConfig, Prefix, Trace, Workload
 from blis_tui.model.plug_ins import Origin, Registry
 from blis_tui.spec.shipped import builtin
 from blis_tui.workload.source import BATCH_SIZE, GeneratedSource, RequestSource, TraceSource, create_source
-from blis_tui.workload.traces.table import TraceColumns, TraceTable
+from blis_tui.workload.traces.trace_table import TraceColumns, TraceTable
 
 INPUT = PluginConfig(kind="gaussian", settings={"mean": 256, "std_dev": 100, "min": 2, "max": 800})
 OUTPUT = PluginConfig(kind="exponential", settings={"mean": 128})

@@ -19,10 +19,10 @@ from blis_tui.base.errors import InputError, SpecError, TraceError, install_comm
 from blis_tui.model import Trace
 from blis_tui.spec.shipped import builtin
 from blis_tui.spec.validate import validate
-from blis_tui.workload.traces import text as trace_text
+from blis_tui.workload.traces import trace_text
 from blis_tui.workload.traces.read import TRACES, check_trace, read_trace
-from blis_tui.workload.traces.table import TraceTable
-from blis_tui.workload.traces.text import Problems, TraceText
+from blis_tui.workload.traces.trace_table import TraceTable
+from blis_tui.workload.traces.trace_text import Problems, TraceText
 from tests.zstandard import zstd
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ TALK: Final[list[dict[str, object]]] = [
 )
 @pytest.mark.parametrize("chunk", [1, 50, 1 << 20])
 def test_sharegpt_needs_a_rate(text: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blis_tui.base.files.CHUNK", chunk)
+    monkeypatch.setattr("blis_tui.base.input_files.CHUNK", chunk)
     path = written(tmp_path, text, "talk.json")
     assert figures(read(path, "sharegpt", rate_per_s=4.0)) == [(0, 11, 2), (250_000, 3, 3)]
     with pytest.raises(TraceError, match="does not say when requests arrive"):
@@ -323,13 +323,13 @@ def test_blocks_of_a_file_are_read_alike(tmp_path: Path, monkeypatch: pytest.Mon
     whole = [(one.request_id, one.tenant, *figures([one])) for one in read(path, "requests")]
     assert len(whole) == 80
     for size in (60, 101, 1000):
-        monkeypatch.setattr("blis_tui.base.files.CHUNK", size)
+        monkeypatch.setattr("blis_tui.base.input_files.CHUNK", size)
         monkeypatch.setattr(trace_text, "_BLOCK", size)
         assert [(one.request_id, one.tenant, *figures([one])) for one in read(path, "requests")] == whole
 
 
 def test_lines_are_counted_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blis_tui.base.files.CHUNK", 100)
+    monkeypatch.setattr("blis_tui.base.input_files.CHUNK", 100)
     monkeypatch.setattr(trace_text, "_BLOCK", 100)
     rows = [f"{time},1,1,n{time % 30}" for time in range(60)]
     rows[44] = "44,x,1,n14"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.workload.traces.table import Interned, Texts
+from blis_tui.workload.traces.trace_table import Interned, Texts
 
 CELLS = st.lists(st.text(st.characters(exclude_categories=()), max_size=3), max_size=9)  # halves of characters, too
 

@@ -14,10 +14,10 @@ from blis_tui.base.errors import InputError, PolicyError, TraceError
 from blis_tui.engine.request import Request
 from blis_tui.model import SLO_CLASSES, Trace
 from blis_tui.spec.shipped import builtin
-from blis_tui.workload.traces import requests as trace_requests
+from blis_tui.workload.traces import trace_requests
 from blis_tui.workload.traces.read import read_trace
-from blis_tui.workload.traces.table import TraceColumns, TraceTable
-from blis_tui.workload.traces.text import Problems, TraceText
+from blis_tui.workload.traces.trace_table import TraceColumns, TraceTable
+from blis_tui.workload.traces.trace_text import Problems, TraceText
 
 HEADER = "arrival_time_us,input_tokens,output_tokens"
 WHOLE = "write a whole number"

@@ -18,9 +18,8 @@ from blis_tui.debugger.why.breakdown import (
     ttfat_breakdown,
     ttft_breakdown,
 )
-from blis_tui.debugger.why.content import content_parts, media_parts
 from blis_tui.debugger.why.control import record_of, rejection
-from blis_tui.debugger.why.events import capitalized, event_explanation
+from blis_tui.debugger.why.event_stories import capitalized, event_explanation
 from blis_tui.debugger.why.explanation import (
     Explanation,
     Part,
@@ -35,6 +34,7 @@ from blis_tui.debugger.why.lifecycle import restart_parts
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.live import adapter_parts, latest_state, live_part
 from blis_tui.debugger.why.past import breakdown_part, compare, comparison_part, preemption_parts, prompts_named
+from blis_tui.debugger.why.request_content import content_parts, media_parts
 from blis_tui.engine.records import Arrived, Dropped, Rejected, described
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import NamedTuple, mypyc_attr
 from blis_tui.engine.options.tiers import THRASHING_US, Tier, Tiers
 from blis_tui.engine.plan import Reloaded
-from blis_tui.engine.sglang.pool import RadixPool
-from blis_tui.engine.sglang.tree import Evictable, Node, RadixTree, State, common, keys_from
+from blis_tui.engine.sglang.radix_pool import RadixPool
+from blis_tui.engine.sglang.radix_tree import Evictable, Node, RadixTree, State, common, keys_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ from blis_tui.engine.counts import tally_wait
 from blis_tui.engine.events import IDLE, NO_STEP
 from blis_tui.engine.plan import DiscardedTokens, Plan, Planned
 from blis_tui.engine.request import RUNNING, WAITING, RequestState
-from blis_tui.engine.sglang.pool import radix_pool
+from blis_tui.engine.sglang.radix_pool import radix_pool
 from blis_tui.engine.sglang.rule import SglangBatching
 from blis_tui.engine.step_loop import StepLoop
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
     from blis_tui.engine.request import Request
-    from blis_tui.engine.sglang.pool import RadixPool
+    from blis_tui.engine.sglang.radix_pool import RadixPool
 
 
 MOST_NEW_TOKENS: Final = 4096

@@ -13,9 +13,9 @@ from blis_tui.engine.queue import SCHEDULING, ByPriority, ByTurn, FcfsQueue
 from blis_tui.engine.request import COMPLETED, RUNNING, WAITING
 from blis_tui.engine.rules.rule import BATCHING, Plain
 from blis_tui.engine.rules.traits import SGLANG, EngineBehavior
-from blis_tui.engine.sglang.pool import RadixPool, radix_pool
 from blis_tui.engine.sglang.prefill import PrefillAdder, Priorities, Verdict
-from blis_tui.engine.sglang.tree import RadixTree
+from blis_tui.engine.sglang.radix_pool import RadixPool, radix_pool
+from blis_tui.engine.sglang.radix_tree import RadixTree
 from blis_tui.engine.stopped import ADAPTER, MAX_NUM_SEQS, OUTRANKED, PREEMPTED, UNSEEN, Stopped
 from blis_tui.model.defaults import CHUNK, MOST_PREFILL_TOKENS, left_out
 from blis_tui.model.keys import AUTO

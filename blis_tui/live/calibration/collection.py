@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from blis_tui.base.scalars import flow
 from blis_tui.base.text import printable
 from blis_tui.base.units import in_words
-from blis_tui.live.calibration.replay import require_one_instance
 from blis_tui.live.calibration.run import require_extra
+from blis_tui.live.calibration.simulated_load import require_one_instance
 from blis_tui.spec.authoring.provenance import compose
 from blis_tui.spec.load import load as load_experiment
 

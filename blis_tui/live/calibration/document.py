@@ -12,7 +12,7 @@ from blis_tui.base.scalars import flow
 from blis_tui.base.units import share_change_text, share_text
 from blis_tui.live.calibration.other_loads import expected_text
 from blis_tui.live.calibration.outcome import LEVEL
-from blis_tui.live.calibration.replay import METRICS, agreement, by_batch, size_of
+from blis_tui.live.calibration.simulated_load import METRICS, agreement, by_batch, size_of
 from blis_tui.model import PluginConfig
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from blis_tui.base.source import Json
     from blis_tui.live.calibration.measured import Data
     from blis_tui.live.calibration.outcome import Coefficient, Fit
-    from blis_tui.live.calibration.replay import Pairs
+    from blis_tui.live.calibration.simulated_load import Pairs
     from blis_tui.model.policy import Setting
 
 _SIZE: Final = 320

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError
-from blis_tui.base.files import read_input
+from blis_tui.base.input_files import read_input
 from blis_tui.base.units import in_words, plural
 from blis_tui.live.calibration.steps import holds_steps, read_steps
 

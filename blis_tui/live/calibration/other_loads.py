@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import BlisError
-from blis_tui.live.calibration.replay import with_latency
+from blis_tui.live.calibration.simulated_load import with_latency
 from blis_tui.model import Client, PluginConfig, Workload
 from blis_tui.runs.simulation import Simulation
 

@@ -15,7 +15,7 @@ from blis_tui.engine.latency.wrappers import without_graphs
 from blis_tui.live.calibration.document import document_text
 from blis_tui.live.calibration.measured import Recording
 from blis_tui.live.calibration.other_loads import expected_under, other_loads
-from blis_tui.live.calibration.replay import (
+from blis_tui.live.calibration.simulated_load import (
     METRICS,
     Pair,
     StepPair,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from blis_tui.live.calibration.measured import Data
     from blis_tui.live.calibration.other_loads import OtherLoadErrors
     from blis_tui.live.calibration.outcome import Fit
-    from blis_tui.live.calibration.replay import Runs
+    from blis_tui.live.calibration.simulated_load import Runs
 
 
 BASES: Final = ("fitted", "blackbox")

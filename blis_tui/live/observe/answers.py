@@ -7,7 +7,7 @@ from json import JSONDecodeError
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.base.files import parse_foreign_json
+from blis_tui.base.input_files import parse_foreign_json
 from blis_tui.live.recording.recording import MOST_TOKENS
 
 if TYPE_CHECKING:

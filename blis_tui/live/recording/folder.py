@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
 from blis_tui.base.canonical import to_json
 from blis_tui.base.errors import InputError
-from blis_tui.base.files import parse_json, read_input
+from blis_tui.base.input_files import parse_json, read_input
 from blis_tui.live.recording.lines import (
     STEP_COLUMNS,
     read_figures,
@@ -23,8 +23,8 @@ from blis_tui.live.recording.lines import (
     step_line,
 )
 from blis_tui.live.recording.recording import BROKEN, COMPLETED, SERVED, TIMED_OUT, Recording, Server
-from blis_tui.live.recording.timeline import write_timeline
-from blis_tui.output.files import atomic_bytes, atomic_text, write_text
+from blis_tui.live.recording.recording_tracks import write_timeline
+from blis_tui.output.result_files import atomic_bytes, atomic_text, write_text
 from blis_tui.output.tables import COLUMNS as TRACE_COLUMNS
 from blis_tui.output.tables import csv_line
 from blis_tui.results.request_log import PLAIN_COLUMNS, RequestRow

@@ -8,7 +8,7 @@ from reprlib import repr as brief
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.errors import InputError
-from blis_tui.base.files import parse_json
+from blis_tui.base.input_files import parse_json
 from blis_tui.live.recording.recording import MOST, MOST_TOKENS, OUTCOMES, Observed, Scrape, Server, Step
 from blis_tui.workload.traces.cells import read_segments, segments_cell
 

@@ -23,7 +23,7 @@ from blis_tui.workload.interactive import InteractiveSource
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from blis_tui.live.serving.content import Content
+    from blis_tui.live.serving.shared_prefixes import Content
     from blis_tui.model import Experiment
 
 

@@ -14,13 +14,13 @@ from aiohttp import web
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError
-from blis_tui.base.files import parse_json
+from blis_tui.base.input_files import parse_json
 from blis_tui.base.streams import Streams
 from blis_tui.live.serving import connections
-from blis_tui.live.serving.api import RefusedError, Shape, most_bytes, parse_request
-from blis_tui.live.serving.content import Answer, Contents
 from blis_tui.live.serving.core import ABORTED, LOST, OVER, REJECTED, Core, SubmittedRequest
 from blis_tui.live.serving.metrics import CONTENT_TYPE, Metrics
+from blis_tui.live.serving.openai_api import RefusedError, Shape, most_bytes, parse_request
+from blis_tui.live.serving.shared_prefixes import Answer, Contents
 from blis_tui.workload.distributions import LENGTHS
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from blis_tui.engine.request import Request
-    from blis_tui.live.serving.api import ParsedRequest
     from blis_tui.live.serving.core import RequestUpdate
     from blis_tui.live.serving.kv_events import KvPublisher
+    from blis_tui.live.serving.openai_api import ParsedRequest
     from blis_tui.model import Experiment
 
 _MOST_BRACKETS: Final = 1 << 20

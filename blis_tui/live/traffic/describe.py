@@ -16,9 +16,9 @@ from blis_tui.workload.traces.cells import items_cell, segments_cell
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from blis_tui.live.traffic.figures import Bin, Description, Group, Lengths, RequestsOverTime, Reuse
     from blis_tui.live.traffic.fit import Fitted
     from blis_tui.live.traffic.opening import RequestTiming
+    from blis_tui.live.traffic.traffic_figures import Bin, Description, Group, Lengths, RequestsOverTime, Reuse
 
 
 _HEIGHT: Final = 5

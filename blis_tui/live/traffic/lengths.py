@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import exp, gamma, ln
-from blis_tui.live.traffic.figures import spread
+from blis_tui.live.traffic.traffic_figures import spread
 from blis_tui.results.stats import whole_sum
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from blis_tui._version import __version__
 from blis_tui.base.classes import dataclass
 from blis_tui.base.diagnostics import suggestion
 from blis_tui.base.errors import InputError, PolicyError, TraceError
-from blis_tui.base.files import MAX_TRACE_BYTES, DamagedError, beginning, open_input
+from blis_tui.base.input_files import MAX_TRACE_BYTES, DamagedError, beginning, open_input
 from blis_tui.base.source import Source, as_map
 from blis_tui.cluster.records import SentByClient
 from blis_tui.engine.request import Media, Reasoning, Request
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from blis_tui.base.source import Document, Json
     from blis_tui.model import Client, Experiment, Workload
     from blis_tui.model.plug_ins import Registry
-    from blis_tui.workload.traces.table import LeftOut
+    from blis_tui.workload.traces.trace_table import LeftOut
 
 
 MOST_REQUESTS: Final = 10_000

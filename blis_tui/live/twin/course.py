@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.live.recording.recording import COMPLETED
 from blis_tui.live.twin.agreement import PREEMPTIONS
-from blis_tui.live.twin.divergence import batch_of
+from blis_tui.live.twin.first_difference import batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from blis_tui.live.recording.recording import Recording
     from blis_tui.live.twin.agreement import Pair
     from blis_tui.live.twin.fitting import Pace
-    from blis_tui.live.twin.replay import Batch, Simulated
+    from blis_tui.live.twin.simulated_requests import Batch, Simulated
 
 
 _WAITING = "vllm:num_requests_waiting"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.live.recording.recording import Observed, Recording, Step
-    from blis_tui.live.twin.replay import Simulated
+    from blis_tui.live.twin.simulated_requests import Simulated
 
 
 FEWEST: Final = 20

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.live.twin.agreement import CACHE_HITS, PREEMPTIONS, observed, simulated
-from blis_tui.live.twin.divergence import batch_of
+from blis_tui.live.twin.first_difference import batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.live.recording.recording import Recording
     from blis_tui.live.twin.fitting import Pace
-    from blis_tui.live.twin.replay import Batch, Simulated
+    from blis_tui.live.twin.simulated_requests import Batch, Simulated
 
 _GENERATED: Final = "vllm:generation_tokens_total"
 _RUNNING: Final = "vllm:num_requests_running"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError
 from blis_tui.base.units import plural
-from blis_tui.live.calibration.replay import with_latency
-from blis_tui.live.observe.server import GAUGES
+from blis_tui.live.calibration.simulated_load import with_latency
+from blis_tui.live.observe.server_reports import GAUGES
 from blis_tui.live.twin.agreement import METRICS, Pair, agreement, correlation
 from blis_tui.live.twin.course import levels_of_recording, levels_of_simulation, stretches
-from blis_tui.live.twin.divergence import first_divergence
+from blis_tui.live.twin.first_difference import first_divergence
 from blis_tui.live.twin.fitting import fit, foreign_steps, front_end_us, pace_of, predicted_us
-from blis_tui.live.twin.replay import replaying, simulate, with_steps
 from blis_tui.live.twin.side import at, of_recording, of_simulation
+from blis_tui.live.twin.simulated_requests import replaying, simulate, with_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from blis_tui.live.recording.recording import Recording
     from blis_tui.live.twin.agreement import Agreement
     from blis_tui.live.twin.course import Stretch
-    from blis_tui.live.twin.divergence import BatchDivergence
+    from blis_tui.live.twin.first_difference import BatchDivergence
     from blis_tui.live.twin.fitting import Fitted, Pace
-    from blis_tui.live.twin.replay import Simulated
     from blis_tui.live.twin.side import TwinSide
+    from blis_tui.live.twin.simulated_requests import Simulated
     from blis_tui.model import Experiment
 
 STEPS: Final = ("model", "measured", "fitted")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.profile import Limits
     from blis_tui.model import Experiment
     from blis_tui.results.request_log import RequestTable
-    from blis_tui.results.sections.load import Throughflow
+    from blis_tui.results.sections.offered_load import Throughflow
 
 MIN_REQUESTS: Final = 20
 """With fewer requests, checks say nothing about trends and shares."""

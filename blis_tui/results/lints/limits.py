@@ -9,7 +9,7 @@ from blis_tui.engine.latency.model import Chunk, StepLoad, is_pure
 from blis_tui.engine.request import Request, RequestState
 from blis_tui.model import SLO_CLASSES
 from blis_tui.results.lints.finding import MIN_REQUESTS, Finding, budget_key, worst
-from blis_tui.results.sections.load import THRASHING
+from blis_tui.results.sections.offered_load import THRASHING
 from blis_tui.results.stats import of_histogram
 
 if TYPE_CHECKING:

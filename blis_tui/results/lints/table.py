@@ -12,11 +12,12 @@ from inspect import cleandoc
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.results.lints import limits, load, overload, step_times, unread
-from blis_tui.results.lints import load as served
+from blis_tui.results.lints import limits, overload, step_times, unread
+from blis_tui.results.lints import load_checks as load
+from blis_tui.results.lints import load_checks as served
 from blis_tui.results.lints.finding import Finding
-from blis_tui.results.lints.load import REJECTED_SHARE
-from blis_tui.results.sections.load import THRASHING
+from blis_tui.results.lints.load_checks import REJECTED_SHARE
+from blis_tui.results.sections.offered_load import THRASHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

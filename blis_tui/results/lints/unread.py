@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.units import span_text
 from blis_tui.engine.kv.capacity import InstanceMemory, kv_capacity
 from blis_tui.engine.options.adapters import reserved_bytes
-from blis_tui.model.cluster import Signals
+from blis_tui.model.control_plane import Signals
 from blis_tui.model.defaults import CHUNK, SHARE, TOKENS, Server, default_of, static_share
 from blis_tui.model.policy import SLO_PRIORITIES, PluginConfig
 from blis_tui.results.lints.finding import Finding

@@ -18,7 +18,7 @@ from blis_tui.results.sections.control import (
 )
 from blis_tui.results.sections.instances import AdaptersReport, adapters_report, kv_counts, tiers_report
 from blis_tui.results.sections.quality import fitness_report, slo_report
-from blis_tui.results.sections.requests import (
+from blis_tui.results.sections.request_kinds import (
     anomalies_of,
     is_multimodal,
     multimodal_report,

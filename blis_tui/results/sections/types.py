@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import dataclass
 from blis_tui.results.sections.control import has_preemption_section
-from blis_tui.results.sections.requests import is_multimodal, reasons
+from blis_tui.results.sections.request_kinds import is_multimodal, reasons
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from blis_tui.results.sections.instances import AdaptersReport, EncoderReport, KvCounts, TiersReport
     from blis_tui.results.sections.quality import FitnessReport, SloReport
-    from blis_tui.results.sections.requests import (
+    from blis_tui.results.sections.request_kinds import (
         Anomalies,
         MultimodalReport,
         ReasoningReport,

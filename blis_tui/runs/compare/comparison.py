@@ -15,7 +15,7 @@ from blis_tui.results.sections.instances import zero_if_omitted
 from blis_tui.runs.compare.documents import Difference, experiment_differences
 from blis_tui.runs.compare.identity import match
 from blis_tui.runs.simulation import Simulation
-from blis_tui.spec.authoring.figures import figures_at
+from blis_tui.spec.authoring.report_figures import figures_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from blis_tui.model import Experiment
     from blis_tui.results.report import Report
     from blis_tui.results.request_log import RequestRow
-    from blis_tui.workload.traces.table import LeftOut
+    from blis_tui.workload.traces.trace_table import LeftOut
 
 # ---- figures ----
 

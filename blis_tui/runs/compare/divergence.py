@@ -11,8 +11,8 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InvariantError, SimulationError
 from blis_tui.base.text import printable
 from blis_tui.base.units import ordinal, time_text
+from blis_tui.runs.compare.comparison_text import value_change
 from blis_tui.runs.compare.documents import differences, dotted
-from blis_tui.runs.compare.text import value_change
 from blis_tui.runs.simulation import Simulation
 
 if TYPE_CHECKING:

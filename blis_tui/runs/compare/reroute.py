@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from blis_tui.results.stats import Distribution
     from blis_tui.runs.compare.comparison import Comparison
     from blis_tui.runs.compare.divergence import Divergence
-    from blis_tui.workload.traces.table import LeftOut
+    from blis_tui.workload.traces.trace_table import LeftOut
 
     _Key = int | tuple[str, int]
     """What identifies a request in every replay: its number, or its session and the number of its call."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.text import aligned, clip, printable
 from blis_tui.base.units import ms_change_text, ms_text, plural
+from blis_tui.runs.compare.comparison_text import WIDTH, both_names, metric_lines
 from blis_tui.runs.compare.divergence import divergence_lines
-from blis_tui.runs.compare.text import WIDTH, both_names, metric_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from blis_tui.base.nearness import words_of
 from blis_tui.base.scalars import flow
 from blis_tui.base.text import described, printable
 from blis_tui.base.units import in_words, plural
-from blis_tui.spec.authoring.tree import DISCRIMINATORS, Key, every_key, root
+from blis_tui.spec.authoring.key_tree import DISCRIMINATORS, Key, every_key, root
 from blis_tui.spec.hints import KEYS
 from blis_tui.spec.library import suffix
 from blis_tui.spec.load import load

@@ -10,7 +10,7 @@ from blis_tui._version import __version__
 from blis_tui.base.errors import InputError
 from blis_tui.base.scalars import flow
 from blis_tui.base.source import as_list, as_map
-from blis_tui.spec.authoring.tree import range_of
+from blis_tui.spec.authoring.key_tree import range_of
 from blis_tui.spec.library import FOLDERS, suffix
 from blis_tui.spec.places import data_root
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.base.classes import dataclass
-from blis_tui.base.files import real_path
+from blis_tui.base.input_files import real_path
 from blis_tui.base.scalars import flow
 from blis_tui.base.source import as_map
 from blis_tui.base.text import printable

@@ -9,9 +9,9 @@ import textwrap
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.base.files import real_path
+from blis_tui.base.input_files import real_path
 from blis_tui.base.scalars import flow
-from blis_tui.spec.authoring.tree import Key, root
+from blis_tui.spec.authoring.key_tree import Key, root
 from blis_tui.spec.library import schema_path, suffix
 
 if TYPE_CHECKING:

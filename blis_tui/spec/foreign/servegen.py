@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError
-from blis_tui.base.files import parse_json, read_input
+from blis_tui.base.input_files import parse_json, read_input
 from blis_tui.base.source import Document, Source
 from blis_tui.spec.foreign.reading import Draft, Fate, Input, as_name
 

@@ -11,7 +11,7 @@ from blis_tui.base.diagnostics import about
 from blis_tui.base.scalars import flow
 from blis_tui.base.source import Document, Location, Span, as_list, as_map
 from blis_tui.spec.overrides import Override
-from blis_tui.spec.study.model import MAX_POINTS, Axis, Point
+from blis_tui.spec.study.study_records import MAX_POINTS, Axis, Point
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -12,14 +12,14 @@ from blis_tui.spec.checks import expectation_problems
 from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.metric_names import COSTS, all_metrics, is_study_metric
 from blis_tui.spec.study.axes import agrees, coordinates_of, count_points
-from blis_tui.spec.study.model import MAX_POINTS
+from blis_tui.spec.study.study_records import MAX_POINTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.base.source import DataPath, Document, Json
     from blis_tui.spec.compose import Problems
-    from blis_tui.spec.study.model import Axis
+    from blis_tui.spec.study.study_records import Axis
 
 _NEVER_NEGATIVE: Final = frozenset(
     {"cost", "duration_us", "instances", "kv", "latency", "offered", "pools", "requests", "sessions", "slo"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.diagnostics import about, in_order, located, suggestion
 from blis_tui.base.errors import BlisError, InputError, SpecError
-from blis_tui.base.files import real_path
+from blis_tui.base.input_files import real_path
 from blis_tui.base.source import Document, as_list, as_map, copied
 from blis_tui.model import Expectation
 from blis_tui.spec.build import Part, decode
@@ -20,7 +20,7 @@ from blis_tui.spec.read import read_document
 from blis_tui.spec.schema import complete
 from blis_tui.spec.study.axes import assignments, count_points, crossed, points_of, zipped
 from blis_tui.spec.study.checks import check_exclusions, check_figures, check_paths, check_seeds
-from blis_tui.spec.study.model import Objective, Study
+from blis_tui.spec.study.study_records import Objective, Study
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from blis_tui.model.plug_ins import Registry
     from blis_tui.spec.overrides import Override
     from blis_tui.spec.resolve import Resolved
-    from blis_tui.spec.study.model import Axis, Point
+    from blis_tui.spec.study.study_records import Axis, Point
 
 
 _MOST_TRIED: Final = 64

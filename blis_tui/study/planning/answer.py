@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from blis_tui.base.source import Json
     from blis_tui.model import Expectation, Experiment
     from blis_tui.results.expected_error import Expectation as Expected
-    from blis_tui.spec.study.model import Point, Study
+    from blis_tui.spec.study.study_records import Point, Study
     from blis_tui.study.planning.opinions import (
         MoreProcesses,
         SlowServer,
     )
     from blis_tui.study.planning.search import Knee, Margin
-    from blis_tui.study.rows import Row
     from blis_tui.study.steady import Steady
+    from blis_tui.study.study_rows import Row
 
 
 INSTANCES: Final = "cluster.instances"

@@ -11,15 +11,15 @@ from blis_tui.base.errors import SpecError
 from blis_tui.base.source import Location, Source, Span, as_list, as_map
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.study.document import resolve_point
-from blis_tui.spec.study.model import Point
+from blis_tui.spec.study.study_records import Point
 from blis_tui.study.bounds import counts_up
 from blis_tui.study.planning.answer import INSTANCES, Candidate, Question, Trial
 from blis_tui.study.planning.driver import Run
-from blis_tui.study.planning.load import capacity_of, load_of
 from blis_tui.study.planning.opinions import (
     SlowServer,
     slower,
 )
+from blis_tui.study.planning.run_load import capacity_of, load_of
 from blis_tui.study.planning.search import (
     Verdict,
     failure_reason,
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from blis_tui.base.source import Json
     from blis_tui.spec.overrides import Override
-    from blis_tui.study.planning.load import Load
+    from blis_tui.study.planning.run_load import Load
     from blis_tui.study.planning.search import Knee, Probe
-    from blis_tui.study.rows import Row
+    from blis_tui.study.study_rows import Row
 
 
 T = TypeVar("T")

@@ -8,16 +8,16 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import SimulationError, SpecError
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.study.document import experiment_of
-from blis_tui.spec.study.model import Point
-from blis_tui.study.rows import Row
+from blis_tui.spec.study.study_records import Point
 from blis_tui.study.store import Results
+from blis_tui.study.study_rows import Row
 from blis_tui.study.task import task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
     from blis_tui.model import Experiment
-    from blis_tui.spec.study.model import Study
+    from blis_tui.spec.study.study_records import Study
     from blis_tui.study.runners import Runner
     from blis_tui.study.steady import Steady
     from blis_tui.study.store import Store

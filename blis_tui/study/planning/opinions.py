@@ -12,7 +12,7 @@ from blis_tui.engine.client_times import ServiceTimes
 from blis_tui.results.expected_error import ObservedLoad, slower_server
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.study.document import experiment_of
-from blis_tui.spec.study.model import Point
+from blis_tui.spec.study.study_records import Point
 from blis_tui.study.planning.driver import Run
 from blis_tui.study.planning.search import verdict_of
 from blis_tui.study.sensitivity import PROCESSES
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from blis_tui.model import Expectation, Experiment
     from blis_tui.model import Expectation as Bound
-    from blis_tui.spec.study.model import Study
-    from blis_tui.study.rows import Row
+    from blis_tui.spec.study.study_records import Study
     from blis_tui.study.steady import Steady
+    from blis_tui.study.study_rows import Row
 
 
 _BUSY: Final = 0.5

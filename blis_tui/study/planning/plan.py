@@ -10,7 +10,7 @@ from blis_tui.base.errors import InputError
 from blis_tui.base.units import plural
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.study.document import experiment_of
-from blis_tui.spec.study.model import Point
+from blis_tui.spec.study.study_records import Point
 from blis_tui.study.planning.answer import COSTS, INSTANCES, USUAL_CONFIDENCE, Candidate, Plan, Question
 from blis_tui.study.planning.configuration import Configuration
 from blis_tui.study.planning.driver import Driver, Run
@@ -22,16 +22,16 @@ from blis_tui.study.planning.opinions import (
     slower,
 )
 from blis_tui.study.planning.robustness import on_slower_server, other_estimates, other_random_draws
+from blis_tui.study.point_summary import expected_of
 from blis_tui.study.store import MemoryStore
-from blis_tui.study.summary import expected_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from blis_tui.model import Experiment
-    from blis_tui.study.rows import Row
     from blis_tui.study.runners import Runner
     from blis_tui.study.store import Store
+    from blis_tui.study.study_rows import Row
 
 
 _CENTS: Final = 6

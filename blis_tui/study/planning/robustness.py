@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.model import Experiment
-    from blis_tui.study.rows import Row
+    from blis_tui.study.study_rows import Row
 
 
 def on_slower_server(

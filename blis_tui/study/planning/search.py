@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
     from blis_tui.model import Expectation
-    from blis_tui.study.rows import Row
+    from blis_tui.study.study_rows import Row
 
 
 _FAR: Final = 4096.0

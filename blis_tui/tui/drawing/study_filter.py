@@ -11,14 +11,14 @@ from blis_tui.base.diagnostics import suggestion
 from blis_tui.base.errors import BlisError
 from blis_tui.base.text import printable
 from blis_tui.spec.metric_names import is_study_metric
-from blis_tui.study.rows import short_names, value_text
-from blis_tui.study.text import wanted
+from blis_tui.study.study_rows import short_names, value_text
+from blis_tui.study.study_text import wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from blis_tui.base.source import Json
-    from blis_tui.spec.study.model import Study
+    from blis_tui.spec.study.study_records import Study
     from blis_tui.tui.screens.study_points import PointEntry
 
     Matches = Callable[[PointEntry], bool]

@@ -10,7 +10,7 @@ from textual.message import Message
 
 from blis_tui.base.classes import dataclass
 from blis_tui.tui.drawing.lines import Line, line
-from blis_tui.tui.panes.rows import Lines, LinesPane
+from blis_tui.tui.panes.pane_rows import Lines, LinesPane
 
 if TYPE_CHECKING:
     from blis_tui.results.conditions.breakpoints import Breakpoint

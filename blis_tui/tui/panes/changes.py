@@ -16,7 +16,7 @@ from blis_tui.debugger.why.explanation import Ref, event_ref, request_ref
 from blis_tui.engine.records import described
 from blis_tui.tui.drawing.life_line import PHASE_STYLES, GlyphStyle
 from blis_tui.tui.drawing.lines import Line, flow, line, shorten, with_hanging_indent, words
-from blis_tui.tui.panes.rows import LinesPane
+from blis_tui.tui.panes.pane_rows import LinesPane
 from blis_tui.tui.view import Picked
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from blis_tui.debugger.why.explanation import Ref, event_ref, instance_ref, requ
 from blis_tui.tui.panes.fleet import EVENT_KEY, FleetText, fleet_text
 from blis_tui.tui.panes.gateway import gateway_lines
 from blis_tui.tui.panes.instances import INSTANCE_KEY
+from blis_tui.tui.panes.pane_rows import Lines, LinesPane
 from blis_tui.tui.panes.router import routed_event, router_lines
-from blis_tui.tui.panes.rows import Lines, LinesPane
 from blis_tui.tui.view import Picked
 
 if TYPE_CHECKING:

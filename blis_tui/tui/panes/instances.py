@@ -30,7 +30,7 @@ from blis_tui.tui.drawing.lines import (
     words,
 )
 from blis_tui.tui.drawing.series import NEARLY_FULL
-from blis_tui.tui.panes.rows import LinesPane
+from blis_tui.tui.panes.pane_rows import LinesPane
 from blis_tui.tui.view import Picked
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from blis_tui.base.units import count_text, percent_text, plural
 from blis_tui.debugger.why.explanation import Ref, request_ref
 from blis_tui.tui.drawing.life_line import GlyphStyle
 from blis_tui.tui.drawing.lines import BLANK, Line, fact, flow, line, words
-from blis_tui.tui.panes.rows import GUTTER, Lines, LinesPane
+from blis_tui.tui.panes.pane_rows import GUTTER, Lines, LinesPane
 from blis_tui.tui.view import Picked
 
 if TYPE_CHECKING:

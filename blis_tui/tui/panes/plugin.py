@@ -11,7 +11,7 @@ from blis_tui.debugger.why.explanation import Ref, event_ref, request_ref
 from blis_tui.model.plug_ins import place_in_plugin
 from blis_tui.output.plugin_panes import PaneLine, Told
 from blis_tui.tui.drawing.lines import Line, line, words
-from blis_tui.tui.panes.rows import LinesPane
+from blis_tui.tui.panes.pane_rows import LinesPane
 from blis_tui.tui.view import Picked
 
 if TYPE_CHECKING:

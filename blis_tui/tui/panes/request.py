@@ -9,10 +9,10 @@ from textual.content import Content
 
 from blis_tui.base.units import bar_text, count_text, filled, percent_text, plural, span_text, time_text
 from blis_tui.debugger.why.breakdown import decode_lines
-from blis_tui.debugger.why.content import media_text
 from blis_tui.debugger.why.explanation import Ref, request_ref
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.ranking import ORDERS, Position, ranking
+from blis_tui.debugger.why.request_content import media_text
 from blis_tui.debugger.why.waits import wait_lines
 from blis_tui.engine.records import described
 from blis_tui.tui.actions import named, shown_key
@@ -26,7 +26,7 @@ from blis_tui.tui.drawing.life_line import (
     totals,
 )
 from blis_tui.tui.drawing.lines import BLANK, Line, fact, flow, heading, line, with_hanging_indent, words
-from blis_tui.tui.panes.rows import LinesPane
+from blis_tui.tui.panes.pane_rows import LinesPane
 from blis_tui.tui.view import Picked
 
 if TYPE_CHECKING:

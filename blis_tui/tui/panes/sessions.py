@@ -23,7 +23,7 @@ from blis_tui.debugger.why.session_course import (
 from blis_tui.engine.records import described
 from blis_tui.tui.drawing.life_line import GlyphStyle
 from blis_tui.tui.drawing.lines import BLANK, Column, Line, cells, fact, fit, flow, line, shorten, titles, words
-from blis_tui.tui.panes.rows import LinesPane
+from blis_tui.tui.panes.pane_rows import LinesPane
 from blis_tui.tui.view import Picked
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.tui.drawing.lines import Line, line, shorten, with_hanging_indent, words
-from blis_tui.tui.panes.rows import LinesPane
+from blis_tui.tui.panes.pane_rows import LinesPane
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -13,11 +13,11 @@ from blis_tui.base.text import clip, cut
 from blis_tui.base.units import count_text, plural, span_text, time_text
 from blis_tui.debugger.lockstep import NOT_ARRIVED, RequestPair, RequestStatus
 from blis_tui.engine.records import described
+from blis_tui.runs.compare.comparison_text import MARKS, both_names, comparison_text, value_change
 from blis_tui.runs.compare.divergence import divergence_lines
-from blis_tui.runs.compare.text import MARKS, both_names, comparison_text, value_change
 from blis_tui.tui.drawing.life_line import PHASE_STYLES
 from blis_tui.tui.drawing.lines import shorten
-from blis_tui.tui.panes.events import event_line, fitting, milliseconds
+from blis_tui.tui.panes.event_list import event_line, fitting, milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,8 +11,8 @@ from textual import on, work
 from blis_tui.base.errors import BlisError
 from blis_tui.base.units import count_text
 from blis_tui.debugger.places import parse_place
-from blis_tui.debugger.sessions import load as load_session
-from blis_tui.debugger.sessions import save as save_session
+from blis_tui.debugger.saved_sessions import load as load_session
+from blis_tui.debugger.saved_sessions import save as save_session
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.results.conditions.breakpoints import about_request, about_session
 from blis_tui.tui.commands import PaletteEntry
@@ -20,7 +20,7 @@ from blis_tui.tui.drawing.event_filter import parse_filter
 from blis_tui.tui.driver import GOING
 from blis_tui.tui.layout import PANES, SIZES, Arrangement
 from blis_tui.tui.panes.breakpoints import BreakpointsPane
-from blis_tui.tui.panes.events import EventList
+from blis_tui.tui.panes.event_list import EventList
 from blis_tui.tui.panes.pane import Pane
 from blis_tui.tui.panes.sessions import SessionsPane
 from blis_tui.tui.panes.timeline import Timeline

@@ -9,7 +9,7 @@ from blis_tui.base.units import count_text
 from blis_tui.output.tables import requests_csv
 from blis_tui.results.record_lines import record_line
 from blis_tui.runs.simulation import Simulation
-from blis_tui.tui.screens.files import FilesScreen, Kind, text_bytes
+from blis_tui.tui.screens.file_windows import FilesScreen, Kind, text_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from blis_tui._version import ENGINE
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError
-from blis_tui.golden.divergence import find_divergence, old_experiment
+from blis_tui.golden.golden_divergence import find_divergence, old_experiment
 from blis_tui.golden.produce import is_up_to_date
 from blis_tui.golden.review import case_of
 from blis_tui.golden.session import OUTDATED, GoldenSettings, decide_mode, on_ci, run_case

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
+    from blis_tui.golden.golden_store import Golden, GoldenFiles
     from blis_tui.golden.review import GoldenEntry
     from blis_tui.golden.session import Outcome
-    from blis_tui.golden.store import Golden, GoldenFiles
     from blis_tui.model.plug_ins import Registry
     from blis_tui.tui.screens.golden_work import BothRuns
 

@@ -15,9 +15,9 @@ from blis_tui.tui.drawing.lines import shorten
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from blis_tui.golden.golden_store import Golden
     from blis_tui.golden.review import GoldenEntry
     from blis_tui.golden.session import Outcome
-    from blis_tui.golden.store import Golden
 
 _MUTED: Final = "$text-muted"
 _STATES: Final[Mapping[str, tuple[str, str]]] = {

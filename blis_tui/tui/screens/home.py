@@ -307,7 +307,7 @@ class HomeScreen(Screen[None]):
             raise InputError(f"{path.name} exists already.")
 
     def _write_new(self, name: str | None) -> None:
-        from blis_tui.output.files import write_text  # noqa: PLC0415
+        from blis_tui.output.result_files import write_text  # noqa: PLC0415
         from blis_tui.spec.authoring.template import file_name, schema_reference, template  # noqa: PLC0415
 
         if name is None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.events import Resize
 
-    from blis_tui.live.recording.summary import Status
+    from blis_tui.live.recording.recording_summary import Status
 
 
 @dataclass(slots=True, kw_only=True)
@@ -189,7 +189,7 @@ def status_of(document: Mapping[str, object]) -> Status:
     Raises:
         TypeError: the JSON is no status.
     """
-    from blis_tui.live.recording.summary import Status  # noqa: PLC0415
+    from blis_tui.live.recording.recording_summary import Status  # noqa: PLC0415
 
     return Status(**document)  # type: ignore[arg-type]  # what our own process wrote
 

@@ -15,8 +15,8 @@ from textual.widgets import Static
 from blis_tui.base.errors import BlisError
 from blis_tui.base.units import count_text
 from blis_tui.debugger.places import parse_place
-from blis_tui.output.files import write_text
-from blis_tui.tui.screens.files import new_name, require_new
+from blis_tui.output.result_files import write_text
+from blis_tui.tui.screens.file_windows import new_name, require_new
 from blis_tui.tui.screens.prompt import PromptScreen
 
 if TYPE_CHECKING:

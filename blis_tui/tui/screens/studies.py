@@ -20,10 +20,10 @@ from blis_tui.base.errors import BlisError, InputError
 from blis_tui.base.units import plural
 from blis_tui.spec.study.document import experiment_of, override_texts, source_of
 from blis_tui.study.parquet import write_rows
-from blis_tui.study.rows import rows_csv, rows_jsonl
+from blis_tui.study.study_rows import rows_csv, rows_jsonl
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.drawing.study_filter import parse_filter
-from blis_tui.tui.screens.files import FilesScreen, Kind, text_bytes
+from blis_tui.tui.screens.file_windows import FilesScreen, Kind, text_bytes
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.screens.study_points import (
     Board,
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.timer import Timer
 
-    from blis_tui.study.rows import StudyResult
-    from blis_tui.study.text import FrontPlot
+    from blis_tui.study.study_rows import StudyResult
+    from blis_tui.study.study_text import FrontPlot
     from blis_tui.tui.drawing.study_filter import Matches
     from blis_tui.tui.screens.study_points import PointEntry
     from blis_tui.tui.screens.study_work import StudyWork

@@ -12,9 +12,9 @@ from textual.content import Content
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import fine_bar, number_text, plural
 from blis_tui.results.expectations import judge
-from blis_tui.study.rows import StudyResult, short_names, value_text
-from blis_tui.study.summary import study_front, summaries
-from blis_tui.study.text import FrontPlot, bound_text, wanted
+from blis_tui.study.point_summary import study_front, summaries
+from blis_tui.study.study_rows import StudyResult, short_names, value_text
+from blis_tui.study.study_text import FrontPlot, bound_text, wanted
 from blis_tui.tui.drawing.lines import Column, Line, fit, names_text, table_rows, titles, words
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from blis_tui.base.source import Json
     from blis_tui.model import Expectation
-    from blis_tui.spec.study.model import Point, Study
-    from blis_tui.study.rows import Row
-    from blis_tui.study.summary import PointSummary
-    from blis_tui.study.text import PieceKind
+    from blis_tui.spec.study.study_records import Point, Study
+    from blis_tui.study.point_summary import PointSummary
+    from blis_tui.study.study_rows import Row
+    from blis_tui.study.study_text import PieceKind
     from blis_tui.tui.drawing.lines import Part
 
 

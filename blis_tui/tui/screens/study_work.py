@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from blis_tui.model import Expectation
-    from blis_tui.spec.study.model import Study
-    from blis_tui.study.rows import Row
+    from blis_tui.spec.study.study_records import Study
     from blis_tui.study.runners import Runner
     from blis_tui.study.store import Store
+    from blis_tui.study.study_rows import Row
     from blis_tui.study.sweep import Progress
     from blis_tui.study.task import Outcome
 

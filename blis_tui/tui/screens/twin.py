@@ -15,9 +15,9 @@ from blis_tui.base.text import clip, draw
 from blis_tui.base.units import count_text, share_change_text, share_text, span_text, time_text
 from blis_tui.debugger.places import parse_place
 from blis_tui.live.twin.course import Levels, of_recording, of_simulation, sampled
-from blis_tui.live.twin.divergence import alike_text, where, words_of
+from blis_tui.live.twin.first_difference import alike_text, where, words_of
 from blis_tui.live.twin.fitting import pace_of
-from blis_tui.live.twin.replay import simulate
+from blis_tui.live.twin.simulated_requests import simulate
 from blis_tui.results.stats import percentile
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.drawing.plot import AREA, GUTTER, LINE, SECOND, with_position

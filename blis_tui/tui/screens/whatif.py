@@ -14,10 +14,10 @@ from textual.worker import get_current_worker
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.errors import BlisError
 from blis_tui.base.units import count_text, plural
+from blis_tui.runs.compare.comparison_text import both_names
 from blis_tui.runs.compare.divergence import record_text
 from blis_tui.runs.compare.reroute import ask_whatif
 from blis_tui.runs.compare.reroute_text import place_text, whatif_text
-from blis_tui.runs.compare.text import both_names
 from blis_tui.tui.actions import bindings
 from blis_tui.tui.drawing.lines import BLANK, Column, fact, fit, flow, heading, line, shorten, table_rows, titles, words
 from blis_tui.tui.drawing.problems import message_text

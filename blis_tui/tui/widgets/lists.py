@@ -12,7 +12,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from blis_tui.base.classes import dataclass
-from blis_tui.tui.panes.rows import GUTTER, Lines
+from blis_tui.tui.panes.pane_rows import GUTTER, Lines
 from blis_tui.tui.screens import goldens_lines as goldens
 from blis_tui.tui.screens import home_lines as home
 

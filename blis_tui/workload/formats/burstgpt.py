@@ -11,16 +11,16 @@ from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.workload.traces.read import TRACES
-from blis_tui.workload.traces.requests import read
+from blis_tui.workload.traces.trace_requests import read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.model import Trace
     from blis_tui.model.plug_ins import NoSettings
-    from blis_tui.workload.traces.requests import Cells
-    from blis_tui.workload.traces.table import TraceColumns
-    from blis_tui.workload.traces.text import Problems, TraceText
+    from blis_tui.workload.traces.trace_requests import Cells
+    from blis_tui.workload.traces.trace_table import TraceColumns
+    from blis_tui.workload.traces.trace_text import Problems, TraceText
 
 _OUTPUT: Final = "Response tokens"
 _COLUMNS: Final = {"arrival": "Timestamp", "input_tokens": "Request tokens", "output_tokens": _OUTPUT}

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.units import plural
 from blis_tui.workload.traces.read import TRACES
-from blis_tui.workload.traces.rows import JsonRow, count_of, csv_only, json_lines
-from blis_tui.workload.traces.table import Interned, TraceColumns
+from blis_tui.workload.traces.trace_rows import JsonRow, count_of, csv_only, json_lines
+from blis_tui.workload.traces.trace_table import Interned, TraceColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.request import Segments
     from blis_tui.model import Trace
     from blis_tui.model.plug_ins import NoSettings
-    from blis_tui.workload.traces.text import Problems, TraceText
+    from blis_tui.workload.traces.trace_text import Problems, TraceText
 
 BLOCK_TOKENS: Final = 512
 _US_PER_MS: Final = 1000

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.workload.traces.cells import timestamp_ns
 from blis_tui.workload.traces.read import TRACES
-from blis_tui.workload.traces.rows import JsonRow, brief, count_of, csv_only, json_values
-from blis_tui.workload.traces.table import Interned, LeftOut, TraceColumns
+from blis_tui.workload.traces.trace_rows import JsonRow, brief, count_of, csv_only, json_values
+from blis_tui.workload.traces.trace_table import Interned, LeftOut, TraceColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from blis_tui.model import Trace
     from blis_tui.model.plug_ins import NoSettings
-    from blis_tui.workload.traces.text import Problems, TraceText
+    from blis_tui.workload.traces.trace_text import Problems, TraceText
 
 _INPUT: Final = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
 _OUTPUT: Final = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")

@@ -14,15 +14,15 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.workload.traces.read import TRACES
-from blis_tui.workload.traces.rows import JsonRow, csv_only, json_values
-from blis_tui.workload.traces.table import Interned, LeftOut, TraceColumns
+from blis_tui.workload.traces.trace_rows import JsonRow, csv_only, json_values
+from blis_tui.workload.traces.trace_table import Interned, LeftOut, TraceColumns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.model import Trace
     from blis_tui.model.plug_ins import NoSettings
-    from blis_tui.workload.traces.text import Problems, TraceText
+    from blis_tui.workload.traces.trace_text import Problems, TraceText
 
 BYTES_PER_TOKEN: Final = 4
 """Bytes of UTF-8 text per token in current tokenizers, for English and, with three bytes a character, for Chinese."""

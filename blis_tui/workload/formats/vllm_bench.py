@@ -10,16 +10,16 @@ from array import array
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.workload.traces.read import TRACES
-from blis_tui.workload.traces.rows import brief, count_of, csv_only, json_document
-from blis_tui.workload.traces.table import LeftOut, TraceColumns
-from blis_tui.workload.traces.text import LARGEST_NUMBER
+from blis_tui.workload.traces.trace_rows import brief, count_of, csv_only, json_document
+from blis_tui.workload.traces.trace_table import LeftOut, TraceColumns
+from blis_tui.workload.traces.trace_text import LARGEST_NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.model import Trace
     from blis_tui.model.plug_ins import NoSettings
-    from blis_tui.workload.traces.text import Problems, TraceText
+    from blis_tui.workload.traces.trace_text import Problems, TraceText
 
 _LISTS: Final = ("start_times", "input_lens", "output_lens")
 _ADVICE: Final = "`vllm bench serve --save-result --save-detailed` writes it"

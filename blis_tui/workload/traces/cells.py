@@ -11,15 +11,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.base.files import parse_json
+from blis_tui.base.input_files import parse_json
 from blis_tui.engine.request import MediaItem
-from blis_tui.workload.traces.text import LARGEST_NUMBER, NeedsSlowPath, shown, whole_number, whole_numbers
+from blis_tui.workload.traces.trace_text import LARGEST_NUMBER, NeedsSlowPath, shown, whole_number, whole_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.engine.request import Segments
-    from blis_tui.workload.traces.text import Problems
+    from blis_tui.workload.traces.trace_text import Problems
 
 
 def segments_cell(segments: Segments) -> str:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.base.scalars import flow
 from blis_tui.workload.traces.cells import likely_unit
-from blis_tui.workload.traces.text import listed, shown
+from blis_tui.workload.traces.trace_text import listed, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-from blis_tui.workload.traces.text import Problems
+from blis_tui.workload.traces.trace_text import Problems
 
 REQUIRED: Final = ("arrival", "input_tokens", "output_tokens")
 _EXAMPLE: Final = ("arrival_time_us", "input_tokens", "output_tokens")

@@ -12,8 +12,8 @@ from blis_tui.engine.request import MediaItem
 from blis_tui.model import Trace
 from blis_tui.model.plug_ins import PlugPoint
 from blis_tui.workload.traces.cells import check_items
-from blis_tui.workload.traces.table import TraceColumns, TraceTable
-from blis_tui.workload.traces.text import Problems, TraceText, open_trace
+from blis_tui.workload.traces.trace_table import TraceColumns, TraceTable
+from blis_tui.workload.traces.trace_text import Problems, TraceText, open_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -11,7 +11,7 @@ import blis_tui
 from blis_tui.base.units import plural, span_text, time_text
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
-from blis_tui.debugger.why.events import usual_duration
+from blis_tui.debugger.why.event_stories import usual_duration
 from blis_tui.debugger.why.explain import explain, explain_event, explain_request
 from blis_tui.debugger.why.explanation import Explanation, Part, Ref, event_ref, instance_ref, request_ref, said
 from blis_tui.debugger.why.ranking import Position, Ranked, ranking

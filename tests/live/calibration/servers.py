@@ -10,7 +10,7 @@ from blis_tui import load
 from blis_tui.base.streams import Streams
 from blis_tui.engine.latency.fitted import FittedSettings
 from blis_tui.live.calibration.measured import Measured, Recording
-from blis_tui.live.calibration.replay import with_latency
+from blis_tui.live.calibration.simulated_load import with_latency
 from blis_tui.model import PluginConfig
 from blis_tui.runs.simulation import Simulation
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from blis_tui.live.calibration.measured import Data
-from blis_tui.live.calibration.replay import compared
 from blis_tui.live.calibration.run import calibrated
+from blis_tui.live.calibration.simulated_load import compared
 from tests.live.calibration.servers import measure, served
 
 

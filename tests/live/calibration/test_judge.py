@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blis_tui.live.calibration.measured import Measured
-from blis_tui.live.calibration.replay import Pair, agreement, by_stage
+from blis_tui.live.calibration.simulated_load import Pair, agreement, by_stage
 
 
 def pairs(measured: list[float], simulated: list[float]) -> list[Pair]:

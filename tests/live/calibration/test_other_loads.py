@@ -10,7 +10,7 @@ import pytest
 
 from blis_tui.engine.latency.fitted import FittedSettings
 from blis_tui.live.calibration.other_loads import Load, expected_text, expected_under, other_loads, within
-from blis_tui.live.calibration.replay import with_latency
+from blis_tui.live.calibration.simulated_load import with_latency
 from blis_tui.model import Experiment, PluginConfig
 from blis_tui.runs.simulation import Simulation
 from tests.live.calibration.servers import served

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blis_tui.live.observe.server import differences, settings, values
+from blis_tui.live.observe.server_reports import differences, settings, values
 from blis_tui.live.recording.recording import Server
 
 TEXT = """\

@@ -12,14 +12,14 @@ import pytest
 
 from blis_tui.base.errors import InputError
 from blis_tui.live.observe.exchange import Exchanges
-from blis_tui.live.observe.load import Limits
 from blis_tui.live.observe.observer import Observer, Plan, ask, survey
 from blis_tui.live.observe.prompts import RequestForm
+from blis_tui.live.observe.sending import Limits
 from blis_tui.live.observe.wire import target_of
 from blis_tui.live.recording.folder import Folder, read_recording
-from blis_tui.live.recording.summary import summarize, warnings
+from blis_tui.live.recording.recording_summary import summarize, warnings
 from blis_tui.workload.source import TraceSource
-from blis_tui.workload.traces.table import TraceColumns, TraceTable
+from blis_tui.workload.traces.trace_table import TraceColumns, TraceTable
 from tests.live.observe.servers import Asked, Replying, Server, free_port, serving, well
 
 if TYPE_CHECKING:

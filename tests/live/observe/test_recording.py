@@ -17,7 +17,7 @@ from blis_tui.live.calibration.measured import read_recording as measured
 from blis_tui.live.recording.folder import Folder, read_recording, write_tables
 from blis_tui.live.recording.lines import read_request, read_scrape, read_step, request_line, scrape_line, step_line
 from blis_tui.live.recording.recording import OUTCOMES, Observed, Scrape, Server, Step
-from blis_tui.live.recording.summary import summarize, warnings
+from blis_tui.live.recording.recording_summary import summarize, warnings
 from blis_tui.model import Trace
 from blis_tui.spec.load import load
 from blis_tui.spec.shipped import builtin

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.base.errors import InputError
-from blis_tui.live.observe.server import Tail, step_of
+from blis_tui.live.observe.server_reports import Tail, step_of
 from blis_tui.live.recording.recording import Step
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import blis_tui
-from blis_tui.live.serving.content import Contents, served_csv
 from blis_tui.live.serving.core import Core, RequestUpdate, SubmittedRequest
+from blis_tui.live.serving.shared_prefixes import Contents, served_csv
 from blis_tui.model import Trace, Workload
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import pytest
 from aiohttp import web
 
 from blis_tui.live.serving import connections
-from blis_tui.live.serving.api import most_bytes
-from blis_tui.live.serving.content import served_csv
+from blis_tui.live.serving.openai_api import most_bytes
+from blis_tui.live.serving.shared_prefixes import served_csv
 from tests.live.serving.test_server import Client, serving
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ async def test_a_prompt_that_is_too_long_is_not_cut_into_tokens_first(
         counted += 1
         return zlib.crc32(piece)
 
-    monkeypatch.setattr("blis_tui.live.serving.content.crc32", counting)
+    monkeypatch.setattr("blis_tui.live.serving.shared_prefixes.crc32", counting)
     body = f'{{"prompt": "{text * 150_000}"}}'.encode()
     messages = f'{{"messages": [{{"role": "user", "content": "{text * 150_000}"}}]}}'.encode()
     async with serving() as client:

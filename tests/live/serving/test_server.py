@@ -16,9 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from blis_tui.base.errors import InputError, SimulationError
 from blis_tui.live.serving.connections import MOST_CONNECTIONS
-from blis_tui.live.serving.content import encode
 from blis_tui.live.serving.kv_events import KvPublisher
 from blis_tui.live.serving.server import Address, Endpoint, run
+from blis_tui.live.serving.shared_prefixes import encode
 from blis_tui.output.openmetrics import Scrapes
 from tests.live.observe.servers import free_port
 from tests.live.serving.test_core import made

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.live.serving.content import Answer, Contents, encode, encode_chat
+from blis_tui.live.serving.shared_prefixes import Answer, Contents, encode, encode_chat
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 

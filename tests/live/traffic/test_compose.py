@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from blis_tui.base.errors import PolicyError
-from blis_tui.live.traffic import figures
+from blis_tui.live.traffic import traffic_figures as figures
 from blis_tui.live.traffic.compose import are_traces, composed, merged
 from blis_tui.live.traffic.describe import trace_csv
 from blis_tui.live.traffic.ledger import Ledger

@@ -13,7 +13,7 @@ import pytest
 
 from blis_tui.api import load, run
 from blis_tui.base.errors import InputError
-from blis_tui.live.traffic import figures
+from blis_tui.live.traffic import traffic_figures as figures
 from blis_tui.live.traffic.describe import facts, group_cells
 from blis_tui.live.traffic.ledger import Ledger
 from blis_tui.live.traffic.opening import Choice, open_traffic

@@ -13,7 +13,7 @@ from blis_tui.live.traffic.opening import Choice, open_traffic
 from blis_tui.model import Trace
 from blis_tui.spec.shipped import builtin
 from blis_tui.workload.traces.read import TRACES, read_trace
-from blis_tui.workload.traces.table import LeftOut
+from blis_tui.workload.traces.trace_table import LeftOut
 
 if TYPE_CHECKING:
     from pathlib import Path

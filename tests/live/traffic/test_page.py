@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 import pytest
 
 from blis_tui.live.traffic.describe import page
-from blis_tui.live.traffic.figures import Description, describe
 from blis_tui.live.traffic.ledger import Ledger
 from blis_tui.live.traffic.opening import Choice, open_traffic
+from blis_tui.live.traffic.traffic_figures import Description, describe
 
 _VOID = ("meta",)
 

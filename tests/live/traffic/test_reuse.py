@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from blis_tui.api import load, run
 from blis_tui.engine.kv.keys import PromptKeys
 from blis_tui.engine.request import Request, Segments
-from blis_tui.live.traffic.figures import describe
 from blis_tui.live.traffic.ledger import InfiniteCache, Ledger
 from blis_tui.live.traffic.opening import Choice, open_traffic
+from blis_tui.live.traffic.traffic_figures import describe
 
 CHAINS = st.lists(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9)), max_size=4).map(tuple), min_size=1, max_size=12

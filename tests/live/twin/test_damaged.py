@@ -14,8 +14,8 @@ from blis_tui.base.errors import InputError
 from blis_tui.live.recording.folder import read_recording
 from blis_tui.live.twin.course import of_recording as course_of
 from blis_tui.live.twin.fitting import pace_of
-from blis_tui.live.twin.text import pairs_csv, twin_document, twin_text
 from blis_tui.live.twin.twin import STEPS, compare_recordings, compare_with_simulation
+from blis_tui.live.twin.twin_text import pairs_csv, twin_document, twin_text
 from tests.live.twin.servers import BASE, experiment, recorded
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pytest
 
-from blis_tui.live.twin.text import twin_text
 from blis_tui.live.twin.twin import compare_with_simulation
+from blis_tui.live.twin.twin_text import twin_text
 from tests.live.twin.servers import DECODE_US, PREFILL_US, STEP_US, experiment, recorded
 
 if TYPE_CHECKING:

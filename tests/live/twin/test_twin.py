@@ -15,7 +15,7 @@ from blis_tui.engine.records import Preempted, StepFinished
 from blis_tui.live.recording.folder import TABLE, TIMELINE, TRACE, TRACE_HEADER, read_recording
 from blis_tui.live.recording.recording import Scrape
 from blis_tui.live.twin.fitting import BLOCK_STEPS, fit, pace_of, predicted_us
-from blis_tui.live.twin.replay import replaying, simulate
+from blis_tui.live.twin.simulated_requests import replaying, simulate
 from blis_tui.live.twin.twin import Twin, compare_recordings, compare_with_simulation
 from tests.live.twin.servers import DECODE_US, PREFILL_US, STEP_US, experiment, recorded
 

@@ -25,8 +25,8 @@ from blis_tui.runs.compare.comparison import (
     rows,
     simulate,
 )
+from blis_tui.runs.compare.comparison_text import WIDTH, comparison_text
 from blis_tui.runs.compare.documents import experiment_differences
-from blis_tui.runs.compare.text import WIDTH, comparison_text
 from blis_tui.spec.library import names
 
 SMALL = """

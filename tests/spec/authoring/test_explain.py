@@ -9,7 +9,7 @@ import pytest
 from blis_tui.base.diagnostics import CODES
 from blis_tui.spec.authoring import explain as codes
 from blis_tui.spec.authoring.explain import EXAMPLES, UnknownKeyError, as_data, as_text, look_up, overview
-from blis_tui.spec.authoring.tree import root
+from blis_tui.spec.authoring.key_tree import root
 from blis_tui.spec.schema import KINDS
 from docs import make_reference as reference
 

@@ -15,7 +15,7 @@ from blis_tui.engine.records import RECORD_KINDS, streamed_kinds
 from blis_tui.live.recording.recording import Observed
 from blis_tui.results.report import Report
 from blis_tui.results.request_log import RequestRow
-from blis_tui.spec.authoring.figures import (
+from blis_tui.spec.authoring.report_figures import (
     all_figures,
     classes_of,
     fields_of,
@@ -31,7 +31,7 @@ from blis_tui.spec.metric_names import all_metrics
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.spec.authoring.figures import Field
+    from blis_tui.spec.authoring.report_figures import Field
 
 _PARTS: Final = sorted(
     {name for figure in all_figures() for one in figure.way for name in re.findall(r"\w+", one.annotation)}

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from blis_tui.spec.authoring.explain import WORDS
-from blis_tui.spec.authoring.figures import figures_at
-from blis_tui.spec.authoring.tree import root
+from blis_tui.spec.authoring.key_tree import root
+from blis_tui.spec.authoring.report_figures import figures_at
 from blis_tui.spec.schema import KINDS
 from blis_tui.spec.subjects import subjects
 

@@ -12,7 +12,7 @@ from pytest_regressions.file_regression import FileRegressionFixture
 from blis_tui.api import load, run
 from blis_tui.base.errors import InputError, SpecError
 from blis_tui.spec.foreign.blis import import_hardware, import_policy, import_workload
-from blis_tui.spec.foreign.model import import_model
+from blis_tui.spec.foreign.hf_config import import_model
 from blis_tui.spec.foreign.reading import Fate, Imported, as_name, notes_text
 from blis_tui.spec.validate import validate
 

@@ -11,9 +11,9 @@ from pytest_regressions.file_regression import FileRegressionFixture
 
 import blis_tui
 from blis_tui.base.errors import InputError, SpecError
-from blis_tui.live.traffic.figures import describe
 from blis_tui.live.traffic.ledger import Ledger
 from blis_tui.live.traffic.opening import Choice, open_traffic
+from blis_tui.live.traffic.traffic_figures import describe
 from blis_tui.spec.foreign.blis import import_policy, import_workload
 from blis_tui.spec.foreign.guidellm import import_guidellm
 from blis_tui.spec.foreign.inference_perf import import_inference_perf

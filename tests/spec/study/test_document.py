@@ -8,7 +8,7 @@ from blis_tui.base.errors import SpecError
 from blis_tui.base.source import Source
 from blis_tui.spec.read import parse
 from blis_tui.spec.study.document import read_study
-from blis_tui.spec.study.model import Study
+from blis_tui.spec.study.study_records import Study
 
 
 def study_over(values: list[object]) -> Study:

@@ -15,7 +15,7 @@ from tests.study.studies import study_of
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from blis_tui.study.rows import Row
+    from blis_tui.study.study_rows import Row
     from blis_tui.study.task import Outcome, Task
 
 

@@ -7,9 +7,9 @@ import pytest
 import blis_tui
 from blis_tui.base.errors import InputError
 from blis_tui.runs.simulation import Simulation
-from blis_tui.spec.study.model import Point
-from blis_tui.study.planning.load import capacity_of, load_of
-from blis_tui.study.rows import Row, Value, figures_of
+from blis_tui.spec.study.study_records import Point
+from blis_tui.study.planning.run_load import capacity_of, load_of
+from blis_tui.study.study_rows import Row, Value, figures_of
 
 P99 = ("latency.ttft_ms.p99",)
 

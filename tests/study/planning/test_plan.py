@@ -18,10 +18,10 @@ from blis_tui.spec.study.document import experiment_of, read_study
 from blis_tui.study.planning.answer import Plan, Question
 from blis_tui.study.planning.opinions import mean_prompt
 from blis_tui.study.planning.plan import plan
-from blis_tui.study.planning.text import answer_text, plan_data, plan_text
-from blis_tui.study.rows import as_judged, figures_of
+from blis_tui.study.planning.plan_text import answer_text, plan_data, plan_text
 from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.store import MemoryStore
+from blis_tui.study.study_rows import as_judged, figures_of
 
 TTFT = "latency.ttft_ms.p90"
 OF_REQUESTS = ("requests.total", "offered.requests_per_s", "offered.input_tokens_per_s", "offered.last_arrival_us")

@@ -26,7 +26,7 @@ from blis_tui.live.calibration.fitting.words import BestSide, absent, coefficien
 from blis_tui.live.calibration.measured import Recording
 from blis_tui.live.calibration.other_loads import DRAWS, Load, candidate_loads
 from blis_tui.live.calibration.outcome import Fit, LeftOut
-from blis_tui.live.calibration.replay import compared
+from blis_tui.live.calibration.simulated_load import compared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -15,7 +15,7 @@ from blis_tui.live.calibration.fitting.equations import chain_of
 from blis_tui.live.calibration.fitting.fit import ASSUMED, Requests
 from blis_tui.live.calibration.measured import Data, Measured, Recording
 from blis_tui.live.calibration.other_loads import REQUESTS, Load, with_load
-from blis_tui.live.calibration.replay import with_latency
+from blis_tui.live.calibration.simulated_load import with_latency
 from blis_tui.runs.simulation import Simulation
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from blis_tui.live.calibration.fitting.follow import FIRST, follow
 from blis_tui.live.calibration.fitting.laws import Term, loads_of
 from blis_tui.live.calibration.fitting.posterior import Entrances, Posterior, likeliest_jitter
 from blis_tui.live.calibration.measured import Recording
-from blis_tui.live.calibration.replay import Pair, StepPair, compared, disagreement, with_latency
+from blis_tui.live.calibration.simulated_load import Pair, StepPair, compared, disagreement, with_latency
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from blis_tui.live.calibration.fitting.laws import Array, Law, Loads
     from blis_tui.live.calibration.measured import Data
     from blis_tui.live.calibration.outcome import Coefficient
-    from blis_tui.live.calibration.replay import Runs
+    from blis_tui.live.calibration.simulated_load import Runs
     from blis_tui.live.calibration.steps import StepLog
     from blis_tui.model import PluginConfig, Pool
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.engine.records import Queued, Scheduled, StepFinished
-from blis_tui.live.calibration.replay import with_load
+from blis_tui.live.calibration.simulated_load import with_load
 from blis_tui.runs.simulation import Simulation
 
 if TYPE_CHECKING:

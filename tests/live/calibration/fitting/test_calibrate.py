@@ -14,7 +14,7 @@ from blis_tui.live.calibration.fitting.collect import measured
 from blis_tui.live.calibration.fitting.words import statements
 from blis_tui.live.calibration.measured import Data
 from blis_tui.live.calibration.other_loads import Load, with_load
-from blis_tui.live.calibration.replay import with_latency
+from blis_tui.live.calibration.simulated_load import with_latency
 from tests.live.calibration.servers import BASE, TRUTH, measure, served, with_coefficients
 
 if TYPE_CHECKING:

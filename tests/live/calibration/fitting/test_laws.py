@@ -14,7 +14,7 @@ from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.request import Request
 from blis_tui.live.calibration.fitting.fit import Gapped
 from blis_tui.live.calibration.fitting.laws import BlackboxLaw, FittedLaw, loads_of
-from blis_tui.live.calibration.replay import with_latency
+from blis_tui.live.calibration.simulated_load import with_latency
 from blis_tui.spec.shipped import builtin
 from tests.live.calibration.servers import served
 

@@ -17,8 +17,8 @@ from platformdirs import user_state_dir
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError
-from blis_tui.base.files import read_input
-from blis_tui.output.files import write_text
+from blis_tui.base.input_files import read_input
+from blis_tui.output.result_files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ from reprlib import repr as brief
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.live.serving.content import encode, encode_chat
+from blis_tui.live.serving.shared_prefixes import encode, encode_chat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

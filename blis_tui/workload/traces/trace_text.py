@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.diagnostics import MOST_TRACE_PROBLEMS, TraceProblem
 from blis_tui.base.errors import InputError, TraceError
-from blis_tui.base.files import MAX_TRACE_BYTES, DamagedError, input_digest, open_input, unpacked
+from blis_tui.base.input_files import MAX_TRACE_BYTES, DamagedError, input_digest, open_input, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.engine.kv.pool import BlockPool
-from blis_tui.engine.sglang.tree import RadixTree
+from blis_tui.engine.sglang.radix_tree import RadixTree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.kv.keys import PromptKeys
     from blis_tui.engine.plan import Plan
     from blis_tui.engine.request import Request, Segments
-    from blis_tui.engine.sglang.tree import Node
+    from blis_tui.engine.sglang.radix_tree import Node
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

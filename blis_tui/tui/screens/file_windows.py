@@ -18,7 +18,7 @@ from textual.widgets.option_list import Option
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import BlisError, InputError
 from blis_tui.base.units import count_text, plural
-from blis_tui.output.files import atomic_bytes, write_text
+from blis_tui.output.result_files import atomic_bytes, write_text
 from blis_tui.tui.actions import DIALOG, bindings
 from blis_tui.tui.catalog import shown_folder
 from blis_tui.tui.screens.window import ScrolledWindow, Window

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.text import aligned, printable
 from blis_tui.base.units import count_text, plural, share_change_text, share_text
 from blis_tui.live.twin.course import KV, LATENCIES, LEVELS
-from blis_tui.live.twin.divergence import alike_text, where
+from blis_tui.live.twin.first_difference import alike_text, where
 from blis_tui.live.twin.fitting import BLOCK_STEPS
 from blis_tui.output.tables import csv_line
 

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.canonical import to_json, to_line
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError
-from blis_tui.base.files import open_input, parse_json, read_input, real_path, unmerged_line
+from blis_tui.base.input_files import open_input, parse_json, read_input, real_path, unmerged_line
 from blis_tui.golden.chain import Chain
-from blis_tui.output.files import atomic_bytes, atomic_files, reporting_write_errors, write_text
+from blis_tui.output.result_files import atomic_bytes, atomic_files, reporting_write_errors, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.base.files import real_path
+from blis_tui.base.input_files import real_path
 from blis_tui.spec.foreign.reading import Draft, Fate, Input, as_name
 from blis_tui.spec.hf import ATTENTION, build_model, canonical_config, missing_fields
 from blis_tui.spec.library import is_id

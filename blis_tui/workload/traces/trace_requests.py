@@ -21,15 +21,22 @@ from blis_tui.model import SLO_CLASSES
 from blis_tui.workload.distributions import tokens_of
 from blis_tui.workload.traces.cells import clock_of, read_items, read_segments
 from blis_tui.workload.traces.columns import resolve_columns
-from blis_tui.workload.traces.rows import first_cell, first_row, read_columns, read_header, read_rows
-from blis_tui.workload.traces.table import GrowingColumns, LeftOut, TraceColumns
-from blis_tui.workload.traces.text import LARGEST_NUMBER, NeedsSlowPath, nearest, shown, whole_number, whole_numbers
+from blis_tui.workload.traces.trace_rows import first_cell, first_row, read_columns, read_header, read_rows
+from blis_tui.workload.traces.trace_table import GrowingColumns, LeftOut, TraceColumns
+from blis_tui.workload.traces.trace_text import (
+    LARGEST_NUMBER,
+    NeedsSlowPath,
+    nearest,
+    shown,
+    whole_number,
+    whole_numbers,
+)
 
 if TYPE_CHECKING:
     from blis_tui.engine.request import MediaItem, Segments
     from blis_tui.workload.traces.cells import Clock
     from blis_tui.workload.traces.columns import Columns
-    from blis_tui.workload.traces.text import Problems, TraceText
+    from blis_tui.workload.traces.trace_text import Problems, TraceText
 
 Cells = Mapping[str, Sequence[str]]
 """A block of rows: column name or field -> its cells."""

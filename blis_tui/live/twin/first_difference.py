@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import count_text, plural, share_text, span_text, time_text
-from blis_tui.live.twin.replay import Batch
+from blis_tui.live.twin.simulated_requests import Batch
 from blis_tui.results.stats import whole_sum
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import StepFinished
     from blis_tui.live.recording.recording import Observed, Recording, Step
     from blis_tui.live.twin.fitting import Pace
-    from blis_tui.live.twin.replay import Simulated
+    from blis_tui.live.twin.simulated_requests import Simulated
 
 _LATER: Final = 0.2
 """Minimum relative difference of a latency to count. The next constant is the minimum absolute difference."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from blis_tui.results.report import GroupReport, Report
-    from blis_tui.results.sections.load import Offered, Steady
+    from blis_tui.results.sections.offered_load import Offered, Steady
     from blis_tui.results.stats import Distribution
 
 WIDTH: Final = 116

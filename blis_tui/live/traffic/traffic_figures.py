@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from blis_tui.live.traffic.ledger import Ledger
     from blis_tui.live.traffic.opening import Traffic
-    from blis_tui.workload.traces.table import LeftOut
+    from blis_tui.workload.traces.trace_table import LeftOut
 
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND

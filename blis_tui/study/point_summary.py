@@ -13,15 +13,15 @@ from blis_tui.engine.latency.creation import create_latency
 from blis_tui.output.section_text import METRIC_NAMES, not_measured_text, percent_text
 from blis_tui.results.expected_error import expectations
 from blis_tui.spec.study.document import experiment_of
-from blis_tui.study.rows import point_text
+from blis_tui.study.study_rows import point_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from blis_tui.base.source import Json
     from blis_tui.results.expected_error import Band, Expectation
-    from blis_tui.spec.study.model import Objective, Point, Study
-    from blis_tui.study.rows import Row, StudyResult
+    from blis_tui.spec.study.study_records import Objective, Point, Study
+    from blis_tui.study.study_rows import Row, StudyResult
 
 
 COSTS: Final = ("cost.usd_per_hour", "cost.gpus")

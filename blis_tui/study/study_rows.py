@@ -17,7 +17,7 @@ from blis_tui.output.tables import csv_line
 from blis_tui.results.expectations import judge, look_up
 from blis_tui.results.expected_error import pool_loads
 from blis_tui.spec.overrides import parse_overrides
-from blis_tui.spec.study.model import Point
+from blis_tui.spec.study.study_records import Point
 from blis_tui.study.costs import cost_figures
 from blis_tui.study.steady import SECTION
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from blis_tui.base.source import Json
     from blis_tui.model import Experiment
     from blis_tui.results.expected_error import PoolLoad
-    from blis_tui.spec.study.model import Study
+    from blis_tui.spec.study.study_records import Study
     from blis_tui.study.task import Outcome
 
 

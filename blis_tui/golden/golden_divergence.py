@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot
     from blis_tui.engine.records import Record
-    from blis_tui.golden.store import Golden, GoldenFiles
+    from blis_tui.golden.golden_store import Golden, GoldenFiles
     from blis_tui.model import Experiment
     from blis_tui.runs.compare.divergence import Divergence, Fields
 

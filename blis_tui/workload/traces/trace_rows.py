@@ -11,14 +11,14 @@ from math import isnan
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.workload.traces.text import LARGEST_NUMBER, NeedsSlowPath, nearest, shown
+from blis_tui.workload.traces.trace_text import LARGEST_NUMBER, NeedsSlowPath, nearest, shown
 
 if TYPE_CHECKING:
     from _csv import Reader
     from collections.abc import Iterator, Mapping, Sequence
 
     from blis_tui.model import Trace
-    from blis_tui.workload.traces.text import Problems, TraceText
+    from blis_tui.workload.traces.trace_text import Problems, TraceText
 
 
 _QUOTES: Final = 'put text with commas or quotes in double quotes, and double its own quotes: "a ""b"", c"'

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError, PolicyError
-from blis_tui.base.files import input_digest
+from blis_tui.base.input_files import input_digest
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.latency.wrappers import launched
 from blis_tui.engine.request import Request
 from blis_tui.live.calibration.steps import StepLog
 from blis_tui.model import Trace, Workload
-from blis_tui.output.files import atomic_text
+from blis_tui.output.result_files import atomic_text
 from blis_tui.results.expected_error import ObservedLoad, expectation
 from blis_tui.results.measured import WAIT_METRICS
 from blis_tui.runs.simulation import Simulation

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from blis_tui.base.source import Json
-    from blis_tui.study.rows import Row
+    from blis_tui.study.study_rows import Row
 
 _TAIL: Final = 20
 """Required requests above the highest bounded percentile; a p99 of fewer than 2,000 requests is too random."""

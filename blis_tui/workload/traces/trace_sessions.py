@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.request import Request, Segments
     from blis_tui.workload.arrivals import Gaps
-    from blis_tui.workload.traces.table import TraceTable
+    from blis_tui.workload.traces.trace_table import TraceTable
 
 _NO_GAPS: Final = PoissonGaps(None, 1.0)
 """A placeholder, as the times are recorded."""

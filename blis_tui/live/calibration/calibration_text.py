@@ -10,14 +10,14 @@ from blis_tui.base.text import printable
 from blis_tui.base.units import share_text
 from blis_tui.live.calibration.other_loads import expected_text
 from blis_tui.live.calibration.outcome import LEVEL
-from blis_tui.live.calibration.replay import METRICS, VARIATION, agreement, by_batch, by_stage, size_of
+from blis_tui.live.calibration.simulated_load import METRICS, VARIATION, agreement, by_batch, by_stage, size_of
 from blis_tui.output.section_text import accuracy_text, expected_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.live.calibration.replay import Agreement, Pairs
     from blis_tui.live.calibration.run import Calibrated
+    from blis_tui.live.calibration.simulated_load import Agreement, Pairs
     from blis_tui.results.expected_error import Expectation
 
     Runs = Mapping[str, Pairs]

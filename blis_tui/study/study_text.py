@@ -10,16 +10,16 @@ from blis_tui.base.portable_math import ln
 from blis_tui.base.text import aligned, cut, printable, scatter
 from blis_tui.base.units import fine_bar, number_text, plural
 from blis_tui.study.costs import PRICES
-from blis_tui.study.rows import USUAL, short_names, value_text, wanted_metrics
-from blis_tui.study.summary import load_paths, ranked_by, scenarios, step_times_lines, study_front, summaries
+from blis_tui.study.point_summary import load_paths, ranked_by, scenarios, step_times_lines, study_front, summaries
+from blis_tui.study.study_rows import USUAL, short_names, value_text, wanted_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from blis_tui.model import Expectation
-    from blis_tui.spec.study.model import Objective, Study
-    from blis_tui.study.rows import StudyResult
-    from blis_tui.study.summary import PointSummary, Scenario
+    from blis_tui.spec.study.study_records import Objective, Study
+    from blis_tui.study.point_summary import PointSummary, Scenario
+    from blis_tui.study.study_rows import StudyResult
 
 
 PieceKind = Literal["", "axis", "holds", "broken", "front", "selected"]

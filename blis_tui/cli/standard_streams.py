@@ -140,7 +140,7 @@ def require_different_files(outputs: Mapping[str, str | None]) -> None:
 
 def require_no_overwrite(outputs: Mapping[str, str | None], also: Iterable[Path] = ()) -> None:
     """Raise UsageError if a result would overwrite a file that the command reads (including ``also``)."""
-    from blis_tui.base.files import opened_inputs  # noqa: PLC0415  (heavy imports only when a command runs)
+    from blis_tui.base.input_files import opened_inputs  # noqa: PLC0415  (heavy imports only when a command runs)
 
     read: tuple[str | Path, ...] = (*opened_inputs(), *also)
     taken = {_identity(path): path for path in read}
