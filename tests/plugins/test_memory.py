@@ -19,7 +19,7 @@ HEAD: Final = """
 from blis_tui import plugins
 from blis_tui.plugins import FcfsQueue, Overheads
 class Remembers:
-    rule, serves_on, uses_host = "As this script says", False, True
+    rule, serves_behind_preempted, uses_host = "As this script says", False, True
     remembered = 0
     def __init__(self, settings, *more): super().__init__()
     def state(self): return (self.remembered,)

@@ -240,7 +240,7 @@ from blis_tui.plugins import VICTIM
 @VICTIM.plugin("oldest", "For tests.")
 class Oldest:
     rule = "the oldest"
-    serves_on = False
+    serves_behind_preempted = False
     def __init__(self, settings): pass
     def choose(self, seats): return next(iter((*seats.running.values(), *seats.ending.values())))
 """

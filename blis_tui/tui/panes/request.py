@@ -105,7 +105,7 @@ def inspector_lines(view: View, width: int, notes: Mapping[int, str], ranked: Se
         lines += map(line, words(ahead, width, "$text-muted"))
     lines += [
         BLANK,
-        heading("RequestLife", "dimmed: later, already simulated" if any(part.later for part in parts) else "", width),
+        heading("Life", "dimmed: later, already simulated" if any(part.later for part in parts) else "", width),
     ]
     mark = position_mark(parts, width)
     lines += [line(life_bar(parts, width)), *([] if mark is None else [line(mark)])]
