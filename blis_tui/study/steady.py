@@ -55,7 +55,9 @@ _FEWEST_SAMPLES: Final = 50
 _SURE_FAILS: Final = 4.0
 _SURE_HOLDS: Final = 3.0
 _SURE_AT_CAP: Final = 2.0
-"""Standard errors between an estimate and its limit. Many looks need more of them than one."""
+_SURE_AT_LAST: Final = 1.0
+"""Standard errors between an estimate and its limit. Many looks need more of them than one, and at the end of an
+extended run one of them decides: what is nearer to its limit is not known."""
 _MARGIN: Final = 0.85
 """A bound that is said to hold before the cap also holds at this share of it."""
 _SETTLED: Final = 0.10
@@ -270,7 +272,7 @@ class SteadyRun:
             return "not known" if found.z > 0 else "holds", found.nearest.sentence(found.share)
         if grows:
             return ("fails" if extended and found.grows.growth > _OVERLOADED else "not known"), _growth_text(found)
-        if found.z > -_SURE_AT_CAP:
+        if found.z > -(_SURE_AT_LAST if extended else _SURE_AT_CAP):
             return "not known", found.nearest.sentence(found.share)
         return "holds", found.nearest.sentence(found.share)
 
