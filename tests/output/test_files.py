@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are neith
 
 WAITING = """
 import sys, time
-from blis_tui.output import files
+from blis_tui.output import result_files as files
 if sys.argv[2] == "named": files._UNNAMED = None
 with files.atomic_text(sys.argv[1]) as out:
     out.write("half of it")
