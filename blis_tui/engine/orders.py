@@ -1,4 +1,12 @@
-"""The orders in which an instance's queue is served, and the priorities by which requests are ordered."""
+"""The orders in which an instance's queue is served, and the priorities by which requests are ordered.
+
+Priorities: lower is more urgent (vLLM's convention).
+
+Priorities: one number per request, computed when it is queued; lower is more urgent (vLLM's convention).
+
+No rule's order changes with time, so nothing is recomputed while a request waits: an age-based priority grows at the
+same rate for all requests.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +17,7 @@ from blis_tui.base.errors import SimulationError
 from blis_tui.base.pickling import ValidatedPlugin, is_internal_class
 from blis_tui.engine.queue import SCHEDULING, FcfsQueue, SortedQueue
 from blis_tui.model import SLO_CLASSES
-from blis_tui.model.plug_ins import PlugPoint
+from blis_tui.model.plug_ins import PlugPoint, Stateless
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,15 +113,8 @@ def validated_rule(rule: PriorityRule, kind: str) -> PriorityRule:
     return rule if is_internal_class(type(rule)) else _ValidatedRule(rule, kind)
 
 
-class _Stateless:
+class _Stateless(Stateless):
     """Base of all rules here, which have no settings and no memory."""
-
-    def __init__(self, settings: NoSettings) -> None:
-        del settings
-
-    def state(self) -> tuple[object, ...]:
-        """Return nothing, as it has no memory."""
-        return ()
 
 
 @PRIORITY.plugin("constant", "All requests have the same priority.")

@@ -52,6 +52,17 @@ class NoSettings:
     """The settings class of plug-ins without settings."""
 
 
+class Stateless:
+    """A plug-in without settings, or without a memory."""
+
+    def __init__(self, settings: NoSettings) -> None:
+        """Take the settings, of which there are none."""
+
+    def state(self) -> tuple[object, ...]:
+        """Return nothing, as it has no memory."""
+        return ()
+
+
 def setting(doc: str, *, default: F | None = cast("None", MISSING), **limits: object) -> F:  # noqa: B008  (a constant)
     """Define a field of a settings class, with its description, default and limits.
 

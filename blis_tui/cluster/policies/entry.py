@@ -8,7 +8,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.cluster.policies.scoring import BlockLru
 from blis_tui.cluster.policy import ADMISSION, DECIDER, SATURATION
 from blis_tui.model.keys import SMALLEST
-from blis_tui.model.plug_ins import setting
+from blis_tui.model.plug_ins import Stateless, setting
 
 if TYPE_CHECKING:
     from blis_tui.cluster.signals import Context, Fleet, IncomingRequest
@@ -105,23 +105,16 @@ class Utilization:
 
 
 @ADMISSION.plugin("always-admit", "Every request is admitted.")
-class AlwaysAdmit:
+class AlwaysAdmit(Stateless):
     """Admits every request."""
 
     reads_signals = False
 
     rule = ""
 
-    def __init__(self, settings: NoSettings) -> None:
-        del settings
-
     def refusal(self, request: IncomingRequest, fleet: Fleet, context: Context) -> str:  # noqa: ARG002
         """Return no reason."""
         return ""
-
-    def state(self) -> tuple[object, ...]:
-        """Return nothing, as it has no memory."""
-        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +138,7 @@ class GaieLegacySettings:
     GaieLegacySettings,
     of_blis=True,
 )
-class GaieLegacy:
+class GaieLegacy(Stateless):
     """Admits as the Gateway API inference extension did: by the mean over instances of the larger of two ratios."""
 
     def __init__(self, settings: GaieLegacySettings) -> None:
@@ -164,29 +157,18 @@ class GaieLegacy:
         level = utilization(fleet, settings.queue_depth_threshold, settings.kv_utilization_threshold)
         return "saturated" if level >= 1.0 else ""
 
-    def state(self) -> tuple[object, ...]:
-        """Return nothing, as it has no memory."""
-        return ()
-
 
 @ADMISSION.plugin("reject-all", "Every request is rejected.")
-class RejectAll:
+class RejectAll(Stateless):
     """Rejects every request."""
 
     reads_signals = False
 
     rule = ""
 
-    def __init__(self, settings: NoSettings) -> None:
-        del settings
-
     def refusal(self, request: IncomingRequest, fleet: Fleet, context: Context) -> str:  # noqa: ARG002
         """Return ``reject-all``."""
         return "reject-all"
-
-    def state(self) -> tuple[object, ...]:
-        """Return nothing, as it has no memory."""
-        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +189,7 @@ class TierShedSettings:
 @ADMISSION.plugin(
     "tier-shed", "While an instance is overloaded, less urgent SLO classes are rejected.", TierShedSettings
 )
-class TierShed:
+class TierShed(Stateless):
     """Rejects classes below a priority while the busiest instance is above a load."""
 
     def __init__(self, settings: TierShedSettings) -> None:
@@ -222,10 +204,6 @@ class TierShed:
         if context.priority(request) >= self._settings.min_priority:
             return ""
         return "tier shed" if max(fleet.loads(), default=0) > self._settings.overload_threshold else ""
-
-    def state(self) -> tuple[object, ...]:
-        """Return nothing, as it has no memory."""
-        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,13 +247,10 @@ class TokenBucket:
 
 
 @DECIDER.plugin("always", "Every request is split.")
-class Always:
+class Always(Stateless):
     """Splits every request."""
 
     rule = "Every request is split."
-
-    def __init__(self, settings: NoSettings) -> None:
-        del settings
 
     def split(self, request: IncomingRequest, fleet: Fleet, place: int | None) -> tuple[bool, str]:  # noqa: ARG002
         """Return yes."""
@@ -283,10 +258,6 @@ class Always:
 
     def sent(self, request: IncomingRequest, fleet: Fleet) -> None:
         """Do nothing, as it has no memory."""
-
-    def state(self) -> tuple[object, ...]:
-        """Return nothing, as it has no memory."""
-        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +270,7 @@ class DirectToDecodeSettings:
 
 
 @DECIDER.plugin("direct-to-decode", "Short prompts go straight to a decode instance.", DirectToDecodeSettings)
-class DirectToDecode:
+class DirectToDecode(Stateless):
     """Sends short prompts straight to a decode instance."""
 
     def __init__(self, settings: DirectToDecodeSettings) -> None:
@@ -313,19 +284,12 @@ class DirectToDecode:
     def sent(self, request: IncomingRequest, fleet: Fleet) -> None:
         """Do nothing, as it has no memory."""
 
-    def state(self) -> tuple[object, ...]:
-        """Return nothing, as it has no memory."""
-        return ()
-
 
 @DECIDER.plugin("never", "No request is split.")
-class NeverSplit:
+class NeverSplit(Stateless):
     """Splits no request."""
 
     rule = "No request is split."
-
-    def __init__(self, settings: NoSettings) -> None:
-        del settings
 
     def split(self, request: IncomingRequest, fleet: Fleet, place: int | None) -> tuple[bool, str]:  # noqa: ARG002
         """Return no."""
@@ -333,10 +297,6 @@ class NeverSplit:
 
     def sent(self, request: IncomingRequest, fleet: Fleet) -> None:
         """Do nothing, as it has no memory."""
-
-    def state(self) -> tuple[object, ...]:
-        """Return nothing, as it has no memory."""
-        return ()
 
 
 _CAPACITY_BLOCKS = 10_000

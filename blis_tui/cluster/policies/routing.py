@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import dataclass
 from blis_tui.cluster.policy import ROUTING
-from blis_tui.model.plug_ins import setting
+from blis_tui.model.plug_ins import Stateless, setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,23 +21,16 @@ def pick(places: Sequence[int], context: Context) -> int:
 
 
 @ROUTING.plugin("always-busiest", "The instance with the most load: the worst case, for tests of alarms.", of_blis=True)
-class AlwaysBusiest:
+class AlwaysBusiest(Stateless):
     """Chooses the instance with the highest load: the worst case, for tests of alarms."""
 
     rule = "Always-busiest takes the instance with the most requests: queue + batch + in flight."
-
-    def __init__(self, settings: NoSettings) -> None:
-        del settings
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:  # noqa: ARG002
         """Return the first of the most loaded instances."""
         loads = fleet.loads()
         most = max(loads)
         return loads.index(most), f"load {most}"
-
-    def state(self) -> tuple[object, ...]:
-        """Return nothing, as it has no memory."""
-        return ()
 
 
 @ROUTING.plugin("least-estimated-ttft", "The instance whose step-time model predicts the earliest first token.")
@@ -78,14 +71,11 @@ class LeastEstimatedTtft:
 
 
 @ROUTING.plugin("least-loaded", "The instance with the least load; ties are drawn.")
-class LeastLoaded:
+class LeastLoaded(Stateless):
     """Chooses the instance with the least load; ties are drawn at random."""
 
     rule = "Least-loaded takes the instance with the fewest requests: queue + batch + in flight."
     shares = (1.0,)
-
-    def __init__(self, settings: NoSettings) -> None:
-        del settings
 
     def choose(self, request: IncomingRequest, fleet: Fleet, context: Context) -> tuple[int, str]:  # noqa: ARG002
         """Return a least loaded place."""
@@ -97,10 +87,6 @@ class LeastLoaded:
         """Return its one score, which decreases with the load."""
         return (("load", [1.0 / (1.0 + load) for load in fleet.loads()]),)
 
-    def state(self) -> tuple[object, ...]:
-        """Return nothing, as it has no memory."""
-        return ()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerOfTwoSettings:
@@ -110,7 +96,7 @@ class PowerOfTwoSettings:
 
 
 @ROUTING.plugin("power-of-two", "The least loaded of a few instances drawn at random.", PowerOfTwoSettings)
-class PowerOfTwo:
+class PowerOfTwo(Stateless):
     """Draws a few different instances and chooses the one with the least load; among equals the first drawn."""
 
     def __init__(self, settings: PowerOfTwoSettings) -> None:
@@ -128,10 +114,6 @@ class PowerOfTwo:
         candidates = places[: self._choices]
         best = min(candidates, key=loads.__getitem__)
         return best, f"load {loads[best]} of {len(candidates)} drawn"
-
-    def state(self) -> tuple[object, ...]:
-        """Return nothing: the stream's position is in the context."""
-        return ()
 
 
 @ROUTING.plugin("round-robin", "Instances take turns.")

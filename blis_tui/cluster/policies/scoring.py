@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.cluster.policy import SCORING
 from blis_tui.model.keys import SMALLEST
-from blis_tui.model.plug_ins import setting
+from blis_tui.model.plug_ins import Stateless, setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ class Weight:
     weight: float = setting("How much it counts, relative to the others.", default=1.0, minimum=SMALLEST, maximum=1e6)
 
 
-class FigureScorer:
+class FigureScorer(Stateless):
     """A stateless scorer that depends on one figure of each instance: the smaller the better.
 
     ``weighted`` need not call it for every instance: among equal figures one suffices. A class that overrides
@@ -51,12 +51,8 @@ class FigureScorer:
     def routed(self, request: IncomingRequest, fleet: Fleet, place: int) -> None:
         """Do nothing, as it has no memory."""
 
-    def state(self) -> tuple[object, ...]:
-        """Return nothing, as it has no memory."""
-        return ()
 
-
-class SparseScorer:
+class SparseScorer(Stateless):
     """A scorer that gives most instances the same score.
 
     ``weighted`` handles the other instances one by one. A class that overrides ``scores`` is called for those.
@@ -76,10 +72,6 @@ class SparseScorer:
 
     def routed(self, request: IncomingRequest, fleet: Fleet, place: int) -> None:
         """Do nothing, as it has no memory."""
-
-    def state(self) -> tuple[object, ...]:
-        """Return nothing, as it has no memory."""
-        return ()
 
 
 def least_first(values: Sequence[float]) -> list[float]:
