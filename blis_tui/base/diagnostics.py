@@ -1,4 +1,9 @@
-"""Diagnostics and their stable codes: what is wrong with a document, where, and how to fix it."""
+"""Diagnostics and their stable codes: what is wrong with a document, where, and how to fix it.
+
+The stable codes of diagnostics: the meaning of each, why it is an error, and how to fix it.
+
+``BLIS0xxx`` is YAML syntax, ``BLIS1xxx`` the schema, ``BLIS2xxx`` semantics. A code is never reused.
+"""
 
 from __future__ import annotations
 

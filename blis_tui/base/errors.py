@@ -1,4 +1,18 @@
-"""Every exception that this package raises on purpose, and what is told of optional packages that are missing."""
+"""Every exception that this package raises on purpose, and what is told of optional packages that are missing.
+
+    BlisError                     base: a message a person can act on
+    ├── SpecError                 a document cannot be used; carries the located diagnostics
+    ├── TraceError                rows of a recorded workload are out of range; carries the located problems
+    ├── InputError                a file cannot be read, or a result cannot be written
+    ├── PolicyError               a policy, rule or step-time model does not exist or rejects its settings
+    ├── RouteError                an override of a routing decision cannot be applied
+    └── SimulationError           the simulation itself cannot go on
+        ├── StalledError          a step could advance no request
+        ├── InvariantError        a stated invariant does not hold
+        └── DivergenceError       a replay did not reach the state seen before
+
+Any other exception that escapes is a defect of the package.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Reads user-named files: regular ones only, plain or compressed, and never more than a stated limit."""
+"""Reads user-named files: regular ones only, plain or compressed, and never more than a stated limit.
+
+A named pipe would wait for ever, a device may have no end, and a file of gigabytes instead of a document is a mistake.
+Each is reported as one error before anything is read.
+"""
 
 from __future__ import annotations
 

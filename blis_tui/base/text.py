@@ -1,4 +1,11 @@
-"""Text for terminals: columns, curves of braille dots, and external text without control characters."""
+r"""Text for terminals: columns, curves of braille dots, and external text without control characters.
+
+Sanitizes external text for a terminal: names in documents and traces, paths, messages about them.
+
+A terminal acts on control characters (``"\x1b]0;…\x07"`` sets the window title), and bidirectional marks change the
+displayed order of a text. Everything printed for people goes through :func:`printable` or :func:`printable_lines`; JSON
+writes the same characters as escapes, which lose nothing (:mod:`blis_tui.base.canonical`).
+"""
 
 from __future__ import annotations
 

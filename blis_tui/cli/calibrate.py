@@ -148,7 +148,7 @@ def calibrate(
 
 def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], asked: _Asked, written: _Written) -> None:
     """Fit or judge, with the experiment of each file."""
-    from blis_tui.live.calibration import calibration_text as text  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.live.calibration import calibration_text  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.live.calibration.measured import (  # noqa: PLC0415
         Data,
         notes_of,
@@ -188,7 +188,7 @@ def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], aske
             from blis_tui.live.calibration.document import page  # noqa: PLC0415
 
             html.write(page("Measured against predicted", runs))
-    write = text.as_json if written.output_format == "json" else text.as_table
+    write = calibration_text.as_json if written.output_format == "json" else calibration_text.as_table
     print_text(write(runs, durations, found, expected), nl=False)
 
 

@@ -1,4 +1,9 @@
-"""What a command does while it computes: a progress line, log lines, and a graceful end at a signal."""
+"""What a command does while it computes: a progress line, log lines, and a graceful end at a signal.
+
+Handling of Ctrl-C, SIGTERM and SIGHUP in computing commands: a graceful end, or an immediate one.
+
+Elsewhere these signals raise ``KeyboardInterrupt`` (see :mod:`blis_tui.base.interrupted`).
+"""
 
 from __future__ import annotations
 

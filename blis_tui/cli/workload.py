@@ -106,7 +106,7 @@ def describe(
     overall and by client, tenant, SLO class and model; and sessions. For a generated workload, these describe the
     requests that were drawn, not the declared distributions.
     """
-    from blis_tui.live.traffic import traffic_figures as figures  # noqa: PLC0415
+    from blis_tui.live.traffic import traffic_figures  # noqa: PLC0415
     from blis_tui.live.traffic.describe import (  # noqa: PLC0415
         as_text,
         page,
@@ -118,7 +118,7 @@ def describe(
     traffic = open_traffic(source, chosen.choice())
     require_no_overwrite({"--html": html}, traffic.files)
     recorded = traffic.workload.trace is not None
-    found = figures.describe(traffic, Ledger(traffic.requests, block_size, recorded=recorded))
+    found = traffic_figures.describe(traffic, Ledger(traffic.requests, block_size, recorded=recorded))
     if html:
         write_text(html, page(found))
     print_text(to_json(found.to_dict()) if output_format == "json" else as_text(found), nl=False)

@@ -1,4 +1,8 @@
-"""Routing decisions: their records with candidates, and overrides of single ones."""
+"""Routing decisions: their records with candidates, and overrides of single ones.
+
+A decision is recorded besides ``routed``, and only if its kind has observers. Regret is summed up if an experiment has
+``counterfactual``. Nothing here draws from a random stream, refreshes signals, or changes what a policy remembers.
+"""
 
 from __future__ import annotations
 

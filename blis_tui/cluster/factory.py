@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.base.errors import PolicyError
 from blis_tui.base.streams import Streams
-from blis_tui.engine import orders as priorities
+from blis_tui.engine import orders
 from blis_tui.engine import restore as restores
 from blis_tui.engine.batch import Batch
 from blis_tui.engine.client_times import FrontEnd, ServiceTimes
@@ -134,7 +134,7 @@ class InstanceFactory:
         return Parts(
             _captured(latency, rule.max_running(pool.engine)) if traits.captured_sizes else latency,
             rule,
-            priorities.validated_rule(
+            orders.validated_rule(
                 self._experiment.plugins.create(PRIORITY, priority.kind, priority.settings), priority.kind
             ),
             self._events,

@@ -1,4 +1,12 @@
-"""Invariants: what each says, as one table, and the checks of those that hold after every event."""
+"""Invariants: what each says, as one table, and the checks of those that hold after every event.
+
+A check returns what is wrong, or an empty string. Checks take time in proportion to the size of the simulation's
+state, so a run verifies them once at its end, unless told to do so after every event.
+
+Invariants under disaggregation in addition to the general ones: INV-PD-1 to INV-PD-6.
+
+The identifiers are those of the BLIS simulator. BLIS checks finished runs; these checks apply to every state.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Two simulations that advance together by simulated time, aligned, and the first event at which they differ."""
+"""Two simulations that advance together by simulated time, aligned, and the first event at which they differ.
+
+Events at the same time are paired by order: the first event of one side with the first of the other, and so on.
+Therefore going back exactly reverses going forward.
+"""
 
 from __future__ import annotations
 

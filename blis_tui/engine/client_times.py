@@ -1,4 +1,16 @@
-"""What a request's client measures: the engine's times plus those outside it, and the server process in front."""
+"""What a request's client measures: the engine's times plus those outside it, and the server process in front.
+
+Each output token is detokenized and streamed once (``output_token_overhead_us``): once in the time to first token and
+once in each gap after it. ``post_decode_overhead_us`` is added once, after the last token. If the client's network is
+modelled, its round trip is added once, too.
+
+The API server process in front of an engine: it accepts requests one at a time and streams tokens.
+
+vLLM's API server and ``trtllm-serve`` are one process each, which tokenizes in one thread. While it detokenizes
+output, it cannot accept new requests. If it cannot keep up, it sends several tokens at a time (vLLM's
+``RequestOutputCollector``), so streaming never takes all of its time. Several such processes (``--api-server-count``)
+take requests in turn.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Records of what happened in instances, one frozen data class per kind, each with a description."""
+"""Records of what happened in instances, one frozen data class per kind, each with a description.
+
+The field order is the order in every file and is part of the format. A record is built only while its kind has a
+subscriber. ``event`` is the number of the processed event, from 1; several records may carry the same number. Every
+event has at least one record. All times are simulated microseconds.
+"""
 
 from __future__ import annotations
 

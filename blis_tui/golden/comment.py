@@ -1,4 +1,8 @@
-"""The state of golden tests as a Markdown comment on a change, and as a self-contained HTML file."""
+"""The state of golden tests as a Markdown comment on a change, and as a self-contained HTML file.
+
+Names of experiments, cases, requests and plug-ins come from documents that strangers may propose. They appear only as
+code, so that they cannot mention people, create links, or end a table.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Runs functions in another process with another hash seed, and interrupts users' code that does not return."""
+"""Runs functions in another process with another hash seed, and interrupts users' code that does not return.
+
+A policy decision takes microseconds; one that computes for half a minute is in an endless loop.
+
+The process lives as long as its owner, because starting Python with all imports takes as long as a small run.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The resolved experiment: frozen records with every default and every reference filled in.
 
-This is the bottom layer of the package and uses only the standard library: engine, cluster and workload know these
+Only ``base`` lies below, and the standard library is enough: engine, cluster and workload know these
 records, but not YAML, schemas or files. Units are in the names; ``None`` means "off" or "unlimited". See ``schemas/``.
 """
 

@@ -1,4 +1,15 @@
-"""A run's metrics at fixed times under vLLM's names, in OpenMetrics text format."""
+"""A run's metrics at fixed times under vLLM's names, in OpenMetrics text format.
+
+vLLM's metrics: names, help texts and buckets, and the contribution of each request.
+
+Source of names, texts and buckets: vLLM, ``v1/metrics/loggers.py``.
+
+Instances are sampled while the run is paused at such a time, as Prometheus would scrape them. Metrics derived from
+requests are computed at the end. A step counts from its start, when its tokens are on their way.
+
+A histogram is written as its component series, each with all its times, and of unknown type: Prometheus' parser for
+Python accepts a histogram at a single time only (it drops samples of later times, and rejects the rest).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""A run as tracks for Perfetto: the subset of its packets that is needed, lanes, counters, instances."""
+"""A run as tracks for Perfetto: the subset of its packets that is needed, lanes, counters, instances.
+
+The subset of Perfetto's trace packets that a simulation needs: tracks, slices, instants, counters, flows.
+
+The numbers are the field numbers in ``protos/perfetto/trace`` of Perfetto's sources, which never change. Packets may be
+written in any order: Perfetto sorts them by time, keeping the file order of simultaneous ones.
+
+A run as tracks: a process for the cluster, each pool and each instance.
+
+An instance has lanes for its steps (as many as overlap) and for its requests: the times in which each was queued, in
+prefill, in decode, or preempted. A request's whole life is a slice of the cluster, with nested waits at the gateway or
+for a KV transfer; arrows lead from it to the router and to the instances. Only requests in progress take memory.
+"""
 
 from __future__ import annotations
 

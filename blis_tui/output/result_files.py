@@ -1,4 +1,9 @@
-"""Result files: they appear whole or not at all, one or a tree of them, and leave nothing behind."""
+"""Result files: they appear whole or not at all, one or a tree of them, and leave nothing behind.
+
+Content is written to a temporary file in the same folder, which replaces the old file once the disk has all of it.
+Until then, a full disk or a killed process leaves the old file as it was. All files that this package replaces are
+written here.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,6 @@ from tempfile import mkdtemp
 from typing import IO, TYPE_CHECKING, BinaryIO, Final, TextIO
 
 from blis_tui.base.errors import InputError
-from blis_tui.base.standard_output import write_standard_output  # noqa: F401  (re-exported for importing programs)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

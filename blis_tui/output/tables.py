@@ -1,4 +1,10 @@
-"""Writers of result files: the request table (CSV), the record stream (JSON lines), and BLIS's TraceV2."""
+"""Writers of result files: the request table (CSV), the record stream (JSON lines), and BLIS's TraceV2.
+
+BLIS's TraceV2: a YAML header, and a CSV file with one request per row in 27 columns.
+
+It has the outcome of each request as well as what it asked for, so that a run can be replayed, and compared with a
+server that got the same load. The header has no creation time, so equal runs give equal files.
+"""
 
 from __future__ import annotations
 

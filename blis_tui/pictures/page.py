@@ -1,4 +1,10 @@
-"""An HTML page and its elements: one style, one script, tables, key figures, pictures."""
+"""An HTML page and its elements: one style, one script, tables, key figures, pictures.
+
+Plotly, which draws the pictures in the browser; only the script in its Python package is used.
+
+Figures are written as plain data (Plotly's JSON), which needs no import and no random ids; tests validate them against
+Plotly's own schema.
+"""
 
 from __future__ import annotations
 

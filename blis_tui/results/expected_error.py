@@ -1,4 +1,14 @@
-"""The expected error of a run's means, from the errors seen on measured servers under a like load."""
+"""The expected error of a run's means, from the errors seen on measured servers under a like load.
+
+All measured runs (``results.measured``) contribute. Servers that differ in relevant traits (``DIFFERENT``) weigh less,
+all runs of one server together weigh as much as one, and the levels of the quantiles are raised to allow for the small
+number of servers. Errors are converted to errors of step times: those of runs whose load amplified them
+(``itl_amplification``) are reduced accordingly, and the result is amplified as in the simulated run. The E2E error
+follows from both: each measured run's TTFT and ITL errors are applied to this run's TTFT and decode shares. If no
+server with the same engine, and prompts as fresh, has the same tensor parallelism or size of the model, the errors are
+those of servers whose value of that trait was left out of the fit, too.
+``benchmarks/accuracy.py --calibration`` checks how often the bands hold, leaving out one server at a time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,21 @@
-"""Measured servers with the simulation's errors for each, and properties that none of them had."""
+"""Measured servers with the simulation's errors for each, and properties that none of them had.
+
+For each step-time model, ``measured_errors.json`` has the errors of a run's means on measured servers, and
+``median_errors.json`` the medians by GPU. The coefficients
+for each server were fitted without it (``benchmarks/leave_out.py`` fits them, ``benchmarks/accuracy.py`` writes the
+file). The errors thus tell what to expect of a server that was not measured.
+
+Properties of an experiment that no measured server had, for which measured errors say nothing.
+
+There are two kinds. The duration of steps determines ITL, and through it everything else: whatever changes the kind of
+steps (adapters, drafts, tiers, a pipeline) leaves no error known. The way in which requests reach their steps
+(admission, routing, queue order, instances that come and go) affects TTFT and E2E only: steps are composed alike, so
+the error of ITL is still known.
+
+Each measured server was a single instance that served all arrivals first come, first served. Several equal instances
+count as several such servers if the router ignores their state (round-robin). A router that considers it decides
+differently if step times are wrong, and no cluster was measured.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +87,7 @@ class Measured(NamedTuple):
     """Metric -> simulated / measured - 1, of the means, with coefficients fitted without the server. TTFT is missing if
     the load was near the server's capacity, because then its error is one of waits instead of step times."""
     amplified: float
-    """Factor by which the load amplified errors of step times: see ``metrics.amplified``."""
+    """Factor by which the load amplified errors of step times: see ``itl_amplification``."""
     trust: str
     """The authors' rating of the measurement; empty = none given."""
     ttft_share: float

@@ -1,4 +1,9 @@
-"""Builds the frozen experiment from a resolved document: type-checked access, records by their keys, pools."""
+"""Builds the frozen experiment from a resolved document: type-checked access, records by their keys, pools.
+
+Builds the frozen experiment from a resolved document (plain data with defaults and references filled in).
+
+This module uses only the standard library, so a resolved document can be simulated without PyYAML and jsonschema.
+"""
 
 from __future__ import annotations
 

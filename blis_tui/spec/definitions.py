@@ -1,4 +1,7 @@
-"""The documents and their parts, and the class that defines the keys of each."""
+"""The documents and their parts, and the class that defines the keys of each.
+
+Only ``docs/make_schemas.py``, which writes the schemas, needs this module.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Hints that translate names of other tools and of former versions; they take precedence over similar names."""
+"""Hints that translate names of other tools and of former versions; they take precedence over similar names.
+
+Names that other tools use, and the corresponding names here: keys, words, documents and metrics.
+
+The names come from vLLM (engine arguments, ``vllm session serve``), BLIS, Vidur, SGLang, GuideLLM, inference-perf and
+genai-perf, written in lower case with ``_``. Hints look here before they look for misspellings.
+
+Former spellings of keys, used by ``blis-tui upgrade`` to rewrite documents and by hints.
+
+Every key that is renamed, moved or removed gets a row here; ``docs/versions.md`` says how long rows stay.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The names of all metrics that reports can contain, and of those that studies may use."""
+"""The names of all metrics that reports can contain, and of those that studies may use.
+
+The names of all metrics that reports can contain, derived from their records.
+
+A section's module is imported only when one of its metrics is needed, because few runs have all sections.
+"""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ from blis_tui.engine.records import RECORD_KINDS, Record
 from blis_tui.model.plug_ins import FOR_BLIS
 from blis_tui.results.lints.table import LINTS, explained
 from blis_tui.spec.authoring import explain as keys
-from blis_tui.spec.authoring import report_figures as figure_text
-from blis_tui.spec.authoring import report_figures as figures
-from blis_tui.spec.authoring.explain import REPRODUCING_BLIS, WORDS, Word, explain, normal_code
+from blis_tui.spec.authoring import report_figures
+from blis_tui.spec.authoring.code_examples import explain, normal_code
+from blis_tui.spec.authoring.glossary import REPRODUCING_BLIS, WORDS, Word
 from blis_tui.spec.authoring.key_tree import DISCRIMINATORS, root
 from blis_tui.spec.hints import KEYS as SYNONYMS
 from blis_tui.spec.hints import METRICS, STATISTICS, metric_hint, metrics_meant, plain
@@ -122,16 +122,16 @@ def _searched(word: str, plugins: Registry | None, taken: Sequence[keys.Value], 
 
 def _held(word: str) -> Iterator[Subject]:
     """Iterate over the figures of reports and studies with that name."""
-    found = figures.figures_at(word) or figures.figures_at(f"latency.{word}")  # names as in tables
-    found = [*figures.figures_at(f"latency.{word}_ms"), *found]
+    found = report_figures.figures_at(word) or report_figures.figures_at(f"latency.{word}")  # names as in tables
+    found = [*report_figures.figures_at(f"latency.{word}_ms"), *found]
     elsewhere = STATISTICS.keys() & set(words_of(word)) or (word in METRICS and word not in SYNONYMS)
     if not found and "." not in word and elsewhere:  # `ttft_p99`, `prefix_cache_hits`
-        found = [one for meant in metrics_meant(word)[:1] for one in figures.figures_at(meant)]
+        found = [one for meant in metrics_meant(word)[:1] for one in report_figures.figures_at(meant)]
     if len(found) > 1:
-        text = figure_text.listed(f"{word}: metrics of reports", figure_text.together(found))
-        yield Subject(text, [figure_text.figure_data(one) for one in found])
+        text = report_figures.listed(f"{word}: metrics of reports", report_figures.together(found))
+        yield Subject(text, [report_figures.figure_data(one) for one in found])
     else:
-        yield from (Subject(figure_text.figure_text(one), figure_text.figure_data(one)) for one in found)
+        yield from (Subject(report_figures.figure_text(one), report_figures.figure_data(one)) for one in found)
     if word in COSTS:
         yield Subject(f"{word}: a metric of studies\n\n{COSTS[word]}\n", {"figure": word, "meaning": COSTS[word]})
 
@@ -139,10 +139,10 @@ def _held(word: str) -> Iterator[Subject]:
 def _of_rows(word: str) -> Iterator[Subject]:
     """Iterate over the columns of request files and the fields of records with that name."""
     kind, _, name = word.rpartition(".")
-    columns = {one.name: one for one in figures.request_columns()} if kind in ("", "requests") else {}
+    columns = {one.name: one for one in report_figures.request_columns()} if kind in ("", "requests") else {}
     if name in columns:
-        text = figure_text.field_text(columns[name], "a column of request files (`run --requests`)")
-        yield Subject(text, figure_text.field_data(columns[name], "column", "requests"))
+        text = report_figures.field_text(columns[name], "a column of request files (`run --requests`)")
+        yield Subject(text, report_figures.field_data(columns[name], "column", "requests"))
     yield from _record_fields(kind, name)
 
 
@@ -152,18 +152,18 @@ def _record_fields(kind: str, name: str) -> Iterator[Subject]:
     held = [(one, field) for one in kinds for field in _fields_of(RECORD_KINDS[one]) if field.name == name]
     if len(held) > 1:
         rows = [(f"{one}.{name}", field.meaning) for one, field in held]
-        data: Json = [figure_text.field_data(field, "field", one) for one, field in held]
-        yield Subject(figure_text.listed(f"{name}: fields of records", rows), data)
+        data: Json = [report_figures.field_data(field, "field", one) for one, field in held]
+        yield Subject(report_figures.listed(f"{name}: fields of records", rows), data)
         return
     for one, field in held:
         about = field.meaning or f"In the record of an event in which {RECORD_KINDS[one].shown.meaning}."
-        text = figure_text.field_text(replace(field, meaning=about), f"a field of `{one}` records")
-        yield Subject(text, figure_text.field_data(field, "field", one))
+        text = report_figures.field_text(replace(field, meaning=about), f"a field of `{one}` records")
+        yield Subject(text, report_figures.field_data(field, "field", one))
 
 
-def _fields_of(record: type[Record]) -> tuple[figures.Field, ...]:
+def _fields_of(record: type[Record]) -> tuple[report_figures.Field, ...]:
     """Return the fields of a kind of record, the common ones first."""
-    return (*figures.part_of(Record).fields, *figures.part_of(record).fields)
+    return (*report_figures.part_of(Record).fields, *report_figures.part_of(record).fields)
 
 
 def _at_path(path: str, plugins: Registry | None) -> list[Subject]:
@@ -180,7 +180,11 @@ def _unknown_figure(path: str, plugins: Registry | None) -> BlisError | None:
     if section in RECORD_KINDS:
         known = [f"{section}.{field.name}" for field in _fields_of(RECORD_KINDS[section])]
         return UnknownSubjectError(f"`{section}` records have no field `{rest[:60]}`", help=suggestion(path, known))
-    known = [figures.filled(one.path, path) for one in figures.all_figures() if one.path.partition(".")[0] == section]
+    known = [
+        report_figures.filled(one.path, path)
+        for one in report_figures.all_figures()
+        if one.path.partition(".")[0] == section
+    ]
     is_key = section in root("Experiment", plugins).children
     if not known or (is_key and not get_close_matches(path, known, n=1, cutoff=_ALIKE)):
         return None
@@ -233,8 +237,8 @@ def _term(word: Word) -> Subject:
 
 def _unknown(word: str, plugins: Registry | None) -> BlisError:
     known = [*(name for name, _ in names()), *(also for one in WORDS for also in one.also)]
-    known += [one.field.name for one in figures.all_figures()]
-    known += [one.name for one in figures.request_columns()]
+    known += [one.field.name for one in report_figures.all_figures()]
+    known += [one.name for one in report_figures.request_columns()]
     near = get_close_matches(word.lower(), dict.fromkeys(one.lower() for one in known), n=2, cutoff=0.75)
     if near:
         hint = "did you mean " + " or ".join(f"`{one}`" for one in near) + "?"
@@ -256,7 +260,7 @@ def names() -> Iterator[tuple[str, str]]:
     yield from ((one.name, _short(one.meaning)) for one in WORDS)
     yield from ((one.identifier, _short(one.sentence)) for one in STATEMENTS.values())
     yield from ((name, _short(f"a value of {in_words(paths)}")) for name, paths in _plug_ins().items())
-    yield from ((name, _short(about)) for name, about in figure_text.overview())
+    yield from ((name, _short(about)) for name, about in report_figures.overview())
 
 
 def _plug_ins() -> dict[str, list[str]]:
@@ -295,7 +299,7 @@ class _Names:
 
 
 def _index() -> tuple[_Names, ...]:
-    sections = dict.fromkeys(name.partition(".")[0] for name, _ in figure_text.overview())
+    sections = dict.fromkeys(name.partition(".")[0] for name, _ in report_figures.overview())
     return (
         _Names("Errors, by code: what each means, with an example and how to fix it", tuple(CODES)),
         _Names("Warnings about runs: what each checks, and what helps", tuple(one.name for one in LINTS)),
@@ -315,7 +319,7 @@ def everything() -> Subject:
     rows += [{"term": one.name, "also": [*one.also], "meaning": one.meaning} for one in WORDS]
     rows += [{"invariant": one.identifier, "statement": one.sentence} for one in STATEMENTS.values()]
     rows += [{"value": name, "of": [*paths]} for name, paths in _plug_ins().items()]
-    rows += [{"figure": name, "meaning": about} for name, about in figure_text.overview()]
+    rows += [{"figure": name, "meaning": about} for name, about in report_figures.overview()]
     about_keys = "Keys of documents: `blis-tui explain --kind experiment` lists them as a tree\n"
     return Subject("\n".join([*(one.to_text() for one in _index()), about_keys]), rows)
 

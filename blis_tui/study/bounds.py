@@ -1,4 +1,9 @@
-"""Bounds on a report's figures that are already certain while the run goes on."""
+"""Bounds on a report's figures that are already certain while the run goes on.
+
+Each class follows one figure. For ended requests, the report's contribution is known, because their books never change.
+For all others, only certain facts are used: how many there can be, and that a late first token never becomes earlier.
+So whatever is declared impossible is impossible, in the report's own arithmetic.
+"""
 
 from __future__ import annotations
 

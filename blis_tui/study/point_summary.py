@@ -1,4 +1,10 @@
-"""Summaries of a study's points: means over seeds with their expected errors, scenarios, and the Pareto front."""
+"""Summaries of a study's points: means over seeds with their expected errors, scenarios, and the Pareto front.
+
+Scenarios: the part of a study that varies the load. Points compete only with those that serve the same requests.
+
+Operators choose hardware, policies and limits, but not what clients send. Each value of a workload axis (a rate, users,
+the scale of a trace, or another workload) is a scenario with an answer of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""The user's settings: the theme chosen last, our own themes, and keys from ``keys.yaml``."""
+"""The user's settings: the theme chosen last, our own themes, and keys from ``keys.yaml``.
+
+Colours: our own two themes in addition to Textual's.
+
+Every colour has one meaning on all screens: ``success`` completed or good, ``warning`` waiting or in need of attention,
+``error`` preempted, dropped or failed, ``accent`` the cursor and the current item, ``primary`` decode, ``secondary``
+prefill, ``text-muted`` unimportant. No meaning depends on colour alone.
+
+    step.event: n, j
+    run.toggle: [c, space]
+
+Invalid parts of the file are reported with their places; the rest applies.
+"""
 
 from __future__ import annotations
 

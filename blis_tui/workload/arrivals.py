@@ -1,4 +1,9 @@
-"""Arrival processes in whole microseconds, and rates that change over time."""
+"""Arrival processes in whole microseconds, and rates that change over time.
+
+Arrival processes: the gaps between the requests of one client, in whole microseconds.
+
+Gaps are truncated and at least 1 us, as in BLIS, so the actual rate is slightly above the declared one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Distributions of token counts and of shares, and the validation of what plug-ins sample."""
+"""Distributions of token counts and of shares, and the validation of what plug-ins sample.
+
+Distributions of prompt and output lengths, in whole tokens, at least 1.
+
+Samples are rounded to the nearest whole number, halves up. A sample that is not a valid number of tokens (an overflow
+to infinity, or beyond 2**53) counts as 1, as in BLIS.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.cli.options import cases_by_name
 from blis_tui.live.calibration import other_loads
-from blis_tui.live.calibration.fitting import collect as advice
+from blis_tui.live.calibration.fitting import collect
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +65,7 @@ BAD: dict[str, str] = {
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for module in (advice, other_loads):  # loads that are tried to advise one of them: tested beside the fit
+    for module in (collect, other_loads):  # loads that are tried to advise one of them: tested beside the fit
         monkeypatch.setattr(module, "REQUESTS", 30)
     (tmp_path / "served.blis.yaml").write_text(SPEC.replace("LATENCY", "{kind: fitted, flops: 2.4}"))
     (tmp_path / "base.blis.yaml").write_text(SPEC.replace("LATENCY", "fitted"))

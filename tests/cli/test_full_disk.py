@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import COMMANDS, cli
-from blis_tui.output import result_files as files
+from blis_tui.output import result_files
 from tests.golden.projects import SPEC, project, pytest_in
 from tests.live.twin.servers import experiment, recorded
 
@@ -87,7 +87,7 @@ def test_everything_is_as_it_was_before(command: str, made: Path, monkeypatch: p
     def fail(_: object) -> None:
         raise full
 
-    monkeypatch.setattr(files, "_settle", fail)
+    monkeypatch.setattr(result_files, "_settle", fail)
     ended = CliRunner().invoke(cli, command.split())
     assert ended.exit_code == ExitCode.IO, ended.output
     errors = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]

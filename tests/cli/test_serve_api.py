@@ -24,7 +24,7 @@ from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.live.observe import observer
 from blis_tui.live.recording.folder import read_recording
-from blis_tui.live.serving import shared_prefixes as table
+from blis_tui.live.serving import shared_prefixes
 from blis_tui.live.serving.core import SubmittedRequest
 from blis_tui.live.serving.shared_prefixes import Contents
 from tests.cli.test_signals import Child
@@ -185,7 +185,7 @@ def test_what_was_served_is_written_even_if_the_simulation_or_another_file_fails
         raise InputError("cannot write served.csv: No space left on device")
 
     (tmp_path / "report.json").unlink()
-    monkeypatch.setattr(table, "served_csv", unwritable)
+    monkeypatch.setattr(shared_prefixes, "served_csv", unwritable)
     result = CliRunner().invoke(cli, ["serve-api", "quickstart", "-o", "report.json", "--requests", "served.csv"])
     assert result.exit_code == ExitCode.IO
     assert "error: cannot write served.csv: No space left" in result.stderr

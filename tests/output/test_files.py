@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 
 from blis_tui.base.errors import InputError
-from blis_tui.output import result_files as files
+from blis_tui.output import result_files
 from blis_tui.output.result_files import atomic_files, atomic_text, write_text
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are neither pipes nor signals like these")
 
 WAITING = """
 import sys, time
-from blis_tui.output import result_files as files
-if sys.argv[2] == "named": files._UNNAMED = None
-with files.atomic_text(sys.argv[1]) as out:
+from blis_tui.output import result_files
+if sys.argv[2] == "named": result_files._UNNAMED = None
+with result_files.atomic_text(sys.argv[1]) as out:
     out.write("half of it")
     out.flush()
     print("ready", flush=True)
@@ -53,7 +53,7 @@ def age(path: Path) -> None:
 def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways to write: where files without names are possible, and where they are not."""
     if request.param == "named":
-        monkeypatch.setattr(files, "_UNNAMED", None)
+        monkeypatch.setattr(result_files, "_UNNAMED", None)
 
 
 @pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="files have names here from the start")
@@ -87,7 +87,7 @@ def test_what_was_left_behind_goes_when_the_file_is_written_again(tmp_path: Path
 def test_a_young_file_of_another_process_is_left_alone(tmp_path: Path) -> None:
     """It may have been made just now, and not be held yet."""
     target = tmp_path / "report.json"
-    young = target.with_name(f"{files._prefix(target)}young")
+    young = target.with_name(f"{result_files._prefix(target)}young")
     young.touch()
     for text in ("new", "newer"):
         write_text(target, text)
@@ -121,7 +121,7 @@ def test_a_file_that_can_be_given_no_name_is_copied(tmp_path: Path, monkeypatch:
 def test_a_file_without_a_name_is_given_one_and_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy needs the room of the file once more."""
     copied: list[object] = []
-    monkeypatch.setattr(files._UnnamedTempFile, "_copy", copied.append)
+    monkeypatch.setattr(result_files._UnnamedTempFile, "_copy", copied.append)
     for text in ("first", "second"):
         write_text(tmp_path / "report.json", text)
         assert (tmp_path / "report.json").read_text() == text
@@ -143,8 +143,8 @@ def test_whichever_step_fails_the_old_file_stays(
         write_text(target, "old")
     monkeypatch.setattr(Path if fails == "replace" else os, fails, full)
     if fails == "link":  # then it is copied, and there is no room for that either
-        monkeypatch.setattr(files._HiddenTempFile, "publish", full)
-    if fails == "replace" and not old and files._UNNAMED is not None:
+        monkeypatch.setattr(result_files._HiddenTempFile, "publish", full)
+    if fails == "replace" and not old and result_files._UNNAMED is not None:
         pytest.skip("nothing is replaced")
     with pytest.raises(InputError, match=r"cannot write .*report.json: No space left on device"):
         write_text(target, "new")
@@ -227,7 +227,7 @@ def test_places_where_no_file_can_be_are_errors_before_anything_is_computed(
 APART = {
     "output/result_files.py": "all others write with it, one file or a tree of them",
     "live/recording/folder.py": "a recording grows while it is made",
-    "spec/authoring/explain.py": "examples for the documentation, in a temporary folder",
+    "spec/authoring/code_examples.py": "examples for the documentation, in a temporary folder",
     "golden/other_process.py": "what a process says, in a file without a name",
 }
 """Modules that write, make or move files themselves."""
@@ -238,7 +238,7 @@ WRITING = re.compile(
 
 
 def test_one_module_writes_files() -> None:
-    package = Path(files.__file__).parents[1]
+    package = Path(result_files.__file__).parents[1]
     found = {
         path.relative_to(package).as_posix()
         for path in package.rglob("*.py")

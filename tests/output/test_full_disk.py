@@ -12,7 +12,7 @@ import pytest
 
 from blis_tui.base.errors import InputError
 from blis_tui.cli.failures import ExitCode
-from blis_tui.output import result_files as files
+from blis_tui.output import result_files
 from blis_tui.output.result_files import write_text
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def test_a_file_fits_or_the_old_one_stays(
     how: str, left: int, old: bool, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if how == "named":
-        monkeypatch.setattr(files, "_UNNAMED", None)
+        monkeypatch.setattr(result_files, "_UNNAMED", None)
     target, content = disk / "report.json", "new " * 3000
     if old:
         write_text(target, "old")

@@ -11,7 +11,7 @@ import blis_tui
 from blis_tui.base.errors import TraceError
 from blis_tui.cli.main import cli
 from blis_tui.model import Experiment
-from blis_tui.output import tables as trace_v2
+from blis_tui.output import tables
 from blis_tui.output.tables import requests_csv
 from blis_tui.results.report import Report
 
@@ -76,7 +76,7 @@ def test_a_run_can_be_replayed_from_either_file(name: str, odd: Path, tmp_path: 
     assert table(replay(experiment, tmp_path / "requests.csv")) == written
 
     # Requests have numbers in TraceV2; all else is the same.
-    (tmp_path / "trace.csv").write_text("".join(trace_v2.rows_csv(report.rows)))
+    (tmp_path / "trace.csv").write_text("".join(tables.rows_csv(report.rows)))
     again = list(csv.reader(table(replay(experiment, tmp_path / "trace.csv")).splitlines()))
     before = list(csv.reader(written.splitlines()))
     assert [row[0] for row in again[1:]] == [str(number) for number in range(len(report.rows))]
@@ -166,8 +166,8 @@ def test_wrong_parts_are_told_with_their_place(cell: str, message: str, tmp_path
 def test_trace_v2_says_what_came_of_each_request(odd: Path) -> None:
     experiment = blis_tui.load(odd)
     report = blis_tui.run(experiment)
-    rows = list(csv.DictReader("".join(trace_v2.rows_csv(report.rows)).splitlines()))
-    assert len(trace_v2.COLUMNS) == 27
+    rows = list(csv.DictReader("".join(tables.rows_csv(report.rows)).splitlines()))
+    assert len(tables.COLUMNS) == 27
     post_us = 0  # of this step-time model
     statuses = {"completed": "ok", "timed-out": "timeout", "dropped-unservable": "error"}
     for number, (cells, row) in enumerate(zip(rows, report.rows, strict=True)):
@@ -184,7 +184,7 @@ def test_trace_v2_says_what_came_of_each_request(odd: Path) -> None:
         ("timeout", "", "abort"),
         ("error", "dropped-unservable", ""),
     }
-    assert trace_v2.header(experiment, report.rows) == (
+    assert tables.header(experiment, report.rows) == (
         "trace_version: 2\n"
         'time_unit: "microseconds"\n'
         'mode: "generated"\n'
@@ -205,6 +205,6 @@ def test_the_last_chunk_comes_before_what_follows_decoding() -> None:
     report = blis_tui.run(blis_tui.load("steady-chat", set={"workload.requests": 5, "latency": "trained-physics"}))
     (post_us,) = report.rows.post_decode_us
     assert post_us > 0
-    rows = list(csv.DictReader("".join(trace_v2.rows_csv(report.rows)).splitlines()))
+    rows = list(csv.DictReader("".join(tables.rows_csv(report.rows)).splitlines()))
     for cells, row in zip(rows, report.rows, strict=True):
         assert int(cells["last_chunk_time_us"]) == row.arrival_us + (row.e2e_us or 0) - post_us

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import blis_tui
-from blis_tui.engine.options import adapters as costs
+from blis_tui.engine.options import adapters
 from blis_tui.engine.records import DraftsVerified, StepFinished
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _with_victims(steps: Iterable[dict[str, Any]]) -> Iterator[dict[str, object]
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_batch_is_vllms(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs.LoadTimes, "us", lambda *_: 0)
+    monkeypatch.setattr(adapters.LoadTimes, "us", lambda *_: 0)
     for run in RUNS:
         if f"{run['version']} {run['feature']}" == kind:
             found = ours(run, tmp_path)

@@ -27,7 +27,7 @@ from blis_tui.cli.main import cli
 from blis_tui.golden.produce import produce
 from blis_tui.model import Experiment, PluginConfig
 from blis_tui.model.plug_ins import plugins_in
-from blis_tui.spec.authoring.explain import REPRODUCING_BLIS, WORDS
+from blis_tui.spec.authoring.glossary import REPRODUCING_BLIS, WORDS
 from blis_tui.spec.load import load
 from blis_tui.spec.plug_points import BY_PATH, POINTS
 from blis_tui.spec.shipped import SHIPPED, builtin

@@ -36,7 +36,7 @@ from blis_tui.results.measured import (
     measured,
     traits_of,
 )
-from blis_tui.results.sections.quality import StepTime, step_times
+from blis_tui.results.sections.step_time import StepTime, step_times
 from blis_tui.runs.simulation import Simulation
 from docs import make_reliability
 

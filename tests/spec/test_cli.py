@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from blis_tui.cli.main import cli
 from blis_tui.spec.places import shipped_specs
-from blis_tui.workload.traces import read as traces
+from blis_tui.workload.traces import read
 
 BROKEN = Path(__file__).parent / "broken"
 
@@ -128,7 +128,7 @@ def test_the_rows_of_a_trace_are_checked(kind: str, tmp_path: Path) -> None:
 
 
 def test_of_a_long_trace_the_first_rows_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces, "_MOST_CHECKED_BYTES", 60)
+    monkeypatch.setattr(read, "_MOST_CHECKED_BYTES", 60)
     document, trace = tmp_path / "document.yaml", tmp_path / "trace.csv"
     document.write_text("apiVersion: blis/v1\nkind: Workload\nmetadata: {name: one}\ntrace: {file: trace.csv}\n")
     head = "arrival_time_us,input_tokens,output_tokens,tenant\n"

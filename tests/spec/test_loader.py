@@ -9,7 +9,7 @@ import yaml
 
 from blis_tui.base.errors import InputError, SpecError
 from blis_tui.base.source import Source
-from blis_tui.spec import read as loader
+from blis_tui.spec import read
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.read import decode, parse, read_document
 
@@ -66,7 +66,7 @@ def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
 def test_the_pure_python_parser_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "a: &x [1, 2.5, {b: no}]\nc: *x\nd: |\n  text\n  more\ne: 'q'\n"
     fast = parse(Source("test", text))
-    monkeypatch.setattr(loader, "_PARSER", yaml.SafeLoader)
+    monkeypatch.setattr(read, "_PARSER", yaml.SafeLoader)
     slow = parse(Source("test", text))
     assert (
         slow.data
@@ -175,7 +175,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_large_files_are_refused_before_parsing(tmp_path: Path) -> None:
     path = tmp_path / "large.yaml"
-    path.write_bytes(b"# " + b"x" * loader.MAX_BYTES)
+    path.write_bytes(b"# " + b"x" * read.MAX_BYTES)
     with pytest.raises(SpecError) as caught:
         read_document(path)
     assert [one.code for one in caught.value.diagnostics] == ["BLIS0011"]
@@ -183,5 +183,5 @@ def test_large_files_are_refused_before_parsing(tmp_path: Path) -> None:
 
 def test_surrogates_do_not_get_in(monkeypatch: pytest.MonkeyPatch) -> None:
     assert codes('a: "\\ud800"\n') in (["BLIS0001"], ["BLIS0014"])
-    monkeypatch.setattr(loader, "_PARSER", yaml.SafeLoader)
+    monkeypatch.setattr(read, "_PARSER", yaml.SafeLoader)
     assert codes('a: "\\ud800"\n') == ["BLIS0014"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from click.testing import CliRunner
 
-from blis_tui.base import input_files as unpack
+from blis_tui.base import input_files
 from blis_tui.cli.main import cli
 from tests.zstandard import zstd
 
@@ -53,7 +53,7 @@ def test_it_is_one_error(
     name: str, tmp_path: Path, file_regression: FileRegressionFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(unpack, "_SHORT", 1 << 16)
+    monkeypatch.setattr(input_files, "_SHORT", 1 << 16)
     case = name.partition(".")[0]
     form = next(one for one in FORMATS if name.startswith(one))
     Path(name).write_bytes(COMPRESSED[name]() if name in COMPRESSED else (BROKEN / name).read_bytes())

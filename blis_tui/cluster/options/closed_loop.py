@@ -1,13 +1,12 @@
-"""Clients that learn when each request ends, and requests that wait until the cluster is idle."""
+"""Closed-loop workloads: clients that wait for answers learn when each request ends."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from blis_tui.cluster.pipeline import Arrivals
-from blis_tui.cluster.records import Deferred, Resumed, SessionBegun, SessionContinued
-from blis_tui.cluster.routed_request import ADMISSION, ARRIVAL, NO_NEXT_STAGE, RoutedRequest
-from blis_tui.cluster.stages import NoDeferral
+from blis_tui.cluster.records import SessionBegun, SessionContinued
+from blis_tui.cluster.routed_request import ARRIVAL, RoutedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -145,46 +144,3 @@ class Feedback(Arrivals):
         elif SessionContinued in observers.kinds:
             told = (sent.session, sent.call, sent.after, sent.last, sent.waited_us, sent.said_tokens)
             observers.emit(SessionContinued(observers.event, now, request.request_id, *told))
-
-
-_DEFERRABLE: Final = frozenset({"batch", "background"})
-
-
-class IdleOnly(NoDeferral):
-    """Defers requests of the least urgent classes while any request is in flight.
-
-    Args:
-        experiment: sets the admission latency, which starts again for them.
-        pipeline: the pipeline that it belongs to.
-        onward: the next stage.
-    """
-
-    def __init__(self, experiment: Experiment, pipeline: Pipeline, onward: Callable[[RoutedRequest, int], int]) -> None:
-        super().__init__()
-        self._pipeline = pipeline
-        self._roster = pipeline.roster
-        self._latency_us = experiment.cluster.admission_latency_us
-        self._onward = onward
-
-    def enter(self, passage: RoutedRequest, now: int) -> int:
-        """Pass a request on, or defer it."""
-        request, in_flight = passage.request, self._roster.in_flight
-        if not in_flight or request.slo_class not in _DEFERRABLE:
-            return self._onward(passage, now)
-        self.waiting.append(passage)
-        self.deferrals += 1
-        observers = self._pipeline.observers
-        if Deferred in observers.kinds:
-            observers.emit(Deferred(observers.event, now, request.request_id, in_flight))
-        return NO_NEXT_STAGE
-
-    def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:  # noqa: ARG002
-        """Resume all deferred requests if the cluster is idle."""
-        if not self.waiting or self._roster.in_flight:
-            return
-        pipeline, observers = self._pipeline, self._pipeline.observers
-        for passage in self.waiting:
-            if Resumed in observers.kinds:
-                observers.emit(Resumed(observers.event, now, passage.request.request_id))
-            pipeline.queue.push(now + self._latency_us, ADMISSION, passage)
-        self.waiting.clear()

@@ -1,4 +1,10 @@
-"""The life cycles of instances, their failures, and what happens to the requests of an instance that goes."""
+"""The life cycles of instances, their failures, and what happens to the requests of an instance that goes.
+
+scheduling (no room on a node yet) -> loading -> warming-up -> active -> draining -> terminated; and failed, from which
+a repair leads back to loading. Only warming and active instances are candidates for admission, gateway and router.
+
+Steps are atomic: an instance that fails within a step counts as failed at once, and stops at the step's end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,19 @@
-"""How many KV-cache blocks fit beside the weights, and how layers that attend differently share them."""
+"""How many KV-cache blocks fit beside the weights, and how layers that attend differently share them.
+
+How vLLM's hybrid KV cache manager groups the layers of a model that attend differently far back.
+
+A block holds some tokens for the layers of one group. All groups have the same number of layers, so that all blocks are
+of one size and come from one pool. A layer with a sliding window needs only the tokens in its window.
+
+Memory is what an engine may use, minus the weights, the peak of activations, and what lies outside the allocator's pool
+(CUDA context, NCCL buffers). Engines differ in the order: see :func:`kv_capacity`.
+
+BLIS's way, the llm-d capacity planner's, is that of its batching rule: an allowance for activations, whatever a step
+computes, and ``gpu_memory_utilization`` as a share of all memory. On one accelerator the result equals BLIS's. On
+several it does not: BLIS divides the memory of the whole group by the bytes of a block on *one* member, so its capacity
+grows with the square of ``tensor_parallel`` and exceeds the actual memory several times. A known approximation: an
+interleaved model counts as if every layer had experts.
+"""
 
 from __future__ import annotations
 

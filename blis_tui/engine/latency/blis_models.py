@@ -1,4 +1,25 @@
-"""BLIS's step times with trained coefficients: ``blackbox``, ``crossmodel``, ``trained-roofline``, ``-physics``."""
+"""BLIS's step times with trained coefficients: ``blackbox``, ``crossmodel``, ``trained-roofline``, ``-physics``.
+
+Step time as a linear regression over token counts (BLIS's ``blackbox``).
+
+``beta0 + beta1 * prefill tokens + beta2 * decode tokens``, fitted to measurements per model, accelerator and
+parallelism. It does not use the model's shape, so it cannot extrapolate to other models.
+
+Step time from four features of the architecture (BLIS's ``crossmodel``).
+
+One set of coefficients serves all models: kernel dispatch per layer, KV traffic per decode token, expert routing per
+token, and one barrier per step under tensor parallelism. Prefill is free in dense models, a known weakness.
+
+A roofline corrected by coefficients learned from traces (BLIS's ``trained-roofline``).
+
+It uses peak rates without utilization factors (the coefficients take their place), three matrices per MLP, and 16-bit
+weights and KV elements; the fit assumed all three.
+
+Roofline terms for every kind of traffic, weighted by learned coefficients (BLIS's ``trained-physics``).
+
+Unlike ``trained-roofline``, it separates dense from expert layers, supports narrow weights and FP8 units, counts shared
+experts and the all-reduces of tensor parallelism, and reads all experts of a layer in every step.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,17 @@
-"""Step times from the shapes of model and accelerator, with a few named coefficients."""
+"""Step times from the shapes of model and accelerator, with a few named coefficients.
+
+What an accelerator reads and computes in a step per token, request and context, before coefficients apply.
+
+Coefficients are multiples of the datasheet's limits, as measured on servers with NVIDIA's GPUs. If a hardware document
+states the share that its kernels reach (``reached``), times are scaled so that the same coefficients give that share.
+
+A step is the sum of the following: dense matrix products (the larger of reading the weights and multiplying), expert
+products (the larger of reading, and multiplying while half is read), attention of decodes (the larger of reading the KV
+cache and multiplying) and of prompt chunks, data movement between them, all-reduces, and time that depends on the
+number of layers, requests and steps. Factors are multiples of the datasheet's limits, so none can be below 1. The same
+law holds for all models, sizes and precisions; ``docs/accuracy.md`` says what it was fitted on, and how large its
+errors are.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,40 @@
-"""Operator times of a pool's model: the operators of its layers, the busiest GPU, the rest of a step."""
+"""Operator times of a pool's model: the operators of its layers, the busiest GPU, the rest of a step.
+
+How many tokens the busiest GPU has under expert parallelism, for which the other GPUs wait.
+
+Each of ``T`` tokens chooses ``k`` of ``E`` experts; each of ``N`` GPUs has ``E / N`` of them. If all experts are
+equally likely, the tokens of a GPU are a sum of ``T`` hypergeometric draws, with relative variance ``(N - 1) (E - k) /
+((E - 1) T k)``. If experts differ in popularity, with the squared coefficient of variation ``s``, that difference lasts
+from step to step; the total popularity of a GPU's experts has the variance ``(1 - 1 / N) s N / E``.
+
+The largest of ``N`` independent normal values is on average ``e(N)`` standard deviations above the mean (L. H. C.
+Tippett, Biometrika 17, 1925); if the sum of the values is fixed, as here, ``sqrt(N / (N - 1))`` times that. Each layer
+has its own busiest GPU, so over a step's layers the expectation counts.
+
+Experts spread over all accelerators of a model replica, and the time to send tokens there and back.
+
+In each layer with experts, every token goes to the accelerators that hold its experts (dispatch), and the results come
+back (combine). Low-latency kernels send it to each of its experts separately: within the node over NVLink and, at the
+same time, to others over the network. For ``tokens * experts per token`` vectors
+
+    time = latency + max(bytes * (near - 1) / all / NVLink, bytes * (all - near) / all / network)
+
+High-throughput kernels send it once to each other node, from where NVLink forwards it once to each accelerator. When
+experts are chosen evenly, a token has some on ``n (1 - (1 - 1/n) ** k)`` of n nodes (or accelerators), and
+
+    time = latency + max(tokens * accelerators / NVLink, tokens * nodes * (n - 1) / n / network)
+
+The accelerator with the most tokens receives ``expert_imbalance`` times the mean, and the others wait for it. Its
+random excess (above) is part of the constants, because DeepEP measures with tokens that go to random
+experts. ``docs/wide.md`` compares the results with measurements of its kernels.
+
+The part of a step that no table covers: a few coefficients, one fit for all models, GPUs and tensor parallelism.
+
+Fitted on 146 measured decode steps of vLLM 0.15 on H100 (Llama 2 7B and 70B, Code Llama 34B, Mixtral 8x7B; TP 1, 2, 4)
+and on 138 measured servers of Llama 3.3 70B in FP8 (H100, H200, B200; TP 1 and 4; vLLM 0.10 and TensorRT-LLM 1.1);
+sampling on vLLM servers of Llama 3.1 70B and Qwen2.5 7B; MXFP4 experts and their spread on measured servers of
+gpt-oss-120b (H100, H200, B200; TP 1 and 4). ``docs/operators.md`` shows the remaining errors.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Measured operator times of one GPU, their document, and times between and beyond the measured points."""
+"""Measured operator times of one GPU, their document, and times between and beyond the measured points.
+
+Between measured sizes, values are interpolated over the logarithms of the sizes. The interpolated value is not the time
+but its ratio to the roofline, which hardly changes while the time changes by orders of magnitude. Beyond the measured
+sizes the last ratio is kept: the time scales with the work.
+"""
 
 from __future__ import annotations
 

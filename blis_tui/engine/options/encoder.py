@@ -1,4 +1,10 @@
-"""The encoder of one instance as vLLM schedules it, and the media of prompts, item by item."""
+"""The encoder of one instance as vLLM schedules it, and the media of prompts, item by item.
+
+The encoder of one instance as vLLM schedules it: a token budget for each step, and a cache of its outputs.
+
+Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py`` (``_try_schedule_encoder_inputs``, ``_free_encoder_inputs``) and
+``v1/core/encoder_cache_manager.py``; where 0.33 differs, 0.33.0.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""KV blocks and decodes of an instance whose model has layers with a sliding window."""
+"""KV blocks and decodes of an instance whose model has layers with a sliding window.
+
+Each request has a table of blocks in each group of layers. In groups with a window it gives back blocks as soon as no
+further token attends to them; the rest of the cache is as in ``BlockPool``. There, what is left of a prompt is always
+its head, which is why that pool counts most blocks without listing them. Here it is not, so each block is listed.
+
+Source: vLLM 0.32.0, ``v1/core/single_type_kv_cache_manager.py`` and ``v1/core/kv_cache_coordinator.py``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""``llm-serving-sim``: LLMServingSim's schedulers, and the throughput log that it prints."""
+"""``llm-serving-sim``: LLMServingSim's schedulers, and the throughput log that it prints.
+
+``llm-serving-sim``: LLMServingSim's schedulers, with one pass over all unfinished requests or vLLM's two phases.
+
+Source: LLMServingSim 1.1, ``scheduler.py`` (``schedule_with_prefix``). What happens when no request can be served for
+lack of KV blocks is our own addition (see ``OnePass``). The version of August 2026: ``serving/core/scheduler.py``
+(``_schedule_running``, ``_schedule_waiting``), which its authors derived from vLLM 0.19.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""``vllm-v1``: the scheduler of vLLM's V1 engine, batch for batch; and ``blis``, which is modelled on it."""
+"""``vllm-v1``: the scheduler of vLLM's V1 engine, batch for batch; and ``blis``, which is modelled on it.
+
+Source: vLLM 0.32.0, ``v1/core/sched/scheduler.py``, ``v1/core/sched/async_scheduler.py``, ``v1/engine/core.py``; where
+0.33 differs, 0.33.0, ``v1/core/sched/scheduler.py`` lines 982 to 993 and 1038 to 1047.
+"""
 
 from __future__ import annotations
 

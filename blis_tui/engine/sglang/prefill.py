@@ -1,4 +1,11 @@
-"""How SGLang admits requests to a prefill: four budgets, and priorities that preempt running requests."""
+"""How SGLang admits requests to a prefill: four budgets, and priorities that preempt running requests.
+
+Source: SGLang 0.5.23, ``managers/schedule_policy.py`` (``PrefillAdder``) and ``mem_cache/prefill_budget.py``.
+
+SGLang's priority scheduling: waiting requests may preempt running requests that are less urgent.
+
+Source: SGLang 0.5.23, ``managers/schedule_policy.py`` (``PrefillAdder.preempt_to_schedule``).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,18 @@
-"""``sglang``: SGLang's scheduler, batch for batch, with its queue orders and its LoRA adapters."""
+"""``sglang``: SGLang's scheduler, batch for batch, with its queue orders and its LoRA adapters.
+
+SGLang's queue orders other than the order of arrival.
+
+Source: SGLang 0.5.23, ``managers/schedule_policy.py`` (``SchedulePolicy``).
+
+Source: SGLang 0.5.23, ``managers/scheduler.py`` (``can_schedule_lora_req``) and ``lora/lora_manager.py``
+(``validate_lora_batch``).
+
+``sglang``: SGLang's scheduler, batch for batch. Prompts go first, and victims are retracted.
+
+Source: SGLang 0.5.23, ``managers/scheduler.py`` (``get_next_batch_to_run``, ``_get_new_batch_prefill_raw``,
+``update_running_batch``), ``managers/schedule_batch.py`` (``retract_decode``) and
+``managers/scheduler_components/new_token_ratio_tracker.py``.
+"""
 
 from __future__ import annotations
 

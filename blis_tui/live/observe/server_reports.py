@@ -1,4 +1,13 @@
-"""What a server says of itself: metrics under vLLM's names, KV cache events, and steps in its log."""
+"""What a server says of itself: metrics under vLLM's names, KV cache events, and steps in its log.
+
+KV cache events that a server publishes over ZeroMQ, in batches encoded with MessagePack.
+
+Source: vLLM 0.32.0, ``distributed/kv_events.py`` (``--kv-events-config``).
+
+Steps from an engine's log, each line with the client's time, because vLLM's own times are whole seconds.
+
+Source of the format: vLLM 0.32.0, ``v1/metrics/loggers.py`` (``--enable-logging-iteration-details``).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""The served prompts by their shared prefixes, and the served requests as a replayable table."""
+"""The served prompts by their shared prefixes, and the served requests as a replayable table.
+
+Shared prefixes of prompts, found by their tokens: the segments of each prompt as the simulation names them.
+
+Blocks of tokens are identified by a hash of themselves and everything before them. A prompt that begins with blocks of
+an earlier request begins with that request's segments. The rest is a new segment, and so is its answer, with which
+later prompts may begin.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,18 @@
-"""The duration of each step of a recording, and a simple step-time model fitted to them."""
+"""The duration of each step of a recording, and a simple step-time model fitted to them.
+
+The duration of each step of a recording until the next could begin.
+
+A step's line in the log appears some time after its end, and several lines may appear at once. But no step ends after
+the next one began, so each end is at most the start of the following step. Applying this from the last step backwards
+gives the best estimate of the ends.
+
+Fits a simple step-time model to a recording: a constant, a cost per prefill token and per decode, and a front end.
+
+It uses least squares over the periods of the steps, including the gap to the next one, because latencies add up means.
+Steps are divided into blocks of sixteen that alternate between two halves. Coefficients from one half predict the steps
+of the other, so that no step is predicted from itself. A machine shared with other programs varies in speed; the
+adjacent blocks, which belong to the other half, show its current speed.
+"""
 
 from __future__ import annotations
 

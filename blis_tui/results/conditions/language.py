@@ -1,4 +1,25 @@
-"""Conditions and figures as people write them (``kv.utilization > 90%``), with errors at their place."""
+"""Conditions and figures as people write them (``kv.utilization > 90%``), with errors at their place.
+
+Parses a text with Python's grammar: numbers with units, texts and names become operands of a Python syntax tree.
+
+Tokens are read from left to right, which locates errors in their order and in operands. The rest is Python source with
+exactly one blank between tokens. The number of blanks before a node's column is thus the number of its first token,
+which gives every node's place in the text.
+
+User-written conditions and figures, such as ``kv.utilization > 90% and instance[0].waiting > 10``.
+
+From loose to tight, as in Python::
+
+    or    and    not    < <= > >= == !=    + -    * /    -
+
+and within them numbers (``3``, ``1.5s``, ``250ms``, ``300us``, ``90%``), quoted texts, names, ``instance[0].NAME`` for
+the figure of one instance, and parentheses. Compatibility is checked before anything runs: times with times, shares
+with shares, counts with counts, and a plain number with everything (in the other's unit).
+
+A comparison is false if one side does not exist: a division by zero, or a fact that the event does not have. ``kind``
+and ``request`` have one value for each record of the event: ``==`` asks whether any of them is the text, ``!=`` whether
+none is.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +36,7 @@ from blis_tui.base.diagnostics import cells, suggestion
 from blis_tui.base.errors import BlisError
 from blis_tui.base.text import printable
 from blis_tui.base.units import share_text
-from blis_tui.cluster.snapshot import FIGURES
+from blis_tui.cluster.state_figures import FIGURES
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.results.conditions.vocabulary import (
     BOOLEAN,

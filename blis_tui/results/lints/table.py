@@ -12,9 +12,7 @@ from inspect import cleandoc
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.results.lints import limits, overload, step_times, unread
-from blis_tui.results.lints import load_checks as load
-from blis_tui.results.lints import load_checks as served
+from blis_tui.results.lints import limits, load_checks, overload, step_times, unread
 from blis_tui.results.lints.finding import Finding
 from blis_tui.results.lints.load_checks import REJECTED_SHARE
 from blis_tui.results.sections.offered_load import THRASHING
@@ -121,13 +119,13 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint(
         "littles-law",
         "the number of requests present agrees with the requests' own times (Little's law)",
-        load.littles_law,
+        load_checks.littles_law,
     ),
-    Lint("dropped", "every request can be served", served.dropped),
-    Lint("timed-out", "no request timed out", served.timed_out),
-    Lint("rejected", f"at most {REJECTED_SHARE} % of the requests were rejected", served.rejected),
-    Lint("unfinished", "hardly any request was cut off by the horizon", served.unfinished),
-    Lint("stranded", "no request is left waiting for an instance to come up", served.stranded),
+    Lint("dropped", "every request can be served", load_checks.dropped),
+    Lint("timed-out", "no request timed out", load_checks.timed_out),
+    Lint("rejected", f"at most {REJECTED_SHARE} % of the requests were rejected", load_checks.rejected),
+    Lint("unfinished", "hardly any request was cut off by the horizon", load_checks.unfinished),
+    Lint("stranded", "no request is left waiting for an instance to come up", load_checks.stranded),
     Lint("overload", "no queue keeps growing or stands as a backlog", overload.overload),
     Lint("kv-cache", "the KV cache is large enough", limits.kv_cache),
     Lint("host-link", "a host link is set only where requests are swapped to host memory", limits.host_link),
@@ -164,11 +162,11 @@ LINTS: Final[tuple[Lint, ...]] = (
         "the cost of running without CUDA graphs is known where they are off",
         step_times.eager_without_cost,
     ),
-    Lint("users-in-step", "users of a closed loop do not stay in lockstep", load.users_in_step),
-    Lint("imbalance", "no instance has twice the mean load", load.imbalance),
-    Lint("unused-capacity", "fewer instances would be full, or too busy to be sure", load.unused_capacity),
+    Lint("users-in-step", "users of a closed loop do not stay in lockstep", load_checks.users_in_step),
+    Lint("imbalance", "no instance has twice the mean load", load_checks.imbalance),
+    Lint("unused-capacity", "fewer instances would be full, or too busy to be sure", load_checks.unused_capacity),
     Lint("prefix-cache", "shared prefixes hit the cache", limits.prefix_cache),
-    Lint("few-requests", "enough requests completed for a meaningful p99", load.few_requests),
-    Lint("start-and-drain", "ramp-up and drain are at most a third of the run", load.edges),
+    Lint("few-requests", "enough requests completed for a meaningful p99", load_checks.few_requests),
+    Lint("start-and-drain", "ramp-up and drain are at most a third of the run", load_checks.edges),
 )
 """Every check, in the order of the report."""

@@ -1,4 +1,8 @@
-"""A run repeated with other routing decisions: what one would have changed, and the true regret of all."""
+"""A run repeated with other routing decisions: what one would have changed, and the true regret of all.
+
+A policy's scores only express its expectation. Here the rest of the run is simulated with another instance, once for
+each alternative of each examined decision; the policies make all later decisions as that run unfolds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The normal form of a document's text: indentation, spaces, blank lines; comments and values stay."""
+"""The normal form of a document's text: indentation, spaces, blank lines; comments and values stay.
+
+Lays out a YAML text: indentation, spaces between tokens, blank lines. Comments and line breaks stay.
+
+The scanner's tokens give the structure; only white space and comments lie between two of them. Each line is rewritten
+from its tokens, with the indentation of its place in the document.
+"""
 
 from __future__ import annotations
 

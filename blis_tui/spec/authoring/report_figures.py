@@ -1,4 +1,9 @@
-"""The meanings of report figures, request file columns and record fields, as data and as text."""
+"""The meanings of report figures, request file columns and record fields, as data and as text.
+
+``docs/reference/report.md`` and ``records.md`` use the same source, so a figure is explained only once, beside its
+field. Source files are parsed instead of imported, because a report has some thirty modules, of which few runs need
+most. None of them is compiled, so that every wheel contains their sources.
+"""
 
 from __future__ import annotations
 

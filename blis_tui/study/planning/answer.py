@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from blis_tui.model import Expectation, Experiment
     from blis_tui.results.expected_error import Expectation as Expected
     from blis_tui.spec.study.study_records import Point, Study
-    from blis_tui.study.planning.opinions import (
-        MoreProcesses,
-        SlowServer,
-    )
+    from blis_tui.study.planning.front_end import MoreProcesses
     from blis_tui.study.planning.search import Knee, Margin
+    from blis_tui.study.planning.slower import SlowServer
     from blis_tui.study.steady import Steady
     from blis_tui.study.study_rows import Row
 

@@ -15,10 +15,6 @@ from blis_tui.spec.study.study_records import Point
 from blis_tui.study.bounds import counts_up
 from blis_tui.study.planning.answer import INSTANCES, Candidate, Question, Trial
 from blis_tui.study.planning.driver import Run
-from blis_tui.study.planning.opinions import (
-    SlowServer,
-    slower,
-)
 from blis_tui.study.planning.run_load import capacity_of, load_of
 from blis_tui.study.planning.search import (
     Verdict,
@@ -28,6 +24,7 @@ from blis_tui.study.planning.search import (
     search_size,
     verdict_of,
 )
+from blis_tui.study.planning.slower import SlowServer, slower
 from blis_tui.study.steady import Steady
 
 if TYPE_CHECKING:

@@ -14,14 +14,9 @@ from blis_tui.spec.study.study_records import Point
 from blis_tui.study.planning.answer import COSTS, INSTANCES, USUAL_CONFIDENCE, Candidate, Plan, Question
 from blis_tui.study.planning.configuration import Configuration
 from blis_tui.study.planning.driver import Driver, Run
-from blis_tui.study.planning.opinions import (
-    MoreProcesses,
-    SlowServer,
-    busy_processes,
-    more_processes,
-    slower,
-)
+from blis_tui.study.planning.front_end import MoreProcesses, busy_processes, more_processes
 from blis_tui.study.planning.robustness import on_slower_server, other_estimates, other_random_draws
+from blis_tui.study.planning.slower import SlowServer, slower
 from blis_tui.study.point_summary import expected_of
 from blis_tui.study.store import MemoryStore
 

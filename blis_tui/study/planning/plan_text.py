@@ -11,8 +11,8 @@ from blis_tui.output.section_text import METRIC_NAMES, accuracy_text, expected_d
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.costs import PRICES
 from blis_tui.study.planning.answer import DISAGREEMENT, INSTANCES, USUAL_CONFIDENCE
-from blis_tui.study.planning.opinions import SlowServer, metrics_bounded
 from blis_tui.study.planning.search import failure_reason, margins
+from blis_tui.study.planning.slower import SlowServer, metrics_bounded
 from blis_tui.study.steady import SECTION
 from blis_tui.study.study_rows import as_data, point_text, short_names, value_text
 from blis_tui.study.study_text import WIDTH, bound_text, sentence_lines

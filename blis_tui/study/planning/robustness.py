@@ -13,14 +13,10 @@ from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.resolve import CHOICES
 from blis_tui.study.planning.answer import DISAGREEMENT, Candidate, OtherEstimate, Question, Trial, run_experiment
 from blis_tui.study.planning.driver import Run
-from blis_tui.study.planning.opinions import (
-    LATER,
-    SlowServer,
-    metrics_bounded,
-)
 from blis_tui.study.planning.search import (
     failure_reason,
 )
+from blis_tui.study.planning.slower import LATER, SlowServer, metrics_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -1,4 +1,7 @@
-"""The keys of the screen below, as a list that also runs actions."""
+"""The keys of the screen below, as a list that also runs actions.
+
+Textual's ``HelpPanel`` needs room beside the screen, and can be neither searched nor used.
+"""
 
 from __future__ import annotations
 

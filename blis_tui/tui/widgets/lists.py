@@ -13,8 +13,7 @@ from textual.widgets.option_list import Option
 
 from blis_tui.base.classes import dataclass
 from blis_tui.tui.panes.pane_rows import GUTTER, Lines
-from blis_tui.tui.screens import goldens_lines as goldens
-from blis_tui.tui.screens import home_lines as home
+from blis_tui.tui.screens import goldens_lines, home_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +110,7 @@ class ExperimentList(RowList):
 
     def headings(self) -> Content:
         """Return the headings of the rows."""
-        return home.columns_line(home.name_width(self._entries, self.row_width), self.row_width)
+        return home_lines.columns_line(home_lines.name_width(self._entries, self.row_width), self.row_width)
 
     def on_resize(self, _event: Resize) -> None:
         """Redraw the rows."""
@@ -119,7 +118,7 @@ class ExperimentList(RowList):
         self._build()
 
     def _row(self, entry: HomeEntry) -> Content:
-        return home.row(entry, home.name_width(self._entries, self.row_width), self.row_width)
+        return home_lines.row(entry, home_lines.name_width(self._entries, self.row_width), self.row_width)
 
     def _build(self) -> None:
         self.clear_options()
@@ -145,7 +144,7 @@ class ExperimentList(RowList):
             self.scroll_home(animate=False)
 
     def _section(self, title: str, entries: Sequence[HomeEntry], otherwise: str) -> None:
-        self.add_option(Option(home.section(title), disabled=True))
+        self.add_option(Option(home_lines.section(title), disabled=True))
         if not entries:
             self.add_option(Option(Content.styled(otherwise, "$text-muted"), disabled=True))
         self.add_options(Option(self._row(entry), id=_id(entry)) for entry in entries)
@@ -174,16 +173,16 @@ class GoldenList(RowList):
 
     def headings(self) -> Content:
         """Return the headings of the rows."""
-        return goldens.columns_line(goldens.name_width(self._entries, self.row_width), self.row_width)
+        return goldens_lines.columns_line(goldens_lines.name_width(self._entries, self.row_width), self.row_width)
 
     def on_resize(self, _event: Resize) -> None:
         """Redraw the rows."""
         self._build(None if self.current is None else self.current.name)
 
     def _build(self, wanted: str | None) -> None:
-        names = goldens.name_width(self._entries, self.row_width)
+        names = goldens_lines.name_width(self._entries, self.row_width)
         self.clear_options()
-        self.add_options(Option(goldens.row(entry, names, self.row_width)) for entry in self._entries)
+        self.add_options(Option(goldens_lines.row(entry, names, self.row_width)) for entry in self._entries)
         place = next((at for at, entry in enumerate(self._entries) if entry.name == wanted), 0)
         self.highlighted = place if self._entries else None
 

@@ -1,4 +1,13 @@
-"""Cells of traces: arrival times in any form, and the parts of a prompt as JSON."""
+"""Cells of traces: arrival times in any form, and the parts of a prompt as JSON.
+
+A shared head with several segments is ``[["system", 512], ["manual", 64]]``. Media items have the number of tokens
+before them, too: ``[[512, 1676, "photo-7"]]``.
+
+Arrival times of traces: numbers in a known unit, or dates and times of day.
+
+Dates count from the earliest one, in whole microseconds; so do Unix times. Other numbers count from the start of the
+simulation. A number of unknown unit is a problem: the file is not read in a unit that might be wrong.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The rows of a trace: of CSV files, and of JSON in lines, lists and large values."""
+"""The rows of a trace: of CSV files, and of JSON in lines, lists and large values.
+
+A block of rows is read at most twice. The fast way takes whole columns and gives up (``NeedsSlowPath``) at the first
+sign of trouble. Only then is the block read row by row, to report what is wrong and where.
+"""
 
 from __future__ import annotations
 

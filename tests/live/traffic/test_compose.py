@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from blis_tui.base.errors import PolicyError
-from blis_tui.live.traffic import traffic_figures as figures
+from blis_tui.live.traffic import traffic_figures
 from blis_tui.live.traffic.compose import are_traces, composed, merged
 from blis_tui.live.traffic.describe import trace_csv
 from blis_tui.live.traffic.ledger import Ledger
@@ -45,7 +45,7 @@ def test_rates_are_kept_and_names_are_unique(tmp_path: Path) -> None:
     path.write_text(result.text)
     assert validate(path).name == "all"
     traffic = open_traffic(str(path), Choice())
-    found = figures.describe(traffic, Ledger(traffic.requests, 16))
+    found = traffic_figures.describe(traffic, Ledger(traffic.requests, 16))
     for name, group in found.clients.items():
         assert group.rate_per_s == pytest.approx(shares[name], rel=4 / group.requests**0.5)
     assert result.notes == (

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from blis_tui.spec.authoring.explain import WORDS
+from blis_tui.spec.authoring.glossary import WORDS
 from blis_tui.spec.authoring.key_tree import root
 from blis_tui.spec.authoring.report_figures import figures_at
 from blis_tui.spec.schema import KINDS

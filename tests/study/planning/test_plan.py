@@ -16,9 +16,9 @@ from blis_tui.results.expected_error import ObservedLoad, SlowerServer, slower_s
 from blis_tui.spec.read import parse
 from blis_tui.spec.study.document import experiment_of, read_study
 from blis_tui.study.planning.answer import Plan, Question
-from blis_tui.study.planning.opinions import mean_prompt
 from blis_tui.study.planning.plan import plan
 from blis_tui.study.planning.plan_text import answer_text, plan_data, plan_text
+from blis_tui.study.planning.slower import mean_prompt
 from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.store import MemoryStore
 from blis_tui.study.study_rows import as_judged, figures_of

@@ -1,4 +1,17 @@
-"""Fits coefficients to measured requests, steps and means."""
+"""Fits coefficients to measured requests, steps and means.
+
+Fits means for servers whose individual steps a simulation cannot follow.
+
+If steps occasionally take several times as long for reasons outside of the load's figures, most requests share their
+batches with other requests than in any simulation. Typical step times are then useless, because the load depends on
+mean step times. Therefore all step coefficients are scaled until the time per token agrees. Among the results from
+several starts, the one whose means agree best is taken.
+
+The first stage is rough: every answer, and every wait for a first token, is the sum of the coefficients' parts in the
+steps of a simulated run with the server's mean step durations. These steps agree with the server's only on average, so
+this stage ends near the truth. The second stage is exact: the measurements guide the run (see ``follow``), so that its
+steps are the server's, and equations for single step ends are solved with the errors of such times (see ``clock``).
+"""
 
 from __future__ import annotations
 

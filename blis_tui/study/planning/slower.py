@@ -1,4 +1,4 @@
-"""Second opinions on a plan: another front end instead of another instance, and servers slower than simulated."""
+"""How a plan's configurations perform on a server that is slower than simulated, like some measured ones."""
 
 from __future__ import annotations
 
@@ -6,62 +6,33 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.base.classes import NamedTuple, dataclass
+from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import SpecError
-from blis_tui.engine.client_times import ServiceTimes
 from blis_tui.results.expected_error import ObservedLoad, slower_server
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.spec.study.study_records import Point
-from blis_tui.study.planning.driver import Run
-from blis_tui.study.planning.search import verdict_of
-from blis_tui.study.sensitivity import PROCESSES
 from blis_tui.workload.source import create_source
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-    from blis_tui.model import Expectation, Experiment
     from blis_tui.model import Expectation as Bound
+    from blis_tui.model import Experiment
     from blis_tui.spec.study.study_records import Study
-    from blis_tui.study.steady import Steady
     from blis_tui.study.study_rows import Row
-
-
-_BUSY: Final = 0.5
-"""Share of its time from which on an API server may be what limits an instance."""
-
-
-class MoreProcesses(NamedTuple):
-    """A smaller size that would do with more API server processes on each instance."""
-
-    size: int
-    processes: int
-
-
-def busy_processes(experiment: Experiment, rate_per_s: float, size: int) -> int | None:
-    """Return the number of API server processes of instances whose processes would be busy; None = they would not."""
-    engine = experiment.pools[0].engine
-    if engine.front_end is None and experiment.pools[0].latency.kind != "operators":
-        return None
-    times = ServiceTimes().given(engine.front_end)
-    share = rate_per_s / size * times.request_us / 1e6 / times.processes
-    return times.processes if share > _BUSY else None
-
-
-def more_processes(
-    rows: Sequence[Row], steady: Steady | None, bounds: tuple[Expectation, ...], tried: MoreProcesses
-) -> Generator[list[Run], list[Row], MoreProcesses | None]:
-    """Repeat the runs of a size that was not enough, with more processes; None = that is not enough, either."""
-    values = {PROCESSES: tried.processes}
-    again = yield [Run(point=row.point, values=values, seed=row.seed, steady=steady) for row in rows]
-    return tried if all(verdict_of(row, bounds).holds for row in again) else None
 
 
 _LOOKED_AT: Final = 1000
 """Number of prompts over which the mean is taken."""
+
+
 _TTFT: Final = ("latency.ttft_ms.", "latency.scheduling_delay_ms.")
+
+
 _E2E: Final = ("latency.e2e_ms.", "latency.ttfat_ms.", "slo.")
+
+
 LATER: Final = "latency.ttft_ms."
 """Prefix of TTFT metrics."""
 
