@@ -100,8 +100,8 @@ class Connections:
     def handle_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """Log an error of the event loop; that no descriptor is left, only once."""
         message = str(context.get("message"))
-        if self._out_of_files and "_start_serving" in message:
-            return  # asyncio tries again for every connection it could not accept, also once it no longer listens
+        if self._out_of_files and "_start_serving" in message and isinstance(context.get("exception"), ValueError):
+            return  # asyncio tries again for each connection it could not accept, even when it no longer listens
         if message != _NO_DESCRIPTOR:
             loop.default_exception_handler(context)
         elif not self._out_of_files:

@@ -252,12 +252,19 @@ async def test_with_all_connections_busy_another_one_is_refused() -> None:
 async def test_running_out_of_descriptors_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as client:
         context = {"message": "socket.accept() out of system resource", "exception": OSError(24, "Too many open files")}
+        retry = {"message": "Exception in callback BaseSelectorEventLoop._start_serving()", "exception": ValueError(-1)}
+        other = {"message": "Exception in callback another()", "exception": ValueError("of its own")}
         with caplog.at_level(logging.WARNING):
             for _ in range(300):
                 asyncio.get_running_loop().call_exception_handler({**context})
+            for _ in range(300):
+                asyncio.get_running_loop().call_exception_handler({**retry})
+            asyncio.get_running_loop().call_exception_handler(other)
         await all_is_well(client)
-    (record,) = caplog.records
-    assert record.getMessage() == "no connection can be accepted for now: Too many open files"
+    assert [record.getMessage().splitlines()[0] for record in caplog.records] == [
+        "no connection can be accepted for now: Too many open files",
+        "Exception in callback another()",
+    ]
 
 
 # ---- anything ----
