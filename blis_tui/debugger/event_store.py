@@ -457,7 +457,7 @@ class EventStore:
     def life(self, name: str, until: int | None = None, settled: int | None = None) -> tuple[RequestEvent, ...]:
         """Return what happened to a request, up to and including an event (None = everything recorded).
 
-        ``settled``: the last event whose results are in effect, if it is not ``until`` (see ``Moment.settled``).
+        ``settled``: the last event whose results are in effect, if it is not ``until`` (see ``DebuggerState.settled``).
         """
         number = self._numbers.get(name)
         if number is None:

@@ -221,7 +221,7 @@ class Latencies:
         """Return the latest ``count`` TTFTs up to an event, oldest first, in microseconds.
 
         First tokens that a preemption or a restart had discarded by then do not count. ``settled``: as for
-        ``Tape.life``. ``now_us``: tokens of steps that end later do not count yet, either.
+        ``EventStore.life``. ``now_us``: tokens of steps that end later do not count yet, either.
         """
         found: list[int] = []
         for place in range(bisect_right(self._ttft_events, until if settled is None else settled) - 1, -1, -1):

@@ -32,7 +32,7 @@ NO_STEP: Final = -2
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Stepper(Picklable):
-    """Interface that runs the steps of an instance; ``Flow`` implements it."""
+    """Interface that runs the steps of an instance; ``StepLoop`` implements it."""
 
     __slots__ = ("due_us", "index", "next_us", "order", "step_pending")
 

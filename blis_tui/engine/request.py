@@ -233,7 +233,7 @@ class Request:
         cached_tokens: prompt tokens found in the cache when it was first admitted.
         computed_tokens: tokens of it in the KV cache (outside a cohort).
         generated_tokens: output tokens produced so far (outside a cohort).
-        uncounted_tokens: those of them that its completed answer does not count, see ``Traits.counts_to_limit``.
+        uncounted_tokens: those of them that its completed answer does not count (``EngineBehavior.counts_to_limit``).
         target_tokens: computed tokens at which its current prefill ends.
         batch_slot: its number in the running list, in order of admission; -1 = not running.
         known_clock: the cohort's clock after the latest advance that was planned when its input token was known.

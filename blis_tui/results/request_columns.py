@@ -41,7 +41,7 @@ _STATE_NAMES: Final[Mapping[int, str]] = MappingProxyType(
 
 
 class Block(NamedTuple):
-    """Some rows, by column: the fields of ``Row``, each with one number per row."""
+    """Some rows, by column: the fields of ``PackedRequest``, each with one number per row."""
 
     number: tuple[int, ...]
     arrival_us: tuple[int, ...]

@@ -84,7 +84,7 @@ class RequestLife:
     """Whether a preempted request keeps its generated tokens (a trait of the batching rule)."""
     until: int
     settled: int
-    """The last event whose results are in effect (see ``Moment.settled``)."""
+    """The last event whose results are in effect (see ``DebuggerState.settled``)."""
     now_us: int
     """The time up to which it is known: that of the position, or the end of the latest step that computed for it."""
 

@@ -27,7 +27,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The current position: the last event, and the last one whose results are in effect (see ``Moment.settled``)."""
+    """The current position: the last event, and the last whose results are in effect (``DebuggerState.settled``)."""
 
     event: int
     settled: int
