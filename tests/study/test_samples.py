@@ -79,6 +79,22 @@ def test_a_mean_is_that_of_the_report(run: Simulation, latency: str) -> None:
     assert beyond(run, f"latency.{latency}.mean", max=1.0)[0] == pytest.approx(mean)
 
 
+def test_the_error_of_a_share_is_that_near_its_bound() -> None:
+    """Requests that come in waves exceed a latency in waves; one that none comes near has a binomial error alone."""
+    run = finished(**{"workload.clients.0.arrivals": {"kind": "gamma", "cv": 3.0}})
+    waits = sorted(row.ttft_us for row in run.report().rows if row.ttft_us is not None)
+    binomial = (0.1 * 0.9 / len(waits)) ** 0.5
+
+    def error(bound_us: float) -> float:
+        one, _ = samples_of(run, [Expectation(metric="latency.ttft_ms.p90", max=bound_us / 1000)])
+        one.tick(run.now_us)
+        one.ended(run.log.rows(0), run.log.groups())
+        return one.estimate(-1, run.now_us).error
+
+    assert error(2.0 * waits[-1]) == pytest.approx(binomial)
+    assert error(1.05 * waits[int(0.9 * len(waits))]) > 2 * binomial
+
+
 def test_gaps_are_counted_by_tokens(run: Simulation) -> None:
     figure = run.report().latency.itl_ms.p90 or 0.0
     assert beyond(run, "latency.itl_ms.p90", max=1.001 * figure)[0] <= 0.1
