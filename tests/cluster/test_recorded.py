@@ -1,0 +1,83 @@
+"""Random clusters, and the shipped ones, as recorded: every record, and what snapshots say on the way."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Final
+from unittest.mock import patch
+
+import pytest
+
+from blis_tui.base.errors import StalledError
+from blis_tui.cluster.state_figures import FIGURES
+from blis_tui.runs.simulation import Simulation
+from tests.oracle.draws import Draw, at_random
+from tests.oracle.fleets import draw_fleet, draw_fleet_with_adapters, draw_living_fleet, draw_mortal_fleet
+from tests.oracle.strategies import Scenario
+from tests.oracle.talks import draw_talks
+from tests.oracle.wide import draw_wide
+from tests.recorded import SHIPPED, Digests, shipped_run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_regressions.file_regression import FileRegressionFixture
+
+    from blis_tui.engine.records import Record
+
+_SCENARIOS: Final[dict[str, Callable[[Draw], Scenario]]] = {
+    "fleet": draw_fleet,
+    "adapters": draw_fleet_with_adapters,
+    "living": draw_living_fleet,
+    "mortal": draw_mortal_fleet,
+    "sessions": draw_talks,
+    "wide": draw_wide,
+}
+_EACH: Final = 40
+_MANY: Final = 20_000
+"""More events than any of them has, unless it never ends."""
+
+
+def _figures(simulation: Simulation) -> list[object]:
+    instances = range(len(simulation.cluster.instances))
+    return [
+        (name, simulation.figure(name), [simulation.figure(name, one) for one in instances if known.of_instance])
+        for name, known in FIGURES.items()
+    ]
+
+
+def _run(digests: Digests, scenario: Scenario) -> None:
+    with patch("blis_tui.runs.simulation.create_source", return_value=scenario.source()):
+        simulation = Simulation(scenario.experiment, check="end")
+    records: list[Record] = []
+    simulation.subscribe("all", records.append)
+    try:
+        for _ in range(3):
+            simulation.run(max_events=9 * len(scenario.asked) // 4)
+            digests.add("snapshots", simulation.snapshot())
+            digests.add("figures", *_figures(simulation))
+        simulation.run(max_events=_MANY)
+        digests.add("end", simulation.events, simulation.now_us, simulation.digest())
+    except StalledError as error:
+        digests.add("stalled", str(error))
+    for record in records:
+        digests.add(record.kind, record)
+
+
+@pytest.mark.parametrize("name", _SCENARIOS)
+def test_random_clusters(name: str, file_regression: FileRegressionFixture) -> None:
+    digests = Digests()
+    for seed in range(_EACH):
+        _run(digests, _SCENARIOS[name](at_random(Random(seed))))  # noqa: S311  (no secret)
+    digests.check(file_regression)
+
+
+def test_shipped_experiments(file_regression: FileRegressionFixture) -> None:
+    digests = Digests()
+    for name in SHIPPED:
+        simulation, records = shipped_run(name)
+        for record in records:
+            digests.add(record.kind, record)
+        digests.add("end", name, simulation.events, simulation.now_us, simulation.digest())
+        digests.add("figures", *_figures(simulation))
+    digests.check(file_regression)
