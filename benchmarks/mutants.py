@@ -1,8 +1,9 @@
 """Plant faults in the code, one at a time, and report which of them the tests notice.
 
     python benchmarks/mutants.py                        ten faults in each package; prints a Markdown table
-    python benchmarks/mutants.py engine metrics         only in these packages
+    python benchmarks/mutants.py engine results         only in these packages
     python benchmarks/mutants.py --each 30 --seed 2     more faults, and different ones
+    python benchmarks/mutants.py --own                  only by the package's own fast tests
 
 A fault is one changed expression or statement: a comparison that gains or loses its bound, a sum that becomes a
 difference, ``and`` for ``or``, a number that is one larger, a statement that is left out. The seed and the sources
@@ -31,15 +32,11 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 COPIED: Final = ("blis_tui", "tests", "specs", "golden", "schemas", "docs", "benchmarks")
-PLACES: Final = {
-    "engine": ("engine", "tests/engine"),
-    "cluster": ("cluster", "tests/cluster"),
-    "workload": ("workload", "tests/workload"),
-    "metrics": ("metrics", "tests/results"),
-    "planning": ("study", "tests/study"),
-    "debugger": ("debugger", "tests/debugger"),
-}
-"""The package in which faults are planted, and the tests that should notice."""
+PLACES: Final = (
+    *("base", "model", "engine", "workload", "cluster", "results", "output", "spec"),
+    *("runs", "study", "pictures", "live", "debugger", "golden", "tui", "cli"),
+)
+"""The packages in which faults are planted; the tests of the same name should notice."""
 LAST: Final = ("specs/experiments", "tests/oracle")
 """Tests that cover everything, run last."""
 PATIENCE: Final = 4
@@ -172,25 +169,26 @@ def patience(folder: Path, package: str, tests: tuple[str, ...]) -> float:
 
 
 def in_turn(folder: Path, fault: Fault, room: str) -> tuple[str, ...]:
-    """The test files of a package; those that name the module of the fault come first."""
+    """The test files of a package: first what compares all results with those on file, then what names the module."""
     module = ".".join(fault.path.with_suffix("").parts)
 
-    def strange(file: Path) -> bool:
-        return fault.path.stem not in file.stem and module not in file.read_text(encoding="utf-8")
+    def strange(file: Path) -> tuple[bool, bool]:
+        named = fault.path.stem in file.stem or module in file.read_text(encoding="utf-8")
+        return file.name != "test_recorded.py", not named
 
     files = sorted(sorted((folder / room).rglob("test_*.py")), key=strange)
     return tuple(file.relative_to(folder).as_posix() for file in files)
 
 
-def tried(folder: Path, fault: Fault, room: str, longest_s: tuple[float, float]) -> str:
-    """Which tests notice a fault in a copy of the repository."""
+def tried(folder: Path, fault: Fault, room: str, longest_s: tuple[float, float | None]) -> str:
+    """Which tests notice a fault in a copy of the repository; goldens and oracle are asked if they have a limit."""
     target = folder / fault.path
     whole = target.read_text(encoding="utf-8")
     target.write_text(fault.text, encoding="utf-8")
     try:
         if notice(folder, in_turn(folder, fault, room), longest_s[0]):
             return "its own"
-        return "goldens, oracle" if notice(folder, LAST, longest_s[1]) else "**none**"
+        return "goldens, oracle" if longest_s[1] and notice(folder, LAST, longest_s[1]) else "**none**"
     finally:
         target.write_text(whole, encoding="utf-8")
 
@@ -201,6 +199,7 @@ def main() -> None:
     parser.add_argument("places", nargs="*", metavar="PLACE", help=f"of {', '.join(PLACES)}; none = all")
     parser.add_argument("--each", type=int, default=10, help="faults in each place (10)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (1)")
+    parser.add_argument("--own", action="store_true", help="run neither goldens nor oracle")
     asked = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))  # of the tests, too
     noticed = planted = 0
@@ -212,12 +211,13 @@ def main() -> None:
         for one in ("pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "LICENSE"):
             if (ROOT / one).exists():
                 shutil.copy(ROOT / one, folder / one)
-        last_s = 0.0
+        last_s: float | None = None
         for place in asked.places or PLACES:
-            package, tests = PLACES[place]
-            last_s = last_s or patience(folder, package, LAST)  # the same for all places
-            longest_s = patience(folder, package, (tests,)), last_s
-            for fault in faults(package, asked.each, asked.seed):
+            tests = f"tests/{place}"
+            if not asked.own:
+                last_s = last_s or patience(folder, place, LAST)  # the same for all places
+            longest_s = patience(folder, place, (tests,)), last_s
+            for fault in faults(place, asked.each, asked.seed):
                 found = tried(folder, fault, tests, longest_s)
                 planted += 1
                 noticed += "none" not in found

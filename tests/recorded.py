@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from click.testing import CliRunner
 
@@ -20,13 +20,18 @@ from blis_tui.cli.main import cli
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load
 from blis_tui.spec.places import shipped_specs
+from tests.wheels import ROOT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pytest_regressions.file_regression import FileRegressionFixture
 
     from blis_tui.engine.records import Record
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 SHIPPED = tuple(path.name.removesuffix(".blis.yaml") for path in sorted((shipped_specs() / "experiments").glob("*")))
 REQUESTS = 40
@@ -53,11 +58,10 @@ class Digests:
         file_regression.check("".join(lines), encoding="utf-8")
 
 
-def outcome(function: object, *arguments: object) -> object:
+def outcome(function: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T | str:
     """What a call returns, or the error that a user would see."""
-    assert callable(function)
     try:
-        return function(*arguments)
+        return function(*arguments, **named)
     except BlisError as error:
         return f"{type(error).__name__}: {error}"
 
@@ -76,7 +80,7 @@ def commands(digests: Digests, folder: Path, *lines: str, kind: str = "") -> Non
     """Run lines of the command line in a folder, and take what they print and the files that they leave there."""
     known = {one for one in folder.rglob("*") if one.is_file()}
     for line in lines:
-        done = CliRunner().invoke(cli, line.split())
+        done = CliRunner(env={"COLUMNS": "100"}).invoke(cli, line.split())
         assert done.exception is None or isinstance(done.exception, SystemExit), line
         name = kind or line.split()[0]
         digests.add(name, str(done.exit_code), _lasting(done.output, folder))
@@ -87,5 +91,9 @@ def commands(digests: Digests, folder: Path, *lines: str, kind: str = "") -> Non
 
 def _lasting(text: str, folder: Path) -> str:
     """Text without what differs from run to run and from machine to machine: folders, times taken, versions."""
-    text = re.sub(r"\b[0-9.]+ s(?= \(|\b of wall| in all)|in [0-9.]+ s\b", "", text.replace(str(folder), "FOLDER"))
+    text = re.sub(
+        r"\b[0-9.]+ s(?= \(|\b of wall| in all)|in [0-9.]+ s\b",
+        "",
+        text.replace(str(folder), "FOLDER").replace(str(ROOT), "ROOT"),
+    )
     return re.sub(r"blis-tui [0-9][0-9.a-z+]*", "blis-tui", text)

@@ -62,6 +62,10 @@ _MARGIN: Final = 0.85
 """A bound that is said to hold before the cap also holds at this share of it."""
 _SETTLED: Final = 0.10
 """Maximum growth of a system that is in its steady state."""
+_WAVES_SETTLED: Final = 0.20
+"""The same for the squares of the number in it. Answers that are late together are followed by prompts that come
+together, so sessions can fall into step: the number of requests then swings ever more widely about the same mean, until
+bounds are broken that held for minutes."""
 _GROWS: Final = 0.30
 """Growth at the end of an extended run that shows an overload; a queue that grows in proportion to time has 1.33."""
 _SURE_GROWS: Final = 2.0
@@ -122,6 +126,8 @@ class _Look:
     """By how many standard errors that estimate is beyond its limit; negative = within."""
     in_system: Trend
     sessions: Trend
+    waves: Trend
+    """Of the squares of the number of requests in the system: it grows, too, if the number swings ever more widely."""
     transient: bool
     """Whether MSER-5 finds that the window, the second half, still has a part of the transient."""
     calls_per_s: float
@@ -240,6 +246,7 @@ class SteadyRun:
             z=nearest.beyond(share),
             in_system=trend(self._in_system),
             sessions=trend(self._sessions),
+            waves=trend([one * one for one in self._in_system]),
             transient=mser5(self._in_system) > half,
             calls_per_s=calls_per_s,
             stay_s=stay_s,
@@ -253,7 +260,8 @@ class SteadyRun:
         stayed = found.end_s >= _STAYS * found.stay_s and found.end_s >= self._asked.duration_s
         if stayed and found.grows.growth > _OVERLOADED and found.grows.z > _SURE_OVERLOADED:
             return "fails", _growth_text(found)
-        settled = stayed and found.grows.growth < _SETTLED and not found.transient
+        swinging = found.waves.growth > _WAVES_SETTLED and found.waves.z > _SURE_GROWS
+        settled = stayed and found.grows.growth < _SETTLED and not found.transient and not swinging
         enough = self._arrived[-1] - self._arrived[self._half] >= self._asked.fewest
         if settled and enough and found.z < -_SURE_HOLDS and found.kv < _KV_FULL and self._has_room(found):
             return "holds", found.nearest.sentence(found.share)

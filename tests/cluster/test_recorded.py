@@ -13,7 +13,6 @@ from blis_tui.cluster.state_figures import FIGURES
 from blis_tui.runs.simulation import Simulation
 from tests.oracle.draws import Draw, at_random
 from tests.oracle.fleets import draw_fleet, draw_fleet_with_adapters, draw_living_fleet, draw_mortal_fleet
-from tests.oracle.strategies import Scenario
 from tests.oracle.talks import draw_talks
 from tests.oracle.wide import draw_wide
 from tests.recorded import SHIPPED, Digests, shipped_run
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from pytest_regressions.file_regression import FileRegressionFixture
 
     from blis_tui.engine.records import Record
+    from tests.oracle.strategies import Scenario
 
 _SCENARIOS: Final[dict[str, Callable[[Draw], Scenario]]] = {
     "fleet": draw_fleet,

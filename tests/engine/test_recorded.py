@@ -16,6 +16,7 @@ from blis_tui.engine.records import RECORD_KINDS, Observers
 from blis_tui.results.request_log import RequestLog
 from blis_tui.spec.load import load
 from blis_tui.spec.shipped import builtin
+from tests.builders import request
 from tests.oracle.draws import Draw, at_random
 from tests.oracle.runs import source_of
 from tests.oracle.strategies import Scenario, draw_overload, draw_scenario, draw_tensorrt_llm, draw_two_phases
@@ -47,8 +48,8 @@ _LOADS: Final = (
     StepLoad([], 1, 900),
     StepLoad([], 37, 37 * 1100),
     StepLoad([], 300, 300 * 4000),
-    StepLoad([Chunk(700, 0, 700, 700)], 0, 0),
-    StepLoad([Chunk(9000, 4096, 2048, 6144), Chunk(40, 0, 40, 40)], 12, 30_000),
+    StepLoad([Chunk(request(0, 0, 700, 5), 0, 700, 700)], 0, 0),
+    StepLoad([Chunk(request(1, 0, 9000, 5), 4096, 2048, 6144), Chunk(request(2, 0, 40, 5), 0, 40, 40)], 12, 30_000),
 )
 _SERVERS: Final = {
     "model": (

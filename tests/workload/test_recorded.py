@@ -48,7 +48,7 @@ _EACH: Final = 150
 
 def _asked(experiment: Experiment, count: int = 40) -> list[Request]:
     source = create_source(experiment.workload, experiment.seed, experiment.plugins)
-    found = []
+    found: list[Request] = []
     while len(found) < count and (request := source.next_request()) is not None:
         found.append(request)
     return found
