@@ -13,6 +13,7 @@ from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
+from blis_tui.cli.help import Command
 from blis_tui.cli.options import format_option, grouped, set_option
 from blis_tui.cli.signals import ProgressLine
 from blis_tui.cli.standard_streams import print_text, require_different_files, require_no_overwrite, tell
@@ -54,7 +55,7 @@ class _Written:
         return {"-o": self.output, "--html": self.html}
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("measured", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--spec",

@@ -16,6 +16,7 @@ from blis_tui.base.errors import BlisError, InputError, PolicyError, SimulationE
 from blis_tui.base.text import printable
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.help import Command
 from blis_tui.cli.options import cases_by_name, format_option, known_plugins, plugins_option, seed_option, set_option
 from blis_tui.cli.standard_streams import print_text, read_standard_input_text, tell, yaml_files
 
@@ -52,7 +53,7 @@ class Outcome:
         return not self.diagnostics and not self.unreadable
 
 
-@click.command("check")
+@click.command("check", cls=Command)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completion.studies)
 @click.option(
     "--experiment",

@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from blis_tui.cli.failures import reported
+from blis_tui.cli.help import Command
 from blis_tui.cli.standard_streams import print_data
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _items(known: Iterable[tuple[str, str]], incomplete: str) -> list[Completion
     return [CompletionItem(name, help=about or None) for name, about in known if name.startswith(incomplete)]
 
 
-@click.command("completion")
+@click.command("completion", cls=Command)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 @reported

@@ -9,6 +9,7 @@ import click
 
 from blis_tui.base.classes import dataclass
 from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.help import Command
 from blis_tui.cli.options import format_option, grouped, known_plugins, plugins_option
 from blis_tui.cli.standard_streams import print_text, read_standard_input_text, tell_left_out
 
@@ -28,7 +29,7 @@ class _Changed:
     plugins: tuple[str, ...]
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="[B]", required=False)
 @grouped(

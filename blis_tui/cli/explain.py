@@ -7,11 +7,12 @@ import click
 from blis_tui.base.canonical import to_json
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
+from blis_tui.cli.help import Command
 from blis_tui.cli.options import KINDS, format_option, known_plugins, plugins_option
 from blis_tui.cli.standard_streams import print_text
 
 
-@click.command("explain")
+@click.command("explain", cls=Command)
 @click.argument("word", required=False, shell_complete=completion.subjects)
 @click.option("--kind", type=click.Choice(KINDS), help="Only keys of this kind of document; without WORD, all of them.")
 @format_option("text", "json")

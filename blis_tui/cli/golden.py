@@ -13,6 +13,7 @@ from blis_tui.base.canonical import to_json
 from blis_tui.base.classes import dataclass
 from blis_tui.base.text import printable
 from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.help import Group
 from blis_tui.cli.options import grouped, plugins_option
 from blis_tui.cli.standard_streams import print_text, tell
 
@@ -70,7 +71,7 @@ _LISTS: Final = ("table", "json")
 _COMMENTS: Final = ("markdown", "github", "gitlab")
 
 
-@click.group()
+@click.group(cls=Group)
 def golden() -> None:
     """Golden tests: every experiment and every study below the folder where pytest runs.
 

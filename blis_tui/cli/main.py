@@ -15,6 +15,7 @@ import click
 from blis_tui._version import ENGINE, __version__
 from blis_tui.base.interrupted import raise_on_signals
 from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.help import NEIGHBOURS, asks_for_all, help_all
 from blis_tui.cli.standard_streams import print_text, tell
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ COMMANDS: Final = {
     "completion": ("blis_tui.cli.completion", "completion", "Print a shell's completion script."),
 }
 """Command -> module, attribute, and the line shown by ``--help`` without importing it."""
+
+_RARE: Final = {*NEIGHBOURS, "completion"}
+"""Commands that ``--help`` leaves out."""
 
 FORMER_COMMANDS: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     ("validate",): ("check",),
@@ -105,9 +109,13 @@ class _LazyGroup(click.Group):
             result: object = super().invoke(ctx)
             return result
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rare = () if asks_for_all(ctx) else _RARE
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
+            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items() if name not in rare])
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return [*super().get_params(ctx), help_all("Show this message with all commands and exit.")]
 
 
 def current_arguments(args: list[str]) -> list[str]:

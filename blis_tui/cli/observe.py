@@ -18,6 +18,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError, install_command
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.help import Command
 from blis_tui.cli.options import (
     FiniteRange,
     case_option,
@@ -106,7 +107,7 @@ class _Shown:
     output_format: str
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("url", metavar="URL")
 @grouped(
     "loaded",

@@ -84,8 +84,10 @@ def format_option(
         about: the help text.
         default: where the command chooses the format, given as None, the rule by which it does, in words.
     """
-    kind, usual = click.Choice(formats), formats[0] if default is None else None
-    return click.option("--format", "output_format", type=kind, default=usual, show_default=default or True, help=about)
+    kind = click.Choice(formats)
+    if default is not None:
+        return click.option("--format", "output_format", type=kind, help=f"{about or ''}  [default: {default}]".strip())
+    return click.option("--format", "output_format", type=kind, default=formats[0], show_default=True, help=about)
 
 
 def grouped(name: str, kind: type, *options: Callable[[_Grouped], _Grouped]) -> Callable[[_Command], _Command]:

@@ -16,6 +16,7 @@ from blis_tui.base.text import printable, printable_lines
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.help import Command
 from blis_tui.cli.options import MOST_JOBS, FiniteRange, format_option, grouped, plugins_option, set_option
 from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
 from blis_tui.cli.standard_streams import (
@@ -104,7 +105,7 @@ class _Written:
     progress: bool | None
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
 @slo_option
 @click.option("--rate", type=FiniteRange(min=0, min_open=True), metavar="R", help="Requests per second to plan for.")

@@ -14,6 +14,7 @@ from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
 from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.help import Command
 from blis_tui.cli.options import MOST_JOBS, Chosen, case_overrides, chosen_options, format_option, mention_cases
 from blis_tui.cli.outputs import REPORT, Outputs, Written, written_options
 from blis_tui.cli.signals import OverdueError, ProgressLine, interrupting_on_signals
@@ -31,7 +32,7 @@ _MANY_REQUESTS: Final = 50_000
 """Above this number, the report takes about a second."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
 @chosen_options
 @format_option(

@@ -13,6 +13,7 @@ from blis_tui.base.text import printable_lines
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
+from blis_tui.cli.help import Command
 from blis_tui.cli.options import MOST_JOBS, format_option, grouped, plugins_option, set_option
 from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
 from blis_tui.cli.standard_streams import print_text, require_no_overwrite
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from blis_tui.study.study_rows import Row
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
 @grouped(
     "asked",

@@ -11,11 +11,12 @@ import click
 from blis_tui.base.errors import install_command
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.help import Command
 from blis_tui.cli.options import host_option, known_plugins, plugins_option, seed_option, set_option
 from blis_tui.cli.standard_streams import tell
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("source", metavar="[SPEC]", required=False, shell_complete=completion.experiments)
 @host_option
 @click.option(

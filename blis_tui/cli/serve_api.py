@@ -12,6 +12,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError, install_command
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
+from blis_tui.cli.help import Command
 from blis_tui.cli.options import (
     FiniteRange,
     grouped,
@@ -64,7 +65,7 @@ class _Changed:
     plugins: tuple[str, ...]
 
 
-@click.command("serve-api")
+@click.command("serve-api", cls=Command)
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
 @grouped(
     "address",

@@ -11,6 +11,7 @@ from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
+from blis_tui.cli.help import Command
 from blis_tui.cli.options import Chosen, case_overrides, chosen_options
 from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
 from blis_tui.cli.standard_streams import print_text, require_no_overwrite
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from blis_tui.model.plug_ins import Registry
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
 @click.option(
     "-o",

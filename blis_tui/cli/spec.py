@@ -6,13 +6,14 @@ import sys
 from codecs import BOM_UTF8
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from blis_tui.base.text import printable
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.help import Command, Group
 from blis_tui.cli.options import (
     KINDS,
     FiniteRange,
@@ -52,7 +53,7 @@ _NAME = click.option("--name", help="Name of the document [default: from the fil
 _STRICT = click.option("--strict", is_flag=True, help="Exit with 1 if something is lost or approximated.")
 
 
-@click.group("import")
+@click.group("import", cls=Group)
 def import_() -> None:
     """Convert files of BLIS (the simulator in Go), Hugging Face and load generators.
 
@@ -154,7 +155,7 @@ def _finish(documents: Sequence[tuple[Path | None, Imported]], *, strict: bool) 
         sys.exit(ExitCode.CHECK_FAILED)
 
 
-@click.command("new")
+@click.command("new", cls=Command)
 @click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
 @click.argument("name", required=False)
 @click.option("-o", "--output", metavar="FILE", help="File to write; - is standard output.  [default: NAME's file]")
@@ -200,7 +201,7 @@ def _check_name(name: str) -> None:
         raise click.UsageError(f"`{name}` is not a valid name: use lower-case letters, digits, `.` and `-`")
 
 
-@click.command("init")
+@click.command("init", cls=Command)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Overwrite files that exist already.")
 @reported
@@ -245,7 +246,7 @@ def _goldens(files: Mapping[str, str], spec: str) -> dict[str, str]:
         return {f"golden/{path.name}": path.read_text(encoding="utf-8") for path in sorted(goldens.iterdir())}
 
 
-@click.command("fmt")
+@click.command("fmt", cls=Command)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completion.files)
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if something would change.")
 @click.option("--diff", is_flag=True, help="Write nothing; show what would change.")
@@ -340,7 +341,7 @@ def _read(path: str) -> tuple[Source, bool]:
     return decode(raw, path, Path(path).parent), raw.startswith(BOM_UTF8)
 
 
-@click.command("schema")
+@click.command("schema", cls=Command)
 @click.argument("kind", metavar="[KIND]", type=click.Choice((*KINDS, "common")), required=False)
 @click.option(
     "-o", "--output", "folder", metavar="DIR", type=click.Path(path_type=Path), help="Write the schemas to this folder."
@@ -369,33 +370,12 @@ def schema(kind: str | None, folder: Path | None) -> None:
         print_data(files[f"{kind}.schema.json"])
 
 
-class _Group(click.Group):
-    """A group whose import commands are in a module that is imported on demand."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), _IMPORT])
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name != _IMPORT:
-            return super().get_command(ctx, cmd_name)
-
-        return import_
-
-
-_IMPORT: Final = "import"
-
-
-@click.group("spec", cls=_Group)
+@click.group("spec", cls=Group)
 def spec() -> None:
     """Find, write, format and convert documents."""
 
 
-for _command in (
-    new,
-    init,
-    fmt,
-    schema,
-):
+for _command in (fmt, import_, init, new, schema):
     spec.add_command(_command)
 
 

@@ -15,6 +15,7 @@ from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.help import Command
 from blis_tui.cli.options import MOST_JOBS, format_option, grouped, known_plugins, plugins_option, set_option
 from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
 from blis_tui.cli.standard_streams import (
@@ -156,7 +157,7 @@ class _Written:
     progress: bool | None
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("source", metavar="STUDY|SPEC", shell_complete=completion.studies)
 @grouped(
     "asked",

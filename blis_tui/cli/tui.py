@@ -15,6 +15,7 @@ from blis_tui.base.standard_output import late_bound_stderr
 from blis_tui.cli import completion
 from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
 from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.help import Command
 from blis_tui.cli.options import Chosen, case_overrides, chosen_options, grouped, mention_cases
 from blis_tui.cli.standard_streams import results
 from blis_tui.cli.sweep import (
@@ -48,7 +49,7 @@ class _Studied:
     store: str | None
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("source", metavar="[SPEC|STUDY]", required=False, shell_complete=completion.experiments)
 @click.option(
     "--at",

@@ -10,6 +10,7 @@ import click
 
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
+from blis_tui.cli.help import Command
 from blis_tui.cli.options import FiniteRange, format_option, known_plugins, plugins_option, set_option
 from blis_tui.cli.standard_streams import print_text, require_no_overwrite, tell
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from blis_tui.live.twin.twin import Twin
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("recording", metavar="RECORDING", type=click.Path(path_type=Path))
 @click.argument("other", metavar="SPEC|RECORDING", shell_complete=completion.experiments)
 @click.option(

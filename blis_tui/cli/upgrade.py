@@ -9,6 +9,7 @@ import click
 from blis_tui.base.text import printable
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
+from blis_tui.cli.help import Command
 from blis_tui.cli.spec import rewrite
 from blis_tui.cli.standard_streams import tell
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from blis_tui.base.source import Source
 
 
-@click.command("upgrade")
+@click.command("upgrade", cls=Command)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, shell_complete=completion.files)
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if something would change.")
 @click.option("--diff", is_flag=True, help="Write nothing; show what would change.")

@@ -13,6 +13,7 @@ from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.failures import reported
+from blis_tui.cli.help import Group
 from blis_tui.cli.options import FiniteRange, format_option, grouped, known_plugins, plugins_option
 from blis_tui.cli.standard_streams import print_data, print_text, require_no_overwrite, tell
 
@@ -78,7 +79,7 @@ _SIMULATED: Final = (
 )
 
 
-@click.group("workload")
+@click.group("workload", cls=Group)
 def workload() -> None:
     """Describe, convert, combine and fit workloads and traces.
 

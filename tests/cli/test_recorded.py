@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from blis_tui.cli.help import RARE
 from blis_tui.cli.main import cli
 from tests.recorded import Digests, commands
 
@@ -72,7 +73,8 @@ def _paths(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[str]:
 def test_help(tmp_path: Path, file_regression: FileRegressionFixture) -> None:
     digests = Digests()
     for path in _paths(cli):
-        commands(digests, tmp_path, f"{path} --help".strip(), kind=path or "blis-tui")
+        for option in ("--help", *(["--help-all"] if path in RARE else [])):
+            commands(digests, tmp_path, f"{path} {option}".strip(), kind=path or "blis-tui")
     digests.check(file_regression)
 
 
