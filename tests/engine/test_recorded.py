@@ -42,7 +42,7 @@ _SCENARIOS: Final[dict[str, Callable[[Draw], Scenario]]] = {
     "tensorrt-llm": draw_tensorrt_llm,
     "overload": draw_overload,
 }
-_EACH: Final = 60
+_EACH: Final = 100
 _LOADS: Final = (
     StepLoad(),
     StepLoad([], 1, 900),
@@ -100,7 +100,7 @@ def test_random_runs(name: str, file_regression: FileRegressionFixture) -> None:
 
 def test_random_runs_of_sglang(file_regression: FileRegressionFixture) -> None:
     digests = Digests()
-    for seed in range(3 * _EACH):
+    for seed in range(2 * _EACH):
         try:
             found = engine(draw_world(at_random(Random(seed))))  # noqa: S311  (no secret)
         except StalledError as error:
@@ -123,7 +123,7 @@ def _times(experiment: Experiment) -> list[int]:
 def test_memory_and_step_times_of_many_servers(file_regression: FileRegressionFixture) -> None:
     digests = Digests()
     random = Random(1)  # noqa: S311  (no secret)
-    for _ in range(4 * _EACH):
+    for _ in range(3 * _EACH):
         found = outcome(_server, random)
         if isinstance(found, str):
             digests.add("refused", found)
