@@ -19,7 +19,7 @@ from blis_tui.base.units import count_text, plural, time_text
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain
-from blis_tui.debugger.why.explanation import Ref, event_ref, request_ref
+from blis_tui.debugger.why.explanation import Subject, event_ref, request_ref
 from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.drawing.why import explanation_page, mention_of
 from blis_tui.tui.panes.changes import diff_lines
@@ -150,7 +150,7 @@ def _panes(session: DebugSession, view: View) -> Iterable[Sequence[str]]:
     yield [_html(one.draw()) for one in diff_lines(view.moment, _WIDTH, playing=False)]
 
 
-def _why(session: DebugSession, about: Ref) -> list[str]:
+def _why(session: DebugSession, about: Subject) -> list[str]:
     explanation = explain(session.debugger, about)
     if explanation is None:
         return []
@@ -159,7 +159,7 @@ def _why(session: DebugSession, about: Ref) -> list[str]:
     return [_html(one, refs) for one in page.lines]
 
 
-def _html(content: Content, refs: Sequence[Ref] = ()) -> str:
+def _html(content: Content, refs: Sequence[Subject] = ()) -> str:
     """Return a line of a pane as HTML: colours as classes, references to events as links."""
     text = content.plain
     edges = sorted({0, len(text), *(edge for span in content.spans for edge in span[:2] if edge < len(text))})

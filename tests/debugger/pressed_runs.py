@@ -7,7 +7,7 @@ from functools import cache
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
-from blis_tui.debugger.why.explanation import Explanation, Ref
+from blis_tui.debugger.why.explanation import Explanation, Subject
 from tests.cluster.fleets import EARLY, GATEWAY, IDLE, SPLIT
 
 IMPATIENT = [
@@ -126,7 +126,7 @@ def finished(name: str) -> Debugger:
     return debugger
 
 
-def refs(explanation: Explanation) -> list[Ref]:
+def refs(explanation: Explanation) -> list[Subject]:
     """Everything an explanation mentions, in order."""
     sentences = (one for part in explanation.parts for one in (*part.sentences, *(row.note for row in part.rows)))
-    return [piece for sentence in sentences for piece in sentence if isinstance(piece, Ref)]
+    return [piece for sentence in sentences for piece in sentence if isinstance(piece, Subject)]

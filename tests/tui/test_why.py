@@ -12,7 +12,7 @@ from textual.widgets import Static
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_event, explain_request
-from blis_tui.debugger.why.explanation import Explanation, ExplanationRow, Part, Ref, event_ref, request_ref, say
+from blis_tui.debugger.why.explanation import Explanation, ExplanationRow, Part, Subject, event_ref, request_ref, say
 from blis_tui.tui.drawing.why import explanation_page
 from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.settings import DARK
@@ -90,7 +90,7 @@ class OneWindow(App[None], inherit_bindings=False):
         self.theme = DARK.name
         self.debugger = debugger
         self.first = explanation
-        self.results: list[Ref | None] = []
+        self.results: list[Subject | None] = []
 
     def on_mount(self) -> None:
         self.push_screen(WhyScreen(self.debugger, self.first), self.results.append)
@@ -254,10 +254,10 @@ async def test_an_instance_has_no_explanation_but_can_be_gone_to() -> None:
     app = OneWindow(debugger, explanation)
     async with app.run_test(size=NARROW) as pilot:
         await settle(pilot)
-        while app.window._chosen_ref() != Ref("instance", "0"):
+        while app.window._chosen_ref() != Subject("instance", "0"):
             await press(pilot, "tab")
         await press(pilot, "enter")
-        assert app.results == [Ref("instance", "0")]
+        assert app.results == [Subject("instance", "0")]
 
 
 async def test_a_narrower_terminal_wraps_again(pressed: Debugger, slow: Explanation) -> None:

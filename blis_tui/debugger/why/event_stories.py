@@ -25,8 +25,8 @@ from blis_tui.debugger.why.explanation import (
     Explanation,
     ExplanationRow,
     Part,
-    Ref,
     Sentence,
+    Subject,
     event_ref,
     instance_ref,
     listing,
@@ -206,7 +206,7 @@ def _timed_out(debugger: Debugger, row: EventRow) -> tuple[str, list[Part]]:
     return f"It timed out {where}, after {waited}.", [Part("The request", (facts, more))]
 
 
-def _subject(tape: EventStore, row: EventRow) -> Ref:
+def _subject(tape: EventStore, row: EventRow) -> Subject:
     return request_ref(tape.name(row.request))
 
 

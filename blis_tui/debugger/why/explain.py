@@ -23,8 +23,8 @@ from blis_tui.debugger.why.event_stories import capitalized, event_explanation
 from blis_tui.debugger.why.explanation import (
     Explanation,
     Part,
-    Ref,
     Sentence,
+    Subject,
     event_ref,
     instance_ref,
     request_ref,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.event_store import EventStore
     from blis_tui.debugger.why.breakdown import Breakdown
-    from blis_tui.debugger.why.explanation import Ref
+    from blis_tui.debugger.why.explanation import Subject
     from blis_tui.debugger.why.lifespans import RequestLife
     from blis_tui.debugger.why.past import Comparison
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["explain", "explain_event", "explain_request", "main_cause"]
 
 
-def explain(debugger: Debugger, about: Ref) -> Explanation | None:
+def explain(debugger: Debugger, about: Subject) -> Explanation | None:
     """Return the explanation of a request or an event; None for anything else."""
     if about.kind == "request":
         return explain_request(debugger, about.value)
@@ -113,7 +113,7 @@ def explain_request(debugger: Debugger, name: str) -> Explanation:
     return Explanation(about, _title(life), headline, tuple(parts))
 
 
-def _unarrived(debugger: Debugger, about: Ref) -> Explanation:
+def _unarrived(debugger: Debugger, about: Subject) -> Explanation:
     name = about.value
     arrival = debugger.tape.first_event_of(name)
     if arrival:
@@ -203,7 +203,7 @@ def _others(life: RequestLife, tape: EventStore) -> list[Sentence]:
     if not found:
         return []
     apart = tape.profiles[0].traits.prefills_apart
-    pieces: list[str | Ref] = [
+    pieces: list[str | Subject] = [
         "While it decoded, steps went to prompts of " if apart else "Its decode steps also computed prompts of "
     ]
     return [say(*pieces, *prompts_named(found), ".")]
@@ -336,7 +336,7 @@ def session_parts(debugger: Debugger, life: RequestLife) -> list[Part]:
         return []
     others = f", the last of {plural(len(record.after), 'call')} that it waited for" if len(record.after) > 1 else ""
     sent = f"It is call {record.call + 1} of {record.session_id}, sent {span_text(record.waited_us)} after "
-    pieces: list[str | Ref] = [sent, request_ref(record.last), f"{others}."]
+    pieces: list[str | Subject] = [sent, request_ref(record.last), f"{others}."]
     said = (
         f"{record.said_tokens:,} of the {plural(life.input_tokens, 'token')} of its prompt are the conversation so far."
     )

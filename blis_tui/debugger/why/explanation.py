@@ -7,52 +7,52 @@ from blis_tui.base.text import printable
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
-    """A request, an event or an instance mentioned in a sentence."""
+class Subject:
+    """What a link in a sentence, a line of a pane or the cursor is about."""
 
     kind: str
-    """``request``, ``event`` or ``instance``."""
+    """``request``, ``event`` or ``instance``; on the screen also what else a line can be about."""
     value: str
     """The request's name, or the number of the event (from 1) or instance (from 0) in digits."""
 
     @property
     def text(self) -> str:
-        """The text shown for the reference."""
-        return self.value if self.kind == "request" else f"{self.kind} {int(self.value):,}"
+        """The text shown for it in a sentence."""
+        return f"{self.kind} {int(self.value):,}" if self.kind in ("event", "instance") else self.value
 
 
-def request_ref(name: str) -> Ref:
-    """Return a reference to a request."""
-    return Ref("request", name)
+def request_ref(name: str) -> Subject:
+    """Return a request as a subject."""
+    return Subject("request", name)
 
 
-def event_ref(event: int) -> Ref:
-    """Return a reference to an event."""
-    return Ref("event", str(event))
+def event_ref(event: int) -> Subject:
+    """Return an event as a subject."""
+    return Subject("event", str(event))
 
 
-def instance_ref(index: int) -> Ref:
-    """Return a reference to an instance."""
-    return Ref("instance", str(index))
+def instance_ref(index: int) -> Subject:
+    """Return an instance as a subject."""
+    return Subject("instance", str(index))
 
 
-Sentence = tuple[str | Ref, ...]
+Sentence = tuple[str | Subject, ...]
 """Text with references in it."""
 
 
-def say(*pieces: str | Ref) -> Sentence:
+def say(*pieces: str | Subject) -> Sentence:
     """Return a sentence made of these pieces."""
     return pieces
 
 
 def said(sentence: Sentence) -> str:
     """Return a sentence as plain text."""
-    return "".join(piece.text if isinstance(piece, Ref) else piece for piece in sentence)
+    return "".join(piece.text if isinstance(piece, Subject) else piece for piece in sentence)
 
 
-def listing(refs: list[Ref], limit: int = 3) -> Sentence:
+def listing(refs: list[Subject], limit: int = 3) -> Sentence:
     """Return references separated by commas, at most ``limit``, and how many more there are."""
-    pieces: list[str | Ref] = []
+    pieces: list[str | Subject] = []
     for place, ref in enumerate(refs[:limit]):
         if place:
             pieces.append(", ")
@@ -87,7 +87,7 @@ class Part:
 class Explanation:
     """An answer to "why?". ``about``: the subject; ``headline``: the answer in one sentence."""
 
-    about: Ref
+    about: Subject
     title: str
     headline: str
     parts: tuple[Part, ...] = ()

@@ -9,7 +9,16 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.units import bytes_text, percent_text, plural, span_text, time_text
 from blis_tui.cluster.life import CANDIDATES
 from blis_tui.debugger.why.control import record_of
-from blis_tui.debugger.why.explanation import Part, Ref, Sentence, event_ref, instance_ref, listing, request_ref, say
+from blis_tui.debugger.why.explanation import (
+    Part,
+    Sentence,
+    Subject,
+    event_ref,
+    instance_ref,
+    listing,
+    request_ref,
+    say,
+)
 from blis_tui.debugger.why.lifespans import last_step
 from blis_tui.debugger.why.memory import KV_SHORTAGES, holders_sentences
 from blis_tui.debugger.why.waits import cause_sentence, preempted_by
@@ -360,7 +369,7 @@ def _preemptions(latest: LatestStep) -> Sentence:
 def _budget(latest: LatestStep, profile: Profile) -> Sentence:
     """Return which requests used a step's token budget."""
     step, budget = latest.step, profile.limits.max_num_batched_tokens
-    pieces: list[str | Ref] = [f"the whole token budget of {budget:,} was spent ({profile.traits.budget_name})"]
+    pieces: list[str | Subject] = [f"the whole token budget of {budget:,} was spent ({profile.traits.budget_name})"]
     chunks = sorted(step.chunks, key=lambda chunk: -chunk.new_tokens)
     separator = ": "
     if step.decode_requests:
@@ -382,7 +391,7 @@ def _blocks(
 ) -> list[Sentence]:
     profile = instance.profile
     limits, more = profile.limits, profile.traits.asks_for_more
-    who: str | Ref = request_ref(debugger.tape.name(stop.request)) if stop.request >= 0 else "the next request"
+    who: str | Subject = request_ref(debugger.tape.name(stop.request)) if stop.request >= 0 else "the next request"
     size = f"{plural(stop.need - stop.kept, 'KV block')} of {plural(limits.block_size_tokens, 'token')}"
     failed = "did not enter" if more else "did not fit"
     facts = [step + say(who, f" {failed}: it needs {size}.")]
@@ -417,7 +426,7 @@ def _overtaking(stop: StopRow, instance: InstanceSnapshot, asked: str) -> list[S
         blocks = max(instance.profile.limits.blocks_for(request.target_tokens) - request.held_blocks, 0)
         if early and blocks + stop.kept <= stop.had:
             has = f"needs {plural(blocks, 'block')}" if blocks else "has its blocks already"
-            who: str | Ref = "this request"
+            who: str | Subject = "this request"
             if request.request_id != asked:
                 who = request_ref(request.request_id)
             facts = f", further back, {has} and would have fit, but {_HEAD_FIRST}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.units import plural, share_text, span_text
-from blis_tui.debugger.why.explanation import Part, Ref, Sentence, request_ref, say
+from blis_tui.debugger.why.explanation import Part, Sentence, Subject, request_ref, say
 from blis_tui.engine.records import PreemptedByPriority, RestoreChosen, Retracted, SwappedBack, TiersLoaded
 from blis_tui.engine.stopped import ANSWERS, BLOCKS, WATERMARK
 
@@ -32,7 +32,7 @@ def holders_sentences(instance: InstanceSnapshot) -> list[Sentence]:
     holders = sorted(here, key=lambda request: -request.held_blocks)[:_HOLDERS]
     if not holders:
         return []
-    pieces: list[str | Ref] = ["The largest holder is " if len(holders) == 1 else "The largest holders are "]
+    pieces: list[str | Subject] = ["The largest holder is " if len(holders) == 1 else "The largest holders are "]
     for number, holder in enumerate(holders):
         pieces += [", " if number else "", request_ref(holder.request_id), f" ({holder.held_blocks:,})"]
     return [say(*pieces, ".")]

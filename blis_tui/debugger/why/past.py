@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import count_text, percent_text, plural, span_text
 from blis_tui.debugger.why.breakdown import PREEMPTION, e2e_breakdown
-from blis_tui.debugger.why.explanation import ExplanationRow, Part, Ref, Sentence, event_ref, request_ref, say
+from blis_tui.debugger.why.explanation import ExplanationRow, Part, Sentence, Subject, event_ref, request_ref, say
 from blis_tui.debugger.why.lifespans import next_step, read_life
 from blis_tui.debugger.why.memory import (
     choice_of,
@@ -180,7 +180,7 @@ def breakdown_part(heading: str, breakdown: Breakdown, sentences: Sequence[Sente
 
 def _remark(share: Share) -> Sentence:
     """Return a share's remark, with what spent the token budget meanwhile."""
-    pieces: list[str | Ref] = [f": {plural(share.decodes, 'decode')}"] if share.decodes else []
+    pieces: list[str | Subject] = [f": {plural(share.decodes, 'decode')}"] if share.decodes else []
     if share.prompts:
         pieces += [", " if pieces else ": ", "prompts of ", *prompts_named(share.prompts)]
     return say(share.note, *pieces)
@@ -188,7 +188,7 @@ def _remark(share: Share) -> Sentence:
 
 def prompts_named(prompts: Sequence[tuple[str, int]]) -> Sentence:
     """Return requests with how many tokens of their prompts were computed; the number of the others if many."""
-    pieces: list[str | Ref] = []
+    pieces: list[str | Subject] = []
     for place, (name, tokens) in enumerate(prompts[:_NAMED]):
         pieces += [", " if place else "", request_ref(name), f" ({plural(tokens, 'token')})"]
     if len(prompts) > _NAMED:

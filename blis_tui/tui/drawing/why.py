@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.style import Style
 
 from blis_tui.base.classes import dataclass
-from blis_tui.debugger.why.explanation import Ref
+from blis_tui.debugger.why.explanation import Subject
 
 if TYPE_CHECKING:
     from blis_tui.debugger.why.explanation import Explanation, ExplanationRow, Part, Sentence
@@ -23,7 +23,7 @@ _NARROWEST_NOTE: Final = 18
 class Mention:
     """A reference, and the line that contains it."""
 
-    ref: Ref
+    ref: Subject
     line: int
 
 
@@ -48,13 +48,13 @@ class _Writer:
         self.chosen = chosen
         self.lines: list[Content] = []
         self.mentions: list[Mention] = []
-        self._refs: list[Ref] = []
+        self._refs: list[Subject] = []
 
     def sentence(self, sentence: Sentence, style: str = "") -> Content:
         """Return a sentence with its references marked."""
         pieces: list[Content] = []
         for piece in sentence:
-            if isinstance(piece, Ref):
+            if isinstance(piece, Subject):
                 number = len(self._refs)
                 self._refs.append(piece)
                 look = "$accent bold reverse" if number == self.chosen else "$accent underline"

@@ -12,7 +12,7 @@ from textual.content import Content
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import count_text, span_text, time_text
 from blis_tui.debugger.differences import SPAN, TIME, differences
-from blis_tui.debugger.why.explanation import Ref, event_ref, request_ref
+from blis_tui.debugger.why.explanation import Subject, event_ref, request_ref
 from blis_tui.engine.records import described
 from blis_tui.tui.drawing.life_line import PHASE_STYLES, GlyphStyle
 from blis_tui.tui.drawing.lines import Line, flow, line, shorten, with_hanging_indent, words
@@ -156,7 +156,7 @@ class DiffPane(LinesPane):
         if go and change is not None and change.request:
             self.post_message(Picked(request=change.request))
 
-    def at_cursor(self) -> Ref | None:
+    def at_cursor(self) -> Subject | None:
         """Return the request of the line, else the event whose changes these are."""
         change = self._change(self._key)
         if change is not None and change.request:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
 
-from blis_tui.debugger.why.explanation import Ref, event_ref, instance_ref, request_ref
+from blis_tui.debugger.why.explanation import Subject, event_ref, instance_ref, request_ref
 from blis_tui.tui.panes.fleet import EVENT_KEY, FleetText, fleet_text
 from blis_tui.tui.panes.gateway import gateway_lines
 from blis_tui.tui.panes.instances import INSTANCE_KEY
@@ -87,7 +87,7 @@ class FleetPane(LinesPane):
             event.prevent_default()
             self.post_message(Picked(instance=found, go=event.chain > 1))
 
-    def at_cursor(self) -> Ref | None:
+    def at_cursor(self) -> Subject | None:
         """Return the instance that is marked on the map."""
         return None if self._instance is None else instance_ref(self._instance)
 
@@ -109,7 +109,7 @@ class RouterPane(LinesPane):
         """Select an instance."""
         self.post_message(Picked(instance=int(key.removeprefix(INSTANCE_KEY)), go=go))
 
-    def at_cursor(self) -> Ref | None:
+    def at_cursor(self) -> Subject | None:
         """Return the event of the decision: it has the reason why this candidate was chosen, or was not."""
         event = 0 if self.view is None else routed_event(self.view)
         return event_ref(event) if event else None
@@ -138,6 +138,6 @@ class GatewayPane(LinesPane):
         """Select a request."""
         self.post_message(Picked(request=key, go=go))
 
-    def at_cursor(self) -> Ref | None:
+    def at_cursor(self) -> Subject | None:
         """Return the request of the line."""
         return request_ref(self._key) if self._key else None

@@ -19,7 +19,7 @@ from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.text import cut
 from blis_tui.base.units import count_text, filled, plural, span_text, time_text
 from blis_tui.debugger.state import settles
-from blis_tui.debugger.why.explanation import Ref, event_ref
+from blis_tui.debugger.why.explanation import Subject, event_ref
 from blis_tui.engine.records import Preempted, Scheduled, described
 from blis_tui.results.conditions.breakpoints import Reaches, RecordMatch, Sends
 from blis_tui.tui.actions import named, shown_key
@@ -706,7 +706,7 @@ class EventList(Pane):
         """Move the cursor by a page."""
         self.action_move(pages * max(self._rows.size.height - 1, 1))
 
-    def at_cursor(self) -> Ref | None:
+    def at_cursor(self) -> Subject | None:
         """Return the event of the marked row: with a filter, the last match up to the selected event."""
         rows = self._rows
         return None if rows.view is None else event_ref(rows.event_at(rows.row_of(rows.cursor)))

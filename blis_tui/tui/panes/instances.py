@@ -11,7 +11,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.units import bar_text, count_text, percent_text, plural, span_text, time_text
 from blis_tui.cluster.life import CANDIDATES
 from blis_tui.debugger.state import LAST_PHASE, PHASES
-from blis_tui.debugger.why.explanation import Ref, instance_ref, request_ref
+from blis_tui.debugger.why.explanation import Subject, instance_ref, request_ref
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.tui.drawing.life_line import INTERVAL_STYLES, PHASE_STYLES, STAGES, name_of, rank_of, running_of, stage_of
 from blis_tui.tui.drawing.lines import (
@@ -531,7 +531,7 @@ class InstancesPane(LinesPane):
             place = (by if now is None else now + 1 + by) % (count + 1)
             self.post_message(Picked(instance=place - 1 if place else ALL_INSTANCES))
 
-    def at_cursor(self) -> Ref | None:
+    def at_cursor(self) -> Subject | None:
         """Return the request or the instance of the line."""
         if self._key.startswith(INSTANCE_KEY):
             return instance_ref(int(self._key.removeprefix(INSTANCE_KEY)))

@@ -13,7 +13,7 @@ from textual.content import Content
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import count_text, percent_text, plural
-from blis_tui.debugger.why.explanation import Ref, request_ref
+from blis_tui.debugger.why.explanation import Subject, request_ref
 from blis_tui.tui.drawing.life_line import GlyphStyle
 from blis_tui.tui.drawing.lines import BLANK, Line, fact, flow, line, words
 from blis_tui.tui.panes.pane_rows import GUTTER, Lines, LinesPane
@@ -442,6 +442,6 @@ class KvMap(LinesPane):
             self._key = found.request
             self.post_message(Picked(request=found.request, go=event.chain > 1))
 
-    def at_cursor(self) -> Ref | None:
+    def at_cursor(self) -> Subject | None:
         """Return the selected request."""
         return request_ref(self._key) if self._key else None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from blis_tui.debugger.event_store import EventStore
-    from blis_tui.debugger.why.explanation import Ref
+    from blis_tui.debugger.why.explanation import Subject
     from blis_tui.tui.view import View
 
 _CHEAP_S: Final = 0.03
@@ -73,7 +73,7 @@ class Pane(Widget, can_focus=True):
 
     # ---- the cursor ----
 
-    def at_cursor(self) -> Ref | None:
+    def at_cursor(self) -> Subject | None:
         """Return what the cursor is on, for keys that are about it; None if it is on nothing that a run consists of."""
         return None
 

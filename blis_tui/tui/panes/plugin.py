@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import in_words
-from blis_tui.debugger.why.explanation import Ref, event_ref, request_ref
+from blis_tui.debugger.why.explanation import Subject, event_ref, request_ref
 from blis_tui.model.plug_ins import place_in_plugin
 from blis_tui.output.plugin_panes import PaneLine, Told
 from blis_tui.tui.drawing.lines import Line, line, words
@@ -146,7 +146,7 @@ class BroughtPane(LinesPane):
         event, request = picked(key)
         self.post_message(Picked(event=event, request=request, go=go))
 
-    def at_cursor(self) -> Ref | None:
+    def at_cursor(self) -> Subject | None:
         """Return the event or the request of the line."""
         if not self._key:
             return None

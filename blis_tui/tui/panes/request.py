@@ -9,7 +9,7 @@ from textual.content import Content
 
 from blis_tui.base.units import bar_text, count_text, filled, percent_text, plural, span_text, time_text
 from blis_tui.debugger.why.breakdown import decode_lines
-from blis_tui.debugger.why.explanation import Ref, request_ref
+from blis_tui.debugger.why.explanation import Subject, request_ref
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.ranking import ORDERS, Position, ranking
 from blis_tui.debugger.why.request_content import media_text
@@ -398,7 +398,7 @@ class Inspector(LinesPane):
         event = int(key.removeprefix(EVENT_KEY))
         self.post_message(Picked(event=event, go=go))
 
-    def at_cursor(self) -> Ref | None:
+    def at_cursor(self) -> Subject | None:
         """Return the request whose life is shown; in the ranking, that of the line."""
         if self.view is None:
             return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.base.units import count_text, percent_text, plural, span_text, time_text
-from blis_tui.debugger.why.explanation import Ref, request_ref
+from blis_tui.debugger.why.explanation import Subject, request_ref
 from blis_tui.debugger.why.session_course import (
     CANCELLED,
     COMPLETED,
@@ -287,7 +287,7 @@ class SessionsPane(LinesPane):
         opened = None if self.view is None else self.view.selection.session
         return opened or (self._key.removeprefix(SESSION_KEY) if self._key.startswith(SESSION_KEY) else "")
 
-    def at_cursor(self) -> Ref | None:
+    def at_cursor(self) -> Subject | None:
         """Return the request of the call at the cursor; without one, the session's latest call, or its first."""
         if self.view is None:
             return None

@@ -10,7 +10,7 @@ from textual.reactive import reactive
 
 from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.units import count_text, plural, span_text, time_text
-from blis_tui.debugger.why.explanation import Ref, event_ref
+from blis_tui.debugger.why.explanation import Subject, event_ref
 from blis_tui.results.conditions.breakpoints import Reaches
 from blis_tui.tui.drawing.lines import cells_text, shorten
 from blis_tui.tui.drawing.series import (
@@ -420,7 +420,7 @@ class Timeline(Pane):
         if self.view is not None:
             self._go(event_beside(self.view, self._scale(self.view), direction))
 
-    def at_cursor(self) -> Ref | None:
+    def at_cursor(self) -> Subject | None:
         """Return the present event, which is what its keys and clicks move."""
         return None if self.view is None else event_ref(self.view.moment.event)
 

@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import plural
-from blis_tui.debugger.why.explanation import Ref, instance_ref, request_ref
+from blis_tui.debugger.why.explanation import Subject, instance_ref, request_ref
 from blis_tui.tui.drawing.lines import with_hanging_indent
 from blis_tui.tui.panes.pane import InTime, Pane
 from blis_tui.tui.view import Picked
@@ -223,7 +223,7 @@ class WarningsPane(Pane):
         scroll = self.query_one(VerticalScroll)
         scroll.scroll_relative(y=pages * max(1, scroll.size.height - 1), animate=False)
 
-    def at_cursor(self) -> Ref | None:
+    def at_cursor(self) -> Subject | None:
         """Return the request or the instance of the marked warning."""
         if self.checkup is None or self._chosen is None:
             return None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from textual.events import Click, Key
 
     from blis_tui.cluster.records import RoutingDecision
-    from blis_tui.debugger.why.explanation import Ref
+    from blis_tui.debugger.why.explanation import Subject
     from blis_tui.tui.panes.pane import Pane
     from blis_tui.tui.shell import LoadedBy
     from blis_tui.tui.view import View
@@ -101,7 +101,7 @@ class Asking(Moves):
             about = event_ref(latest)
         self.why(about)
 
-    def why(self, about: Ref) -> None:
+    def why(self, about: Subject) -> None:
         """Explain an event, or what happened to a request; a run in progress waits meanwhile."""
         from blis_tui.debugger.why.explain import explain  # noqa: PLC0415  (only needed for questions)
         from blis_tui.tui.screens.why import WhyScreen  # noqa: PLC0415
@@ -112,7 +112,7 @@ class Asking(Moves):
             screen = WhyScreen(self.session.debugger, explanation, run_waits=self.session.driver.busy)
             self.app.push_screen(screen, self._follow)
 
-    def _follow(self, reference: Ref | None) -> None:
+    def _follow(self, reference: Subject | None) -> None:
         """Go to a reference in an explanation; a waiting run goes on, unless the reference leads elsewhere."""
         self.resume()
         if reference is None:

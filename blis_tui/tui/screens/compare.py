@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from blis_tui.debugger.debugger import Debugger
     from blis_tui.debugger.history import Move, Stop
-    from blis_tui.debugger.why.explanation import Ref
+    from blis_tui.debugger.why.explanation import Subject
     from blis_tui.model import Experiment
     from blis_tui.results.report import Report
     from blis_tui.runs.compare.comparison import ComparedFigure, RequestChanges
@@ -395,7 +395,7 @@ class CompareScreen(SideBySideScreen):
         side = self.lockstep.sides[self._side]
         self.app.push_screen(WhyScreen(side, explain_event(side, side.event)), self._follow)
 
-    def _follow(self, reference: Ref | None) -> None:
+    def _follow(self, reference: Subject | None) -> None:
         """Go to an event or a request of an explanation."""
         if reference is not None and reference.kind != "instance":
             self._go_to(reference.value)

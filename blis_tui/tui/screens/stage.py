@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.decisions import RouteOverrides
     from blis_tui.debugger.history import Move, Stop
-    from blis_tui.debugger.why.explanation import Ref
+    from blis_tui.debugger.why.explanation import Subject
     from blis_tui.model import Experiment
     from blis_tui.tui.layout import PaneInfo
     from blis_tui.tui.view import View
@@ -354,7 +354,7 @@ class Stage(Screen[None]):
         focused = self.focused
         return focused if isinstance(focused, Pane) else self.query_one(f"#{self.arrangement.active}", Pane)
 
-    def at_cursor(self) -> Ref:
+    def at_cursor(self) -> Subject:
         """Return what the cursor is on; in a pane without one the selected request, else the present event."""
         request = self.session.selection.request
         otherwise = event_ref(self.session.debugger.event) if request is None else request_ref(request)

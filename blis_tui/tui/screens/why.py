@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from textual.events import Click
 
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.debugger.why.explanation import Explanation, Ref
+    from blis_tui.debugger.why.explanation import Explanation, Subject
     from blis_tui.tui.drawing.why import Page
 
 
@@ -38,7 +38,7 @@ class _Text(Static):
         self.post_message(self.Resized())
 
 
-class WhyScreen(ScrolledWindow["Ref | None"]):
+class WhyScreen(ScrolledWindow["Subject | None"]):
     """Shows an explanation, and those of its references; the result is where the reader wants to go, or None.
 
     Args:
@@ -123,12 +123,12 @@ class WhyScreen(ScrolledWindow["Ref | None"]):
             return self._destination() is not None
         return True
 
-    def _chosen_ref(self) -> Ref | None:
+    def _chosen_ref(self) -> Subject | None:
         if self._page is None or self._chosen is None or self._chosen >= len(self._page.mentions):
             return None
         return self._page.mentions[self._chosen].ref
 
-    def _destination(self) -> Ref | None:
+    def _destination(self) -> Subject | None:
         """Return the destination of `g`: the marked reference, else the subject of the explanation."""
         return self._chosen_ref() or self._explanation.about
 
@@ -165,7 +165,7 @@ class WhyScreen(ScrolledWindow["Ref | None"]):
         if ref is not None:
             self._follow(ref)
 
-    def _follow(self, ref: Ref) -> None:
+    def _follow(self, ref: Subject) -> None:
         explanation = explain(self._debugger, ref)
         if explanation is None:
             self.dismiss(ref)

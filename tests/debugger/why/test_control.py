@@ -15,7 +15,7 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.control import record_of
 from blis_tui.debugger.why.explain import explain_event, explain_request
-from blis_tui.debugger.why.explanation import Ref
+from blis_tui.debugger.why.explanation import Subject
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.engine.records import Rejected, Routed
 from tests.debugger.pressed_runs import finished, refs
@@ -121,7 +121,7 @@ def test_who_came_back_to_an_idle_cluster_is_told_apart_from_the_gateway() -> No
     back = [one.request_id for one in debugger.records_of(event) if isinstance(one, Resumed)]
     explanation = explain_event(debugger, event)
     [part] = [one for one in explanation.parts if one.heading == "Deferred requests"]
-    assert [piece.value for piece in part.sentences[0] if isinstance(piece, Ref)] == back[:8]
+    assert [piece.value for piece in part.sentences[0] if isinstance(piece, Subject)] == back[:8]
     assert "The gateway" not in {one.heading for one in explanation.parts}
 
 

@@ -13,7 +13,7 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.event_stories import usual_duration
 from blis_tui.debugger.why.explain import explain, explain_event, explain_request
-from blis_tui.debugger.why.explanation import Explanation, Part, Ref, event_ref, instance_ref, request_ref, said
+from blis_tui.debugger.why.explanation import Explanation, Part, Subject, event_ref, instance_ref, request_ref, said
 from blis_tui.debugger.why.ranking import Position, Ranked, ranking
 from blis_tui.engine.records import RECORD_KINDS, Preempted, StepFinished
 from tests.debugger.pressed_runs import RUNS, experiment, finished, refs
@@ -448,7 +448,7 @@ def test_refs() -> None:
     assert explain(debugger, request_ref("request_3")) == explain_request(debugger, "request_3")
     assert explain(debugger, event_ref(12)) == explain_event(debugger, 12)
     assert explain(debugger, instance_ref(0)) is None
-    assert Ref("event", "12345").text == "event 12,345"
+    assert Subject("event", "12345").text == "event 12,345"
 
 
 @pytest.mark.parametrize("name", ["kv-pressure", "vllm-preemption", "whole prompts", "first chunk only"])
