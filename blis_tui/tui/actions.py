@@ -14,7 +14,7 @@ from textual.binding import Binding
 from textual.keys import format_key
 
 from blis_tui.base.classes import dataclass
-from blis_tui.tui.layout import PANES
+from blis_tui.tui.panes import PANES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

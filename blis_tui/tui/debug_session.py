@@ -16,6 +16,7 @@ from blis_tui.spec.authoring.provenance import Composed, compose
 from blis_tui.spec.places import data_root
 from blis_tui.tui.driver import Driver
 from blis_tui.tui.panes.fleet import MEASURES
+from blis_tui.tui.panes.request import ranked_requests
 from blis_tui.tui.view import Selection, View
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from blis_tui.base.source import Json
     from blis_tui.cluster.decisions import RouteOverrides
+    from blis_tui.debugger.state import DebuggerState
+    from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.model import Experiment
     from blis_tui.results.conditions.breakpoints import Breakpoint, Hit
     from blis_tui.results.conditions.language import Expression
@@ -41,6 +44,7 @@ class DebugSession:
         selection: what the reader has selected.
         breakpoints: where runs stop.
         watches: figures shown all the time, as written.
+        document: the resolved experiment, as soon as it is known.
         visited: positions left by a jump, the latest last.
     """
 
@@ -51,6 +55,8 @@ class DebugSession:
         self.breakpoints: tuple[Breakpoint, ...] = ()
         self.watches: tuple[str, ...] = ()
         self.visited: list[int] = []
+        self.document: tuple[str, ...] = ()
+        self._ranked: tuple[object, Sequence[Ranked]] = (None, ())
 
     @property
     def experiment(self) -> Experiment:
@@ -67,7 +73,7 @@ class DebugSession:
         """
         debugger = self.debugger
         moment = debugger.quick_moment() if briefly or self.driver.busy else debugger.moment()
-        return View(
+        view = View(
             moment=moment,
             tape=debugger.tape,
             experiment=debugger.experiment,
@@ -78,7 +84,18 @@ class DebugSession:
             records_of=debugger.records_of,
             checkup=debugger.checkup,
             latencies=debugger.latencies,
+            ranked=lambda: self._ranking(view),
+            watches=tuple((text, self.value(text, moment)) for text in self.watches),
+            document=self.document,
         )
+        return view
+
+    def _ranking(self, view: View) -> Sequence[Ranked]:
+        """Return the ranking, computed again for another position or figure: it takes long in a long run."""
+        place = (view.moment.event, view.moment.settled, view.selection.order)
+        if self._ranked[0] != place:
+            self._ranked = (place, ranked_requests(view))
+        return self._ranked[1]
 
     def select(
         self,
@@ -95,7 +112,7 @@ class DebugSession:
         if request is not None:
             selection = replace(selection, request=request, ranking=False)
         if instance is not None:
-            selection = replace(selection, instance=instance)
+            selection = replace(selection, instance=None if instance < 0 else instance)
         if session is not None:
             selection = replace(selection, session=session)
         self.selection = selection
@@ -188,14 +205,13 @@ class DebugSession:
         """Parse a watch. Raises ConditionError if it is invalid."""
         return parse_expression(text, instances=self.experiment.instance_numbers)
 
-    def value(self, text: str) -> str:
-        """Return the value of a watch at the present event and phase."""
+    def value(self, text: str, moment: DebuggerState) -> str:
+        """Return the value of a watch at the present event and phase, of which ``moment`` has the records."""
         try:
             watch = self.read_watch(text)
         except BlisError as error:
             return error.message
-        records = () if self.driver.busy else self.debugger.moment().applied_records
-        return self.debugger.ask(lambda simulation: watch.shown(simulation, records))
+        return self.debugger.ask(lambda simulation: watch.shown(simulation, moment.applied_records))
 
     # ---- the whole run ----
 

@@ -23,7 +23,7 @@ from blis_tui.debugger.why.explanation import Subject, event_ref, request_ref
 from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.drawing.why import explanation_page, mention_of
 from blis_tui.tui.panes.changes import diff_lines
-from blis_tui.tui.panes.event_list import event_line
+from blis_tui.tui.panes.events import event_line
 from blis_tui.tui.panes.instances import instances_lines
 from blis_tui.tui.panes.request import inspector_lines, subject
 from blis_tui.tui.settings import DARK, LIGHT

@@ -30,7 +30,7 @@ from blis_tui.results.conditions.suggestions import suggestions
 from blis_tui.results.record_lines import record_line
 from blis_tui.tui.drawing.event_filter import parse_filter
 from blis_tui.tui.panes.changes import diff_lines
-from blis_tui.tui.panes.event_list import event_line, full_text
+from blis_tui.tui.panes.events import event_line, full_text
 from blis_tui.tui.panes.request import inspector_lines
 from docs.make_reference import pages
 from docs.make_terminal_reference import pages as terminal_pages

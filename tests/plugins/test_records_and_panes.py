@@ -17,7 +17,7 @@ from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.results.record_lines import record_line
 from blis_tui.spec.user_plugins import load_plugins
 from blis_tui.tui.drawing.event_filter import parse_filter
-from blis_tui.tui.panes.event_list import event_line, full_text
+from blis_tui.tui.panes.events import event_line, full_text
 from tests.plugins.probing import at_end, edited, left_as_found, loaded
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import blis_tui
 from blis_tui.tui import debug_session
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.driver import Driver
-from blis_tui.tui.panes.event_list import EventList
+from blis_tui.tui.panes.events import EventList
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from tests.cluster.fleets import fleet
 from tests.tui.screens import finish, settle

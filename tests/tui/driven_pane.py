@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.tui.panes.pane import Pane
+    from blis_tui.tui.widgets.boxes import Box
 
 
 WHOLE = 10**9
@@ -53,7 +53,7 @@ def view_with(made: Debugger, *breaks: str, playing: bool = False) -> View:
 class DrivenPane(OnePane):
     """Goes to what is picked."""
 
-    def __init__(self, pane: Pane, made: Debugger) -> None:
+    def __init__(self, pane: Box, made: Debugger) -> None:
         super().__init__(pane, view_with(made))
         self.debugger = made
 
@@ -87,7 +87,7 @@ class DrivenPane(OnePane):
 
 @asynccontextmanager
 async def driven(
-    pane: Pane, made: Debugger, size: tuple[int, int] = (80, 15)
+    pane: Box, made: Debugger, size: tuple[int, int] = (80, 15)
 ) -> AsyncIterator[tuple[DrivenPane, Pilot[None]]]:
     """A pane on a screen, shown."""
     app = DrivenPane(pane, made)

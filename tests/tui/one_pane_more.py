@@ -1,4 +1,4 @@
-"""A pane more, as CONTRIBUTING.md says: its lines, a widget that shows them, a `PaneInfo`. Run as a program.
+"""A pane more, as CONTRIBUTING.md says: a file with its lines, and a `PaneInfo`. Run as a program.
 
 It prints what the debugger then knows of it.
 """
@@ -10,37 +10,31 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from blis_tui.tui import layout
+from blis_tui.tui import panes
 from blis_tui.tui.drawing.lines import line
-from blis_tui.tui.layout import PaneInfo
+from blis_tui.tui.panes import PaneInfo
+from blis_tui.tui.panes.pane import Pane
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.tui.drawing.lines import Line
+    from blis_tui.tui.panes.pane import Room
     from blis_tui.tui.view import View
 
-ECHO = PaneInfo(id="echo", key="E", letter="x", name="Echo", about="The present event, again", widget="echo.EchoPane")
+ECHO = PaneInfo(id="echo", key="E", letter="x", name="Echo", about="The present event, again")
 
 
-def echo_lines(view: View, width: int) -> Sequence[Line]:
+def echo_lines(view: View, room: Room) -> Sequence[Line]:
     """Its lines."""
-    return [line(f"this was event {view.moment.event}"[:width])]
+    return [line(f"this was event {view.moment.event}"[: room.width])]
 
 
 def main() -> None:
     """Put the pane there before anything derives from the table, then open the debugger and press the key."""
-    setattr(layout, "PANES", (*layout.PANES, ECHO))  # noqa: B010  (what editing the table does)
-    from blis_tui.tui.panes.pane_rows import LinesPane  # noqa: PLC0415
-
-    class EchoPane(LinesPane):
-        """The widget."""
-
-        def lines(self, view: View, width: int) -> Sequence[Line]:
-            return echo_lines(view, width)
-
+    setattr(panes, "PANES", (*panes.PANES, ECHO))  # noqa: B010  (what editing the table does)
     module = ModuleType("blis_tui.tui.panes.echo")
-    module.EchoPane = EchoPane  # type: ignore[attr-defined]
+    module.PANE = Pane(lines=echo_lines)  # type: ignore[attr-defined]
     sys.modules[module.__name__] = module
     asyncio.run(_look())
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from blis_tui.tui.drawing.lines import Line
-    from blis_tui.tui.panes.pane import Pane
+    from blis_tui.tui.widgets.boxes import Box
 
 
 def debugger(experiment: str, event: int, **overrides: object) -> Debugger:
@@ -62,9 +62,9 @@ def text_of(lines: Sequence[Line]) -> str:
 class OnePane(App[None], inherit_bindings=False):
     """Shows a pane, and does with what is picked what the debugger's screen does."""
 
-    CSS = "Pane { border: round $border; }"
+    CSS = "Box { border: round $border; }"
 
-    def __init__(self, pane: Pane, view: View) -> None:
+    def __init__(self, pane: Box, view: View) -> None:
         super().__init__()
         self.pane = pane
         self.shown = view

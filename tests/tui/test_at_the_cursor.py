@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from blis_tui.tui.panes.changes import DiffPane
-from blis_tui.tui.panes.event_list import EventList
-from blis_tui.tui.panes.instances import InstancesPane
-from blis_tui.tui.panes.request import REQUEST_KEY, Inspector
+from blis_tui.tui.panes.events import EventList
 from blis_tui.tui.panes.timeline import Timeline
-from blis_tui.tui.panes.warnings import WarningsPane
 from blis_tui.tui.screens.why import WhyScreen
+from blis_tui.tui.widgets.boxes import RowsBox
 from tests.tui.debugging import debugging
 
 if TYPE_CHECKING:
@@ -20,6 +17,10 @@ if TYPE_CHECKING:
 
 STALE = ("3", "l", "enter")
 """Keys that select a request in its pane: it stays selected."""
+
+
+def pane_of(here: Debugging, name: str) -> RowsBox:
+    return here.screen.query_one(f"#{name}", RowsBox)
 
 
 async def explained(here: Debugging) -> tuple[str, str]:
@@ -50,7 +51,7 @@ async def test_the_event_at_the_cursor_not_the_request_selected_before() -> None
 async def test_the_request_at_the_cursor_of_the_ranking() -> None:
     async with debugging(at="1500") as here:
         await here.press("1", "up", "3", "l", "down")
-        name = here.screen.query_one(Inspector)._key.removeprefix(REQUEST_KEY)
+        name = pane_of(here, "request").copied(path=False)
         assert name
         assert await explained(here) == ("request", name)
         await here.press("b", "y")
@@ -61,11 +62,11 @@ async def test_the_request_at_the_cursor_of_the_ranking() -> None:
 async def test_the_request_of_a_change_and_the_event_of_the_others() -> None:
     async with debugging(requests=None, at="640") as here:
         await here.press("2", "down", "6", "down")
-        pane = here.screen.query_one(DiffPane)
-        assert pane.selected_path() == "requests.request_24.phase"
+        pane = pane_of(here, "changes")
+        assert pane.copied(path=True) == "requests.request_24.phase"
         assert await explained(here) == ("request", "request_24")
         await here.press("down")
-        assert pane.selected_value() == "17 requests decoded one token each"
+        assert pane.copied(path=False) == "17 requests decoded one token each"
         assert await explained(here) == ("event", "640")
 
 
@@ -80,21 +81,23 @@ async def test_the_timeline_is_about_the_present_event() -> None:
 async def test_the_subject_of_a_warning() -> None:
     async with debugging("vllm-preemption", requests=None) as here:
         await here.press("end", *STALE, "7")
-        pane = here.screen.query_one(WarningsPane)
-        assert pane.checkup is not None
+        stale = here.session.selection.request
+        view = pane_of(here, "warnings").view
+        assert view is not None
+        assert view.checked is not None
         about = {}
-        for finding in pane.checkup.findings:
+        for finding in view.checked.findings:
             await here.press("down")
             about[finding.request] = await explained(here)
         del about[None]
         assert about == {name: ("request", name) for name in about}
-        assert set(about) - {here.session.selection.request}
+        assert set(about) - {stale}
 
 
 async def test_an_instance_is_explained_by_what_last_happened_on_it() -> None:
     async with debugging("prefix-routing", requests=60, at="200") as here:
         await here.press(*STALE, "2", "escape")
-        pane = here.screen.query_one(InstancesPane)
+        pane = pane_of(here, "instances")
         await here.press("right", "left", "escape", "down")
         pointed = pane.at_cursor()
         assert pointed is not None
@@ -123,7 +126,7 @@ async def test_the_routing_decision_that_is_shown() -> None:
 async def test_what_if_is_about_the_request_at_the_cursor() -> None:
     async with debugging("prefix-routing", requests=60, at="1500") as here:
         await here.press("3", "l", "down", "down")
-        name = here.screen.query_one(Inspector)._key.removeprefix(REQUEST_KEY)
+        name = pane_of(here, "request").copied(path=False)
         await here.press("i")
         assert here.app.screen._about.startswith(f"{name} went to ")  # type: ignore[attr-defined]
 

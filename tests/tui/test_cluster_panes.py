@@ -24,16 +24,20 @@ from blis_tui.cluster.records import (
 )
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
+from blis_tui.debugger.why.explanation import Subject, event_ref, instance_ref
 from blis_tui.engine.records import Completed, Prefilled, Queued, Rejected, Routed, Scheduled, StepFinished
 from blis_tui.runs.simulation import Simulation
 from blis_tui.tui.drawing.life_line import STAGES
-from blis_tui.tui.layout import panes_of
-from blis_tui.tui.panes.cluster import FleetPane, GatewayPane, RouterPane
-from blis_tui.tui.panes.event_list import event_line
-from blis_tui.tui.panes.fleet import MEASURES, VERDICTS, fleet_text, level, value_text
+from blis_tui.tui.panes import fleet as fleet_pane
+from blis_tui.tui.panes import gateway as gateway_pane
+from blis_tui.tui.panes import panes_of
+from blis_tui.tui.panes import router as router_pane
+from blis_tui.tui.panes.events import event_line
+from blis_tui.tui.panes.fleet import MEASURES, VERDICTS, fleet_lines, level, value_text
 from blis_tui.tui.panes.gateway import gateway_lines
-from blis_tui.tui.panes.instances import INSTANCE_KEY, instances_lines
+from blis_tui.tui.panes.instances import instances_lines
 from blis_tui.tui.panes.router import decision_of, router_lines
+from blis_tui.tui.widgets.boxes import Rows, RowsBox
 from tests.cluster.fleets import GATEWAY, fleet
 from tests.tui.debugging import NARROW, debugging, experiment
 from tests.tui.pane_harness import OnePane, text_of, view_at
@@ -84,12 +88,12 @@ def test_ranks_are_told_with_their_replica_their_dummy_batches_and_how_long_they
         view = view_at(debugger, instance=instance)
         steps = starts[2 * replica] | starts[2 * replica + 1]
         dummies = f"dummy batches {percent_text(len(steps - starts[instance]), len(steps))}"
-        for lines in (fleet_text(view, 100, 30).lines, instances_lines(view, 100)):
+        for lines in (fleet_lines(view, 100, 30), instances_lines(view, 100)):
             text = " ".join(text_of(list(lines)).split())
             assert f"instance {instance} (rank {rank} of replica {replica})" in text
             assert dummies in text
             assert "waited for ranks" in text
-        assert "4 ranks of 2 replicas" in text_of(list(fleet_text(view, 100, 30).lines))
+        assert "4 ranks of 2 replicas" in text_of(list(fleet_lines(view, 100, 30)))
 
 
 @pytest.fixture(scope="module")
@@ -155,8 +159,8 @@ async def test_every_pane_about_one_instance_follows_the_selected_one() -> None:
                 await here.press(key)
                 assert text in screen_text(here.app)
             await here.press("R")
-            router = here.screen.query_one(RouterPane)
-            assert router.selected_value() == str(chosen)
+            router = here.screen.query_one("#router", RowsBox)
+            assert router.copied(path=False) == str(chosen)
 
 
 # ---- the fleet ----
@@ -179,7 +183,7 @@ def test_the_map_shows_what_the_records_say(split: Debugger) -> None:
         assert instance.in_flight == in_flight[instance.index]
         assert MEASURES["load"].read(instance) == in_flight[instance.index]  # queue and batch are among them
         assert in_flight[instance.index] >= queued[instance.index] + instance.running_count
-    text = text_of(fleet_text(view, 78, 20).lines)
+    text = text_of(fleet_lines(view, 78, 20))
     for instance in view.moment.state.instances:
         assert f"{instance.index:>3} " in text
         assert value_text(instance, MEASURES["load"]) in text
@@ -199,7 +203,7 @@ def test_transfers_under_way_are_those_that_started_and_have_not_ended(split: De
         view = view_at(split, event)
         moving = view.moment.state.transfers
         assert [one.request_id for one in moving] == list(under_way)
-        text = text_of(fleet_text(view, 78, 30).lines)
+        text = text_of(fleet_lines(view, 78, 30))
         for one in under_way.values():
             seen += 1
             assert one.request_id in text
@@ -211,15 +215,16 @@ def test_transfers_under_way_are_those_that_started_and_have_not_ended(split: De
 
 @pytest.mark.parametrize("height", [8, 60])
 def test_every_instance_has_a_cell_and_every_cell_its_instance(weighted: Debugger, height: int) -> None:
-    text = fleet_text(view_at(weighted), 40, height)
-    found = []
-    for row, one in enumerate(text.lines):
+    """What is under a column, and what the cursor stops at, in the same order."""
+    found: list[Subject] = []
+    stops: list[Subject] = []
+    for one in fleet_lines(view_at(weighted), 40, height):
+        stops += one.subjects()
         for column in range(one.draw().cell_length):
-            index = text.at(row, column)
-            if index is not None and index not in found:
-                found.append(index)
-                assert text.line_of(index) == row
-    assert tuple(found) == text.members() == tuple(range(12))
+            subject = one.under(column).subject
+            if subject is not None and subject not in found:
+                found.append(subject)
+    assert found == stops == [instance_ref(index) for index in range(12)]
 
 
 def test_cells_are_as_high_as_the_figure(weighted: Debugger) -> None:
@@ -234,19 +239,39 @@ def test_cells_are_as_high_as_the_figure(weighted: Debugger) -> None:
 
 
 async def test_arrows_and_clicks_select_instances(weighted: Debugger) -> None:
-    app = OnePane(FleetPane(), view_at(weighted))
+    app = OnePane(RowsBox.of(fleet_pane.PANE), view_at(weighted))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("right", "right", "down", "left")
         await pilot.pause()
         assert [message.instance for message in app.picked] == [0, 1, 7, 6]
-        text = app.query_one(FleetPane)._text
-        assert text is not None
-        line = text.line_of(7)
-        assert line is not None
-        column = next(at for at in range(70) if text.at(line, at) == 7)
+        lines = app.query_one(Rows).lines
+        line, column = next(
+            (at, column)
+            for at, one in enumerate(lines)
+            for column in range(70)
+            if one.under(column).subject == instance_ref(7)
+        )
         await pilot.click(offset=(column + 2, line + 1))
         await pilot.pause()
         assert app.picked[-1].instance == 7
+
+
+async def test_arrows_stop_at_the_edges_of_the_map_and_cross_from_pool_to_pool(split: Debugger) -> None:
+    app = OnePane(RowsBox.of(fleet_pane.PANE), view_at(split, instance=0))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("left", "up")
+        await pilot.pause()
+        assert app.picked == []
+        first, second = split.experiment.pools
+        await pilot.press("down")
+        await pilot.pause()
+        assert [message.instance for message in app.picked] == [first.instances]
+        await pilot.press("up")
+        await pilot.pause()
+        assert app.picked[-1].instance == 0
+        await pilot.press(*["right"] * (first.instances + second.instances - 1))
+        await pilot.pause()
+        assert app.picked[-1].instance == first.instances + second.instances - 1
 
 
 STAGES_AT = (900, 2790, 8400)
@@ -263,7 +288,7 @@ def test_stages_of_life_are_those_of_the_records(growing: Debugger, event: int) 
     assert {one.index: one.life for one in view.moment.state.instances} == states
     counts = Counter(states.values())
     for height, wide in ((8, False), (40, True)):
-        text = text_of(fleet_text(view, 78, height).lines)
+        text = text_of(fleet_lines(view, 78, height))
         assert f"{counts['active']} active" in text
         for life, stage in STAGES.items():
             assert (f"{stage.sign} {counts[life]} {stage.word}" in text) == (life in counts)
@@ -271,11 +296,11 @@ def test_stages_of_life_are_those_of_the_records(growing: Debugger, event: int) 
             if wide:
                 assert all(f"{index:>3} {stage.sign} " in text for index in signs)
     there = len(states) - counts["terminated"]
-    assert f"{there} instances  mean" in text_of(fleet_text(view, 100, 40).lines)
+    assert f"{there} instances  mean" in text_of(fleet_lines(view, 100, 40))
 
 
 def test_the_selected_instance_tells_its_stage(growing: Debugger) -> None:
-    text = text_of(fleet_text(view_at(growing, 900, instance=0), 100, 40).lines)
+    text = text_of(fleet_lines(view_at(growing, 900, instance=0), 100, 40))
     assert text.startswith("instance 0  ✕ failed  load ")
     text = text_of(instances_lines(view_at(growing, 900, instance=0), 100))
     assert text.startswith("instance 0  ✕ failed  step ")
@@ -295,7 +320,7 @@ def test_each_instance_tells_how_many_transfers_it_takes_part_in(split: Debugger
         view = view_at(split, event)
         for instance in view.moment.state.instances:
             assert MEASURES["transfers"].read(instance) == counts[instance.index]
-        text = text_of(fleet_text(view, 78, 30).lines)
+        text = text_of(fleet_lines(view, 78, 30))
         for index in counts.keys() - {-1}:
             seen += 1
             value = value_text(view.moment.instance(index), MEASURES["load"])
@@ -307,7 +332,7 @@ def test_each_instance_tells_how_many_transfers_it_takes_part_in(split: Debugger
 def test_the_autoscaler_tells_its_latest_look_and_what_took_effect(growing: Debugger, event: int) -> None:
     records = [one for one in streamed("GROWING") if one.event <= event]
     one = [each for each in records if isinstance(each, ScalingDecided)][-1]
-    text = text_of(fleet_text(view_at(growing, event), 130, 40).lines)
+    text = text_of(fleet_lines(view_at(growing, event), 130, 40))
     assert f"{time_text(one.time_us)} {VERDICTS[one.verdict]}" in text
     assert one.reason in text
     supply = one.supply_tokens + one.pending_tokens
@@ -326,7 +351,7 @@ def test_the_autoscaler_tells_its_latest_look_at_each_role() -> None:
     run_to_stop(debugger.seek(300))
     looks = [one for one in records_until(debugger, 300) if isinstance(one, ScalingDecided)][-2:]
     assert looks[0].event == looks[1].event
-    text = text_of(fleet_text(view_at(debugger, 300), 150, 40).lines)
+    text = text_of(fleet_lines(view_at(debugger, 300), 150, 40))
     for one in looks:
         count = f" {one.instances} in {one.pool}" if one.instances else ""
         assert f"{time_text(one.time_us)} {VERDICTS[one.verdict]}{count}: {one.reason}" in text
@@ -335,7 +360,7 @@ def test_the_autoscaler_tells_its_latest_look_at_each_role() -> None:
 
 
 def test_an_autoscaler_that_has_not_looked_yet_says_so(growing: Debugger) -> None:
-    assert "It has not evaluated yet." in text_of(fleet_text(view_at(growing, 10), 130, 40).lines)
+    assert "It has not evaluated yet." in text_of(fleet_lines(view_at(growing, 10), 130, 40))
 
 
 async def test_everything_can_be_shown_while_instances_come() -> None:
@@ -351,15 +376,15 @@ async def test_everything_can_be_shown_while_instances_come() -> None:
 
 
 async def test_what_the_autoscaler_saw_can_be_selected(growing: Debugger) -> None:
-    app = OnePane(FleetPane(), view_at(growing, 8400))
+    app = OnePane(RowsBox.of(fleet_pane.PANE), view_at(growing, 8400))
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.pause()
-        text = app.query_one(FleetPane)._text
-        assert text is not None
-        line, key = next((at, one.key) for at, one in enumerate(text.lines) if one.key.startswith("#"))
+        event = growing.tape.latest_of("scaling-decided", 8400)
+        lines = app.query_one(Rows).lines
+        line = next(at for at, one in enumerate(lines) if one.subject == event_ref(event))
         await pilot.click(offset=(5, line + 1))
         await pilot.pause()
-        assert app.picked[-1].event == int(key[1:]) == growing.tape.latest_of("scaling-decided", 8400)
+        assert app.picked[-1].event == event
 
 
 # ---- the router ----
@@ -403,15 +428,15 @@ async def test_candidates_can_be_selected(weighted: Debugger) -> None:
     view = view_at(weighted, 1781)
     record = decision_of(view)
     assert record is not None
-    pane = RouterPane()
+    pane = RowsBox.of(router_pane.PANE)
     app = OnePane(pane, view)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("down", "down")
         await pilot.pause()
         assert [message.instance for message in app.picked] == [each.instance for each in record.top[:2]]
-        assert pane.selected_value() == str(record.top[1].instance)
-    keys = [one.key for one in router_lines(view, 78) if one.key]
-    assert keys == [f"{INSTANCE_KEY}{each.instance}" for each in record.top]
+        assert pane.copied(path=False) == str(record.top[1].instance)
+    subjects = [one.subject for one in router_lines(view, 78) if one.subject]
+    assert subjects == [instance_ref(each.instance) for each in record.top]
 
 
 # ---- the gateway ----
@@ -484,7 +509,7 @@ def test_an_empty_queue_means_what_the_saturation_says(gateway: Debugger, satura
 
 
 async def test_heads_of_queues_can_be_selected(gateway: Debugger) -> None:
-    app = OnePane(GatewayPane(), view_at(gateway, 700))
+    app = OnePane(RowsBox.of(gateway_pane.PANE), view_at(gateway, 700))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("down")
         await pilot.pause()
@@ -499,7 +524,7 @@ def test_no_line_is_wider_than_the_pane(
 ) -> None:
     for debugger, event in ((split, 700), (weighted, 1781), (gateway, 700), (growing, 8400)):
         view = view_at(debugger, event, instance=2)
-        lines = [*fleet_text(view, width, 12).lines, *router_lines(view, width), *gateway_lines(view, width)]
+        lines = [*fleet_lines(view, width, 12), *router_lines(view, width), *gateway_lines(view, width)]
         for one in lines:
             assert one.draw().cell_length <= width, one.draw().plain
 

@@ -22,16 +22,15 @@ from blis_tui.debugger.state import PHASES
 from blis_tui.golden.bundle import unpacked, verified
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.debug_session import DebugSession
-from blis_tui.tui.layout import PANES as DECLARED
-from blis_tui.tui.panes.event_list import EventList, EventRows
-from blis_tui.tui.panes.sessions import SessionsPane
-from blis_tui.tui.panes.spec import SpecPane
+from blis_tui.tui.panes import PANES as DECLARED
+from blis_tui.tui.panes.events import EventList, EventRows
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.export import KINDS, ExportScreen
 from blis_tui.tui.screens.prompt import ConfirmScreen, PromptScreen
 from blis_tui.tui.screens.why import WhyScreen
 from blis_tui.tui.widgets.bars import TabBar, place_tabs
+from blis_tui.tui.widgets.boxes import RowsBox
 from tests.tui.debugging import NAMES, NARROW, Debugging, debugging, experiment
 from tests.tui.screens import press, screen_text, settle
 
@@ -91,7 +90,7 @@ async def test_a_click_on_a_breakpoint_moves_there_and_one_on_its_glyph_switches
             here.session.put(text)
         here.screen.show_view()
         await here.idle()
-        lines = here.screen.query_one("#breakpoints Lines")
+        lines = here.screen.query_one("#breakpoints Rows")
         await here.pilot.click(lines, offset=(8, 1))
         assert "▸ ● dropped" in screen_text(here.app)
         assert all(one.enabled for one in here.session.breakpoints)
@@ -462,7 +461,7 @@ async def test_the_document_is_that_of_the_run() -> None:
         lines = here.session.document_lines("kv-pressure", ("workload.requests=77",))
         assert [line.split() for line in lines if line.startswith("  requests:")] == [["requests:", "77", "#", "--set"]]
         await here.press("9")
-        shown = here.screen.query_one(SpecPane)._document
+        shown = here.session.document
         assert any(line.startswith("  requests: 77 ") and line.endswith("--set") for line in shown)
         # A side of a comparison, a file that has changed since: nobody knows where its values come from.
         for source in ("kv-pressure", "policy=vllm-v1"):
@@ -633,7 +632,8 @@ def test_watches_know_no_more_than_the_phase() -> None:
     assert step.completed
     seen = []
     for _ in PHASES:
-        seen.append((session.value("running"), session.value("kv.used"), session.value("step.completed")))
+        moment = debugger.moment()
+        seen.append(tuple(session.value(text, moment) for text in ("running", "kv.used", "step.completed")))
         instance = debugger.moment().instance(0)
         assert seen[-1][0] == f"{instance.running_count} requests"
         assert seen[-1][1] == f"{instance.kv.used_blocks:,} blocks"
@@ -689,7 +689,7 @@ async def test_what_was_said_of_a_screen_is_gone_with_it() -> None:
 async def test_enter_shows_the_cursor_where_there_is_none_yet() -> None:
     async with debugging("conversations", requests=None, at="2s") as here:
         await here.press("S", "enter")
-        session = here.screen.query_one(SessionsPane).selected_value()
+        session = here.screen.query_one("#sessions", RowsBox).copied(path=False)
         assert session
         assert here.session.selection.session is None
         await here.press("enter")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.debugger.differences import GROUPS
-from blis_tui.tui.panes.changes import DiffPane, diff_lines, group_style, value_text
+from blis_tui.tui.panes.changes import PANE, diff_lines, group_style, value_text
+from blis_tui.tui.widgets.boxes import RowsBox
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 if TYPE_CHECKING:
@@ -64,16 +65,16 @@ def test_values_have_units() -> None:
 
 
 async def test_the_cursor_offers_path_and_value_and_enter_selects_the_request(pressed: Debugger) -> None:
-    pane = DiffPane()
+    pane = RowsBox.of(PANE)
     app = OnePane(pane, view_at(pressed, 640))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("down")
         await pilot.pause()
-        assert (pane.selected_path(), pane.selected_value()) == ("requests.request_24.phase", "decode")
+        assert (pane.copied(path=True), pane.copied(path=False)) == ("requests.request_24.phase", "decode")
         assert not app.picked
         await pilot.press("enter")
         await pilot.pause()
         assert [message.request for message in app.picked] == ["request_24"]
         await pilot.press("down")
         await pilot.pause()
-        assert pane.selected_value() == "17 requests decoded one token each"
+        assert pane.copied(path=False) == "17 requests decoded one token each"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from blis_tui.base.units import time_text
 from blis_tui.debugger.event_store import EventStore
 from blis_tui.tui.drawing.event_filter import parse_filter
-from blis_tui.tui.panes.event_list import HERE, EventList, EventRows
+from blis_tui.tui.panes.events import HERE, EventList, EventRows
 from tests.tui.driven_pane import DrivenPane, driven, knowing
 from tests.tui.pane_harness import view_at
 from tests.tui.screens import press, settle

@@ -13,7 +13,7 @@ from blis_tui.debugger.history import run_to_stop
 from blis_tui.engine.records import Preempted, Scheduled, StepFinished
 from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.tui.drawing.event_filter import FilterError, parse_filter
-from blis_tui.tui.panes.event_list import PLANNED, PREEMPTED, columns, event_line, event_runs, full_text, stops_at, tail
+from blis_tui.tui.panes.events import PLANNED, PREEMPTED, columns, event_line, event_runs, full_text, stops_at, tail
 from tests.tui.driven_pane import knowing, view_with
 from tests.tui.pane_harness import view_at
 

@@ -29,7 +29,7 @@ from blis_tui.engine.records import (
     TimedOut,
 )
 from blis_tui.runs.simulation import Simulation
-from blis_tui.tui.panes.fleet import MEASURES, fleet_text, value_text
+from blis_tui.tui.panes.fleet import MEASURES, fleet_lines, value_text
 from blis_tui.tui.panes.router import router_lines
 from blis_tui.tui.panes.sessions import session_lines
 from tests.cluster.fleets import fleet
@@ -93,7 +93,7 @@ def test_the_fleet(name: str) -> None:
             elif isinstance(one, TimedOut):
                 in_flight[one.instance] -= 1
                 queued[one.instance] -= not one.was_running
-        text = text_of(fleet_text(view, 150, 40).lines)
+        text = text_of(fleet_lines(view, 150, 40))
         for instance in view.moment.state.instances:
             index = instance.index
             assert (MEASURES["load"].read(instance), MEASURES["queue"].read(instance)) == (

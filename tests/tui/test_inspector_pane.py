@@ -10,7 +10,8 @@ import pytest
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.tui.drawing.life_line import life_bar, life_intervals, past_and_later, position_mark, shares, totals
-from blis_tui.tui.panes.request import Inspector, inspector_lines, ranked_requests, subject
+from blis_tui.tui.panes.request import PANE, inspector_lines, ranked_requests, subject
+from blis_tui.tui.widgets.boxes import RowsBox
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def test_the_bar_shows_where_the_position_is(pressed: Debugger) -> None:
 
 
 async def test_enter_goes_to_where_a_stretch_began(pressed: Debugger) -> None:
-    pane = Inspector()
+    pane = RowsBox.of(PANE)
     app = OnePane(pane, view_at(pressed, 1300, request="request_24"))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("down", "down", "enter")

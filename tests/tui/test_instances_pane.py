@@ -9,11 +9,20 @@ import pytest
 from blis_tui.base.units import span_text, time_text
 from blis_tui.debugger.state import LAST_PHASE, PHASES
 from blis_tui.debugger.why.explanation import request_ref
-from blis_tui.tui.panes.instances import ALL_INSTANCES, InstancesPane, instances_lines, step_card, step_tokens
+from blis_tui.tui.panes.instances import ALL_INSTANCES, PANE, instances_lines, step_card, step_tokens
+from blis_tui.tui.widgets.boxes import RowsBox
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.debugger.debugger import Debugger
+    from blis_tui.tui.drawing.lines import Line
+
+
+def rows_of(lines: Sequence[Line]) -> dict[str, list[str]]:
+    """The words of the lines about requests, by name."""
+    return {one.subject.value: one.draw().plain.split() for one in lines if one.subject is not None}
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +145,7 @@ def test_where_steps_are_planned_ahead_a_victim_waits_from_the_end_of_the_step()
             end_us = entry.time_us + made.tape.step(made.tape.row(entry.event).step).duration_us
             for event in range(entry.event, entry.event + 4):
                 view = view_at(made, event)
-                rows = {line.key: line.draw().plain.split() for line in instances_lines(view, 100)}
+                rows = rows_of(instances_lines(view, 100))
                 if name not in rows or rows[name][1] != name:
                     break
                 assert " ".join(rows[name][2:4]) == span_text(max(view.moment.time_us - end_us, 0))
@@ -153,12 +162,12 @@ def test_between_two_instances_a_request_comes_from_one_and_is_queued_anew(split
     life = split.tape.life("request_111")
     left = next(one.event for one in life if one.what == "transfer-started")
     view = view_at(split, left)
-    rows = {line.key: line.draw().plain.split() for line in instances_lines(view, 100)}
+    rows = rows_of(instances_lines(view, 100))
     assert rows["request_111"] == ["request_111", "transfer", "not", "routed", "323"]
     moving = {one.request_id: one for one in view.moment.state.in_transit}
     assert (moving["request_111"].instance, moving["request_111"].generated_tokens) == (None, 1)
     queued = next(one.event for one in reversed(life) if one.what == "queued")
-    rows = {line.key: line.draw().plain.split() for line in instances_lines(view_at(split, queued, instance=3), 100)}
+    rows = rows_of(instances_lines(view_at(split, queued, instance=3), 100))
     assert rows["request_111"][:4] == ["1", "request_111", "0", "us"]
 
 
@@ -179,7 +188,7 @@ def test_no_line_is_wider_than_the_pane(pressed: Debugger, pair: Debugger, crowd
 
 
 async def test_the_cursor_picks_requests(pressed: Debugger) -> None:
-    pane = InstancesPane()
+    pane = RowsBox.of(PANE)
     app = OnePane(pane, view_at(pressed, 640))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("down", "down")
@@ -192,7 +201,7 @@ async def test_the_cursor_picks_requests(pressed: Debugger) -> None:
 
 
 async def test_a_click_picks_a_request(pressed: Debugger) -> None:
-    app = OnePane(InstancesPane(), view_at(pressed, 640))
+    app = OnePane(RowsBox.of(PANE), view_at(pressed, 640))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         await pilot.click(offset=(5, 10))
@@ -201,7 +210,7 @@ async def test_a_click_picks_a_request(pressed: Debugger) -> None:
 
 
 async def test_left_and_right_go_round_all_instances(pair: Debugger) -> None:
-    pane = InstancesPane()
+    pane = RowsBox.of(PANE)
     app = OnePane(pane, view_at(pair, 800))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()

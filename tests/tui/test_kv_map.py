@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.debugger.why.explanation import request_ref
-from blis_tui.tui.panes.kv import BLOCK_STYLES, KvMap, holdings, kv_grid, kv_map
-from blis_tui.tui.panes.pane_rows import Lines
+from blis_tui.tui.panes.kv import BLOCK_STYLES, PANE, holdings, kv_grid, kv_map
+from blis_tui.tui.widgets.boxes import Rows, RowsBox
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def test_a_nearly_empty_cache_is_drawn_without_most_of_its_empty_blocks(pair: De
     assert grid.hidden > instance.kv.total_blocks // 2
     drawn = {grid.found[at].request for at in grid.cells} - {""}
     assert drawn == {request.request_id for request in instance.running}
-    assert "empty blocks not drawn" in text_of(kv_map(view_at(pair), 76, 18).lines)
+    assert "empty blocks not drawn" in text_of(kv_map(view_at(pair), 76, 18))
 
 
 def test_blocks_that_are_shared_count_once(pair: Debugger) -> None:
@@ -85,7 +85,7 @@ def test_blocks_of_requests_outside_the_batch_are_not_called_shared() -> None:
             queued += len(waits)
             if instance.kv.used_blocks and not instance.running and not waits:
                 leaving += 1
-                text = text_of(kv_map(view_at(split, event, instance=instance.index), 100, 12).lines)
+                text = text_of(kv_map(view_at(split, event, instance=instance.index), 100, 12))
                 assert "of other requests, or shared" in text
                 assert "No request holds a block." not in text
     assert queued
@@ -95,7 +95,7 @@ def test_blocks_of_requests_outside_the_batch_are_not_called_shared() -> None:
 def test_the_selected_request_has_its_own_glyph_and_a_line(pressed: Debugger) -> None:
     name = view_at(pressed).moment.after.instances[0].running[3].request_id
     held = view_at(pressed).moment.after.instances[0].running[3].held_blocks
-    text = text_of(kv_map(view_at(pressed, request=name), 60, 18).lines)
+    text = text_of(kv_map(view_at(pressed, request=name), 60, 18))
     assert text.count(BLOCK_STYLES["selected"].glyph) == held + 1  # and one in the line about it
     assert f"{name}: {held} blocks" in text
 
@@ -104,21 +104,20 @@ def test_a_stretch_with_room_has_its_owners_name_in_it(pressed: Debugger) -> Non
     view = view_at(pressed)
     first, second = (request.request_id for request in view.moment.after.instances[0].running[:2])
     mapped = kv_map(view, 120, 18)
-    text = text_of(mapped.lines)
+    text = text_of(mapped)
     assert f"█ {first} █" in text
     assert f"▓ {second} ▓" in text
-    (grid_at, grid), *_ = mapped.grids
-    assert all(line.draw().cell_length <= 120 for line in mapped.lines[grid_at : grid_at + grid.rows])
+    assert all(line.draw().cell_length <= 120 for line in mapped if line.cells is not None)
 
 
 def test_the_owners_are_listed_where_rows_are_left(pressed: Debugger) -> None:
     view = view_at(pressed)
     requests = view.moment.after.instances[0].running
     most = max(requests, key=lambda one: one.held_blocks - one.shared_blocks)
-    rows = [line.draw().plain for line in kv_map(view, 138, 30).lines]
+    rows = [line.draw().plain for line in kv_map(view, 138, 30)]
     listed = next(row for row in rows if row.startswith(f"{most.request_id} "))
     assert listed.startswith(f"{most.request_id} {most.held_blocks - most.shared_blocks} blocks    ")
-    assert len(kv_map(view, 60, 12).lines) <= 12
+    assert len(kv_map(view, 60, 12)) <= 12
 
 
 def test_every_kind_has_its_own_glyph() -> None:
@@ -126,13 +125,13 @@ def test_every_kind_has_its_own_glyph() -> None:
 
 
 def test_an_empty_cache_says_so(pressed: Debugger) -> None:
-    text = text_of(kv_map(view_at(pressed, 0), 76, 14).lines)
+    text = text_of(kv_map(view_at(pressed, 0), 76, 14))
     assert "No request holds a block." in text
     assert "cache hits none yet" in text
 
 
 async def test_arrows_and_clicks_select_requests(pressed: Debugger) -> None:
-    pane = KvMap()
+    pane = RowsBox.of(PANE)
     app = OnePane(pane, view_at(pressed, 900))
     async with app.run_test(size=(80, 16)) as pilot:
         await pilot.press("right", "right", "left")
@@ -147,14 +146,31 @@ async def test_arrows_and_clicks_select_requests(pressed: Debugger) -> None:
 
 
 async def test_the_mouse_tells_whose_block_a_cell_is(pressed: Debugger) -> None:
-    pane = KvMap()
+    pane = RowsBox.of(PANE)
     app = OnePane(pane, view_at(pressed, 900))
     async with app.run_test(size=(80, 16)) as pilot:
         await pilot.pause()
         await pilot.hover(offset=(4, 2))
         await pilot.pause()
         first = app.shown.moment.after.instances[0].running[0]
-        assert str(pane.query_one(Lines).tooltip).startswith(f"{first.request_id}: {first.held_blocks} blocks")
+        assert str(pane.query_one(Rows).tooltip).startswith(f"{first.request_id}: {first.held_blocks} blocks")
+
+
+async def test_requests_whose_blocks_are_too_few_for_a_cell_are_selected_by_arrows_all_the_same(
+    pressed: Debugger,
+) -> None:
+    view = view_at(pressed, 900)
+    (instance,) = view.moment.after.instances
+    names = [request.request_id for request in instance.running]
+    grid = kv_grid(instance, 10, 2)
+    assert {grid.found[at].request for at in grid.cells} - {""} < set(names)
+    stops = [one.value for line in kv_map(view, 10, 2) for one in line.subjects()]
+    assert list(dict.fromkeys(stops)) == names
+    app = OnePane(RowsBox.of(PANE), view)
+    async with app.run_test(size=(15, 8)) as pilot:
+        await pilot.press(*["down"] * (len(names) + 1))
+        await pilot.pause()
+        assert [message.request for message in app.picked] == names
 
 
 # ---- the radix tree ----
@@ -182,7 +198,7 @@ def test_a_radix_tree_is_told_node_by_node(retracting: Debugger) -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(78, 12), (78, 20), (118, 34)])
 def test_the_tree_takes_half_of_the_pane_at_most(retracting: Debugger, width: int, height: int) -> None:
-    rows = text_of(kv_map(view_at(retracting), width, height).lines).splitlines()
+    rows = text_of(kv_map(view_at(retracting), width, height)).splitlines()
     first = next(at for at, row in enumerate(rows) if row.startswith("radix tree"))
     shown = [row for row in rows[first + 1 :] if row.strip().startswith("└")]
     assert len(rows) <= height
@@ -194,11 +210,11 @@ def test_the_tree_takes_half_of_the_pane_at_most(retracting: Debugger, width: in
 
 
 def test_without_a_tree_none_is_shown(pressed: Debugger) -> None:
-    assert "radix tree" not in text_of(kv_map(view_at(pressed), 78, 30).lines)
+    assert "radix tree" not in text_of(kv_map(view_at(pressed), 78, 30))
 
 
 def test_of_several_instances_the_pane_says_how_to_see_a_tree(retracting: Debugger) -> None:
     two = debugger("retraction", 40, cluster__instances=2)
     said = "Select one instance to see its radix tree."
-    assert said in " ".join(text_of(kv_map(view_at(two), 78, 30).lines).split())
-    assert said not in text_of(kv_map(view_at(retracting), 78, 30).lines)
+    assert said in " ".join(text_of(kv_map(view_at(two), 78, 30)).split())
+    assert said not in text_of(kv_map(view_at(retracting), 78, 30))

@@ -6,29 +6,38 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
+from blis_tui.debugger.why.explanation import Subject
 from blis_tui.tui.drawing.lines import Column, cells, fit, flow, line, names_text, shorten, titles, words
-from blis_tui.tui.panes.pane_rows import Lines, LinesPane
+from blis_tui.tui.panes.pane import Pane
+from blis_tui.tui.widgets.boxes import Rows, RowsBox
 from tests.tui.pane_harness import OnePane, debugger, view_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.tui.drawing.lines import Line
+    from blis_tui.tui.panes.pane import Room
     from blis_tui.tui.view import View
 
 HEADINGS = 3
 
 
-class Numbers(LinesPane):
-    """Headings, then a hundred numbers."""
-
-    def lines(self, view: View, width: int) -> Sequence[Line]:
-        """The same for every view."""
-        return [line("heading")] * HEADINGS + [line(f"number {n}", key=str(n), tip=f"tip {n}") for n in range(100)]
+def numbers(_view: View, _room: Room) -> Sequence[Line]:
+    """Headings, then a hundred numbers, the same for every view."""
+    found = [line(f"number {n}", subject=Subject("figure", str(n)), tip=f"tip {n}") for n in range(100)]
+    return [line("heading")] * HEADINGS + found
 
 
-def _shown(pane: LinesPane) -> list[str]:
-    area = pane.query_one(Lines)
+NUMBERS = Pane(lines=numbers)
+
+
+def cursor_of(pane: RowsBox) -> str:
+    cursor = pane.query_one(Rows).cursor
+    return "" if cursor is None else cursor.value
+
+
+def _shown(pane: RowsBox) -> list[str]:
+    area = pane.query_one(Rows)
     return [area.render_line(y).text.rstrip() for y in range(area.size.height)]
 
 
@@ -62,42 +71,42 @@ def test_columns_of_the_highest_rank_go_first_and_one_takes_what_is_left() -> No
 
 
 async def test_the_cursor_stays_in_sight_and_skips_headings() -> None:
-    pane = Numbers()
+    pane = RowsBox.of(NUMBERS)
     app = OnePane(pane, view_at(debugger("quickstart", 0)))
     async with app.run_test(size=(40, 12)) as pilot:
         await pilot.pause()
-        assert pane._key == ""
+        assert cursor_of(pane) == ""
         await pilot.press("down", "down")
-        assert pane._key == "1"
+        assert cursor_of(pane) == "1"
         await pilot.press("pagedown", "pagedown", "pagedown")
         await pilot.pause()
-        assert pane._key == "28"
+        assert cursor_of(pane) == "28"
         assert "▸number 28" in _shown(pane)
         await pilot.press("pageup", "pageup", "pageup", "up", "up")
         await pilot.pause()
-        assert pane._key == "0"
+        assert cursor_of(pane) == "0"
         assert _shown(pane)[: HEADINGS + 1] == [" heading"] * HEADINGS + ["▸number 0"]
 
 
 async def test_a_click_marks_a_line_and_a_heading_does_not_react() -> None:
-    pane = Numbers()
+    pane = RowsBox.of(NUMBERS)
     app = OnePane(pane, view_at(debugger("quickstart", 0)))
     async with app.run_test(size=(40, 12)) as pilot:
         await pilot.pause()
         await pilot.click(offset=(5, 2))
-        assert pane._key == ""
+        assert cursor_of(pane) == ""
         await pilot.click(offset=(5, 6))
         await pilot.pause()
-        assert pane._key == "2"
+        assert cursor_of(pane) == "2"
         assert "▸number 2" in _shown(pane)
 
 
 async def test_the_line_below_the_mouse_lights_up_and_tells_more() -> None:
-    pane = Numbers()
+    pane = RowsBox.of(NUMBERS)
     app = OnePane(pane, view_at(debugger("quickstart", 0)))
     async with app.run_test(size=(40, 12)) as pilot:
         await pilot.pause()
-        area = pane.query_one(Lines)
+        area = pane.query_one(Rows)
         plain = area.render_line(4)
         await pilot.hover(offset=(5, 5))
         await pilot.pause()
@@ -108,12 +117,12 @@ async def test_the_line_below_the_mouse_lights_up_and_tells_more() -> None:
 
 
 async def test_the_cursor_is_brighter_in_the_pane_with_the_focus() -> None:
-    pane = Numbers()
+    pane = RowsBox.of(NUMBERS)
     app = OnePane(pane, view_at(debugger("quickstart", 0)))
     async with app.run_test(size=(40, 12)) as pilot:
         await pilot.press("down")
         await pilot.pause()
-        area = pane.query_one(Lines)
+        area = pane.query_one(Rows)
         focused = area.render_line(HEADINGS)
         app.set_focus(None)
         await pilot.pause()

@@ -12,7 +12,7 @@ import pytest
 from textual.style import Style
 
 from blis_tui.tui.app import BlisApp, Start
-from blis_tui.tui.layout import PANES, panes_of
+from blis_tui.tui.panes import PANES, panes_of
 from blis_tui.tui.panes.plugin import plugin_pane_lines
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from tests.plugins.probing import at_end, edited, left_as_found, loaded
@@ -118,7 +118,7 @@ async def test_a_line_that_cannot_be_shown_or_picked_costs_its_pane_only(
 
 
 def test_a_pane_of_the_package_takes_the_steps_that_the_guide_names(tmp_path: Path) -> None:
-    """Lines, a widget and a line in ``tui/layout.py``: key, help, reference and the screen follow."""
+    """A file with its lines, and a line in ``tui/panes/__init__.py``: key, help, reference and the screen follow."""
     folder = str(tmp_path)
     environment = {**os.environ, "BLIS_TUI_STATE_DIR": folder, "BLIS_TUI_CONFIG_DIR": folder, "TERM": "xterm-256color"}
     command = [sys.executable, "-m", "tests.tui.one_pane_more"]

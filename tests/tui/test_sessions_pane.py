@@ -9,7 +9,7 @@ import pytest
 
 from blis_tui.base.units import count_text, percent_text, span_text, time_text
 from blis_tui.debugger.why.session_course import read_session
-from blis_tui.tui.panes.sessions import SESSION_KEY, course_lines, listed_sessions, session_lines, state_text
+from blis_tui.tui.panes.sessions import course_lines, listed_sessions, session_lines, state_text
 from tests.debugger.why.test_session_course import whole
 from tests.tui.debugging import debugging
 from tests.tui.pane_harness import text_of, view_at
@@ -30,7 +30,7 @@ def course_of(view: View, name: str) -> SessionCourse:
 def test_the_list_has_those_under_way_first_and_then_the_latest_ends() -> None:
     view = view_at(whole(), 1400)
     lines = session_lines(view, 150)
-    names = [one.key.removeprefix(SESSION_KEY) for one in lines if one.key]
+    names = [one.subject.value for one in lines if one.subject]
     found = [course_of(view, name) for name in names]
     live = [one for one in found if not one.ended]
     assert found[: len(live)] == live
@@ -87,8 +87,8 @@ def test_longer_names_of_calls_to_come_keep_the_columns_straight() -> None:
         first = whole().tape.sessions.calls(session)[0]
         view = view_at(whole(), first.event)
         lines = course_lines(view, view.tape.sessions.name(session), 130)
-        title, *rows = [one.draw().plain for one in lines][-1 - len([one for one in lines if one.key]) :]
-        seen += len({len(one.key) for one in lines if one.key}) > 1
+        title, *rows = [one.draw().plain for one in lines][-1 - len([one for one in lines if one.subject]) :]
+        seen += len({len(one.subject.value) for one in lines if one.subject}) > 1
         assert {len(row) for row in rows} == {len(title)}
     assert seen
 

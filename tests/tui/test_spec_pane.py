@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from blis_tui.tui.panes.spec import SpecPane, coloured, spec_lines, spec_path, spec_value
+from blis_tui.tui.panes.spec import PANE, coloured, spec_lines, spec_paths, spec_value
+from blis_tui.tui.widgets.boxes import RowsBox
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
-DOCUMENT = """\
+DOCUMENT = tuple(
+    """\
 # One experiment; each comment says where the value comes from.
 metadata:
   name: mine                                            # mine.blis.yaml:3
@@ -18,6 +22,7 @@ workload:
 engine:
   max_num_seqs: 64                                      # --set engine.max_num_seqs
 """.splitlines()
+)
 
 
 def test_wide_enough_the_document_is_shown_as_it_is() -> None:
@@ -42,18 +47,17 @@ def test_what_was_set_by_hand_stands_out_and_defaults_do_not() -> None:
 
 
 def test_a_line_has_a_path_and_a_value() -> None:
-    assert (spec_path(DOCUMENT, 8), spec_value(DOCUMENT[8])) == ("engine.max_num_seqs", "64")
-    assert (spec_path(DOCUMENT, 2), spec_value(DOCUMENT[2])) == ("metadata.name", "mine")
-    assert (spec_path(DOCUMENT, 5), spec_value(DOCUMENT[5])) == ("workload.clients.0.id", "chats")
-    assert (spec_path(DOCUMENT, 6), spec_value(DOCUMENT[6])) == ("workload.clients.0.share", "1.0")
+    assert (spec_paths(DOCUMENT)[8], spec_value(DOCUMENT[8])) == ("engine.max_num_seqs", "64")
+    assert (spec_paths(DOCUMENT)[2], spec_value(DOCUMENT[2])) == ("metadata.name", "mine")
+    assert (spec_paths(DOCUMENT)[5], spec_value(DOCUMENT[5])) == ("workload.clients.0.id", "chats")
+    assert (spec_paths(DOCUMENT)[6], spec_value(DOCUMENT[6])) == ("workload.clients.0.share", "1.0")
 
 
 async def test_the_cursor_walks_through_the_document() -> None:
-    pane = SpecPane()
-    app = OnePane(pane, view_at(debugger("quickstart", 0)))
+    pane = RowsBox.of(PANE)
+    app = OnePane(pane, replace(view_at(debugger("quickstart", 0)), document=DOCUMENT))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        pane.set_document(DOCUMENT)
         await pilot.press(*["down"] * 8)
         await pilot.pause()
-        assert (pane.selected_path(), pane.selected_value()) == ("engine.max_num_seqs", "64")
+        assert (pane.copied(path=True), pane.copied(path=False)) == ("engine.max_num_seqs", "64")

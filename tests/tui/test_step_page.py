@@ -21,7 +21,7 @@ from blis_tui.debugger.why.explanation import event_ref, request_ref
 from blis_tui.runs.simulation import Simulation
 from blis_tui.tui.drawing.why import explanation_page
 from blis_tui.tui.panes.changes import diff_lines
-from blis_tui.tui.panes.event_list import full_text
+from blis_tui.tui.panes.events import full_text
 from blis_tui.tui.panes.instances import instances_lines
 from blis_tui.tui.panes.request import subject
 from blis_tui.tui.step_page import PANES, step_page

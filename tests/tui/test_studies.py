@@ -21,9 +21,8 @@ from blis_tui.tui.app import BlisApp, StudyStart
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.error import ErrorScreen
-from blis_tui.tui.screens.studies import StudyScreen
+from blis_tui.tui.screens.studies import PointTable, StudyScreen
 from blis_tui.tui.screens.study_work import StudyWork
-from blis_tui.tui.widgets.lists import PointTable
 from tests.tui.screens import check_screen, draw, press, screen_text, settle
 from tests.tui.studies import ODD, STUDY, Unwritable, fail, load_study, run_study, write_study
 
@@ -341,7 +340,7 @@ async def test_two_thousand_points_are_drawn_as_far_as_they_can_be_seen(
 
         def counted(one: Line) -> Line:
             def draw() -> Content:
-                drawn.append(one.key)
+                drawn.append(str(one.subject))
                 return one.draw()
 
             return one._replace(draw=draw)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blis_tui.tui.layout import PANES
+from blis_tui.tui.panes import PANES
 from blis_tui.tui.widgets.bars import Tab, TabBar, place_tabs, tab_lines
 from tests.tui.debugging import NARROW, debugging
 

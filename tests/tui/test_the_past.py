@@ -23,7 +23,7 @@ from blis_tui.debugger.why.ranking import ORDERS
 from blis_tui.debugger.why.waits import wait_lines
 from blis_tui.tui.drawing.series import SERIES, value_text
 from blis_tui.tui.panes.changes import diff_lines
-from blis_tui.tui.panes.event_list import event_line
+from blis_tui.tui.panes.events import event_line
 from blis_tui.tui.panes.instances import instances_lines
 from blis_tui.tui.panes.kv import kv_map
 from blis_tui.tui.panes.metrics import arrange, percentile_lines, strip_line
@@ -46,7 +46,7 @@ def _said(made: Debugger, names: list[str], order: str) -> Iterator[str]:
     moment = view.moment
     assert moment.phase == made.phase
     yield text_of(instances_lines(view, WIDTH))
-    yield text_of(kv_map(view, WIDTH, 20).lines)
+    yield text_of(kv_map(view, WIDTH, 20))
     yield text_of(diff_lines(moment, WIDTH, playing=False))
     ranked = replace(view, selection=replace(view.selection, order=order))
     yield text_of(ranking_lines(ranked, ranked_requests(ranked), WIDTH, ""))

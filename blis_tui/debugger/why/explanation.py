@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from blis_tui.base.classes import dataclass
+from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.text import printable
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(NamedTuple):
     """What a link in a sentence, a line of a pane or the cursor is about."""
 
     kind: str

@@ -15,9 +15,24 @@ from blis_tui.base.classes import NamedTuple, dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from textual.message import Message
+
+    from blis_tui.debugger.why.explanation import Subject
+
 T = TypeVar("T")
 Part = str | tuple[str, str]
 """Text, or text and its style."""
+
+
+class Cell(NamedTuple):
+    """A part of a line, from where the one before ends."""
+
+    width: int
+    """In columns; 0 = the cursor stops at its subject, although there is no room to draw it."""
+    subject: Subject | None = None
+    tip: str = ""
+    sends: Message | None = None
+    """What a click on it sends besides selecting the subject."""
 
 
 class Line(NamedTuple):
@@ -25,15 +40,39 @@ class Line(NamedTuple):
 
     draw: Callable[[], Content]
     """Creates the text; called only when the line is visible."""
-    key: str = ""
-    """Identifies what the line is about; the cursor stops only at lines with a key."""
+    subject: Subject | None = None
+    """What the line is about; the cursor stops only at lines with a subject."""
     tip: str = ""
     """The tooltip."""
+    copy: str = ""
+    """The value on the line, for copying; empty = the subject itself."""
+    cells: Callable[[], Iterable[Cell]] | None = None
+    """Returns its parts, if they have subjects of their own."""
+
+    def under(self, column: int) -> Cell:
+        """Return what is at a column."""
+        for cell in () if self.cells is None else self.cells():
+            if 0 <= column < cell.width:
+                return cell._replace(subject=cell.subject or self.subject)
+            column -= cell.width
+        return Cell(0, self.subject, self.tip)
+
+    def subjects(self) -> Iterator[Subject]:
+        """Yield what the cursor stops at."""
+        if self.subject is not None:
+            yield self.subject
+        elif self.cells is not None:
+            yield from (cell.subject for cell in self.cells() if cell.subject is not None)
 
 
-def line(*parts: Part | Content, key: str = "", tip: str = "") -> Line:
+def line(*parts: Part | Content, subject: Subject | None = None, tip: str = "", copy: str = "") -> Line:
     """Return a line of a few parts."""
-    return Line(partial(Content.assemble, *parts), key, tip)
+    return Line(partial(Content.assemble, *parts), subject, tip, copy)
+
+
+def remark(text: str, width: int) -> list[Line]:
+    """Return a sentence as muted lines."""
+    return [line(row) for row in words(text, width, "$text-muted")]
 
 
 BLANK = line("")
@@ -162,9 +201,11 @@ def cells(columns: Sequence[Column[T]], item: T) -> Content:
     return Content.assemble(*parts)
 
 
-def table_rows(columns: Sequence[Column[T]], items: Iterable[T], key: Callable[[T], str]) -> list[Line]:
-    """Return the lines of many items."""
-    return [Line(partial(cells, columns, item), key(item)) for item in items]
+def table_rows(
+    columns: Sequence[Column[T]], items: Iterable[T], subject: Callable[[T], Subject | None] = lambda _: None
+) -> list[Line]:
+    """Return the lines of many items, and what each is about."""
+    return [Line(partial(cells, columns, item), subject(item)) for item in items]
 
 
 def _aligned(text: str, column: Column[T]) -> str:

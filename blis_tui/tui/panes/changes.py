@@ -15,8 +15,8 @@ from blis_tui.debugger.differences import SPAN, TIME, differences
 from blis_tui.debugger.why.explanation import Subject, event_ref, request_ref
 from blis_tui.engine.records import described
 from blis_tui.tui.drawing.life_line import PHASE_STYLES, GlyphStyle
-from blis_tui.tui.drawing.lines import Line, flow, line, shorten, with_hanging_indent, words
-from blis_tui.tui.panes.pane_rows import LinesPane
+from blis_tui.tui.drawing.lines import Line, flow, line, remark, shorten, with_hanging_indent
+from blis_tui.tui.panes.pane import Pane
 from blis_tui.tui.view import Picked
 
 if TYPE_CHECKING:
@@ -52,15 +52,11 @@ def group_style(group: str) -> GlyphStyle:
 def diff_lines(moment: DebuggerState, width: int, *, playing: bool) -> list[Line]:
     """Return the changes, or why there are none."""
     if playing:
-        return _said("Running. Pause to see what the latest event changed.", width)
+        return remark("Running. Pause to see what the latest event changed.", width)
     if not moment.event:
-        return _said("At the start: nothing has happened yet. Go forward one event to see what it changes.", width)
+        return remark("At the start: nothing has happened yet. Go forward one event to see what it changes.", width)
     changes = differences(moment)
-    return change_lines(changes, width) if changes else _said("This event did not change the state.", width)
-
-
-def _said(text: str, width: int) -> list[Line]:
-    return [line((row.plain, "$text-muted")) for row in words(text, width)]
+    return change_lines(changes, width) if changes else remark("This event did not change the state.", width)
 
 
 def change_lines(changes: Sequence[Change], width: int) -> list[Line]:
@@ -73,12 +69,13 @@ def change_lines(changes: Sequence[Change], width: int) -> list[Line]:
         look = group_style(group)
         lines.append(line((look.label, f"{look.style} bold")))
         for change in members:
+            about = Subject("figure", change.path)
+            value = change.about if change.new is None else value_text(change.new, change.unit)
             if columns.width <= width:
-                draw = partial(_row, change, columns, width)
-                lines.append(Line(draw, change.path, change.about))
+                lines.append(Line(partial(_row, change, columns, width), about, change.about, value))
             else:
                 path = f"  {shorten(change.path, width - 2)}"
-                lines.append(line(path, key=change.path, tip=change.about))
+                lines.append(line(path, subject=about, tip=change.about, copy=value))
                 lines += map(line, with_hanging_indent(Content("    "), flow(_news(change, _Columns()), width - 4)))
     return lines
 
@@ -141,41 +138,31 @@ def value_text(value: Value, unit: str) -> str:
     return span_text(value) if unit == SPAN else count_text(value)
 
 
-class DiffPane(LinesPane):
-    """Every field of the state that the present event changed."""
+# ---- the pane ----
 
-    FOLLOWS_SELECTION = False
 
-    def lines(self, view: View, width: int) -> Sequence[Line]:
-        """Return the lines for a view."""
-        return diff_lines(view.moment, width, playing=view.playing)
+def _request(view: View, one: Subject | None) -> str:
+    """Return the request of a changed value; empty if it has none."""
+    if one is None or view.playing:
+        return ""
+    return next((change.request or "" for change in differences(view.moment) if change.path == one.value), "")
 
-    def pick(self, key: str, *, go: bool) -> None:
-        """Select the request of the line."""
-        change = self._change(key)
-        if go and change is not None and change.request:
-            self.post_message(Picked(request=change.request))
 
-    def at_cursor(self) -> Subject | None:
-        """Return the request of the line, else the event whose changes these are."""
-        change = self._change(self._key)
-        if change is not None and change.request:
-            return request_ref(change.request)
-        return None if self.view is None else event_ref(self.view.moment.event)
+def _points(view: View, cursor: Subject | None) -> Subject | None:
+    """Return the request of the line, else the event whose changes these are."""
+    name = _request(view, cursor)
+    return request_ref(name) if name else event_ref(view.moment.event)
 
-    def selected_value(self) -> str:
-        """Return the new value of the line, or its text."""
-        change = self._change(self._key)
-        if change is None:
-            return ""
-        return change.about if change.new is None else value_text(change.new, change.unit)
 
-    def selected_path(self) -> str:
-        """Return the path of the line's value."""
-        change = self._change(self._key)
-        return "" if change is None else change.path
+def _picks(view: View, one: Subject, *, go: bool) -> Picked | None:
+    """Select the request of the line by enter."""
+    name = _request(view, one) if go else ""
+    return Picked(request=name) if name else None
 
-    def _change(self, path: str) -> Change | None:
-        if self.view is None or self.view.playing:
-            return None
-        return next((change for change in differences(self.view.moment) if change.path == path), None)
+
+PANE: Final = Pane(
+    lines=lambda view, room: diff_lines(view.moment, room.width, playing=view.playing),
+    points=_points,
+    picks=_picks,
+    follows_selection=False,
+)

@@ -13,9 +13,11 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.units import bar_text, bytes_text, count_text, percent_text, plural, span_text, time_text
 from blis_tui.cluster.life import ACTIVE, TERMINATED
 from blis_tui.cluster.records import ScalingDecided
+from blis_tui.debugger.why.explanation import event_ref, instance_ref, request_ref
 from blis_tui.tui.drawing.life_line import STAGES, name_of, rank_of, running_of, stage_of
 from blis_tui.tui.drawing.lines import (
     BLANK,
+    Cell,
     Column,
     Line,
     fact,
@@ -30,18 +32,18 @@ from blis_tui.tui.drawing.lines import (
 )
 from blis_tui.tui.drawing.series import LEVELS, NEARLY_FULL
 from blis_tui.tui.panes.instances import kv_bar
+from blis_tui.tui.panes.pane import Pane, PaneKey, one_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from blis_tui.cluster.snapshot import InstanceSnapshot, TransferSnapshot
+    from blis_tui.debugger.why.explanation import Subject
     from blis_tui.model import Autoscaler
     from blis_tui.tui.drawing.lines import Part
     from blis_tui.tui.view import View
 
 
-EVENT_KEY: Final = "#"
-"""Prefix of the key of a line about an event."""
 VERDICTS: Final = {
     "scale-up": "↑ scale up",
     "scale-down": "↓ scale down",
@@ -62,14 +64,14 @@ def autoscaler_lines(view: View, width: int) -> list[Line]:
     event = view.tape.latest_of("scaling-decided", view.moment.event)
     if not event:
         return [*lines, line(("It has not evaluated yet.", "$text-muted"))]
-    key, head = f"{EVENT_KEY}{event}", time_text(view.tape.time_us(event))
+    about, head = event_ref(event), time_text(view.tape.time_us(event))
     decisions = _decisions(view, event)
     if not decisions:
-        lines += [line(row, key=key) for row in words(f"{head}: {view.tape.reason(event)}", width)]
+        lines += [line(row, subject=about) for row in words(f"{head}: {view.tape.reason(event)}", width)]
     for one in decisions:
         verdict = VERDICTS.get(one.verdict, one.verdict)
         count = f" {count_text(one.instances)} in {one.pool}" if one.instances else ""
-        lines += [line(row, key=key) for row in words(f"{head} {verdict}{count}: {one.reason}", width)]
+        lines += [line(row, subject=about) for row in words(f"{head} {verdict}{count}: {one.reason}", width)]
         lines += [line(row) for row in flow(_balance(one, settings), width)]
     effects = list(_effects(view))
     if effects:
@@ -172,14 +174,12 @@ class Grid:
     """The cells of a pool.
 
     Attributes:
-        first: number of its first line.
         members: the instances.
         columns: cells per row.
         wide: whether cells have numbers.
         margin: columns before the cells, for the number of the row's first instance.
     """
 
-    first: int
     members: tuple[InstanceSnapshot, ...]
     columns: int
     wide: bool
@@ -190,47 +190,12 @@ class Grid:
         """Number of rows."""
         return -(-len(self.members) // self.columns)
 
-    def at(self, row: int, column: int) -> int | None:
-        """Return the instance at a position of the pane."""
-        row, column = row - self.first, column - self.margin
-        place = column // _WIDE if self.wide else column - column // (_TEN + 1)
-        between = not self.wide and column % (_TEN + 1) == _TEN
-        if between or not (0 <= row < self.rows and 0 <= place < self.columns):
-            return None
-        place += row * self.columns
-        return self.members[place].index if place < len(self.members) else None
+    def row(self, row: int) -> tuple[InstanceSnapshot, ...]:
+        """Return the instances of a row."""
+        return self.members[row * self.columns : (row + 1) * self.columns]
 
 
-@dataclass(frozen=True, slots=True)
-class FleetText:
-    """The lines of the pane, and the positions of cells."""
-
-    lines: tuple[Line, ...]
-    grids: tuple[Grid, ...]
-
-    def at(self, row: int, column: int) -> int | None:
-        """Return the instance at a position."""
-        found = (grid.at(row, column) for grid in self.grids)
-        return next((index for index in found if index is not None), None)
-
-    def line_of(self, instance: int) -> int | None:
-        """Return the line of an instance's cell."""
-        for grid in self.grids:
-            for place, one in enumerate(grid.members):
-                if one.index == instance:
-                    return grid.first + place // grid.columns
-        return None
-
-    def members(self) -> tuple[int, ...]:
-        """Return all instances in the order of their cells."""
-        return tuple(one.index for grid in self.grids for one in grid.members)
-
-    def columns(self, instance: int) -> int:
-        """Return the number of cells per row of its pool."""
-        return next((g.columns for g in self.grids if any(one.index == instance for one in g.members)), 1)
-
-
-def fleet_text(view: View, width: int, height: int) -> FleetText:
+def fleet_lines(view: View, width: int, height: int) -> list[Line]:
     """Return the map of all instances, with numbers in the cells if there is room."""
     instances, measure = view.moment.state.instances, MEASURES[view.selection.measure]
     top = max(_LEAST_TOP, *map(measure.read, instances))
@@ -245,14 +210,15 @@ def fleet_text(view: View, width: int, height: int) -> FleetText:
     rows = height - len(head) - len(tail) - len(pools) - len(_legend(measure, top, width))
     wide = _rows(pools, wide_columns) <= rows
     lines: list[Line] = [*head, *_legend(measure, top, width)]
-    grids: list[Grid] = []
     for name, members in pools.items():
         lines.append(_pool_line(view, name, members, measure, width, alone=len(pools) == 1))
-        grid = Grid(len(lines), tuple(members), wide_columns if wide else columns, wide, 0 if wide else margin)
-        grids.append(grid)
+        grid = Grid(tuple(members), wide_columns if wide else columns, wide, 0 if wide else margin)
         chosen = view.selection.instance
-        lines += [Line(partial(_row, grid, row, measure, top, chosen)) for row in range(grid.rows)]
-    return FleetText((*lines, *tail), tuple(grids))
+        lines += [
+            Line(partial(_row, grid, row, measure, top, chosen), cells=partial(_cells, grid, row))
+            for row in range(grid.rows)
+        ]
+    return [*lines, *tail]
 
 
 def _rows(pools: Mapping[str, Sequence[InstanceSnapshot]], columns: int) -> int:
@@ -282,7 +248,7 @@ def _glyph(one: InstanceSnapshot, measure: Measure, top: int) -> tuple[str, str]
 
 
 def _row(grid: Grid, row: int, measure: Measure, top: int, chosen: int | None) -> Content:
-    members = grid.members[row * grid.columns : (row + 1) * grid.columns]
+    members = grid.row(row)
     parts: list[Part] = []
     if not grid.wide:
         parts.append((f"{members[0].index:>{grid.margin - 1}} ", "$text-muted"))
@@ -301,6 +267,15 @@ def _row(grid: Grid, row: int, measure: Measure, top: int, chosen: int | None) -
                 parts.append(" ")
             parts.append((_HERE, "$accent bold") if here else (glyph, style))
     return Content.assemble(*parts)
+
+
+def _cells(grid: Grid, row: int) -> Iterator[Cell]:
+    """Yield the instances of a row, each below its glyph, and what is between them."""
+    yield Cell(grid.margin)
+    for place, one in enumerate(grid.row(row)):
+        if place and not place % _TEN and not grid.wide:
+            yield Cell(1)
+        yield Cell(_WIDE if grid.wide else 1, instance_ref(one.index))
 
 
 def value_text(one: InstanceSnapshot, measure: Measure) -> str:
@@ -400,7 +375,7 @@ def _transfers(view: View, width: int) -> list[Line]:
         BLANK,
         heading(f"→ {plural(len(moving), 'KV transfer')} in progress"),
         titles(columns),
-        *table_rows(columns, moving, lambda one: one.request_id),
+        *table_rows(columns, moving, lambda one: request_ref(one.request_id)),
     ]
 
 
@@ -411,3 +386,31 @@ def _transfer_columns(view: View) -> Iterator[Column[TransferSnapshot]]:
     yield Column("to", 7, lambda one, _: "not yet" if one.decode_instance is None else str(one.decode_instance))
     yield Column("size", 7, lambda one, _: bytes_text(one.bytes), right=True, rank=2)
     yield Column("for", 7, lambda one, _: span_text(now - one.since_us), right=True, rank=1)
+
+
+# ---- the pane ----
+
+
+def _cursor(view: View, left: Subject | None) -> Subject | None:
+    """Return the selected instance, which the map marks; or the request or event of the line where it was left."""
+    if left is not None and left.kind == "event":
+        return left
+    instance, request = view.selection.instance, view.selection.request
+    if request is not None and (instance is None or (left is not None and left.kind == "request")):
+        return request_ref(request)
+    return None if instance is None else instance_ref(instance)
+
+
+PANE: Final = Pane(
+    lines=lambda view, room: fleet_lines(view, room.width, room.height),
+    hint=lambda _: "arrows select · u next measure",
+    lacks=one_instance,
+    actions=("look_measure",),
+    keys=(
+        PaneKey("left", "move(-1)"),
+        PaneKey("right", "move(1)"),
+        PaneKey("up", "move_row(-1)"),
+        PaneKey("down", "move_row(1)"),
+    ),
+    cursor=_cursor,
+)

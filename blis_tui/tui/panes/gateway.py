@@ -7,7 +7,21 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.base.units import bar_text, count_text, plural, span_text
-from blis_tui.tui.drawing.lines import BLANK, Column, fact, fit, flow, heading, line, shorten, table_rows, titles, words
+from blis_tui.debugger.why.explanation import request_ref
+from blis_tui.tui.drawing.lines import (
+    BLANK,
+    Column,
+    fact,
+    fit,
+    flow,
+    heading,
+    line,
+    remark,
+    shorten,
+    table_rows,
+    titles,
+)
+from blis_tui.tui.panes.pane import Pane, at_selected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,12 +41,12 @@ def gateway_lines(view: View, width: int) -> list[Line]:
     if gateway is None:
         return [line(("This experiment has no gateway.", "$text-muted"))]
     lines = [line(row) for row in flow(_figures(view, gateway), width)]
-    lines += [line(row) for row in words(gateway.rule, width, "$text-muted")]
+    lines += remark(gateway.rule, width)
     several = view.experiment.policy.gateway is not None and view.experiment.policy.gateway.bands
     for band in gateway.bands:
         lines += _band(view, gateway, band, width, several=several)
     if not gateway.bands:
-        lines += [BLANK, *(line(row) for row in words(_empty(view, gateway), width, "$text-muted"))]
+        lines += [BLANK, *remark(_empty(view, gateway), width)]
     return lines
 
 
@@ -83,7 +97,7 @@ def _band(view: View, gateway: GatewaySnapshot, band: BandSnapshot, width: int, 
         BLANK,
         heading(f"○ {title}", note, width),
         titles(columns),
-        *table_rows(columns, band.flows, lambda one: one.head),
+        *table_rows(columns, band.flows, lambda one: request_ref(one.head)),
     ]
 
 
@@ -97,3 +111,10 @@ def _columns(view: View, gateway: GatewaySnapshot) -> Iterator[Column[FlowSnapsh
     yield Column("waiting", 7, lambda one, _: count_text(one.waiting), right=True, rank=2)
     yield Column("queue head", 14, head)
     yield Column("waited", 9, lambda one, _: span_text(now - one.since_us), right=True, rank=1)
+
+
+PANE: Final = Pane(
+    lines=lambda view, room: gateway_lines(view, room.width),
+    lacks=lambda experiment: "." if experiment.policy.gateway is None else "",
+    cursor=at_selected("request"),
+)

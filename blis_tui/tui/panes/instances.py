@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from textual.binding import Binding
 from textual.content import Content
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import bar_text, count_text, percent_text, plural, span_text, time_text
 from blis_tui.cluster.life import CANDIDATES
 from blis_tui.debugger.state import LAST_PHASE, PHASES
-from blis_tui.debugger.why.explanation import Subject, instance_ref, request_ref
+from blis_tui.debugger.why.explanation import instance_ref, request_ref
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.tui.drawing.life_line import INTERVAL_STYLES, PHASE_STYLES, STAGES, name_of, rank_of, running_of, stage_of
 from blis_tui.tui.drawing.lines import (
@@ -30,20 +30,23 @@ from blis_tui.tui.drawing.lines import (
     words,
 )
 from blis_tui.tui.drawing.series import NEARLY_FULL
-from blis_tui.tui.panes.pane_rows import LinesPane
+from blis_tui.tui.panes.pane import Pane, PaneKey, pick
 from blis_tui.tui.view import Picked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from blis_tui.cluster.snapshot import InstanceSnapshot, RequestSnapshot
+    from blis_tui.debugger.why.explanation import Subject
     from blis_tui.engine.records import StepFinished
     from blis_tui.tui.drawing.lines import Line, Part
     from blis_tui.tui.view import View
 
 
-INSTANCE_KEY: Final = "@"
-"""Prefix of the key of a line about an instance; other keys are names of requests."""
+_LEAST_SHOWN: Final = 4
+"""Minimum number of queued requests shown above the batch."""
+ALL_INSTANCES: Final = -1
+"""Value of ``Picked.instance`` for all instances."""
 _KV_BAR: Final = 8
 _LEAST_BAR: Final = 3
 _NAME_LEAST, _NAME_MOST = 8, 24
@@ -69,13 +72,20 @@ def instances_lines(view: View, width: int, room: int = 1000) -> list[Line]:
         width: in cells.
         room: maximum number of queued requests shown; the selected request and those ahead of it are always shown.
     """
-    instances = view.moment.state.instances
-    chosen = view.selection.instance
-    if len(instances) > 1 and (chosen is None or not 0 <= chosen < len(instances)):
+    instances, chosen = view.moment.state.instances, _chosen(view)
+    if chosen is None:
         lines = _all(view, instances, width, room)
     else:
-        lines = _one(view, instances[chosen or 0], width, room, alone=len(instances) == 1)
+        lines = _one(view, instances[chosen], width, room, alone=len(instances) == 1)
     return lines + _in_transit(view, width)
+
+
+def _chosen(view: View) -> int | None:
+    """Return the instance that is shown; None = all of several."""
+    chosen, count = view.selection.instance, len(view.moment.state.instances)
+    if count == 1:
+        return 0
+    return chosen if chosen is not None and 0 <= chosen < count else None
 
 
 def _one(view: View, instance: InstanceSnapshot, width: int, room: int, *, alone: bool) -> list[Line]:
@@ -136,7 +146,7 @@ def kv_bar(instance: InstanceSnapshot, cells: int = _KV_BAR) -> Content:
 
 def _all(view: View, instances: Sequence[InstanceSnapshot], width: int, room: int) -> list[Line]:
     columns = fit(_instance_columns(instances), width)
-    lines = [titles(columns), *table_rows(columns, instances, lambda one: f"{INSTANCE_KEY}{one.index}")]
+    lines = [titles(columns), *table_rows(columns, instances, lambda one: instance_ref(one.index))]
     lines += _card(view, None, width)
     ends_us = _steps_under_way(view)
     for instance in instances:
@@ -240,7 +250,7 @@ def _queue(view: View, instance: InstanceSnapshot, name_width: int, width: int, 
     return [
         heading(f"{look.glyph} WAITING {count_text(instance.waiting_count)}", "queue head first", width),
         titles(columns),
-        *table_rows(columns, shown, lambda one: one.request.request_id),
+        *table_rows(columns, shown, lambda one: request_ref(one.request.request_id)),
         *_more(instance.waiting_count - len(shown)),
     ]
 
@@ -288,7 +298,7 @@ def _batch(view: View, instance: InstanceSnapshot, name_width: int, width: int) 
             width,
         ),
         titles(columns),
-        *table_rows(columns, running, lambda one: one.request.request_id),
+        *table_rows(columns, running, lambda one: request_ref(one.request.request_id)),
         *_more(instance.running_count - len(running)),
     ]
 
@@ -377,7 +387,7 @@ def _in_transit(view: View, width: int) -> list[Line]:
         width,
     )
     note = "in no queue, in no batch"
-    rows = table_rows(columns, moving, lambda one: one.request_id)
+    rows = table_rows(columns, moving, lambda one: request_ref(one.request_id))
     return [
         BLANK,
         heading(f"{look.glyph} {plural(len(moving), 'request')} in transit", note, width),
@@ -478,61 +488,44 @@ def _next(step: StepFinished) -> list[Content]:
     return [Content(f"next step at {time_text(step.next_step_us)}")]
 
 
-_LEAST_SHOWN = 4
-"""Minimum number of queued requests shown above the batch."""
-ALL_INSTANCES = -1
-"""Value of ``Picked.instance`` for all instances."""
+# ---- the pane ----
 
 
-class InstancesPane(LinesPane):
-    """Queue, batch and current step of an instance, or of all."""
+def _hint(view: View) -> str:
+    """Return which of several instances is shown."""
+    count, chosen = len(view.moment.state.instances), _chosen(view)
+    if count == 1:
+        return ""
+    which = f"all {count} instances" if chosen is None else f"instance {chosen} ({chosen + 1} of {count})"
+    return f"◂ {which} ▸"
 
-    BINDINGS: ClassVar = [
-        Binding("left", "turn(-1)", "previous instance", show=False),
-        Binding("right", "turn(1)", "next instance", show=False),
-    ]
 
-    def lines(self, view: View, width: int) -> Sequence[Line]:
-        """Return the lines for a view."""
-        return instances_lines(view, width, max(self.content_size.height // 3, _LEAST_SHOWN))
+def _turn(by: int, view: View, _cursor: Subject | None) -> Picked | None:
+    """Show the next instance; after the last one, all of them."""
+    count, now = len(view.moment.state.instances), _chosen(view)
+    if count == 1:
+        return None
+    # All instances come between the last one and the first.
+    place = (by if now is None else now + 1 + by) % (count + 1)
+    return Picked(instance=place - 1 if place else ALL_INSTANCES)
 
-    def show(self, view: View) -> None:
-        """Show the view, and the instance in the title."""
-        count = len(view.moment.state.instances)
-        chosen = view.selection.instance
-        if count > 1:
-            one = chosen is not None and 0 <= chosen < count
-            which = f"instance {chosen} ({(chosen or 0) + 1} of {count})" if one else f"all {count} instances"
-            self.border_subtitle = f"◂ {which} ▸"
-        super().show(view)
 
-    def key_of(self, view: View) -> str:
-        """Return the selected request, or the line of an instance."""
-        if self._key.startswith(INSTANCE_KEY):
-            return self._key
-        return view.selection.request or ""
+def _cursor(view: View, left: Subject | None) -> Subject | None:
+    """Return the selected request, or the line of an instance as long as all are listed."""
+    if left is not None and left.kind == "instance" and _chosen(view) is None:
+        return left
+    return None if view.selection.request is None else request_ref(view.selection.request)
 
-    def pick(self, key: str, *, go: bool) -> None:
-        """Select a request, or open an instance."""
-        if not key.startswith(INSTANCE_KEY):
-            self.post_message(Picked(request=key, go=go))
-        elif go:
-            self._key = ""
-            self.post_message(Picked(instance=int(key.removeprefix(INSTANCE_KEY))))
 
-    def action_turn(self, by: int) -> None:
-        """Show the next instance; after the last one, all of them."""
-        if self.view is None:
-            return
-        count = len(self.view.moment.state.instances)
-        if count > 1:
-            # All instances come between the last one and the first.
-            now = self.view.selection.instance
-            place = (by if now is None else now + 1 + by) % (count + 1)
-            self.post_message(Picked(instance=place - 1 if place else ALL_INSTANCES))
+def _picks(view: View, one: Subject, *, go: bool) -> Picked | None:
+    """Select a request; show an instance only by enter, because then the others are not listed any more."""
+    return None if one.kind == "instance" and not go else pick(view, one, go=go)
 
-    def at_cursor(self) -> Subject | None:
-        """Return the request or the instance of the line."""
-        if self._key.startswith(INSTANCE_KEY):
-            return instance_ref(int(self._key.removeprefix(INSTANCE_KEY)))
-        return request_ref(self._key) if self._key else None
+
+PANE: Final = Pane(
+    lines=lambda view, room: instances_lines(view, room.width, max(room.height // 3, _LEAST_SHOWN)),
+    hint=_hint,
+    keys=(PaneKey("left", partial(_turn, -1)), PaneKey("right", partial(_turn, 1))),
+    cursor=_cursor,
+    picks=_picks,
+)

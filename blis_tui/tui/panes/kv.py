@@ -6,24 +6,19 @@ from bisect import bisect_right
 from functools import partial
 from itertools import accumulate, groupby
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
-from textual.binding import Binding
 from textual.content import Content
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import count_text, percent_text, plural
-from blis_tui.debugger.why.explanation import Subject, request_ref
+from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.tui.drawing.life_line import GlyphStyle
-from blis_tui.tui.drawing.lines import BLANK, Line, fact, flow, line, words
-from blis_tui.tui.panes.pane_rows import GUTTER, Lines, LinesPane
-from blis_tui.tui.view import Picked
+from blis_tui.tui.drawing.lines import BLANK, Cell, Line, fact, flow, line, remark
+from blis_tui.tui.panes.pane import Pane, PaneKey, at_selected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    from textual.app import ComposeResult
-    from textual.events import MouseMove
 
     from blis_tui.cluster.snapshot import InstanceSnapshot, NodeSnapshot
     from blis_tui.tui.drawing.lines import Part
@@ -163,17 +158,10 @@ class KvGrid:
         """Number of rows."""
         return -(-len(self.cells) // self.columns)
 
-    def row_of(self, request: str) -> int | None:
-        """Return the first row of a request's cells."""
-        return next(
-            (place // self.columns for place, at in enumerate(self.cells) if self.found[at].request == request), None
-        )
-
-    def at(self, row: int, column: int) -> Holding | None:
-        """Return the holding of a cell."""
-        place = row * self.columns + column
-        inside = 0 <= column < self.columns and 0 <= place < len(self.cells)
-        return self.found[self.cells[place]] if inside else None
+    def row(self, row: int) -> Iterator[tuple[int, int]]:
+        """Yield the holdings of a row, each with its number of cells there."""
+        for at, run in groupby(self.cells[row * self.columns : (row + 1) * self.columns]):
+            yield at, len(list(run))
 
 
 def kv_grid(instance: InstanceSnapshot, columns: int, rows: int) -> KvGrid:
@@ -203,35 +191,7 @@ def _owners(found: Sequence[Holding], total: int, per_cell: int) -> Iterator[int
         yield best
 
 
-@dataclass(frozen=True, slots=True)
-class KvMapText:
-    """The lines of the pane, and the positions of maps."""
-
-    lines: tuple[Line, ...]
-    grids: tuple[tuple[int, KvGrid], ...]
-    """Number of the first line of each map, and the map."""
-
-    def at(self, row: int, column: int) -> Holding | None:
-        """Return the holding at a position."""
-        for first, grid in self.grids:
-            if first <= row < first + grid.rows:
-                return grid.at(row - first, column)
-        return None
-
-    def line_of(self, request: str) -> int | None:
-        """Return the first line of a request's cells."""
-        for first, grid in self.grids:
-            row = grid.row_of(request)
-            if row is not None:
-                return first + row
-        return None
-
-    def requests(self) -> tuple[str, ...]:
-        """Return all requests on the maps, in order."""
-        return tuple(holding.request for _, grid in self.grids for holding in grid.found if holding.request)
-
-
-def kv_map(view: View, width: int, height: int) -> KvMapText:
+def kv_map(view: View, width: int, height: int) -> list[Line]:
     """Return the maps of the selected instance or of all, with figures and a legend."""
     instances = view.moment.state.instances
     chosen = view.selection.instance
@@ -245,21 +205,22 @@ def kv_map(view: View, width: int, height: int) -> KvMapText:
     spent = len(legend) + max(len(about), 1) + sum(map(len, heads)) + len(tree)
     rows = max((height - spent) // len(shown), _LEAST_ROWS)
     lines: list[Line] = [*about]
-    grids: list[tuple[int, KvGrid]] = []
+    total = sum(instance.kv.total_blocks for instance in shown)
     for instance in shown:
         grid = kv_grid(instance, width, rows)
         lines += map(line, flow([*_figures(instance, alone=alone), _scale(grid.per_cell, grid.hidden)], width))
-        grids.append((len(lines), grid))
-        lines += [Line(partial(_row, grid, row, selected)) for row in range(grid.rows)]
+        lines += [
+            Line(partial(_row, grid, row, selected), cells=partial(_cells, grid, row, total))
+            for row in range(grid.rows)
+        ]
     lines += legend
     if not about:
         hint = _hint(shown)
         if len(shown) > 1 and any(instance.kv.tree is not None for instance in shown):
             hint += " Select one instance to see its radix tree."
-        lines += [line(row) for row in words(hint, width, "$text-muted")]
+        lines += remark(hint, width)
     lines += tree
-    lines += _held_by(shown, width)[: max(height - len(lines), 0)]
-    return KvMapText(tuple(lines), tuple(grids))
+    return lines + _held_by(shown, width)[: max(height - len(lines), 0)]
 
 
 def _hint(shown: Sequence[InstanceSnapshot]) -> str:
@@ -277,16 +238,32 @@ def _scale(per_cell: int, hidden: int) -> Content:
 
 
 def _row(grid: KvGrid, row: int, selected: str) -> Content:
-    cells = grid.cells[row * grid.columns : (row + 1) * grid.columns]
     parts: list[Part] = []
-    for at, run in groupby(cells):
-        holding, size = grid.found[at], len(list(run))
+    for at, size in grid.row(row):
+        holding, rest = grid.found[at], size
         look = BLOCK_STYLES[_kind(holding, at, selected)]
         if holding.request not in ("", selected) and len(holding.request) + _AROUND_NAME <= size:
             parts += [(look.glyph, look.style), (f" {holding.request} ", f"{look.style} bold")]
-            size -= len(holding.request) + 3
-        parts.append((look.glyph * size, look.style))
+            rest -= len(holding.request) + 3
+        parts.append((look.glyph * rest, look.style))
     return Content.assemble(*parts)
+
+
+def _cells(grid: KvGrid, row: int, total: int) -> Iterator[Cell]:
+    """Yield the holdings of a row; the cursor also stops at requests whose blocks are too few for a cell."""
+    last = grid.cells[row * grid.columns - 1] if row else -1
+    for at, size in grid.row(row):
+        yield from _without_cell(grid.found[last + 1 : at])
+        holding = grid.found[at]
+        about = request_ref(holding.request) if holding.request else None
+        yield Cell(size, about, holding_text(holding, total))
+        last = at
+    if row == grid.rows - 1:
+        yield from _without_cell(grid.found[last + 1 :])
+
+
+def _without_cell(found: Sequence[Holding]) -> Iterator[Cell]:
+    yield from (Cell(0, request_ref(holding.request)) for holding in found if holding.request)
 
 
 def _kind(holding: Holding, at: int, selected: str) -> str:
@@ -371,77 +348,8 @@ def holding_text(holding: Holding, total: int) -> str:
     return f"{holding.request}: {blocks}, {plural(holding.tokens, 'token')}, {share} of the cache"
 
 
-class _Cells(Lines, can_focus=False, inherit_bindings=False):
-    """Lines with cells that have tooltips."""
-
-    text: KvMapText | None = None
-
-    def on_mouse_move(self, event: MouseMove) -> None:
-        """Show a tooltip about the cell."""
-        event.prevent_default()
-        found = None
-        if self.text is not None:
-            found = self.text.at(event.y + self.scroll_offset.y, event.x - GUTTER)
-        total = 0 if self.text is None else sum(sum(one.blocks for one in grid.found) for _, grid in self.text.grids)
-        self.tooltip = None if found is None else holding_text(found, total)
-
-
-class KvMap(LinesPane):
-    """The holders of the KV cache's blocks."""
-
-    BINDINGS: ClassVar = [
-        Binding("left", "move(-1)", "previous request", show=False),
-        Binding("right", "move(1)", "next request", show=False),
-    ]
-
-    def compose(self) -> ComposeResult:
-        """Create the cells."""
-        yield _Cells()
-
-    def lines(self, view: View, width: int) -> Sequence[Line]:
-        """Return the lines for a view."""
-        cells = self.query_one(_Cells)
-        cells.text = kv_map(view, width, max(self.content_size.height, 1))
-        return cells.text.lines
-
-    def key_of(self, view: View) -> str:
-        """Return the selected request, which is marked on the map."""
-        return view.selection.request or ""
-
-    def action_move(self, by: int) -> None:
-        """Select the next request on the map."""
-        text = self.query_one(_Cells).text
-        names = () if text is None else text.requests()
-        if not names:
-            return
-        here = names.index(self._key) if self._key in names else None
-        place = (0 if by > 0 else len(names) - 1) if here is None else min(max(here + by, 0), len(names) - 1)
-        self._key = names[place]
-        at = None if text is None else text.line_of(names[place])
-        if at is not None:
-            self.query_one(_Cells).reveal(at)
-        self.post_message(Picked(request=names[place]))
-
-    def action_move_page(self, by: int) -> None:
-        """Scroll by a screen."""
-        cells = self.query_one(_Cells)
-        cells.scroll_relative(y=by * max(cells.size.height - 1, 1), animate=False)
-
-    def action_choose(self) -> None:
-        """Show the selected request."""
-        if self._key:
-            self.post_message(Picked(request=self._key, go=True))
-
-    def on_lines_pointed(self, event: Lines.Pointed) -> None:
-        """Select the request of a clicked cell."""
-        event.stop()
-        event.prevent_default()
-        text = self.query_one(_Cells).text
-        found = None if text is None else text.at(event.at, event.column)
-        if found is not None and found.request:
-            self._key = found.request
-            self.post_message(Picked(request=found.request, go=event.chain > 1))
-
-    def at_cursor(self) -> Subject | None:
-        """Return the selected request."""
-        return request_ref(self._key) if self._key else None
+PANE: Final = Pane(
+    lines=lambda view, room: kv_map(view, room.width, room.height),
+    keys=(PaneKey("left", "move(-1)"), PaneKey("right", "move(1)")),
+    cursor=at_selected("request"),
+)

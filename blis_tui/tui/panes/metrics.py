@@ -12,9 +12,10 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.units import span_text
 from blis_tui.tui.drawing.plot import GUTTER, plot, plot_scale, strips
 from blis_tui.tui.drawing.series import SERIES, coloured, course, top_of, value_text
-from blis_tui.tui.panes.pane import InTime, Pane
+from blis_tui.tui.panes.pane import Pane
 from blis_tui.tui.panes.timeline import event_at, hover_text, scale_of
-from blis_tui.tui.view import Picked
+from blis_tui.tui.view import InTime, Picked
+from blis_tui.tui.widgets.boxes import Box
 
 if TYPE_CHECKING:
     from textual.events import Click, Leave, MouseMove
@@ -50,7 +51,7 @@ _SCOPES: Final = ("of the run so far, as in the report", "of the run so far", "s
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class Area:
     """A rectangle within the pane."""
 
     x: int
@@ -67,12 +68,12 @@ class Box:
 class Arrangement:
     """The layout of a pane; an empty box is not shown."""
 
-    strips: Box
+    strips: Area
     first: int
     """The uppermost visible strip."""
     header: bool
     percentiles: bool
-    plot: Box
+    plot: Area
 
     @property
     def bars(self) -> int:
@@ -85,7 +86,7 @@ class Arrangement:
         return self.strips.width >= 48
 
 
-_NONE: Final = Box(0, 0, 0, 0)
+_NONE: Final = Area(0, 0, 0, 0)
 
 
 def arrange(width: int, height: int, chosen: int, *, large: bool) -> Arrangement:
@@ -93,7 +94,7 @@ def arrange(width: int, height: int, chosen: int, *, large: bool) -> Arrangement
     if large:
         percentiles = height >= 8
         rows = height - 3 if percentiles else height
-        return Arrangement(_NONE, 0, header=False, percentiles=percentiles, plot=Box(0, 0, width, rows))
+        return Arrangement(_NONE, 0, header=False, percentiles=percentiles, plot=Area(0, 0, width, rows))
     beside = width >= _BESIDE_FROM and height >= 6
     below = not beside and height >= len(SERIES) + 5 + _PLOT_ROWS
     left = width * 9 // 20 if beside else width
@@ -105,10 +106,10 @@ def arrange(width: int, height: int, chosen: int, *, large: bool) -> Arrangement
     used = rows + header + 3 * percentiles
     plot_box = _NONE
     if beside:
-        plot_box = Box(left + 2, 0, width - left - 2, height)
+        plot_box = Area(left + 2, 0, width - left - 2, height)
     elif below:
-        plot_box = Box(0, used + 1, width, height - used - 1)
-    return Arrangement(Box(0, int(header), left, rows), first, header, percentiles, plot_box)
+        plot_box = Area(0, used + 1, width, height - used - 1)
+    return Arrangement(Area(0, int(header), left, rows), first, header, percentiles, plot_box)
 
 
 def metrics(
@@ -155,7 +156,7 @@ def metrics(
     return Content("\n").join(left)
 
 
-def _drawn(view: View, series: Series, box: Box) -> list[Content]:
+def _drawn(view: View, series: Series, box: Area) -> list[Content]:
     """Return the plot, with a strip for each of several instances below it if there is room."""
     count = view.tape.instances
     room = min(count + 1, box.height - _LEAST_PLOT) if count > 1 else 0
@@ -217,10 +218,10 @@ def _percentiles(name: str, found: Distribution | None, width: int) -> Content:
     return Content.assemble(line, (scope, "$text-muted"))
 
 
-class MetricsPane(Pane):
+class MetricsPane(Box):
     """A strip for each figure, percentiles of the latencies, and a plot of the chosen figure."""
 
-    FOLLOWS_SELECTION = False
+    follows_selection = False
     ALLOW_SELECT = False
     DEFAULT_CSS = """
     MetricsPane { text-wrap: nowrap; }
@@ -238,7 +239,7 @@ class MetricsPane(Pane):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
         super().__init__(id=id)
-        self._latencies = InTime(self, lambda view: view.latencies())
+        self._latencies = InTime(lambda view: view.latencies(), self.set_timer, self.refresh_view)
 
     def show(self, view: View) -> None:
         """Redraw the pane."""
@@ -315,3 +316,6 @@ class MetricsPane(Pane):
     def on_leave(self, _event: Leave) -> None:
         """Remove the tooltip."""
         self.tooltip = None
+
+
+PANE: Final = Pane(widget=MetricsPane)

@@ -1,142 +1,198 @@
-"""The common base of the debugger's panes: a box with a title that shows a view."""
+"""The description of a pane, and what the keys do with what its lines are about."""
 
 from __future__ import annotations
 
-from time import perf_counter
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
-from textual.reactive import reactive
-from textual.widget import Widget
+from blis_tui.base.classes import NamedTuple, dataclass
+from blis_tui.debugger.why.explanation import Subject, event_ref, request_ref
+from blis_tui.results.conditions.breakpoints import about_request, about_session
+from blis_tui.tui.view import Picked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
-    from textual.timer import Timer
+    from textual.message import Message
+    from textual.widget import Widget
 
-    from blis_tui.debugger.event_store import EventStore
-    from blis_tui.debugger.why.explanation import Subject
+    from blis_tui.model import Experiment
+    from blis_tui.tui.drawing.lines import Line
     from blis_tui.tui.view import View
 
-_CHEAP_S: Final = 0.03
-"""What took longer is only computed again after the reader pauses."""
-_PAUSE_S: Final = 0.2
-_PLAYING_S: Final = 0.25
-"""Interval of computations during a run; they take at most a tenth of the time."""
 
-_T = TypeVar("_T")
+# ---- kinds of subjects ----
 
 
-class Pane(Widget, can_focus=True):
-    """A box that shows a view. Hidden panes are not drawn; they are updated when they become visible.
+def _none(_view: View, _value: str) -> str:
+    return ""
 
-    Subclasses implement :meth:`show`. They keep no history: the same view always has the same display.
-    """
 
-    HINT: ClassVar[str] = ""
-    """Keys worth knowing, shown in the lower border."""
+def _itself(_view: View, value: str) -> str:
+    return value
 
-    view: reactive[View | None] = reactive(None, init=False, always_update=True)
 
-    def on_mount(self) -> None:
-        """Show the hint in the border."""
-        if self.HINT:
-            self.border_subtitle = self.HINT
+class Kind(NamedTuple):
+    """What the keys do with a subject of a kind, in any pane; each function is given the view and the value."""
 
-    FOLLOWS_SELECTION: ClassVar[bool] = True
+    copy: Callable[[View, str], str] = _itself
+    """Returns what ``y`` copies, unless its line says otherwise; empty = what its pane is about."""
+    path: Callable[[View, str], str] = _none
+    """Returns what ``Y`` copies; empty = the same as ``y``."""
+    breaks: Callable[[View, str], str] = _none
+    """Returns the breakpoint that ``b`` sets."""
+    explains: Callable[[View, str], Subject | None] = lambda _view, _value: None
+    """Returns the event or the request that ``?`` explains; None = nothing has happened to it yet."""
+    picks: Callable[[View, str, bool], Picked | None] = lambda _view, _value, _go: None
+    """Returns what the cursor selects when it reaches it, and (with True) by enter or a double click."""
+
+
+def session_of(view: View, request: str) -> str | None:
+    """Return the session of a request; None if it belongs to none."""
+    number = view.tape.number(request)
+    session = None if number is None else view.tape.sessions.of_request(number)
+    return None if session is None else view.tape.sessions.name(session)
+
+
+def _latest_event(view: View, instance: str) -> Subject | None:
+    event = view.tape.latest_on(int(instance), view.moment.event)
+    return event_ref(event) if event else None
+
+
+def _latest_call(view: View, session: str) -> Subject | None:
+    """Return the latest call of a session; if it begins later, its first one."""
+    place = view.tape.sessions.place(session)
+    calls = () if place is None else view.tape.sessions.calls(place)
+    sent = [one for one in calls if one.event <= view.moment.event] or calls[:1]
+    return request_ref(view.tape.name(sent[-1].request)) if sent else None
+
+
+KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+    {
+        "event": Kind(
+            copy=_none,
+            breaks=lambda _, value: f"event {max(int(value), 1)}",
+            explains=lambda _, value: event_ref(int(value)),
+            picks=lambda _, value, go: Picked(event=int(value), go=go),
+        ),
+        "request": Kind(
+            path=lambda _, value: f"requests.{value}",
+            breaks=lambda _, value: about_request(value),
+            explains=lambda _, value: request_ref(value),
+            picks=lambda _, value, go: Picked(request=value, go=go),
+        ),
+        "instance": Kind(
+            path=lambda _, value: f"instances[{value}]",
+            breaks=lambda _, value: f"instance {value}",
+            explains=_latest_event,
+            picks=lambda _, value, go: Picked(instance=int(value), go=go),
+        ),
+        "session": Kind(
+            breaks=lambda _, value: about_session(value),
+            explains=_latest_call,
+            picks=lambda _, value, go: Picked(session=value) if go else None,
+        ),
+        # A request as a part of its session: enter goes to where it was sent.
+        "call": Kind(
+            copy=lambda view, value: session_of(view, value) or "",
+            path=_itself,
+            breaks=lambda view, value: about_session(session_of(view, value) or ""),
+            explains=lambda _, value: request_ref(value),
+            picks=lambda view, value, go: Picked(
+                request=value, event=view.tape.first_event_of(value) if go else None, go=go
+            ),
+        ),
+        # Of these, the panes say what is explained: the value of a path, a line of the list, a warning.
+        "figure": Kind(copy=_none, path=_itself),
+        "breakpoint": Kind(copy=_none),
+        "finding": Kind(copy=_none),
+    }
+)
+"""The kinds of subjects."""
+
+
+def copied(view: View, subject: Subject, value: str = "", *, path: bool) -> str:
+    """Return what is copied of a subject, or of the value on its line; empty = nothing of its own."""
+    kind = KINDS[subject.kind]
+    return (kind.path(view, subject.value) if path else "") or value or kind.copy(view, subject.value)
+
+
+# ---- panes ----
+
+
+class Room(NamedTuple):
+    """The room for lines, in cells."""
+
+    width: int
+    height: int
+
+
+class PaneKey(NamedTuple):
+    """A key that only this pane has."""
+
+    key: str
+    does: str | Callable[[View, Subject | None], Message | None]
+    """An action of every pane of lines (``move(1)``); or what it sends, given the cursor."""
+    title: str = ""
+    """Its word in the key bar; empty = it is not shown there."""
+
+
+def stays(_view: View, left: Subject | None) -> Subject | None:
+    """Leave the cursor where it was left."""
+    return left
+
+
+def selected(_view: View, _cursor: Subject | None) -> None:
+    """Leave questions and breakpoints to what is selected: the lines have no history of their own."""
+
+
+def at_selected(kind: str) -> Callable[[View, Subject | None], Subject | None]:
+    """Return a rule: the cursor is at the selected ``request`` or ``instance``."""
+
+    def cursor(view: View, _left: Subject | None) -> Subject | None:
+        value = getattr(view.selection, kind)
+        return None if value is None else Subject(kind, str(value))
+
+    return cursor
+
+
+def pick(view: View, subject: Subject, *, go: bool) -> Picked | None:
+    """Select a subject as its kind says, or go there."""
+    return KINDS[subject.kind].picks(view, subject.value, go)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pane:
+    """What a pane shows, and what its lines do. Only ``lines`` is needed, or a widget of its own."""
+
+    lines: Callable[[View, Room], Sequence[Line]] = lambda _view, _room: ()
+    """Returns its lines."""
+    hint: Callable[[View], str] = lambda _view: ""
+    """Returns keys worth knowing, for the lower border."""
+    lacks: Callable[[Experiment], str] = lambda _experiment: ""
+    """Returns the end of the sentence "This run has no ...", if an experiment has no such pane; empty = it has one."""
+    badge: Callable[[View], int] = lambda _view: 0
+    """Returns the number on its tab."""
+    keys: tuple[PaneKey, ...] = ()
+    """Keys that only this pane has."""
+    actions: tuple[str, ...] = ()
+    """Actions of the screen that need this pane."""
+    cursor: Callable[[View, Subject | None], Subject | None] = stays
+    """Returns where the cursor is, given where it was left."""
+    anew: Callable[[View], object] = lambda _view: None
+    """Returns which list the lines are; where that changes, the cursor is left nowhere."""
+    points: Callable[[View, Subject | None], Subject | None] = stays
+    """Returns what questions and breakpoints are about, given the cursor; None = what is selected."""
+    picks: Callable[..., Picked | None] = pick
+    """Returns what a subject selects when the cursor reaches it, or (``go``) by enter or a double click."""
+    blocks: bool = False
+    """Whether a subject has several lines, all of which the cursor marks."""
+    follows_selection: bool = True
     """Whether its display depends on the selected event or request."""
-
-    def watch_view(self) -> None:
-        """Show the new view, if the pane is visible."""
-        self.refresh_view()
-
-    def on_show(self) -> None:
-        """Update the pane."""
-        self.refresh_view()
-
-    def refresh_view(self) -> None:
-        """Show the present view."""
-        if self.view is not None and self.is_on_screen:
-            self.show(self.view)
-
-    @property
-    def is_on_screen(self) -> bool:
-        """Whether it takes up any room."""
-        return self.size.width > 0 and self.size.height > 0
-
-    def on_resize(self) -> None:
-        """Adapt to the new size."""
-        self.refresh_view()
-
-    def show(self, view: View) -> None:
-        """Update the display to the view."""
-        raise NotImplementedError
-
-    # ---- the cursor ----
-
-    def at_cursor(self) -> Subject | None:
-        """Return what the cursor is on, for keys that are about it; None if it is on nothing that a run consists of."""
-        return None
-
-    def selected_path(self) -> str:
-        """Return the path at the cursor; empty = that of :meth:`at_cursor`."""
-        return ""
-
-    def selected_value(self) -> str:
-        """Return the value at the cursor; empty = that of :meth:`at_cursor`."""
-        return ""
+    widget: type[Widget] | None = None
+    """A box of its own; None = that of lines with a cursor."""
 
 
-class InTime(Generic[_T]):
-    """What a pane shows of the whole run up to a position: computed at once, or if that takes long, in a pause.
-
-    Args:
-        pane: the pane, which is refreshed after a late computation.
-        compute: the computation, in time proportional to the run.
-
-    Attributes:
-        value: the latest result; None before the first.
-        done_s: when that was computed, by the clock of ``perf_counter``.
-        took_s: how long it took.
-    """
-
-    def __init__(self, pane: Pane, compute: Callable[[View], _T]) -> None:
-        self.value: _T | None = None
-        self.done_s = self.took_s = 0.0
-        self._pane = pane
-        self._compute = compute
-        self._tape: EventStore | None = None
-        self._at = (-1, -1)
-        self._pause: Timer | None = None
-
-    def follow(self, view: View) -> None:
-        """Bring the result up to a view, now or a little later; that of another run is forgotten."""
-        if view.tape is not self._tape:
-            self._tape, self.value, self.took_s = view.tape, None, 0.0
-        elif self.value is not None and self._at == _place(view):
-            return
-        if self._pause is not None:
-            self._pause.stop()
-        if view.playing:
-            if perf_counter() - self.done_s >= max(_PLAYING_S, 9 * self.took_s):
-                self._update(view)
-        elif self.took_s <= _CHEAP_S:
-            self._update(view)
-        else:
-            self._pause = self._pane.set_timer(_PAUSE_S, self._update_late)
-
-    def _update_late(self) -> None:
-        view = self._pane.view
-        if view is not None and not view.playing:
-            self._update(view)
-            self._pane.refresh_view()
-
-    def _update(self, view: View) -> None:
-        began_s = perf_counter()
-        self.value, self._at = self._compute(view), _place(view)
-        self.done_s = perf_counter()
-        self.took_s = self.done_s - began_s
-
-
-def _place(view: View) -> tuple[int, int]:
-    """Return a position: in the middle of a step, less has happened than after it."""
-    return view.moment.event, view.moment.settled
+def one_instance(experiment: Experiment) -> str:
+    """Return that an experiment has no panes about several instances."""
+    return "" if experiment.instance_numbers > 1 or experiment.cluster.varies else ": it has one instance."

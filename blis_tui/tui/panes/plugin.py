@@ -1,22 +1,26 @@
-"""Panes of plug-ins: the interface to the view, their lines, and the pane that shows them."""
+"""Panes of plug-ins: the interface to the view, and their lines."""
 
 from __future__ import annotations
 
+from functools import cache, partial
 from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Final
 
+from textual.style import Style
+
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import in_words
-from blis_tui.debugger.why.explanation import Subject, event_ref, request_ref
+from blis_tui.debugger.why.explanation import event_ref, request_ref
 from blis_tui.model.plug_ins import place_in_plugin
 from blis_tui.output.plugin_panes import PaneLine, Told
 from blis_tui.tui.drawing.lines import Line, line, words
-from blis_tui.tui.panes.pane_rows import LinesPane
-from blis_tui.tui.view import Picked
+from blis_tui.tui.panes.pane import Pane
+from blis_tui.tui.settings import DARK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
+    from blis_tui.debugger.why.explanation import Subject
     from blis_tui.engine.records import Record
     from blis_tui.model import Experiment
     from blis_tui.output.plugin_panes import PluginPane
@@ -29,8 +33,6 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = MappingProxyType(
     {"text": (str,), "style": (str,), "event": (int, NoneType), "request": (str, NoneType)}
 )
 """What the fields of a line may be."""
-_EVENT: Final = "event "
-_REQUEST: Final = "request "
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def plugin_pane_lines(pane: PluginPane, view: View, width: int, parse_style: Cal
     try:
         for one in pane.present(Shown(view), width):
             _require_line(one, parse_style)
-            found.append(line((one.text, one.style), key=_key(one)))
+            found.append(line((one.text, one.style), subject=_subject(one)))
             if len(found) == _MOST_LINES:
                 break
     except KeyboardInterrupt:
@@ -117,38 +119,19 @@ def _require_line(one: object, parse_style: Callable[[str], object]) -> None:
         raise ValueError(f"the style of a line is {one.style!r}, which is none of Textual's") from error
 
 
-def _key(one: PaneLine) -> str:
+def _subject(one: PaneLine) -> Subject | None:
     if one.event is not None:
-        return f"{_EVENT}{one.event}"
-    return "" if one.request is None else f"{_REQUEST}{one.request}"
+        return event_ref(one.event)
+    return None if one.request is None else request_ref(one.request)
 
 
-def picked(key: str) -> tuple[int | None, str | None]:
-    """Return the event or the request of a line's key."""
-    if key.startswith(_EVENT):
-        return int(key.removeprefix(_EVENT)), None
-    return None, key.removeprefix(_REQUEST)
+@cache
+def _variables() -> dict[str, str]:
+    """Return the variables that a style may name: every theme has the same ones."""
+    return {**DARK.to_color_system().generate(), **DARK.variables}
 
 
-class BroughtPane(LinesPane):
-    """The lines of a plug-in's function; those about events and requests can be selected."""
-
-    brought: PluginPane | None = None
-    """The plug-in's pane; set before the widget is displayed."""
-
-    def lines(self, view: View, width: int) -> Sequence[Line]:
-        """Return the lines for a view."""
-        parse_style = self.app.stylesheet.parse_style
-        return () if self.brought is None else plugin_pane_lines(self.brought, view, width, parse_style)
-
-    def pick(self, key: str, *, go: bool) -> None:
-        """Select the subject of a line, or go there."""
-        event, request = picked(key)
-        self.post_message(Picked(event=event, request=request, go=go))
-
-    def at_cursor(self) -> Subject | None:
-        """Return the event or the request of the line."""
-        if not self._key:
-            return None
-        event, request = picked(self._key)
-        return request_ref(request or "") if event is None else event_ref(event)
+def pane_of(pane: PluginPane) -> Pane:
+    """Return a plug-in's pane; its lines about events and requests can be selected."""
+    parse_style = partial(Style.parse, variables=_variables())
+    return Pane(lines=lambda view, room: plugin_pane_lines(pane, view, room.width, parse_style))

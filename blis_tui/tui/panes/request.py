@@ -9,7 +9,7 @@ from textual.content import Content
 
 from blis_tui.base.units import bar_text, count_text, filled, percent_text, plural, span_text, time_text
 from blis_tui.debugger.why.breakdown import decode_lines
-from blis_tui.debugger.why.explanation import Subject, request_ref
+from blis_tui.debugger.why.explanation import event_ref, request_ref
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.ranking import ORDERS, Position, ranking
 from blis_tui.debugger.why.request_content import media_text
@@ -25,26 +25,21 @@ from blis_tui.tui.drawing.life_line import (
     sum_text,
     totals,
 )
-from blis_tui.tui.drawing.lines import BLANK, Line, fact, flow, heading, line, with_hanging_indent, words
-from blis_tui.tui.panes.pane_rows import LinesPane
-from blis_tui.tui.view import Picked
+from blis_tui.tui.drawing.lines import BLANK, Line, fact, flow, heading, line, remark, with_hanging_indent, words
+from blis_tui.tui.panes.pane import Pane, pick
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.cluster.snapshot import RequestSnapshot
     from blis_tui.debugger.event_store import EventStore, RequestEvent
+    from blis_tui.debugger.why.explanation import Subject
     from blis_tui.debugger.why.lifespans import RequestLife
     from blis_tui.debugger.why.ranking import Ranked
     from blis_tui.tui.drawing.life_line import LifeInterval
-    from blis_tui.tui.view import View
+    from blis_tui.tui.view import Picked, View
 
 
-EVENT_KEY: Final = "#"
-"""Prefix of the key of a line about an event."""
-
-REQUEST_KEY: Final = "request "
-"""Prefix of the key of a line about a request."""
 _SESSION: Final = ("session-begun", "session-continued")
 _FIRST: Final = 3
 """Number of first entries of a life that may contain the session's."""
@@ -95,14 +90,14 @@ def inspector_lines(view: View, width: int, notes: Mapping[int, str], ranked: Se
     known = read_life(view.tape, name, len(view.tape))
     if known is None:
         missing = f"No request named {name} has arrived in the run so far."
-        return [line((row.plain, "$text-muted")) for row in words(missing, width)]
+        return remark(missing, width)
     now = read_life(view.tape, name, view.moment.event, view.moment.settled)
     parts = past_and_later(now, known, view.tape)
     lines = [heading(name), *map(line, flow(_facts(view, known, now), width)), BLANK]
     lines += _latencies(now, parts, width)
     if now is not None and now.now_us > view.moment.time_us:
         ahead = f"as of {time_text(now.now_us)}, when its current step ends"
-        lines += map(line, words(ahead, width, "$text-muted"))
+        lines += remark(ahead, width)
     lines += [
         BLANK,
         heading("Life", "dimmed: later, already simulated" if any(part.later for part in parts) else "", width),
@@ -214,13 +209,13 @@ def _latencies(life: RequestLife | None, parts: Sequence[LifeInterval], width: i
     if loss is not None:
         cause = "it was lost with its instance" if loss.what == "retried" else "preemption discarded it"
         gone = f"no first token now: {cause} at event {count_text(loss.event)}"
-        lines += map(line, words(gone, width, "$text-muted"))
+        lines += remark(gone, width)
     if first is not None:
         shares = totals(_until(past, first.first))
         own = first.first - life.arrival_us
         lines += _latency("time to first token", first.second, sum_text(shares, first.second - own), width)
         counts = _which_counts(life)
-        lines += map(line, words(counts, width, "$text-muted") if counts else [])
+        lines += remark(counts, width) if counts else []
     answer = life.answer
     if answer is not None:
         shares = totals(_until(past, answer.first))
@@ -271,7 +266,7 @@ def _list(life: RequestLife, parts: Sequence[LifeInterval], width: int, notes: M
         lines += _stretch(part, past_us, width, notes.get(part.event, "") if not part.later else "")
     end = life.end
     if end is not None and not parts:
-        lines.append(line(_fate(end), key=f"{EVENT_KEY}{end.event}"))
+        lines.append(line(_fate(end), subject=event_ref(end.event)))
     return lines
 
 
@@ -289,14 +284,14 @@ def _stretch(part: LifeInterval, past_us: int, width: int, note: str) -> list[Li
     pieces = [Content.styled(text, dim) for text in _texts(part) if text]
     if narrow:
         pieces.insert(0, Content.assemble(("from ", start[1]), start))
-    key = f"{EVENT_KEY}{part.event}" if not (part.later and part.open) else ""
+    about = None if part.later and part.open else event_ref(part.event)
     room = width - head.cell_length - 2
     first = Content("  ").join(pieces) if pieces else Content("")
     lines: list[Line] = []
     if not pieces or first.cell_length <= room:
-        lines.append(line(head, "  " if pieces else "", first, key=key))
+        lines.append(line(head, "  " if pieces else "", first, subject=about))
     else:
-        lines.append(line(head, key=key))
+        lines.append(line(head, subject=about))
         lines += map(line, with_hanging_indent(Content(" " * 4), flow(pieces, width - 4)))
     if note:
         lines += map(line, with_hanging_indent(Content(" " * 4), words(note, width - 4, "$warning")))
@@ -326,7 +321,7 @@ def ranked_requests(view: View) -> Sequence[Ranked]:
 def ranking_lines(view: View, found: Sequence[Ranked], width: int, hint: str) -> list[Line]:
     """Return the ranking; if no request has arrived, only the hint."""
     if not found:
-        return [line((row.plain, "$text-muted")) for row in words(hint, width)]
+        return remark(hint, width)
     order = ORDERS[view.selection.order]
     top = found[0].value
     names = max(len(one.name) for one in found)
@@ -343,66 +338,63 @@ def ranking_lines(view: View, found: Sequence[Ranked], width: int, hint: str) ->
         preemptions = 0 if life is None else len(life.preemptions)
         if preemptions and not counts:
             parts.append((f"  \N{MULTIPLICATION SIGN} {plural(preemptions, 'preemption')}", "$error"))
-        lines.append(line(Content.assemble(*parts), key=REQUEST_KEY + one.name, tip="enter: open; ?: why"))
+        lines.append(line(Content.assemble(*parts), subject=request_ref(one.name), tip="enter: open; ?: why"))
     again = shown_key(named("look.rank").keys[0])
     keys = {"up down": "choose", "enter": "its life", "?": "why", again: "rank by another metric"}
     hints = [Content.assemble((key, "$accent bold"), (f" {does}", "$text-muted")) for key, does in keys.items()]
     return [*lines, BLANK, *map(line, flow(hints, width))]
 
 
-class Inspector(LinesPane):
-    """The selected request, or the one that the present event is about."""
+# ---- the pane ----
 
-    _found: tuple[tuple[int, int, str], Sequence[Ranked]] = ((-1, -1, ""), ())
 
-    def lines(self, view: View, width: int) -> Sequence[Line]:
-        """Return the lines for a view."""
-        return inspector_lines(view, width, self._notes(view), self._ranked(view))
+def _lines(view: View, width: int) -> list[Line]:
+    ranks = not view.playing and shows_ranking(view, subject(view))
+    return inspector_lines(view, width, _notes(view), view.ranked() if ranks else ())
 
-    def key_of(self, view: View) -> str:
-        """Return the cursor's key: in a new ranking the first request, until the reader chooses one."""
-        if not shows_ranking(view, subject(view)):
-            return super().key_of(view)
-        known = self._found
-        ranked = self._ranked(view)
-        if known is self._found and self._key.startswith(REQUEST_KEY):
-            return self._key
-        return next((REQUEST_KEY + one.name for one in ranked), "")
 
-    def _ranked(self, view: View) -> Sequence[Ranked]:
-        """Return the ranking if it is shown, computed again for another position or figure."""
-        if view.playing or not shows_ranking(view, subject(view)):
-            return ()
-        place = (view.moment.event, view.moment.settled, view.selection.order)
-        if self._found[0] != place:
-            self._found = (place, ranked_requests(view))
-        return self._found[1]
+def _notes(view: View) -> Mapping[int, str]:
+    """Return remarks on waits and slow decodes; empty during a run, because they take long."""
+    name = subject(view)
+    if name is None or view.playing:
+        return {}
+    life = read_life(view.tape, name, view.moment.event, view.moment.settled)
+    if life is None:
+        return {}
+    return {**wait_lines(view.tape, life), **decode_lines(view.tape, life)}
 
-    @staticmethod
-    def _notes(view: View) -> Mapping[int, str]:
-        """Return remarks on waits and slow decodes; empty during a run, because they take long."""
-        name = subject(view)
-        if name is None or view.playing:
-            return {}
-        life = read_life(view.tape, name, view.moment.event, view.moment.settled)
-        if life is None:
-            return {}
-        return {**wait_lines(view.tape, life), **decode_lines(view.tape, life)}
 
-    def pick(self, key: str, *, go: bool) -> None:
-        """Go to the start of an interval; in the ranking, show a request."""
-        if key.startswith(REQUEST_KEY):
-            if go:
-                self.post_message(Picked(request=key.removeprefix(REQUEST_KEY)))
-            return
-        event = int(key.removeprefix(EVENT_KEY))
-        self.post_message(Picked(event=event, go=go))
+def _ranking(view: View) -> object:
+    """Return which ranking is shown; None if a life is."""
+    if not shows_ranking(view, subject(view)):
+        return None
+    return view.moment.event, view.moment.settled, view.selection.order
 
-    def at_cursor(self) -> Subject | None:
-        """Return the request whose life is shown; in the ranking, that of the line."""
-        if self.view is None:
-            return None
-        name = subject(self.view)
-        if name is None or shows_ranking(self.view, name):
-            name = self._key.removeprefix(REQUEST_KEY) if self._key.startswith(REQUEST_KEY) else ""
-        return request_ref(name) if name else None
+
+def _cursor(view: View, left: Subject | None) -> Subject | None:
+    """Return where the cursor was left; in a new ranking, the first request."""
+    if not shows_ranking(view, subject(view)) or (left is not None and left.kind == "request"):
+        return left
+    return next((request_ref(one.name) for one in view.ranked()), None)
+
+
+def _points(view: View, cursor: Subject | None) -> Subject | None:
+    """Return the request whose life is shown; in the ranking, that of the line."""
+    name = subject(view)
+    if name is not None and not shows_ranking(view, name):
+        return request_ref(name)
+    return cursor if cursor is not None and cursor.kind == "request" else None
+
+
+def _picks(view: View, one: Subject, *, go: bool) -> Picked | None:
+    """Select the start of an interval; show a request of the ranking only by enter."""
+    return None if one.kind == "request" and not go else pick(view, one, go=go)
+
+
+PANE: Final = Pane(
+    lines=lambda view, room: _lines(view, room.width),
+    cursor=_cursor,
+    anew=_ranking,
+    points=_points,
+    picks=_picks,
+)

@@ -9,13 +9,15 @@ from textual.content import Content
 from blis_tui.base.units import bar_text, count_text, percent_text, plural, span_text, time_text
 from blis_tui.cluster.decisions import PPM
 from blis_tui.cluster.records import RoutingDecision
-from blis_tui.tui.drawing.lines import BLANK, Column, fact, fit, flow, line, table_rows, titles, words
-from blis_tui.tui.panes.instances import INSTANCE_KEY
+from blis_tui.debugger.why.explanation import event_ref, instance_ref
+from blis_tui.tui.drawing.lines import BLANK, Column, fact, fit, flow, line, remark, table_rows, titles
+from blis_tui.tui.panes.pane import Pane, at_selected, one_instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.cluster.records import Candidate
+    from blis_tui.debugger.why.explanation import Subject
     from blis_tui.tui.drawing.lines import Line, Part
     from blis_tui.tui.view import View
 
@@ -59,17 +61,17 @@ def router_lines(view: View, width: int) -> list[Line]:
         hint = "No request has been routed yet."
         if event:
             hint = "Decisions are not shown while the run plays: pause to see the latest one."
-        return [line(row) for row in words(hint, width, "$text-muted")]
+        return remark(hint, width)
     lines = [line(row) for row in flow(_head(one), width)]
     lines += [line(row) for row in flow(_regret(one), width)]
     lines += [line(row) for row in flow(_formula(one), width)]
     columns = fit(list(_columns(one, roomy=width >= _ROOMY)), width)
-    lines += [titles(columns), *table_rows(columns, one.top, lambda each: f"{INSTANCE_KEY}{each.instance}")]
+    lines += [titles(columns), *table_rows(columns, one.top, lambda each: instance_ref(each.instance))]
     hidden = one.candidates - len(one.top)
     if hidden:
-        lines += map(line, words(f"… and {plural(hidden, 'candidate')} with lower scores", width, "$text-muted"))
+        lines += remark(f"… and {plural(hidden, 'candidate')} with lower scores", width)
     if rule := view.moment.state.routing_rules.get(one.policy):
-        lines += [BLANK, *(line(row) for row in words(rule, width, "$text-muted"))]
+        lines += [BLANK, *remark(rule, width)]
     return lines
 
 
@@ -140,3 +142,19 @@ def _columns(one: RoutingDecision, *, roomy: bool) -> Iterator[Column[Candidate]
     yield Column("KV", 5, lambda each, _: percent_text(each.kv_used_blocks, each.kv_total_blocks), right=True, rank=3)
     yield Column("age", 7, lambda each, _: span_text(each.age_us), right=True, rank=1)
     yield Column("true score", 10, lambda each, _: share_text(each.true_score_ppm), right=True, rank=5)
+
+
+def _points(view: View, _cursor: Subject | None) -> Subject | None:
+    """Return the event of the decision: it has the reason why the candidate was chosen, or was not."""
+    event = routed_event(view)
+    return event_ref(event) if event else None
+
+
+PANE: Final = Pane(
+    lines=lambda view, room: router_lines(view, room.width),
+    hint=lambda _: "up down candidate · i what if it went there",
+    lacks=one_instance,
+    actions=("ask_whatif",),
+    cursor=at_selected("instance"),
+    points=_points,
+)

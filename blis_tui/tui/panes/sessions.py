@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.base.units import count_text, percent_text, plural, span_text, time_text
-from blis_tui.debugger.why.explanation import Subject, request_ref
+from blis_tui.debugger.why.explanation import Subject
 from blis_tui.debugger.why.session_course import (
     CANCELLED,
     COMPLETED,
@@ -22,9 +22,8 @@ from blis_tui.debugger.why.session_course import (
 )
 from blis_tui.engine.records import described
 from blis_tui.tui.drawing.life_line import GlyphStyle
-from blis_tui.tui.drawing.lines import BLANK, Column, Line, cells, fact, fit, flow, line, shorten, titles, words
-from blis_tui.tui.panes.pane_rows import LinesPane
-from blis_tui.tui.view import Picked
+from blis_tui.tui.drawing.lines import BLANK, Column, Line, cells, fact, fit, flow, line, remark, shorten, titles
+from blis_tui.tui.panes.pane import Pane, session_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,11 +32,6 @@ if TYPE_CHECKING:
     from blis_tui.tui.drawing.lines import Part
     from blis_tui.tui.view import View
 
-
-SESSION_KEY: Final = "session "
-"""Prefix of the key of a line about a session."""
-CALL_KEY: Final = "call "
-"""Prefix of the key of a line about a call, followed by its request's name."""
 
 STATE_STYLES: Final[Mapping[str, GlyphStyle]] = MappingProxyType(
     {
@@ -93,7 +87,7 @@ def session_lines(view: View, width: int) -> list[Line]:
     names = max(len(view.tape.sessions.name(one)) for one in order)
     several = any(one.session is not None and one.session.calls for one in view.experiment.workload.clients)
     columns = fit([one for one in _columns(names) if several or one.title != "calls"], width)
-    rows = [Line(partial(_row, view, columns, one), SESSION_KEY + view.tape.sessions.name(one)) for one in order]
+    rows = [Line(partial(_row, view, columns, one), Subject("session", view.tape.sessions.name(one))) for one in order]
     return [*map(line, flow(facts, width)), titles(columns), *rows]
 
 
@@ -143,7 +137,7 @@ def course_lines(view: View, name: str, width: int) -> list[Line]:
         when = f"{name} has not begun yet."
         if session is not None:
             when = f"{name} begins later, at {time_text(view.tape.time_us(log.began(session)))}."
-        return [line((row.plain, "$text-muted")) for row in words(when, width)]
+        return remark(when, width)
     course = read_session(
         *(view.tape, view.experiment, session, moment.event, moment.settled),
         over=moment.at_end and moment.complete,
@@ -151,7 +145,7 @@ def course_lines(view: View, name: str, width: int) -> list[Line]:
     )
     columns = fit(list(_call_columns(course)), width)
     rows = [
-        Line(partial(cells, columns, one), CALL_KEY + one.name, "enter: go to when it was sent")
+        Line(partial(cells, columns, one), Subject("call", one.name), "enter: go to when it was sent")
         for one in (*course.calls, *course.later)
     ]
     return [*map(line, flow(_facts(view, course), width)), BLANK, titles(columns), *rows]
@@ -247,62 +241,43 @@ def _bar(course: SessionCourse, one: CallCourse, width: int) -> Part:
     return "".join(row), _LATER if one in course.later else "$primary"
 
 
-class SessionsPane(LinesPane):
-    """Sessions; enter opens one in the list, and goes to a call in its course."""
+# ---- the pane ----
 
-    HINT = "enter its calls · b stop at each"
 
-    def lines(self, view: View, width: int) -> Sequence[Line]:
-        """Return the lines for a view."""
-        name = view.selection.session
-        self.border_subtitle = (
-            self.HINT if name is None else "enter go to the call · b stop at each · escape all sessions"
-        )
-        return session_lines(view, width) if name is None else course_lines(view, name, width)
+def _lines(view: View, width: int) -> list[Line]:
+    opened = view.selection.session
+    return session_lines(view, width) if opened is None else course_lines(view, opened, width)
 
-    def key_of(self, view: View) -> str:
-        """Return the cursor's key: in a course the selected request; in the list the last session, or the request's."""
-        request, opened = view.selection.request, view.selection.session
-        if opened is not None:
-            return "" if request is None else CALL_KEY + request
-        if self._key.startswith(SESSION_KEY):
-            return self._key
-        if self._key.startswith(CALL_KEY):
-            request = self._key.removeprefix(CALL_KEY)
-        number = None if request is None else view.tape.number(request)
-        session = None if number is None else view.tape.sessions.of_request(number)
-        return "" if session is None else SESSION_KEY + view.tape.sessions.name(session)
 
-    def pick(self, key: str, *, go: bool) -> None:
-        """Open a session; select a call's request, and go to where it was sent."""
-        if key.startswith(CALL_KEY):
-            name = key.removeprefix(CALL_KEY)
-            event = None if self.view is None else self.view.tape.first_event_of(name)
-            self.post_message(Picked(request=name, event=event if go else None, go=go))
-        elif go:
-            self.post_message(Picked(session=key.removeprefix(SESSION_KEY)))
+def _hint(view: View) -> str:
+    if view.selection.session is None:
+        return "enter its calls · b stop at each"
+    return "enter go to the call · b stop at each · escape all sessions"
 
-    def selected_value(self) -> str:
-        """Return the name of the open session, or of that at the cursor."""
-        opened = None if self.view is None else self.view.selection.session
-        return opened or (self._key.removeprefix(SESSION_KEY) if self._key.startswith(SESSION_KEY) else "")
 
-    def at_cursor(self) -> Subject | None:
-        """Return the request of the call at the cursor; without one, the session's latest call, or its first."""
-        if self.view is None:
-            return None
-        log, tape = self.view.tape.sessions, self.view.tape
-        place = log.place(self.selected_value())
-        if place is None:
-            return None
-        calls = log.calls(place)
-        names = [tape.name(one.request) for one in calls]
-        pointed = self._key.removeprefix(CALL_KEY)
-        if pointed not in names:
-            sent = [name for name, one in zip(names, calls, strict=True) if one.event <= self.view.moment.event]
-            pointed = (sent or names[:1] or [""])[-1]
-        return request_ref(pointed) if pointed else None
+def _cursor(view: View, left: Subject | None) -> Subject | None:
+    """Return the call of the selected request; in the list the last session, or that of the request."""
+    request, opened = view.selection.request, view.selection.session
+    if opened is None and left is not None and left.kind == "session":
+        return left
+    session = None if request is None else session_of(view, request)
+    if request is None or session is None:
+        return None
+    if opened is None:
+        return Subject("session", session)
+    return Subject("call", request) if session == opened else None
 
-    def selected_path(self) -> str:
-        """Return the request of the call at the cursor; in the list, the session."""
-        return self._key.removeprefix(CALL_KEY).removeprefix(SESSION_KEY)
+
+def _points(view: View, cursor: Subject | None) -> Subject | None:
+    """Return the call or the session of the line; else the session that is open."""
+    opened = view.selection.session
+    return cursor if cursor is not None or opened is None else Subject("session", opened)
+
+
+PANE: Final = Pane(
+    lines=lambda view, room: _lines(view, room.width),
+    hint=_hint,
+    lacks=lambda experiment: "" if any(one.session is not None for one in experiment.workload.clients) else ".",
+    cursor=_cursor,
+    points=_points,
+)

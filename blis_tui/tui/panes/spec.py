@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
-from blis_tui.tui.drawing.lines import Line, line, shorten, with_hanging_indent, words
-from blis_tui.tui.panes.pane_rows import LinesPane
+from blis_tui.debugger.why.explanation import Subject
+from blis_tui.tui.drawing.lines import Line, line, remark, shorten, with_hanging_indent, words
+from blis_tui.tui.panes.pane import Pane, selected
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from blis_tui.tui.drawing.lines import Part
-    from blis_tui.tui.view import View
 
 
 _LINE: Final = re.compile(r"(?P<indent> *(?:- )*)(?P<key>[^\s:#'\"][^:#]*:)?(?P<value>.*?)(?P<remark>\s+# .*|^# .*)?$")
@@ -26,32 +24,36 @@ _REMARKS_BELOW_EACH_OTHER: Final = 90
 """Width from which remarks are aligned; below, each follows its value."""
 
 
-def spec_lines(document: Iterable[str], width: int) -> list[Line]:
-    """Return the document's lines; a remark that does not fit goes below its value."""
+@lru_cache(maxsize=2)
+def spec_lines(document: tuple[str, ...], width: int) -> list[Line]:
+    """Return the document's lines; a remark that does not fit goes below its value.
+
+    They are the same at every position of a run.
+    """
     found: list[Line] = []
-    for number, text in enumerate(document):
-        found += _lines(text.rstrip("\n"), number, width)
-    return found or [line((row.plain, "$text-muted")) for row in words("There is no document to show.", width)]
+    for text, path in zip(document, spec_paths(document), strict=True):
+        found += _lines(text, Subject("figure", path), width)
+    return found or remark("There is no document to show.", width)
 
 
-def _lines(text: str, number: int, width: int) -> list[Line]:
-    key = f"{number}"
+def _lines(text: str, about: Subject, width: int) -> list[Line]:
+    value = spec_value(text)
     if text.startswith("#"):
         rows = words(text.removeprefix("#").strip(), width - 2, "$text-muted")
         return [line(row) for row in with_hanging_indent(Content.styled("# ", "$text-muted"), rows)]
     if len(text) <= width and width >= _REMARKS_BELOW_EACH_OTHER:
-        return [Line(partial(coloured, text), key)]
+        return [Line(partial(coloured, text), about, copy=value)]
     body, _, remark = text.partition("  # ")
     body = body.rstrip()
     short = f"{body}  # {remark}" if remark else body
     if len(short) <= width:
-        return [Line(partial(coloured, short), key)]
+        return [Line(partial(coloured, short), about, copy=value)]
     own = len(body) - len(body.lstrip())
     indent = " " * (own + 4)
     rows = coloured(body.strip()).wrap(max(width - len(indent), 8))
     wrapped = [Content(" " * own) + rows[0], *(Content(indent) + row for row in rows[1:])]
-    first = [coloured(body)] if len(body) <= width else wrapped
-    lines = [line(row, key=key if at == 0 else "") for at, row in enumerate(first)]
+    first, *others = [coloured(body)] if len(body) <= width else wrapped
+    lines = [line(first, subject=about, copy=value), *map(line, others)]
     if remark:
         lines.append(line(indent, (f"# {shorten(remark, max(width - len(indent) - 2, 8))}", _style(remark))))
     return lines
@@ -82,22 +84,23 @@ def spec_value(text: str) -> str:
     return "" if found is None else (found["value"] or "").strip()
 
 
-def spec_path(document: Sequence[str], number: int) -> str:
-    """Return the path of the value on a line: ``workload.clients.0.id``."""
+def spec_paths(document: tuple[str, ...]) -> list[str]:
+    """Return the path of the value on each line: ``workload.clients.0.id``."""
     stack: list[tuple[int, str | int]] = []  # columns, with the key or the list position that began there
-    for text in document[: number + 1]:
-        found = _LINE.match(text)
-        if found is None or text.startswith("#"):
-            continue
-        for column in (dash.start() for dash in re.finditer("-", found["indent"])):
-            place = _open_list(stack, column)
-            stack.append((column, place))
-        if found["key"]:
-            column = len(found["indent"])
-            while stack and stack[-1][0] >= column:
-                stack.pop()
-            stack.append((column, found["key"].rstrip(":").strip()))
-    return ".".join(str(step) for _, step in stack)
+    paths: list[str] = []
+    for text in document:
+        found = None if text.startswith("#") else _LINE.match(text)
+        if found is not None:
+            for column in (dash.start() for dash in re.finditer("-", found["indent"])):
+                place = _open_list(stack, column)
+                stack.append((column, place))
+            if found["key"]:
+                column = len(found["indent"])
+                while stack and stack[-1][0] >= column:
+                    stack.pop()
+                stack.append((column, found["key"].rstrip(":").strip()))
+        paths.append(".".join(str(step) for _, step in stack))
+    return paths
 
 
 def _open_list(stack: list[tuple[int, str | int]], column: int) -> int:
@@ -110,30 +113,8 @@ def _open_list(stack: list[tuple[int, str | int]], column: int) -> int:
     return place
 
 
-class SpecPane(LinesPane):
-    """The resolved experiment, with the origin of each value."""
-
-    FOLLOWS_SELECTION = False
-
-    _document: Sequence[str] = ()
-    _shown: tuple[int, Sequence[Line]] = (0, ())
-
-    def set_document(self, lines: Iterable[str]) -> None:
-        """Show a document in the format of ``blis-tui spec resolve``."""
-        self._document = [line.rstrip("\n") for line in lines]
-        self._shown = (0, ())
-        self.refresh_view()
-
-    def lines(self, view: View, width: int) -> Sequence[Line]:  # noqa: ARG002  (the same at every position)
-        """Return the document's lines, cached per width."""
-        if self._shown[0] != width:
-            self._shown = (width, spec_lines(self._document, width))
-        return self._shown[1]
-
-    def selected_value(self) -> str:
-        """Return the value on the cursor's line."""
-        return spec_value(self._document[int(self._key)]) if self._key else ""
-
-    def selected_path(self) -> str:
-        """Return the path of that value for ``--set``."""
-        return spec_path(self._document, int(self._key)) if self._key else ""
+PANE: Final = Pane(
+    lines=lambda view, room: spec_lines(view.document, room.width),
+    points=selected,
+    follows_selection=False,
+)

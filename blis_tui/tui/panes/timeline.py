@@ -26,8 +26,8 @@ from blis_tui.tui.drawing.series import (
     top_of,
     value_text,
 )
-from blis_tui.tui.panes.pane import Pane
 from blis_tui.tui.view import Picked
+from blis_tui.tui.widgets.boxes import Box
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -351,13 +351,13 @@ def hover_text(view: View, series: Series, scale: Scale, cell: int) -> str:
 _LINES: Final = 3
 
 
-class Timeline(Pane):
+class Timeline(Box):
     """Three lines over the full width: times, a figure, and marks. A click goes to that time.
 
     The arrivals of each client or tenant may be shown below.
     """
 
-    FOLLOWS_SELECTION = False
+    follows_selection = False
     ALLOW_SELECT = False
     DEFAULT_CSS = """
     Timeline {

@@ -12,8 +12,8 @@ from textual.widgets import Label
 
 from blis_tui.base.errors import InputError
 from blis_tui.debugger.places import parse_instance
-from blis_tui.debugger.why.explanation import event_ref
 from blis_tui.tui.actions import DIALOG, bindings
+from blis_tui.tui.panes.pane import KINDS
 from blis_tui.tui.panes.router import decision_of
 from blis_tui.tui.screens.moves import Moves
 from blis_tui.tui.screens.prompt import PromptScreen
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.records import RoutingDecision
     from blis_tui.debugger.why.explanation import Subject
-    from blis_tui.tui.panes.pane import Pane
     from blis_tui.tui.shell import LoadedBy
     from blis_tui.tui.view import View
+    from blis_tui.tui.widgets.boxes import Box
 
 
 class JumpScreen(Window[str | None]):
@@ -54,7 +54,7 @@ class JumpScreen(Window[str | None]):
     }
     """
 
-    def __init__(self, panes: Mapping[str, Pane]) -> None:
+    def __init__(self, panes: Mapping[str, Box]) -> None:
         super().__init__()
         self._targets = {letter: (str(pane.id), pane.region) for letter, pane in panes.items()}
 
@@ -92,14 +92,12 @@ class Asking(Moves):
 
     def action_ask_why(self) -> None:
         """Explain what the cursor is on; of an instance, the latest event there."""
-        about, debugger = self.at_cursor(), self.session.debugger
-        if about.kind == "instance":
-            latest = debugger.tape.latest_on(int(about.value), debugger.event)
-            if not latest:
-                self.notify(f"Nothing has happened on {about.text} yet.", markup=False)
-                return
-            about = event_ref(latest)
-        self.why(about)
+        subject = self.at_cursor()
+        about = KINDS[subject.kind].explains(self._view(), subject.value)
+        if about is None:
+            self.notify(f"Nothing has happened on {subject.text} yet.", markup=False)
+        else:
+            self.why(about)
 
     def why(self, about: Subject) -> None:
         """Explain an event, or what happened to a request; a run in progress waits meanwhile."""
@@ -149,12 +147,13 @@ class Asking(Moves):
 
     def _view_at_cursor(self) -> View:
         """Return the view as if what the cursor is on were selected."""
-        view, about = self.session.view(), self.at_cursor()
+        view, subject = self.session.view(), self.at_cursor()
+        about = None if subject.kind == "instance" else KINDS[subject.kind].explains(view, subject.value)
+        if about is None:
+            return view
         if about.kind == "request":
             return replace(view, selection=replace(view.selection, event=None, request=about.value))
-        if about.kind == "event":
-            return replace(view, selection=replace(view.selection, event=int(about.value)))
-        return view
+        return replace(view, selection=replace(view.selection, event=int(about.value)))
 
     def _ask_which(self, one: RoutingDecision) -> None:
         """Ask for the instance to which a request should go."""

@@ -17,7 +17,7 @@ from blis_tui.runs.compare.comparison_text import MARKS, both_names, comparison_
 from blis_tui.runs.compare.divergence import divergence_lines
 from blis_tui.tui.drawing.life_line import PHASE_STYLES
 from blis_tui.tui.drawing.lines import shorten
-from blis_tui.tui.panes.event_list import event_line, fitting, milliseconds
+from blis_tui.tui.panes.events import event_line, fitting, milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,21 +14,21 @@ from blis_tui.debugger.places import parse_place
 from blis_tui.debugger.saved_sessions import load as load_session
 from blis_tui.debugger.saved_sessions import save as save_session
 from blis_tui.debugger.why.explanation import request_ref
-from blis_tui.results.conditions.breakpoints import about_request, about_session
 from blis_tui.tui.commands import PaletteEntry
 from blis_tui.tui.drawing.event_filter import parse_filter
 from blis_tui.tui.driver import GOING
-from blis_tui.tui.layout import PANES, SIZES, Arrangement
-from blis_tui.tui.panes.breakpoints import BreakpointsPane
-from blis_tui.tui.panes.event_list import EventList
-from blis_tui.tui.panes.pane import Pane
-from blis_tui.tui.panes.sessions import SessionsPane
+from blis_tui.tui.layout import SIZES, Arrangement
+from blis_tui.tui.panes import PANES
+from blis_tui.tui.panes.breakpoints import Wanted
+from blis_tui.tui.panes.events import EventList
+from blis_tui.tui.panes.pane import KINDS, copied
 from blis_tui.tui.panes.timeline import Timeline
 from blis_tui.tui.screens.asking import Asking, JumpScreen
 from blis_tui.tui.screens.export import ExportScreen
 from blis_tui.tui.screens.moves import Moves
 from blis_tui.tui.screens.prompt import PromptScreen, read_changes
 from blis_tui.tui.shell import LoadedBy, shell
+from blis_tui.tui.widgets.boxes import Box
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -37,16 +37,12 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.decisions import RouteOverrides
     from blis_tui.model import Experiment
-    from blis_tui.tui.layout import PaneInfo
+    from blis_tui.tui.panes import PaneInfo
 
 _OFFERED: Final = 40
 """Maximum number of entries of one kind in the command palette."""
-_NEEDED: Final = {"look_measure": "fleet", "ask_whatif": "router"}
+_NEEDED: Final = {action: info.id for info in PANES for action in info.pane.actions}
 """Actions that need a pane which not all experiments have."""
-_PATHS: Final = {"request": "requests.{}", "instance": "instances[{}]"}
-"""Paths of requests and instances among the changes, by the kind of reference."""
-_WITHOUT: Final = {"fleet": ": it has one instance"}
-"""Why an experiment lacks a pane, by the pane's requirement."""
 
 
 class DebuggerScreen(Asking):
@@ -144,14 +140,8 @@ class DebuggerScreen(Asking):
 
     def action_break_toggle(self) -> None:
         """Set or remove a breakpoint for what the cursor is on."""
-        about, pane = self.at_cursor(), self.pane_in_use
-        session = pane.selected_value() if isinstance(pane, SessionsPane) else ""
-        if session:
-            text = about_session(session)
-        elif about.kind == "request":
-            text = about_request(about.value)
-        else:
-            text = f"{about.kind} {max(int(about.value), about.kind == 'event')}"
+        subject = self.at_cursor()
+        text = KINDS[subject.kind].breaks(self._view(), subject.value)
         there = self.session.toggle(text)
         self.remember()
         self.notify(f"Breakpoint {'set' if there else 'removed'}: {text}", timeout=2, markup=False)
@@ -207,8 +197,8 @@ class DebuggerScreen(Asking):
             put,
         )
 
-    @on(BreakpointsPane.Wanted)
-    def _breakpoint_wanted(self, message: BreakpointsPane.Wanted) -> None:
+    @on(Wanted)
+    def _breakpoint_wanted(self, message: Wanted) -> None:
         place, own = message.place, len(self.session.breakpoints)
         if place < own:
             if message.what == "edit":
@@ -315,7 +305,8 @@ class DebuggerScreen(Asking):
             self._absent = dict(self._absent_pane_keys())
         absent = self._absent.get(event.key) or self._absent.get(event.character or "")
         if absent is not None:
-            self.notify(f"This run has no {absent.name.lower()}{_WITHOUT.get(absent.needs, '')}.", markup=False)
+            why = absent.pane.lacks(self.session.experiment)
+            self.notify(f"This run has no {absent.name.lower()}{why}", markup=False)
 
     def _absent_pane_keys(self) -> Iterator[tuple[str, PaneInfo]]:
         """Yield keys of panes that this experiment lacks, with the pane."""
@@ -358,19 +349,16 @@ class DebuggerScreen(Asking):
                 self.activate(pane)
 
         shown = self.arrangement.shown(self.size.width)
-        panes = {self.panes[name].letter: self.query_one(f"#{name}", Pane) for name in shown}
+        panes = {self.panes[name].letter: self.query_one(f"#{name}", Box) for name in shown}
         self.app.push_screen(JumpScreen(panes), jump)
 
     # ---- copy and export ----
 
     def _copy(self, *, path: bool) -> None:
         """Copy the value or the path at the cursor."""
-        text = self.pane_in_use.selected_path() if path else self.pane_in_use.selected_value()
-        about = self.at_cursor()
-        if not text and about.kind == "event":
-            text = f"{self.source} --at {about.value}"
-        elif not text:
-            text = _PATHS[about.kind].format(about.value) if path else about.value
+        subject = self.at_cursor()
+        text = self.box_in_use.copied(path=path) or copied(self._view(), subject, path=path)
+        text = text or f"{self.source} --at {subject.value}"  # an event
         self.app.copy_to_clipboard(text)
         self.notify(f"Copied: {text}", timeout=2, markup=False)
 

@@ -124,7 +124,7 @@ class Moves(Stage):
 
     def action_run_to_cursor(self) -> None:
         """Go to the event at the cursor."""
-        about, event = self.pane_in_use.at_cursor(), self.session.selection.event
+        about, event = self.box_in_use.at_cursor(), self.session.selection.event
         if event is None:
             self.notify("Move the cursor of the event list first.", markup=False)
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -22,27 +21,23 @@ from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.drawing.lines import shorten
 from blis_tui.tui.drawing.status import activity, place_text, run_name
 from blis_tui.tui.driver import AT_ONCE_S, BACK_TO_BREAKPOINT, GOING, SLICE_S, TICK_S, TO_BREAKPOINT
-from blis_tui.tui.layout import HUGE, WIDE, Arrangement, panes_of, width_class
-from blis_tui.tui.panes.breakpoints import BreakpointsPane, WatchedFigure
-from blis_tui.tui.panes.pane import Pane
-from blis_tui.tui.panes.plugin import BroughtPane
-from blis_tui.tui.panes.spec import SpecPane
+from blis_tui.tui.layout import HUGE, WIDE, Arrangement, width_class
+from blis_tui.tui.panes import panes_of
 from blis_tui.tui.panes.timeline import Timeline
-from blis_tui.tui.panes.warnings import WarningsPane
 from blis_tui.tui.shell import shell
-from blis_tui.tui.view import Picked
+from blis_tui.tui.view import InTime, Picked
 from blis_tui.tui.widgets.bars import KeyBar, Tab, TabBar, TitleBar
+from blis_tui.tui.widgets.boxes import Box, RowsBox
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from textual.app import ComposeResult
+    from textual.widget import Widget
 
     from blis_tui.cluster.decisions import RouteOverrides
     from blis_tui.debugger.history import Move, Stop
     from blis_tui.debugger.why.explanation import Subject
     from blis_tui.model import Experiment
-    from blis_tui.tui.layout import PaneInfo
+    from blis_tui.tui.panes import PaneInfo
     from blis_tui.tui.view import View
 
 _PAINT_S: Final = 0.08
@@ -84,6 +79,8 @@ class Stage(Screen[None]):
         self._quiet_until_s = 0.0
         self._defect = ""
         self._held = False
+        self._shown: View | None = None
+        self._checks = InTime(lambda view: view.checkup(), self.set_timer, self._show_late_checks)
 
     def compose(self) -> ComposeResult:
         """Create title, timeline, panes, tabs, keys."""
@@ -98,13 +95,11 @@ class Stage(Screen[None]):
         yield KeyBar()
 
     @staticmethod
-    def _made(info: PaneInfo) -> Pane:
+    def _made(info: PaneInfo) -> Widget:
         """Create the widget of a pane."""
-        module, _, name = info.widget.rpartition(".")
-        made: Pane = getattr(import_module(f"blis_tui.tui.panes.{module}"), name)(id=info.id)
+        pane = info.pane
+        made = RowsBox.of(pane, id=info.id) if pane.widget is None else pane.widget(id=info.id)
         made.border_title = escape(info.title or info.name)
-        if isinstance(made, BroughtPane):
-            made.brought = info.brought
         return made
 
     def on_mount(self) -> None:
@@ -244,11 +239,12 @@ class Stage(Screen[None]):
         if not self.is_attached:
             return
         view = self._view()
-        self.query_one("#breakpoints", BreakpointsPane).watches = self._watched()
+        self._checks.follow(view)
+        view = self._shown = replace(view, checked=self._checks.value)
         with self.app.batch_update():
-            for pane in self.query(Pane):
-                if pane.FOLLOWS_SELECTION or not view.same_place(pane.view):
-                    pane.view = view
+            for box in self.query(Box):
+                if box.follows_selection or not view.same_place(box.view):
+                    box.view = view
             self._show_status()
             self._show_tabs()
         self.refresh_bindings()
@@ -271,12 +267,19 @@ class Stage(Screen[None]):
         self._defect = ""
         return view
 
-    def _watched(self) -> tuple[WatchedFigure, ...]:
-        return tuple(WatchedFigure(text, self.session.value(text)) for text in self.session.watches)
+    def _show_late_checks(self) -> None:
+        """Show checks that took long."""
+        if self._shown is not None and self.is_attached:
+            self._show_in("warnings", replace(self._shown, checked=self._checks.value))
+            self._show_status()
+            self._show_tabs()
+
+    def _show_in(self, pane: str, view: View) -> None:
+        """Show a view with something new that a single pane tells."""
+        self._shown = self.query_one(f"#{pane}", Box).view = view
 
     def _show_status(self) -> None:
-        session, driver = self.session, self.session.driver
-        view = self.query_one(Timeline).view
+        session, driver, view = self.session, self.session.driver, self._shown
         if view is None:
             return
         status = self.query_one("#status", TitleBar)
@@ -290,18 +293,21 @@ class Stage(Screen[None]):
             label="" if self._held else driver.label,
             progress=driver.progress,
             speed=driver.speed.text(),
-            warnings=self.query_one(WarningsPane).count,
+            warnings=self.panes["warnings"].pane.badge(view),
         )
 
     def _show_tabs(self) -> None:
-        shown = self.arrangement.shown(self.app.size.width)
-        badges = {
-            "warnings": str(self.query_one(WarningsPane).count or ""),
-            "breakpoints": str(len(self.session.breakpoints) or ""),
-        }
+        shown, view = self.arrangement.shown(self.app.size.width), self._shown
+        if view is None:
+            return
         self.query_one("#tabs", TabBar).tabs = tuple(
-            Tab(pane, badges.get(pane.id, ""), shown=pane.id in shown, active=pane.id == self.arrangement.active)
-            for pane in self.panes.values()
+            Tab(
+                info,
+                str(info.pane.badge(view) or ""),
+                shown=info.id in shown,
+                active=info.id == self.arrangement.active,
+            )
+            for info in self.panes.values()
         )
 
     # ---- layout ----
@@ -349,16 +355,16 @@ class Stage(Screen[None]):
         self.place_panes()
 
     @property
-    def pane_in_use(self) -> Pane:
+    def box_in_use(self) -> Box:
         """The pane with the focus, which keys are about."""
         focused = self.focused
-        return focused if isinstance(focused, Pane) else self.query_one(f"#{self.arrangement.active}", Pane)
+        return focused if isinstance(focused, Box) else self.query_one(f"#{self.arrangement.active}", Box)
 
     def at_cursor(self) -> Subject:
         """Return what the cursor is on; in a pane without one the selected request, else the present event."""
         request = self.session.selection.request
         otherwise = event_ref(self.session.debugger.event) if request is None else request_ref(request)
-        return self.pane_in_use.at_cursor() or otherwise
+        return self.box_in_use.at_cursor() or otherwise
 
     @on(TabBar.Chosen)
     def _tab_chosen(self, message: TabBar.Chosen) -> None:
@@ -367,17 +373,11 @@ class Stage(Screen[None]):
     def on_descendant_focus(self) -> None:
         """Make the focused pane the active one."""
         focused = self.focused
-        if not isinstance(focused, Pane):
+        if not isinstance(focused, Box):
             return
         if focused.id and focused.id not in (self.arrangement.active, "timeline"):
             self.arrangement = self.arrangement.with_active(self.panes[focused.id])
             self._show_tabs()
-
-    @on(WarningsPane.Counted)
-    def _warnings_counted(self) -> None:
-        """Update the number of warnings in title and tabs."""
-        self._show_status()
-        self._show_tabs()
 
     @on(Picked)
     def _picked(self, message: Picked) -> None:
@@ -395,7 +395,8 @@ class Stage(Screen[None]):
                 self.activate("instances")
             self.show_view()
 
-    def show_spec(self, lines: Sequence[str]) -> None:
+    def show_spec(self, lines: tuple[str, ...]) -> None:
         """Show the resolved document; the reader may have left the screen meanwhile."""
-        if self.is_attached:
-            self.query_one(SpecPane).set_document(lines)
+        self.session.document = lines
+        if self._shown is not None and self.is_attached:
+            self._show_in("spec", replace(self._shown, document=lines))

@@ -7,15 +7,17 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 from textual import on, work
 from textual.binding import Binding
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
+from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import BlisError, InputError
 from blis_tui.base.units import plural
 from blis_tui.spec.study.document import experiment_of, override_texts, source_of
@@ -44,10 +46,10 @@ from blis_tui.tui.screens.study_points import (
 )
 from blis_tui.tui.shell import LoadedBy, shell
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
-from blis_tui.tui.widgets.lists import MARGINS, PointTable
+from blis_tui.tui.widgets.boxes import GUTTER, MARGIN, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import BinaryIO
 
     from textual.app import ComposeResult
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 
     from blis_tui.study.study_rows import StudyResult
     from blis_tui.study.study_text import FrontPlot
+    from blis_tui.tui.drawing.lines import Line
     from blis_tui.tui.drawing.study_filter import Matches
     from blis_tui.tui.screens.study_points import PointEntry
     from blis_tui.tui.screens.study_work import StudyWork
@@ -64,6 +67,70 @@ _TICK_S: Final = 0.1
 _SHARE: Final = 4
 """Updating the display takes at most a quarter of the time."""
 _LONG_S: Final = 10.0
+
+
+class PointTable(Rows, can_focus=True):
+    """One point per line. The cursor is the point, so it stays with it when the lines change."""
+
+    BINDINGS: ClassVar = [
+        Binding("up", "move(-1)", show=False),
+        Binding("down", "move(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("home", "ends(False)", show=False),
+        Binding("end", "ends(True)", show=False),
+    ]
+    DEFAULT_CSS = """
+    PointTable:focus > .rows--cursor { background: $block-cursor-background; }
+    """
+
+    @property
+    def key(self) -> str:
+        """The number of the point at the cursor; empty without points."""
+        return "" if self.cursor is None else self.cursor.value
+
+    @dataclass
+    class Moved(Message):
+        """The cursor has moved to another line; ``chosen``: by a double click."""
+
+        key: str
+        chosen: bool
+
+    def show(self, lines: Sequence[Line]) -> None:
+        """Show lines; the cursor stays with its line, or moves to one nearby."""
+        points = [one.subject for one in lines]
+        at = points.index(self.cursor) if self.cursor in points else min(self.at or 0, len(points) - 1)
+        self.put(lines, at if points else None, points[at] if points else None)
+
+    def go_to(self, key: str) -> None:
+        """Move the cursor to a line, if it exists."""
+        at = next((at for at, one in enumerate(self.lines) if one.subject and one.subject.value == key), None)
+        if at is not None:
+            self._go(at)
+
+    def _go(self, at: int, *, chosen: bool = False) -> None:
+        if self.lines:
+            at = min(max(at, 0), len(self.lines) - 1)
+            self.put(self.lines, at, self.lines[at].subject)
+            self.reveal(at)
+            self.post_message(self.Moved(self.key, chosen))
+
+    def action_move(self, rows: int) -> None:
+        """Move the cursor."""
+        self._go((self.at or 0) + rows)
+
+    def action_page(self, pages: int) -> None:
+        """Move the cursor by a page."""
+        self.action_move(pages * max(self.size.height - 1, 1))
+
+    def action_ends(self, last: bool) -> None:
+        """Go to the first or the last line."""
+        self._go(len(self.lines) - 1 if last else 0)
+
+    def on_rows_pointed(self, event: Rows.Pointed) -> None:
+        """Select a clicked line."""
+        event.stop()
+        self._go(event.at, chosen=event.chain > 1)
 
 
 class StudyScreen(Screen[None]):
@@ -238,7 +305,7 @@ class StudyScreen(Screen[None]):
         self._shown = tuple(in_order(kept, self._order))
         points = self._table
         # A table hidden for lack of matches has no size.
-        width = max(self.query_one("#list").content_size.width - MARGINS, 10)
+        width = max(self.query_one("#list").content_size.width - GUTTER - MARGIN, 10)
         columns = table_columns(self.study, self._top, self._order, width)
         points.show(table(columns, self._shown))
         self.query_one("#headings", Static).update(headings(columns, width))

@@ -11,6 +11,7 @@ from textual.content import Content
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import fine_bar, number_text, plural
+from blis_tui.debugger.why.explanation import Subject
 from blis_tui.results.expectations import judge
 from blis_tui.study.point_summary import study_front, summaries
 from blis_tui.study.study_rows import StudyResult, short_names, value_text
@@ -241,8 +242,8 @@ def table_columns(study: Study, top: float, order: Order, width: int) -> tuple[C
 
 
 def table(columns: Sequence[Column[PointEntry]], entries: Sequence[PointEntry]) -> list[Line]:
-    """Return a line per point; its key is the point's number."""
-    return table_rows(columns, entries, lambda one: str(one.point.number))
+    """Return a line per point, which is its subject."""
+    return table_rows(columns, entries, lambda one: Subject("point", str(one.point.number)))
 
 
 def headings(columns: Sequence[Column[PointEntry]], width: int) -> Content:

@@ -88,7 +88,7 @@ def _request(one: Change, width: int) -> list[Line]:
         Column("change", _FIGURE, lambda row, _: row.change, right=True),
     ]
     fitting = fit(columns, width)
-    return [titles(fitting), *table_rows(fitting, rows, lambda _: "")]
+    return [titles(fitting), *table_rows(fitting, rows)]
 
 
 def _others(others: OtherRequests, width: int) -> list[Line]:
@@ -106,11 +106,11 @@ def _others(others: OtherRequests, width: int) -> list[Line]:
     shifts = [(name, shift) for name, shift in shifts if shift.longer + shift.shorter]
     if shifts:
         columns = fit(list(_shift_columns()), width)
-        lines += [titles(columns), *table_rows(columns, shifts, lambda _: "")]
+        lines += [titles(columns), *table_rows(columns, shifts)]
     for title, changes in (("slowed down most", others.worst), ("gained most", others.best)):
         if changes:
             about = fit(list(_change_columns(title)), width)
-            lines += [BLANK, titles(about), *table_rows(about, changes, lambda one: one.request_id)]
+            lines += [BLANK, titles(about), *table_rows(about, changes)]
     return lines
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.geometry import Size
     from textual.screen import Screen
 
-    from blis_tui.tui.layout import PaneInfo
+    from blis_tui.tui.panes import PaneInfo
 
 _GAP: Final = 2
 """Minimum number of columns between two items of a line."""

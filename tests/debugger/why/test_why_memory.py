@@ -98,7 +98,7 @@ def test_recomputing_is_said_to_be_cheaper_unless_the_other_way_was(restore: str
 def test_the_map_shows_who_is_swapped_out(swapping: Debugger) -> None:
     kv = view_at(swapping).moment.state.instances[0].kv
     assert [one.name for one in kv.below] == ["swapped out"]
-    shown = text_of(kv_map(view_at(swapping), 80, 24).lines)
+    shown = text_of(kv_map(view_at(swapping), 80, 24))
     assert f"{kv.below[0].used_blocks:,} of 3,000 blocks, {kv.below[0].came_back:,} reloaded" in shown
 
 
@@ -106,7 +106,7 @@ def test_reloads_are_explained_and_tiers_are_on_the_map(tiered: Debugger) -> Non
     loaded = next(one for one in tiered.records_of(tiered.event) if isinstance(one, TiersLoaded))
     told = " ".join(explain_event(tiered, loaded.event).to_text().split())
     assert f"{loaded.blocks} KV blocks came back (cpu: {loaded.blocks})" in told
-    assert "of 4,000 blocks" in text_of(kv_map(view_at(tiered), 80, 24).lines)
+    assert "of 4,000 blocks" in text_of(kv_map(view_at(tiered), 80, 24))
 
 
 def test_a_breakpoint_stops_at_thrashing() -> None:

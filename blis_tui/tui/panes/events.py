@@ -26,6 +26,7 @@ from blis_tui.tui.actions import named, shown_key
 from blis_tui.tui.drawing.event_filter import of_kind, of_request
 from blis_tui.tui.panes.pane import Pane
 from blis_tui.tui.view import Picked
+from blis_tui.tui.widgets.boxes import Box
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -544,7 +545,7 @@ _SLICE: Final = 4000
 _PACE_S: Final = 1 / 30
 
 
-class EventList(Pane):
+class EventList(Box):
     """All recorded events in order; the known future is dimmed.
 
     The cursor is at the selected event, or at the present one. The list follows the position, unless the reader has
@@ -740,3 +741,6 @@ class EventList(Pane):
         rows.reveal(rows.row_of(event))
         rows.refresh()
         self.post_message(Picked(event=event))
+
+
+PANE: Final = Pane(widget=EventList)

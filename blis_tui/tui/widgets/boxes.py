@@ -1,0 +1,361 @@
+"""The boxes of the debugger's panes: what all have in common, and the box of a pane of lines with a cursor.
+
+Only visible lines are drawn: each step changes all of them, and Textual's ``OptionList`` would create and measure every
+one again.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from rich.segment import Segment
+from textual.binding import Binding
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+from blis_tui.base.classes import dataclass
+from blis_tui.tui.panes.pane import Room, copied
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+    from textual.events import Click, Leave, MouseMove
+
+    from blis_tui.debugger.why.explanation import Subject
+    from blis_tui.tui.drawing.lines import Line
+    from blis_tui.tui.panes.pane import Pane
+    from blis_tui.tui.view import View
+
+GUTTER: Final = 1
+"""Columns before each line for the cursor's mark."""
+MARGIN: Final = 2
+"""Columns after each line for the scroll bar."""
+_MARK: Final = "▸"
+
+
+class Box(Widget, can_focus=True):
+    """A box that shows a view. Hidden ones are not drawn; they are updated when they become visible.
+
+    Subclasses implement :meth:`show`. They keep no history: the same view always has the same display.
+    """
+
+    view: reactive[View | None] = reactive(None, init=False, always_update=True)
+
+    follows_selection = True
+    """Whether its display depends on the selected event or request."""
+
+    def watch_view(self) -> None:
+        """Show the new view, if the box is visible."""
+        self.refresh_view()
+
+    def on_show(self) -> None:
+        """Update the box."""
+        self.refresh_view()
+
+    def refresh_view(self) -> None:
+        """Show the present view."""
+        if self.view is not None and self.is_on_screen:
+            self.show(self.view)
+
+    @property
+    def is_on_screen(self) -> bool:
+        """Whether it takes up any room."""
+        return self.size.width > 0 and self.size.height > 0
+
+    def on_resize(self) -> None:
+        """Adapt to the new size."""
+        self.refresh_view()
+
+    def show(self, view: View) -> None:
+        """Update the display to the view."""
+        raise NotImplementedError
+
+    # ---- the cursor ----
+
+    def at_cursor(self) -> Subject | None:
+        """Return what keys are about, an event, a request, an instance or a session; None = what is selected."""
+        return None
+
+    def copied(self, *, path: bool) -> str:  # noqa: ARG002  (subclasses use it)
+        """Return the value at the cursor or its path; empty = what is copied of :meth:`at_cursor`."""
+        return ""
+
+
+class Rows(ScrollView, can_focus=False, inherit_bindings=False):
+    """Lines, one of which may be marked; the box handles the keys."""
+
+    ALLOW_SELECT = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--cursor", "rows--hover"}
+    DEFAULT_CSS = """
+    Rows {
+        height: 1fr;
+        overflow-x: hidden;
+        scrollbar-size-vertical: 1;
+        & > .rows--cursor { background: $block-cursor-blurred-background; }
+        & > .rows--hover { background: $panel; }
+    }
+    """
+
+    lines: Sequence[Line] = ()
+    """The displayed lines."""
+    cursor: Subject | None = None
+    """What the cursor is on."""
+    blocks = False
+    """Whether all lines of a subject are marked, without a mark before them."""
+    at: int | None = None
+    """The cursor's line."""
+    _hover: int | None = None
+
+    @dataclass
+    class Pointed(Message):
+        """A click on a line; ``chain`` is the number of clicks in quick succession."""
+
+        at: int
+        column: int
+        chain: int
+
+    @property
+    def before(self) -> int:
+        """Columns before each line."""
+        return 0 if self.blocks else GUTTER
+
+    def put(self, lines: Sequence[Line], at: int | None, cursor: Subject | None) -> None:
+        """Show lines, with one of them marked."""
+        self.lines, self.at, self.cursor = lines, at, cursor
+        size = Size(self.size.width, len(lines))
+        if size != self.virtual_size:
+            self.virtual_size = size
+        self.refresh()
+
+    def reveal(self, at: int) -> None:
+        """Scroll as little as necessary to show a line; also show lines above the first one with a subject."""
+        height = max(self.size.height, 1)
+        top = self.scroll_offset.y
+        if not any(one.subject or one.cells for one in self.lines[:at]):
+            at = min(at, height - 1) if at < height else at
+            target = 0 if at < height else at - height + 1
+        elif at < top:
+            target = at
+        elif at >= top + height:
+            target = at - height + 1
+        else:
+            return
+        self.scroll_to(y=target, animate=False, force=True)
+
+    def _is_marked(self, at: int) -> bool:
+        return at == self.at or (self.blocks and self.cursor is not None and self.lines[at].subject == self.cursor)
+
+    def render_line(self, y: int) -> Strip:
+        """Return a visible line."""
+        at = y + self.scroll_offset.y
+        width = self.size.width
+        if at >= len(self.lines):
+            return Strip.blank(width, self.rich_style)
+        style = self.visual_style
+        if self._is_marked(at):
+            style = self.get_visual_style("rows--cursor")
+        elif at == self._hover and self.lines[at].subject and not self.blocks:
+            style = self.get_visual_style("rows--hover")
+        content = self.lines[at].draw().truncate(max(width - self.before - 1, 1), ellipsis=True)
+        mark = _MARK if at == self.at else " "
+        segments = [Segment(mark * self.before, style.rich_style)]
+        parse = self.app.stylesheet.parse_style
+        for text, part in content.render(style, end="", parse_style=parse):
+            segments.append(Segment(text, (style + part).rich_style))
+        return Strip(segments).adjust_cell_length(width, style.rich_style)
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        """Highlight what a click would select, and show its tooltip."""
+        at = event.y + self.scroll_offset.y
+        hover = at if at < len(self.lines) else None
+        self.tooltip = None if hover is None else self.lines[at].under(event.x - self.before).tip or None
+        if hover != self._hover:
+            self._hover = hover
+            self.refresh()
+
+    def on_leave(self, _event: Leave) -> None:
+        """Remove the highlight."""
+        self._hover = None
+        self.refresh()
+
+    def on_click(self, event: Click) -> None:
+        """Report the click to the box."""
+        at = event.y + self.scroll_offset.y
+        if at < len(self.lines):
+            self.post_message(self.Pointed(at, event.x - self.before, event.chain))
+
+
+class RowsBox(Box):
+    """The box of a pane of lines. The cursor is a subject, so it stays with it when the lines change."""
+
+    BINDINGS: ClassVar = [
+        Binding("up", "move(-1)", "up", show=False),
+        Binding("down", "move(1)", "down", show=False),
+        Binding("pageup", "move_page(-1)", "page up", show=False),
+        Binding("pagedown", "move_page(1)", "page down", show=False),
+        Binding("enter", "choose", "choose", show=False),
+    ]
+    DEFAULT_CSS = """
+    RowsBox:focus Rows > .rows--cursor { background: $block-cursor-background; }
+    """
+
+    _list: object = None
+    """Which list the lines are."""
+
+    def __init__(self, pane: Pane, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
+        super().__init__(id=id)
+        self.pane = pane
+        self.follows_selection = pane.follows_selection
+        self._rows = Rows()
+        self._rows.blocks = pane.blocks
+
+    @classmethod
+    def of(cls, pane: Pane, *, id: str | None = None) -> RowsBox:  # noqa: A002  (Textual's name)
+        """Return a box with the keys that only this pane has: Textual reads keys from classes."""
+        own = [
+            Binding(one.key, one.does if isinstance(one.does, str) else f"send({at})", one.title, show=bool(one.title))
+            for at, one in enumerate(pane.keys)
+        ]
+        kind: type[RowsBox] = type(cls.__name__, (cls,), {"BINDINGS": own})
+        return kind(pane, id=id)
+
+    def compose(self) -> ComposeResult:
+        """Create the lines."""
+        yield self._rows
+
+    def show(self, view: View) -> None:
+        """Update the lines to the view."""
+        rows, pane = self._rows, self.pane
+        hint = pane.hint(view)
+        if hint != (self.border_subtitle or ""):
+            self.border_subtitle = hint
+        width, height = self.content_size
+        lines = pane.lines(view, Room(max(width - rows.before - MARGIN, 10), max(height, 1)))
+        known, self._list = self._list, pane.anew(view)
+        before = rows.cursor
+        cursor = pane.cursor(view, before if known == self._list else None)
+        here = [] if cursor is None else [at for at, one in enumerate(lines) if one.subject == cursor]
+        at = min(here, key=lambda at: abs(at - (rows.at or 0)), default=None)
+        rows.put(lines, at, cursor)
+        if cursor != before and at is not None:
+            rows.reveal(at)
+
+    def at_cursor(self) -> Subject | None:
+        """Return what the pane says that its cursor is about."""
+        return None if self.view is None else self.pane.points(self.view, self._rows.cursor)
+
+    def copied(self, *, path: bool) -> str:
+        """Return what is copied of the cursor's line."""
+        rows = self._rows
+        if self.view is None or rows.cursor is None:
+            return ""
+        value = "" if rows.at is None else rows.lines[rows.at].copy
+        return copied(self.view, rows.cursor, value, path=path)
+
+    # ---- the cursor ----
+
+    def _go_to(self, at: int, subject: Subject, *, go: bool = False) -> None:
+        rows = self._rows
+        rows.put(rows.lines, at if rows.lines[at].subject == subject else None, subject)
+        if self.pane.blocks:
+            rows.reveal(at + len(list(takewhile(lambda one: one.subject == subject, rows.lines[at:]))) - 1)
+        rows.reveal(at)
+        self._send(None if self.view is None else self.pane.picks(self.view, subject, go=go))
+
+    def _send(self, message: Message | None) -> None:
+        if message is not None:
+            self.post_message(message)
+
+    def _stops(self) -> list[tuple[int, Subject]]:
+        """Return the lines and subjects at which the cursor stops."""
+        found: list[tuple[int, Subject]] = []
+        for at, one in enumerate(self._rows.lines):
+            for subject in one.subjects():
+                # What goes on in the next line is one stop.
+                if not found or subject != found[-1][1] or not (one.cells or self.pane.blocks):
+                    found.append((at, subject))
+        return found
+
+    def _stop(self, stops: Sequence[tuple[int, Subject]]) -> int | None:
+        """Return the cursor's place among them."""
+        rows = self._rows
+        if (rows.at, rows.cursor) in stops:
+            return stops.index((rows.at, rows.cursor))
+        return next((place for place, one in enumerate(stops) if one[1] == rows.cursor), None)
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor by some stops; beyond them, scroll."""
+        rows, stops = self._rows, self._stops()
+        here = self._stop(stops)
+        if not stops:
+            rows.scroll_relative(y=by, animate=False)
+        elif here is None:
+            top = rows.scroll_offset.y
+            self._go_to(*next((one for one in stops if one[0] >= top), stops[-1]))
+        elif (to := min(max(here + by, 0), len(stops) - 1)) == here:
+            rows.scroll_relative(y=by, animate=False)
+        else:
+            self._go_to(*stops[to])
+
+    def action_move_row(self, by: int) -> None:
+        """Move the cursor to the cell above or below; beside the cells, to the next line."""
+        rows, stops = self._rows, self._stops()
+        here = self._stop(stops)
+        cells = None if here is None else rows.lines[stops[here][0]].cells
+        if here is None or cells is None:
+            self.action_move(by)
+            return
+        at, subject = stops[here]
+        column = sum(one.width for one in takewhile(lambda one: one.subject != subject, cells()))
+        beyond = [one for one in stops if (one[0] - at) * by > 0]
+        if beyond:
+            row = min((one[0] for one in beyond), key=lambda row: abs(row - at))
+            last = next(one[1] for one in reversed(beyond) if one[0] == row)
+            self._go_to(row, rows.lines[row].under(column).subject or last)
+        else:
+            rows.scroll_relative(y=by, animate=False)
+
+    def action_move_page(self, by: int) -> None:
+        """Move the cursor by a screen; scroll where it has no line."""
+        rows = self._rows
+        lines = by * max(rows.size.height - 1, 1)
+        if self.pane.blocks or self._is_map:
+            rows.scroll_relative(y=lines, animate=False)
+        else:
+            self.action_move(lines)
+
+    @property
+    def _is_map(self) -> bool:
+        """Whether the cursor stops at cells."""
+        return any(one.cells and one.subject is None for one in self._rows.lines)
+
+    def action_choose(self) -> None:
+        """Choose what is at the cursor; without a cursor, show it."""
+        stops, rows = self._stops(), self._rows
+        here = self._stop(stops)
+        if here is not None:
+            self._go_to(*stops[here], go=True)
+        elif self.view is not None and rows.cursor is not None and self._is_map:
+            self._send(self.pane.picks(self.view, rows.cursor, go=True))
+        else:
+            self.action_move(0)
+
+    def action_send(self, key: int) -> None:
+        """Do what one of the pane's own keys does."""
+        does = self.pane.keys[key].does
+        if self.view is not None and not isinstance(does, str):
+            self._send(does(self.view, self._rows.cursor))
+
+    def on_rows_pointed(self, event: Rows.Pointed) -> None:
+        """Select what was clicked."""
+        event.stop()
+        cell = self._rows.lines[event.at].under(event.column)
+        self._send(cell.sends)
+        if cell.subject is not None:
+            self._go_to(event.at, cell.subject, go=event.chain > 1)
