@@ -92,7 +92,7 @@ class DebugSession:
 
     def _ranking(self, view: View) -> Sequence[Ranked]:
         """Return the ranking, computed again for another position or figure: it takes long in a long run."""
-        place = (view.moment.event, view.moment.settled, view.selection.order)
+        place = (view.place, view.selection.order)
         if self._ranked[0] != place:
             self._ranked = (place, ranked_requests(view))
         return self._ranked[1]

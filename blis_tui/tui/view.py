@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -26,9 +27,8 @@ if TYPE_CHECKING:
 _CHEAP_S: Final = 0.03
 """What took longer is only computed again after the reader pauses."""
 _PAUSE_S: Final = 0.2
-_PLAYING_S: Final = 0.25
-"""Interval of computations during a run; they take at most a tenth of the time."""
 
+_Of = TypeVar("_Of")
 _T = TypeVar("_T")
 
 
@@ -81,6 +81,11 @@ class View:
     document: tuple[str, ...] = ()
     """The resolved experiment, as ``blis-tui spec resolve`` writes it; empty until it is known."""
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """The position: in the middle of a step, less has happened than after it."""
+        return self.moment.event, self.moment.settled
+
     def same_place(self, other: View | None) -> bool:
         """Return whether another view differs at most in the selected event or request."""
         return (
@@ -105,62 +110,61 @@ class Picked(Message):
     """Whether to go there (a double click, or enter)."""
 
 
-class InTime(Generic[_T]):
+class InTime(Generic[_Of, _T]):
     """A result for the whole run up to a position: computed at once, or if that takes long, in a pause.
 
     Args:
         compute: the computation, in time proportional to the run.
         later: calls a function after some seconds.
         show: shows a result that has come late.
+        every_s: the interval of computations during a run.
+        rest: how many times as long as a computation the time between two is at least.
 
     Attributes:
         value: the latest result; None before the first.
         done_s: when that was computed, by the clock of ``perf_counter``.
         took_s: how long it took.
+        pause: the timer of a computation that waits for a pause, if any.
     """
 
     def __init__(
         self,
-        compute: Callable[[View], _T],
+        compute: Callable[[_Of], _T],
         later: Callable[[float, Callable[[], None]], Timer],
         show: Callable[[], None],
+        *,
+        every_s: float = 0.25,
+        rest: int = 9,
     ) -> None:
         self.value: _T | None = None
         self.done_s = self.took_s = 0.0
+        self.pause: Timer | None = None
         self._compute, self._later, self._show = compute, later, show
-        self._view: View | None = None
-        self._at = (-1, -1)
-        self._pause: Timer | None = None
+        self._every_s, self._rest = every_s, rest
+        self._at: object = None
 
-    def follow(self, view: View) -> None:
-        """Bring the result up to a view, now or a little later; that of another run is forgotten."""
-        before, self._view = self._view, view
-        if before is None or view.tape is not before.tape:
-            self.value, self.took_s = None, 0.0
-        elif self.value is not None and self._at == _place(view):
+    def follow(self, of: _Of, at: object, *, running: bool) -> None:
+        """Bring the result up to a position, now or a little later."""
+        if self.pause is not None:
+            self.pause.stop()
+            self.pause = None
+        if self.value is not None and self._at == at:
             return
-        if self._pause is not None:
-            self._pause.stop()
-        if view.playing:
-            if perf_counter() - self.done_s >= max(_PLAYING_S, 9 * self.took_s):
-                self._update(view)
+        if running:
+            if perf_counter() - self.done_s >= max(self._every_s, self._rest * self.took_s):
+                self._update(of, at)
         elif self.took_s <= _CHEAP_S:
-            self._update(view)
+            self._update(of, at)
         else:
-            self._pause = self._later(_PAUSE_S, self._update_late)
+            self.pause = self._later(_PAUSE_S, partial(self._update_late, of, at))
 
-    def _update_late(self) -> None:
-        if self._view is not None and not self._view.playing:
-            self._update(self._view)
-            self._show()
+    def _update_late(self, of: _Of, at: object) -> None:
+        self.pause = None
+        self._update(of, at)
+        self._show()
 
-    def _update(self, view: View) -> None:
+    def _update(self, of: _Of, at: object) -> None:
         began_s = perf_counter()
-        self.value, self._at = self._compute(view), _place(view)
+        self.value, self._at = self._compute(of), at
         self.done_s = perf_counter()
         self.took_s = self.done_s - began_s
-
-
-def _place(view: View) -> tuple[int, int]:
-    """Return a position: in the middle of a step, less has happened than after it."""
-    return view.moment.event, view.moment.settled

@@ -20,6 +20,7 @@ from blis_tui.engine.records import Admitted, Dropped, Queued, Routed
 from blis_tui.results.record_lines import record_dict
 from blis_tui.runs.compare.comparison import ComparedFigure, RequestChanges
 from blis_tui.runs.compare.divergence import Divergence, run_to_end
+from blis_tui.tui import view as view_module
 from blis_tui.tui.app import BlisApp
 from blis_tui.tui.drawing.plot import curves_text
 from blis_tui.tui.drawing.series import KV_USE, SERIES
@@ -83,14 +84,14 @@ def comparison(event: int | None = None) -> CompareScreen:
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both runs are where they are sent at once, and so are the figures, however slow the machine is."""
-    for name in ("_AT_ONCE_S", "_SLICE_S", "_CHEAP_S"):
+    for name in ("_AT_ONCE_S", "_SLICE_S"):
         monkeypatch.setattr(compare_screen, name, 1e9)
 
 
 async def finish(pilot: Pilot[None], screen: CompareScreen) -> None:
     """Let what was begun come to its end; what is shown on the way is not drawn."""
     await settle(pilot)
-    while screen.busy or screen._pause is not None:
+    while screen.busy or screen._figures.pause is not None:
         screen.tick()
         await asyncio.sleep(0.001)
         await idle()
@@ -108,8 +109,8 @@ def events(screen: CompareScreen) -> tuple[int, int]:
 def plain(view: CompareView, width: int = 60) -> dict[str, list[str]]:
     return {
         "differences": differences_text(view, width).plain.splitlines(),
-        "a": side_text(view, 0, width).plain.splitlines(),
-        "b": side_text(view, 1, width).plain.splitlines(),
+        "a": side_text(0, view, width).plain.splitlines(),
+        "b": side_text(1, view, width).plain.splitlines(),
         "metrics": metrics_text(view, width).plain.splitlines(),
         "requests": requests_text(view, width).plain.splitlines(),
     }
@@ -187,13 +188,13 @@ async def test_figures_that_take_long_follow_when_the_reader_pauses(monkeypatch:
     async with app.run_test(size=(80, 24)) as pilot:
         screen = app.compare
         await settle(pilot)
-        monkeypatch.setattr(compare_screen, "_CHEAP_S", 0)
-        before = screen._metrics
+        monkeypatch.setattr(view_module, "_CHEAP_S", 0)
+        before = screen._figures.value
         await press(pilot, "end")
         assert screen.lockstep.at_end
-        assert screen._metrics == before
+        assert screen._figures.value == before
         await finish(pilot, screen)
-        assert screen._metrics != before
+        assert screen._figures.value != before
 
 
 async def test_the_search_for_the_divergence_can_be_stopped_and_goes_there() -> None:
@@ -308,7 +309,7 @@ def test_columns_of_figures_do_not_touch(width: int, size: int) -> None:
     ]
     view = replace(comparison().view(), figures=tuple(pairs))
     for side in (0, 1):
-        rows = side_text(view, side, width).plain.splitlines()[-4:]
+        rows = side_text(side, view, width).plain.splitlines()[-4:]
         assert max(map(len, rows)) <= width
         assert rows[0].split()[-1] in ("pre", "preempt", "preemptions")
         for one, row in enumerate(rows[1:]):
@@ -509,7 +510,7 @@ def test_where_plans_diverge_the_two_lines_do(width: int, change: dict[str, obje
     screen = CompareScreen(lockstep.left.experiment, lockstep.right.experiment, NAMES)
     screen.lockstep = lockstep
     view = replace(screen.view(), figures=())
-    here, other = (side_text(view, side, width).plain.splitlines() for side in (0, 1))
+    here, other = (side_text(side, view, width).plain.splitlines() for side in (0, 1))
     (line,) = [row for row in here if row.startswith("▶")]
     assert line not in other
 

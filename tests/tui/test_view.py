@@ -46,6 +46,10 @@ class Pauses:
         self.waiting.clear()
 
 
+def follow(result: InTime[View, int], view: View) -> None:
+    result.follow(view, view.place, running=view.playing)
+
+
 def test_what_is_cheap_is_computed_at_once_and_once_for_a_position(made: Debugger) -> None:
     seen: list[int] = []
 
@@ -56,7 +60,7 @@ def test_what_is_cheap_is_computed_at_once_and_once_for_a_position(made: Debugge
     pauses = Pauses()
     result = InTime(compute, pauses.later, pauses.show)
     for event in (100, 100, 200):
-        result.follow(view_at(made, event))
+        follow(result, view_at(made, event))
     assert seen == [100, 200]
     assert (result.value, pauses.waiting, pauses.shown) == (200, [], 0)
 
@@ -64,11 +68,14 @@ def test_what_is_cheap_is_computed_at_once_and_once_for_a_position(made: Debugge
 def test_what_takes_long_waits_for_a_pause(made: Debugger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view_module, "_CHEAP_S", 0.03)
     pauses = Pauses()
-    result = InTime(lambda view: view.moment.event, pauses.later, pauses.show)
-    result.follow(view_at(made, 100))
+    result: InTime[View, int] = InTime(lambda view: view.moment.event, pauses.later, pauses.show)
+    follow(result, view_at(made, 100))
     result.took_s = 1e10
-    result.follow(view_at(made, 150))
-    result.follow(view_at(made, 200))
+    follow(result, view_at(made, 150))
+    follow(result, view_at(made, 100))  # the result is that of this position
+    assert (result.value, result.pause, pauses.waiting) == (100, None, [])
+    follow(result, view_at(made, 150))
+    follow(result, view_at(made, 200))
     assert (result.value, len(pauses.waiting)) == (100, 1)
     pauses.end()
     assert (result.value, pauses.shown) == (200, 1)
@@ -76,20 +83,10 @@ def test_what_takes_long_waits_for_a_pause(made: Debugger, monkeypatch: pytest.M
 
 def test_while_playing_it_is_computed_now_and_then(made: Debugger) -> None:
     pauses = Pauses()
-    result = InTime(lambda view: view.moment.event, pauses.later, pauses.show)
-    result.follow(view_at(made, 100, playing=True))
+    result: InTime[View, int] = InTime(lambda view: view.moment.event, pauses.later, pauses.show)
+    follow(result, view_at(made, 100, playing=True))
     result.done_s = perf_counter() + 60  # it has just looked
-    result.follow(view_at(made, 200, playing=True))
+    follow(result, view_at(made, 200, playing=True))
     assert result.value == 100
-    result.follow(view_at(made))
+    follow(result, view_at(made))
     assert result.value == 200
-
-
-def test_that_of_another_run_is_forgotten(made: Debugger) -> None:
-    pauses = Pauses()
-    result = InTime(lambda view: view.moment.event, pauses.later, pauses.show)
-    result.follow(view_at(made, 200))
-    result.took_s = 1e10
-    result.follow(view_at(debugger("quickstart", 200)))
-    assert (result.value, pauses.waiting) == (200, [])
-    assert result.took_s < 1

@@ -50,7 +50,7 @@ def _layered(area: str, line: str, here: int) -> Content:
     return cells_text(chars, styles)
 
 
-def with_position(area: str, line: str, here: int) -> Content:
+def _with_position(area: str, line: str, here: int) -> Content:
     """Return a row of an area with a line over it, and the mark of the present position."""
     at = line[here] if line[here] != " " else area[here]
     drawn = _layered(area, line, here)
@@ -76,17 +76,17 @@ def plot(view: View, series: Series, width: int, height: int) -> list[Content]:
     )
     top = top_value(series, [*values, *others], view)
     here = scale.cell(view.moment.time_us)
-    rows = _rows(values, others, top, _labels(series, top, drawn, view), here)
+    rows = area_with_line(values, others, top, _labels(series, top, drawn, view), here)
     return [_title(series, companion, width), *rows, Content.assemble(" " * GUTTER, axis(scale))]
 
 
-def _rows(
+def area_with_line(
     values: Sequence[float | None], others: Sequence[float | None], top: float, labels: Sequence[str], here: int
 ) -> list[Content]:
     """Return an area with a line over it, one row per label, and the mark of the present position."""
     area, line = draw(values, len(labels), top, filled=True), draw(others, len(labels), top)
     return [
-        Content.assemble(_label(text), with_position(below, above, here))
+        Content.assemble(_label(text), _with_position(below, above, here))
         for below, above, text in zip(area, line, labels, strict=True)
     ]
 
@@ -175,7 +175,7 @@ def curves_text(view: CompareView, series: Series, width: int, height: int) -> C
     highest = max((value for value in [*a, *b] if value is not None), default=0)
     top = 1.0 if series is KV_USE else float(round_end(max(int(highest + 0.999), 1)))
     labels = [_axis_label(series, top), *[""] * (height - 4), _axis_label(series, 0)]
-    lines = _rows(a, b, top, labels, scale.cell(max(side.moment.time_us for side in view.sides)))
+    lines = area_with_line(a, b, top, labels, scale.cell(max(side.moment.time_us for side in view.sides)))
     title = Content.assemble((f"{AREA} A", PAST), (f"  {LINE} B", SECOND), (f"  {series.about}", "$text-muted"))
     return Content("\n").join([title.truncate(width, ellipsis=True), *lines, Content(" " * GUTTER) + axis(scale)])
 

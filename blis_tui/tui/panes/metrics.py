@@ -239,11 +239,13 @@ class MetricsPane(Box):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's name)
         super().__init__(id=id)
-        self._latencies = InTime(lambda view: view.latencies(), self.set_timer, self.refresh_view)
+        self._latencies: InTime[View, Latencies] = InTime(
+            lambda view: view.latencies(), self.set_timer, self.refresh_view
+        )
 
     def show(self, view: View) -> None:
         """Redraw the pane."""
-        self._latencies.follow(view)
+        self._latencies.follow(view, view.place, running=view.playing)
         if self._places().plot.height:
             self.border_subtitle = "enter: all figures" if self.large else ""
         else:

@@ -368,7 +368,7 @@ def _ranking(view: View) -> object:
     """Return which ranking is shown; None if a life is."""
     if not shows_ranking(view, subject(view)):
         return None
-    return view.moment.event, view.moment.settled, view.selection.order
+    return view.place, view.selection.order
 
 
 def _cursor(view: View, left: Subject | None) -> Subject | None:

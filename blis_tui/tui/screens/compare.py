@@ -36,6 +36,7 @@ from blis_tui.tui.screens.compare_lines import (
 )
 from blis_tui.tui.screens.side_by_side import LONG_S, CompareBox, CurvesBox, SideBySideScreen
 from blis_tui.tui.shell import LoadedBy, shell
+from blis_tui.tui.view import InTime
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 
 if TYPE_CHECKING:
@@ -60,10 +61,9 @@ _SLICE_S: Final = 0.01
 _TICK_S: Final = 1 / 30
 _PAINT_S: Final = 1 / 15
 _REPORT_S: Final = 0.5
-"""Interval of reports during a run; they take at most a fifth of the time."""
-_CHEAP_S: Final = 0.03
-"""If a report takes longer, it is only made after the reader pauses."""
-_PAUSE_S: Final = 0.2
+"""Interval of reports during a run."""
+_REST: Final = 4
+"""Reports take at most a fifth of the time of a run."""
 _REQUESTS: Final = 200
 """Maximum number of requests listed."""
 
@@ -124,11 +124,9 @@ class CompareScreen(SideBySideScreen):
         self._searched = False
         self._divergence: Divergence | None = None
         self._side = 0
-        self._metrics: tuple[ComparedFigure, ...] = ()
-        self._changes: RequestChanges | None = None
-        self._reported_s = self._report_took_s = self._painted_s = 0.0
+        self._figures = InTime(self._measured, self.set_timer, self._paint, every_s=_REPORT_S, rest=_REST)
+        self._painted_s = 0.0
         self._clock: Timer | None = None
-        self._pause: Timer | None = None
 
     def compose(self) -> ComposeResult:
         """Create title, differences, the two sides, two tables, keys."""
@@ -138,7 +136,7 @@ class CompareScreen(SideBySideScreen):
         yield CompareBox(f"The experiments: {said}", differences_text, id="differences")
         with Horizontal(id="sides"):
             for side, letter in enumerate(LETTERS):
-                yield CompareBox(letter, partial(_side_text, side), id=letter.lower())
+                yield CompareBox(letter, partial(side_text, side), id=letter.lower())
         with Horizontal(id="tables"):
             yield CompareBox("Metrics", metrics_text, id="metrics")
             yield CompareBox("Requests", requests_text, id="requests")
@@ -227,30 +225,26 @@ class CompareScreen(SideBySideScreen):
             RequestStatuses(self.lockstep.left.tape, left.state),
             RequestStatuses(self.lockstep.right.tape, right.state),
         )
-        started = not self.lockstep.at_start
+        known = None if self.lockstep.at_start else self._figures.value
+        metrics, changes = known or ((), None)
         return CompareView(
             sides=(_side_view(self.lockstep.left), _side_view(self.lockstep.right)),
             documents=self._documents,
             searched=self._searched,
             divergence=self._divergence,
             figures=figure_pairs(left.state, right.state),
-            metrics=self._metrics if started else (),
+            metrics=metrics,
             under_way=bool(one.live or other.live),
             requests=tuple(islice(differing_requests(one, other), _REQUESTS)),
-            changes=self._changes if started else None,
+            changes=changes,
         )
 
     def _show(self) -> None:
         self._painted_s = perf_counter()
         if self._clock is None:
             return
-        if self.busy:
-            if self._painted_s - self._reported_s >= max(_REPORT_S, 4 * self._report_took_s):
-                self._measure()
-        elif self._report_took_s <= _CHEAP_S:
-            self._measure()
-        else:
-            self._measure_later()
+        at = (self.busy, *(side.event for side in self.lockstep.sides))
+        self._figures.follow(self.busy, at, running=self.busy)
         self._paint()
 
     def _paint(self) -> None:
@@ -265,24 +259,10 @@ class CompareScreen(SideBySideScreen):
     def _reports(self) -> tuple[Report, Report]:
         return self.lockstep.left.report(), self.lockstep.right.report()
 
-    def _measure(self) -> None:
-        began = perf_counter()
+    def _measured(self, busy: bool) -> tuple[tuple[ComparedFigure, ...], RequestChanges | None]:
+        """Return the figures of both reports, and unless a move is in progress, those of each request."""
         a, b = self._reports()
-        self._metrics = tuple(rows(a.to_dict(), b.to_dict()))
-        self._changes = None if self.busy else request_changes(a.rows, b.rows)
-        self._reported_s = perf_counter()
-        self._report_took_s = self._reported_s - began
-
-    def _measure_later(self) -> None:
-        if self._pause is not None:
-            self._pause.stop()
-        self._pause = self.set_timer(_PAUSE_S, self._measure_now)
-
-    def _measure_now(self) -> None:
-        self._pause = None
-        if not self.busy:
-            self._measure()
-            self._paint()
+        return tuple(rows(a.to_dict(), b.to_dict())), None if busy else request_changes(a.rows, b.rows)
 
     def _mark_side(self) -> None:
         names = short_names(self._names)
@@ -299,6 +279,8 @@ class CompareScreen(SideBySideScreen):
             self._mark_side()
 
     # ---- actions ----
+
+    action_compare_side = SideBySideScreen.focus_next_box
 
     def action_compare_event(self) -> None:
         """Go to the next event."""
@@ -375,10 +357,6 @@ class CompareScreen(SideBySideScreen):
         else:
             self._go(self.lockstep.seek(divergence.event), GOING)
 
-    def action_compare_side(self) -> None:
-        """Go to the next box, the two sides first."""
-        self.focus_next_box()
-
     def action_compare_open_side(self) -> None:
         """Open the selected side in the debugger, at its position."""
         self._halt()
@@ -412,10 +390,6 @@ class CompareScreen(SideBySideScreen):
             for side, name, report in zip(self.lockstep.sides, self._names, self._reports(), strict=True)
         ]
         return file_text(compare(sides[0], sides[1]), self.view())
-
-
-def _side_text(side: int, view: CompareView, width: int) -> Content:
-    return side_text(view, side, width)
 
 
 def _side_view(side: Debugger) -> SideView:

@@ -162,7 +162,7 @@ def _subject(record: Fields | None) -> str:
 # ---- one side ----
 
 
-def side_text(view: CompareView, side: int, width: int) -> Content:
+def side_text(side: int, view: CompareView, width: int) -> Content:
     """Return a side's position, its latest events, and the figures of its instances."""
     own = view.sides[side]
     moment = own.moment

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.history import Move, Stop
     from blis_tui.debugger.why.explanation import Subject
     from blis_tui.model import Experiment
+    from blis_tui.results.lints.table import Checkup
     from blis_tui.tui.panes import PaneInfo
     from blis_tui.tui.view import View
 
@@ -80,7 +81,9 @@ class Stage(Screen[None]):
         self._defect = ""
         self._held = False
         self._shown: View | None = None
-        self._checks = InTime(lambda view: view.checkup(), self.set_timer, self._show_late_checks)
+        self._checks: InTime[View, Checkup] = InTime(
+            lambda view: view.checkup(), self.set_timer, self._show_late_checks
+        )
 
     def compose(self) -> ComposeResult:
         """Create title, timeline, panes, tabs, keys."""
@@ -239,7 +242,7 @@ class Stage(Screen[None]):
         if not self.is_attached:
             return
         view = self._view()
-        self._checks.follow(view)
+        self._checks.follow(view, view.place, running=view.playing)
         view = self._shown = replace(view, checked=self._checks.value)
         with self.app.batch_update():
             for box in self.query(Box):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from functools import partial
+from functools import partial, partialmethod
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +11,7 @@ from textual.containers import Horizontal
 from textual.content import Content
 
 from blis_tui.base.classes import dataclass
-from blis_tui.base.text import clip, draw
+from blis_tui.base.text import clip
 from blis_tui.base.units import count_text, share_change_text, share_text, span_text, time_text
 from blis_tui.debugger.places import parse_place
 from blis_tui.live.twin.course import Levels, of_recording, of_simulation, sampled
@@ -20,7 +20,7 @@ from blis_tui.live.twin.fitting import pace_of
 from blis_tui.live.twin.simulated_requests import simulate
 from blis_tui.results.stats import percentile
 from blis_tui.tui.actions import bindings
-from blis_tui.tui.drawing.plot import AREA, GUTTER, LINE, SECOND, with_position
+from blis_tui.tui.drawing.plot import AREA, GUTTER, LINE, SECOND, area_with_line
 from blis_tui.tui.drawing.series import PAST
 from blis_tui.tui.panes.timeline import Scale, axis, round_end
 from blis_tui.tui.screens.side_by_side import CompareBox, CurvesBox, SideBySideScreen
@@ -125,7 +125,7 @@ def _share(rung: LadderStep, metric: str, width: int) -> str:
 # ---- one side ----
 
 
-def side_text(view: TwinView, side: int, width: int) -> Content:
+def side_text(side: int, view: TwinView, width: int) -> Content:
     """Return the state of a side at this time."""
     own, other = view.sides[side], view.sides[1 - side]
     now = view.time_us
@@ -282,12 +282,7 @@ def curves_text(view: TwinView, series: str, width: int, height: int) -> Content
     top = 1.0 if share else float(round_end(max(int(highest + 0.999), 1)))
     label = f"{100 * top:.0f} %" if share else span_text(int(top)) if times else count_text(int(top))
     labels = [label, *[""] * (height - 4), "0"]
-    area, line = draw(a, len(labels), top, filled=True), draw(b, len(labels), top)
-    here = scale.cell(min(view.time_us, scale.end_us - 1))
-    rows = [
-        Content.assemble(Content.styled(text.rjust(GUTTER - 1) + " ", _MUTED), with_position(below, above, here))
-        for below, above, text in zip(area, line, labels, strict=True)
-    ]
+    rows = area_with_line(a, b, top, labels, scale.cell(min(view.time_us, scale.end_us - 1)))
     title = Content.assemble((f"{AREA} A measured", PAST), (f"  {LINE} B simulated", SECOND))
     return Content("\n").join([title.truncate(width, ellipsis=True), *rows, Content(" " * GUTTER) + axis(scale)])
 
@@ -313,7 +308,7 @@ def file_text(view: TwinView) -> str:
     blocks = [
         title_text(view).plain + place_text(view).plain,
         parting_text(view, width).plain,
-        *(f"{letter}\n{side_text(view, side, width).plain}" for side, letter in enumerate(LETTERS)),
+        *(f"{letter}\n{side_text(side, view, width).plain}" for side, letter in enumerate(LETTERS)),
         latencies_text(view, width).plain,
         requests_text(view, width).plain,
     ]
@@ -380,7 +375,7 @@ class TwinScreen(SideBySideScreen):
         with Horizontal(id="sides"):
             for side, (letter, what) in enumerate(zip(LETTERS, ("measured", "simulated"), strict=True)):
                 title = Content.assemble((f"{letter} ", "$accent bold"), what)
-                yield CompareBox(title, partial(_side, side), id=letter.lower())
+                yield CompareBox(title, partial(side_text, side), id=letter.lower())
         with Horizontal(id="tables"):
             yield CompareBox("Latencies so far", latencies_text, id="latencies")
             yield CompareBox("Requests in different states", requests_text, id="requests")
@@ -506,21 +501,13 @@ class TwinScreen(SideBySideScreen):
             else:
                 self._go(life.sent_us)
 
-    def action_twin_time_back(self) -> None:
-        """Go back a little."""
-        self._go(self.time_us - _LITTLE_US)
+    def _go_by(self, us: int) -> None:
+        self._go(self.time_us + us)
 
-    def action_twin_time_forward(self) -> None:
-        """Go forward a little."""
-        self._go(self.time_us + _LITTLE_US)
-
-    def action_twin_time_back_more(self) -> None:
-        """Go back more."""
-        self._go(self.time_us - _FAR_US)
-
-    def action_twin_time_forward_more(self) -> None:
-        """Go forward more."""
-        self._go(self.time_us + _FAR_US)
+    action_twin_time_back = partialmethod(_go_by, -_LITTLE_US)
+    action_twin_time_forward = partialmethod(_go_by, _LITTLE_US)
+    action_twin_time_back_more = partialmethod(_go_by, -_FAR_US)
+    action_twin_time_forward_more = partialmethod(_go_by, _FAR_US)
 
     def action_twin_to_end(self) -> None:
         """Go to the end."""
@@ -532,9 +519,7 @@ class TwinScreen(SideBySideScreen):
 
     # ---- other actions ----
 
-    def action_twin_side(self) -> None:
-        """Go to the next box."""
-        self.focus_next_box()
+    action_twin_side = SideBySideScreen.focus_next_box
 
     def action_twin_open_side(self) -> None:
         """Open the simulation in the debugger, at its position."""
@@ -549,7 +534,3 @@ class TwinScreen(SideBySideScreen):
         self._halt()
         about = "Both sides at this time, the first divergence, latencies and requests, as text."
         self.export("Export the twin", about, "twin", lambda: file_text(self.view()))
-
-
-def _side(side: int, view: TwinView, width: int) -> Content:
-    return side_text(view, side, width)
