@@ -23,9 +23,8 @@ from blis_tui.golden.review import accept, survey
 from blis_tui.golden.session import Outcome
 from blis_tui.runs.compare.divergence import record_text
 from blis_tui.spec.user_plugins import load_plugins
-from blis_tui.tui.screens import golden_work
-from blis_tui.tui.screens.golden_work import check, prepare
-from blis_tui.tui.screens.goldens import GoldensScreen
+from blis_tui.tui.screens import goldens as goldens_screen
+from blis_tui.tui.screens.goldens import GoldensScreen, check, prepare
 from blis_tui.tui.screens.goldens_lines import checked, decision, difference, matching, name_width, row
 from blis_tui.tui.screens.prompt import ConfirmScreen
 from blis_tui.tui.widgets.bars import TitleBar
@@ -442,7 +441,7 @@ async def test_both_runs_are_opened_where_they_part(folder: Path) -> None:
 
 def test_a_golden_of_another_engine_is_said_to_be_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changed(folder, "alpha")
-    monkeypatch.setattr(golden_work, "ENGINE", "99")
+    monkeypatch.setattr(goldens_screen, "ENGINE", "99")
     prepared = prepare(entries(folder)["alpha"], folder)
     assert "as this engine runs it" in prepared.note
 

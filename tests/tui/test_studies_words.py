@@ -12,14 +12,15 @@ from blis_tui.spec.load import load
 from blis_tui.spec.study.document import experiment_of, override_texts, source_of
 from blis_tui.study.runners import InProcessRunner
 from blis_tui.study.sweep import Sweep
-from blis_tui.tui.drawing.study_filter import FilterError, parse_filter
 from blis_tui.tui.screens.study_points import (
     Board,
+    FilterError,
     Order,
     columns_of,
     details,
     in_order,
     longest_bar,
+    parse_filter,
     standing,
     table,
     table_columns,

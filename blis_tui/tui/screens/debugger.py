@@ -17,7 +17,6 @@ from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.tui.commands import PaletteEntry
 from blis_tui.tui.drawing.event_filter import parse_filter
 from blis_tui.tui.driver import GOING
-from blis_tui.tui.layout import SIZES, Arrangement
 from blis_tui.tui.panes import PANES
 from blis_tui.tui.panes.breakpoints import Wanted
 from blis_tui.tui.panes.events import EventList
@@ -27,6 +26,7 @@ from blis_tui.tui.screens.asking import Asking, JumpScreen
 from blis_tui.tui.screens.export import ExportScreen
 from blis_tui.tui.screens.moves import Moves
 from blis_tui.tui.screens.prompt import PromptScreen, read_changes
+from blis_tui.tui.screens.stage import SIZES, Arrangement
 from blis_tui.tui.shell import LoadedBy, shell
 from blis_tui.tui.widgets.boxes import Box
 

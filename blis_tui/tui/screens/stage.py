@@ -1,4 +1,4 @@
-"""The stage of the debugger: its panes, their view, and the clock that drives a run."""
+"""The stage of the debugger: the panes that fit, their view, the title, and the clock that drives a run."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from rich.markup import escape
 from textual import on
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.keys import key_to_character
 from textual.screen import Screen
 
+from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import BlisError, DivergenceError
-from blis_tui.base.units import count_text
+from blis_tui.base.units import count_text, time_text
+from blis_tui.debugger.state import PHASES
 from blis_tui.debugger.why.explanation import event_ref, request_ref
 from blis_tui.tui.actions import APP, bindings, of_scope
 from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.drawing.lines import shorten
-from blis_tui.tui.drawing.status import activity, place_text, run_name
 from blis_tui.tui.driver import AT_ONCE_S, BACK_TO_BREAKPOINT, GOING, SLICE_S, TICK_S, TO_BREAKPOINT
-from blis_tui.tui.layout import HUGE, WIDE, Arrangement, width_class
 from blis_tui.tui.panes import panes_of
 from blis_tui.tui.panes.timeline import Timeline
 from blis_tui.tui.shell import shell
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from blis_tui.cluster.decisions import RouteOverrides
-    from blis_tui.debugger.history import Move, Stop
+    from blis_tui.debugger.history import Move, Progress, Stop
+    from blis_tui.debugger.state import DebuggerState
     from blis_tui.debugger.why.explanation import Subject
     from blis_tui.model import Experiment
     from blis_tui.results.lints.table import Checkup
     from blis_tui.tui.panes import PaneInfo
     from blis_tui.tui.view import View
+
 
 _PAINT_S: Final = 0.08
 """Interval between paints while a run is played, in seconds."""
@@ -58,6 +61,118 @@ _ENDS: Final = {
     ("start", BACK_TO_BREAKPOINT): "No breakpoint is hit before that: this is the start.",
 }
 """Message for a move that did not reach its target, by how it ended and its label."""
+
+
+# ---- which panes fit ----
+
+NARROW: Final = "narrow"
+NORMAL: Final = "normal"
+WIDE: Final = "wide"
+HUGE: Final = "huge"
+
+SIZES: Final = ("shared", "tall", "full")
+"""Size of the active pane: its share of the screen, most of the height, or everything."""
+
+
+def width_class(columns: int) -> str:
+    """Return the number of panes that fit side by side into a width."""
+    if columns < 100:  # one pane
+        return NARROW
+    if columns < 140:  # two
+        return NORMAL
+    return WIDE if columns < 180 else HUGE  # three; the latter with room for whole sentences
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """The active pane, and the latest active ones of places that several panes share."""
+
+    active: str = "events"
+    right: str = "instances"
+    """The pane beside the events in the upper row if only two fit."""
+    lower: str = "metrics"
+    size: str = "shared"
+
+    def with_active(self, pane: PaneInfo) -> Arrangement:
+        """Return the arrangement after going to a pane."""
+        right = pane.id if pane.upper and pane.id != "events" else self.right
+        lower = self.lower if pane.upper else pane.id
+        return Arrangement(active=pane.id, right=right, lower=lower, size=self.size)
+
+    def with_size(self, by: int) -> Arrangement:
+        """Return the arrangement with more or less room for the active pane."""
+        place = max(0, min(SIZES.index(self.size) + by, len(SIZES) - 1))
+        return Arrangement(active=self.active, right=self.right, lower=self.lower, size=SIZES[place])
+
+    def shown(self, columns: int) -> tuple[str, ...]:
+        """Return the visible panes, in reading order."""
+        fits = width_class(columns)
+        if fits == NARROW or self.size == "full":
+            return (self.active,)
+        if fits == NORMAL:
+            return ("events", self.right, self.lower)
+        return ("events", "instances", "request", self.lower)
+
+
+# ---- the title ----
+
+_ROOMY: Final = 100
+"""Width from which there is room for everything."""
+_SHORT: Final = 20
+"""Width of a name below that."""
+
+
+def run_name(experiment: Experiment, width: int) -> Content:
+    """Return the run's name, as far as it fits."""
+    if width < _ROOMY:
+        return Content.styled(experiment.name, "bold").truncate(_SHORT, ellipsis=True)
+    return Content.assemble((experiment.name, "bold"), (f"  seed {experiment.seed}", "$text-muted"))
+
+
+def place_text(moment: DebuggerState, *, complete: bool) -> Content:
+    """Return the position: time, event and number of events, phase of the step."""
+    total = f" of {count_text(moment.frontier)}{'' if complete else '+'}" if moment.frontier else ""
+    phase = "" if moment.phase is None or moment.phase == len(PHASES) - 1 else f" · {PHASES[moment.phase]}"
+    return Content.assemble(
+        ("t ", "$text-muted"),
+        time_text(moment.time_us),
+        ("  event ", "$text-muted"),
+        count_text(moment.event),
+        (total, "$text-muted"),
+        (phase, "$accent"),
+    )
+
+
+def activity(moment: DebuggerState, *, label: str, progress: Progress | None, speed: str, warnings: int) -> Content:
+    """Return the activity (running, paused, at the end), and the number of warnings."""
+    if label == "running":
+        state = Content.assemble(("▶ running", "$success bold"), (f" {speed}", "$text-muted"))
+    elif label:
+        state = Content.assemble((f"» {label}{_share(progress)}", "$accent bold"), (" escape stops", "$text-muted"))
+    elif moment.at_end and moment.failure:
+        state = Content.assemble(("✗ cannot continue", "$error bold"))
+    elif moment.at_end:
+        state = Content.assemble(("■ end", "$success bold"))
+    elif moment.event == 0:
+        state = Content.assemble(("○ at the start", "$text-muted"))
+    elif moment.event < moment.frontier:
+        state = Content.assemble(("‖ paused", "$foreground bold"), (" (earlier)", "$text-muted"))
+    else:
+        state = Content.assemble(("‖ paused", "$foreground bold"))
+    if warnings:
+        state = Content.assemble(state, (f"  ! {warnings}", "$warning bold"))
+    return state
+
+
+def _share(progress: Progress | None) -> str:
+    if progress is None:
+        return ""
+    if not progress.goal:
+        return f" {count_text(progress.event)}"
+    return f" {100 * progress.event // progress.goal} %"
+
+
+# ---- the screen ----
 
 
 class Stage(Screen[None]):

@@ -24,7 +24,6 @@ from blis_tui.spec.study.document import experiment_of, override_texts, source_o
 from blis_tui.study.parquet import write_rows
 from blis_tui.study.study_rows import rows_csv, rows_jsonl
 from blis_tui.tui.actions import bindings
-from blis_tui.tui.drawing.study_filter import parse_filter
 from blis_tui.tui.screens.file_windows import FilesScreen, Kind, text_bytes
 from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.screens.study_points import (
@@ -37,6 +36,7 @@ from blis_tui.tui.screens.study_points import (
     headings,
     in_order,
     longest_bar,
+    parse_filter,
     plot,
     point_name,
     standing,
@@ -58,8 +58,7 @@ if TYPE_CHECKING:
     from blis_tui.study.study_rows import StudyResult
     from blis_tui.study.study_text import FrontPlot
     from blis_tui.tui.drawing.lines import Line
-    from blis_tui.tui.drawing.study_filter import Matches
-    from blis_tui.tui.screens.study_points import PointEntry
+    from blis_tui.tui.screens.study_points import Matches, PointEntry
     from blis_tui.tui.screens.study_work import StudyWork
 
 
