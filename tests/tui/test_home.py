@@ -24,10 +24,9 @@ from blis_tui.tui.catalog import Checked, Found, GoldenState, check, facts_of, f
 from blis_tui.tui.drawing.problems import problem_text
 from blis_tui.tui.screens import home
 from blis_tui.tui.screens.error import ErrorScreen
-from blis_tui.tui.screens.home import HomeScreen
+from blis_tui.tui.screens.home import ExperimentList, HomeScreen
 from blis_tui.tui.screens.home_lines import HomeEntry, details, matching, name_width, row, summary
 from blis_tui.tui.screens.prompt import PromptScreen
-from blis_tui.tui.widgets.lists import ExperimentList
 from tests.tui.screens import check_screen, press, screen_text, settle
 from tests.tui.stubs import Opened, replace_screens
 

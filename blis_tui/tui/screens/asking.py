@@ -13,7 +13,7 @@ from textual.widgets import Label
 from blis_tui.base.errors import InputError
 from blis_tui.debugger.places import parse_instance
 from blis_tui.tui.actions import DIALOG, bindings
-from blis_tui.tui.panes.pane import KINDS
+from blis_tui.tui.panes.pane import KINDS, pick
 from blis_tui.tui.panes.router import decision_of
 from blis_tui.tui.screens.moves import Moves
 from blis_tui.tui.screens.prompt import PromptScreen
@@ -113,22 +113,9 @@ class Asking(Moves):
     def _follow(self, reference: Subject | None) -> None:
         """Go to a reference in an explanation; a waiting run goes on, unless the reference leads elsewhere."""
         self.resume()
-        if reference is None:
-            return
-        if reference.kind == "request":
-            self.show_request(str(reference.value))
-        elif reference.kind == "instance":
-            self.session.select(instance=int(reference.value))
-            self.activate("instances")
-            self.show_view()
-        else:
-            self.go_to_text(str(reference.value))
-
-    def show_request(self, name: str) -> None:
-        """Select a request, and show its life."""
-        self.session.select(request=name)
-        self.activate("request")
-        self.show_view()
+        message = None if reference is None else pick(self._view(), reference, go=True)
+        if message is not None:
+            self.picked(message)
 
     # ---- what if ----
 

@@ -28,6 +28,7 @@ from blis_tui.tui.screens.moves import Moves
 from blis_tui.tui.screens.prompt import PromptScreen, read_changes
 from blis_tui.tui.screens.stage import SIZES, Arrangement
 from blis_tui.tui.shell import LoadedBy, shell
+from blis_tui.tui.view import Picked
 from blis_tui.tui.widgets.boxes import Box
 
 if TYPE_CHECKING:
@@ -440,7 +441,9 @@ class DebuggerScreen(Asking):
         if word:
             names = (name for name in debugger.tape.names() if word in name)
             for _, name in zip(range(_OFFERED), names, strict=False):
-                yield PaletteEntry("Request", name, partial(self.show_request, name), "Show its life.")
+                yield PaletteEntry(
+                    "Request", name, partial(self.picked, Picked(request=name, go=True)), "Show its life."
+                )
 
     def _switch(self, place: int) -> None:
         self.session.switch(place)

@@ -11,6 +11,7 @@ from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
 from textual.worker import get_current_worker
 
 from blis_tui._version import ENGINE
@@ -26,23 +27,27 @@ from blis_tui.tui.actions import bindings
 from blis_tui.tui.screens.goldens_lines import (
     EMPTY,
     checked,
+    columns_line,
     decision,
     difference,
     failure,
     heading,
     matching,
+    name_width,
+    row,
     standing,
 )
 from blis_tui.tui.screens.prompt import ConfirmScreen
 from blis_tui.tui.shell import shell
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
-from blis_tui.tui.widgets.lists import GoldenList
+from blis_tui.tui.widgets.lists import RowList
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from textual.app import ComposeResult
+    from textual.events import Resize
 
     from blis_tui.golden.case import Case
     from blis_tui.golden.golden_store import Golden, GoldenFiles
@@ -141,6 +146,39 @@ def _case(entry: GoldenEntry, root: Path, plugins: Registry | None) -> Case:
 
 
 # ---- the screen ----
+
+
+class GoldenList(RowList):
+    """One golden test per line; the screen handles actions."""
+
+    _entries: tuple[GoldenEntry, ...] = ()
+
+    @property
+    def current(self) -> GoldenEntry | None:
+        """The selected test."""
+        place = self.highlighted
+        return None if place is None or place >= len(self._entries) else self._entries[place]
+
+    def show(self, entries: Sequence[GoldenEntry], cursor: str | None = None) -> None:
+        """Show entries; the cursor goes to the named test, stays on its own, or goes to the first."""
+        wanted = cursor if cursor is not None or self.current is None else self.current.name
+        self._entries = tuple(entries)
+        self._build(wanted)
+
+    def headings(self) -> Content:
+        """Return the headings of the rows."""
+        return columns_line(name_width(self._entries, self.row_width), self.row_width)
+
+    def on_resize(self, _event: Resize) -> None:
+        """Redraw the rows."""
+        self._build(None if self.current is None else self.current.name)
+
+    def _build(self, wanted: str | None) -> None:
+        names = name_width(self._entries, self.row_width)
+        self.clear_options()
+        self.add_options(Option(row(entry, names, self.row_width)) for entry in self._entries)
+        place = next((at for at, entry in enumerate(self._entries) if entry.name == wanted), 0)
+        self.highlighted = place if self._entries else None
 
 
 class _Decision(Protocol):

@@ -14,6 +14,7 @@ from textual.content import Content
 from textual.events import ScreenResume
 from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
 from textual.worker import get_current_worker
 
 from blis_tui.base.errors import BlisError, InputError
@@ -29,19 +30,111 @@ from blis_tui.tui.catalog import (
     shown_folder,
 )
 from blis_tui.tui.editor import edit
-from blis_tui.tui.screens.home_lines import HomeEntry, details, matching, summary
+from blis_tui.tui.screens.home_lines import (
+    HomeEntry,
+    columns_line,
+    details,
+    matching,
+    name_width,
+    row,
+    section,
+    summary,
+)
 from blis_tui.tui.screens.prompt import PromptScreen, read_changes
 from blis_tui.tui.shell import LoadedBy, shell
 from blis_tui.tui.widgets.bars import KeyBar, TitleBar
-from blis_tui.tui.widgets.lists import ExperimentList
+from blis_tui.tui.widgets.lists import RowList
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from textual.app import ComposeResult
+    from textual.events import Resize
 
     from blis_tui.tui.catalog import Catalog, Checked, Found
     from blis_tui.tui.shell import Shell
+
+
+class ExperimentList(RowList):
+    """One experiment per line; the screen opens and marks them."""
+
+    DEFAULT_CSS = """
+    ExperimentList { height: 1fr; }
+    ExperimentList > .option-list--option-disabled { color: $text-muted; }
+    """
+
+    _entries: tuple[HomeEntry, ...] = ()
+    _sections = False
+    _wanted: Path | None = None
+
+    def show(self, entries: Sequence[HomeEntry], *, sections: bool, cursor: Path | None = None) -> None:
+        """Show entries; the cursor stays on its experiment, or goes to the requested one.
+
+        Args:
+            entries: the entries in order.
+            sections: whether to put own and shipped ones below headings.
+            cursor: where to put the cursor.
+        """
+        self._wanted = cursor if cursor is not None else self.cursor_path
+        self._entries, self._sections = tuple(entries), sections
+        self._build()
+
+    @property
+    def cursor_path(self) -> Path | None:
+        """Path of the selected experiment."""
+        option = self.highlighted_option
+        return None if option is None else next((e.found.path for e in self._entries if _id(e) == option.id), None)
+
+    def update_entry(self, entry: HomeEntry) -> None:
+        """Update one experiment."""
+        self._entries = tuple(entry if one.found.path == entry.found.path else one for one in self._entries)
+        if _id(entry) in self._id_to_option:
+            self.replace_option_prompt(_id(entry), self._row(entry))
+
+    def headings(self) -> Content:
+        """Return the headings of the rows."""
+        return columns_line(name_width(self._entries, self.row_width), self.row_width)
+
+    def on_resize(self, _event: Resize) -> None:
+        """Redraw the rows."""
+        self._wanted = self.cursor_path
+        self._build()
+
+    def _row(self, entry: HomeEntry) -> Content:
+        return row(entry, name_width(self._entries, self.row_width), self.row_width)
+
+    def _build(self) -> None:
+        self.clear_options()
+        experiments = [entry for entry in self._entries if not entry.found.is_study]
+        own = [entry for entry in experiments if not entry.found.shipped]
+        shipped = [entry for entry in experiments if entry.found.shipped]
+        studies = [entry for entry in self._entries if entry.found.is_study]
+        if self._sections:
+            self._section("In this folder", own, "  none yet: n writes one with every key explained")
+            if studies:
+                self.add_option(Option("", disabled=True))
+                self._section("Studies", studies, "")
+            if shipped:
+                self.add_option(Option("", disabled=True))
+                self._section("Shipped with blis-tui", shipped, "")
+        else:
+            self.add_options(Option(self._row(entry), id=_id(entry)) for entry in self._entries)
+        ids = [option.id for option in self.options]
+        wanted = str(self._wanted)
+        first = next((at for at, option in enumerate(self.options) if not option.disabled), None)
+        self.highlighted = ids.index(wanted) if wanted in ids else first
+        if self.highlighted == first:
+            self.scroll_home(animate=False)
+
+    def _section(self, title: str, entries: Sequence[HomeEntry], otherwise: str) -> None:
+        self.add_option(Option(section(title), disabled=True))
+        if not entries:
+            self.add_option(Option(Content.styled(otherwise, "$text-muted"), disabled=True))
+        self.add_options(Option(self._row(entry), id=_id(entry)) for entry in entries)
+
+
+def _id(entry: HomeEntry) -> str:
+    return str(entry.found.path)
 
 
 class HomeScreen(Screen[None]):

@@ -498,8 +498,8 @@ class Stage(Screen[None]):
             self._show_tabs()
 
     @on(Picked)
-    def _picked(self, message: Picked) -> None:
-        """Apply the reader's selection."""
+    def picked(self, message: Picked) -> None:
+        """Apply the reader's selection, and go there."""
         self.session.select(
             event=message.event, request=message.request, instance=message.instance, session=message.session
         )
