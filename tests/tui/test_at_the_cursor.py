@@ -154,3 +154,62 @@ async def test_with_a_filter_the_event_of_the_marked_row() -> None:
         assert await explained(here) == ("event", str(marked))
         await here.press("enter")
         assert here.event == marked
+
+
+async def test_in_a_life_everything_is_about_its_request() -> None:
+    async with debugging(at="1500") as here:
+        await here.press(*STALE, "down", "down", "y")
+        name = here.session.selection.request
+        assert name is not None
+        assert here.app.clipboard == name
+        await here.press("Y")
+        assert here.app.clipboard == f"requests.{name}"
+        await here.press("b")
+        assert [one.text for one in here.session.breakpoints] == [f"request {name}"]
+        assert await explained(here) == ("request", name)
+
+
+async def test_a_candidate_is_copied_and_its_decision_is_explained() -> None:
+    async with debugging("prefix-routing", requests=60, at="200") as here:
+        await here.press("R", "down", "down", "y")
+        instance = here.session.selection.instance
+        assert here.app.clipboard == str(instance)
+        await here.press("Y")
+        assert here.app.clipboard == f"instances[{instance}]"
+        kind, event = await explained(here)
+        await here.press("b")
+        assert [one.text for one in here.session.breakpoints] == [f"{kind} {event}"]
+        assert here.debugger.tape.has(int(event), "routed")
+
+
+async def test_of_a_session_and_its_calls() -> None:
+    async with debugging("conversations", requests=30, at="900") as here:
+        await here.press("S", "down", "down", "y")
+        name = here.app.clipboard
+        assert here.debugger.tape.sessions.place(name) is not None
+        await here.press("enter", "down", "down", "Y")
+        call = here.session.selection.request
+        assert here.app.clipboard == call
+        assert await explained(here) == ("request", call)
+        await here.press("y", "b")
+        assert here.app.clipboard == name
+        assert [one.text for one in here.session.breakpoints] == [f"session {name}"]
+        await here.press("3", "l", "enter", "S")  # another request is selected, perhaps of another session
+        await here.press("y")
+        assert here.app.clipboard == name
+
+
+async def test_what_the_autoscaler_decided_is_explained_where_its_line_is() -> None:
+    async with debugging("GROWING", at="8400", requests=None, at_once=True) as here:
+        await here.press("0", *["right"] * 20)
+        event = here.debugger.tape.latest_of("scaling-decided", here.event)
+        assert here.session.selection.event == event
+        assert await explained(here) == ("event", str(event))
+
+
+async def test_a_line_of_the_document_is_copied_with_its_path() -> None:
+    async with debugging(at="1500") as here:
+        await here.press("9", "down", "down", "down", "down", "y")
+        value = here.app.clipboard
+        await here.press("Y")
+        assert (here.app.clipboard, value) == ("metadata.name", "kv-pressure")
