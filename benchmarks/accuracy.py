@@ -1,12 +1,12 @@
-"""Compare simulated with measured servers, and write the tables of docs/accuracy.md.
+"""Compare simulated with measured servers, and write the tables of the pages about them.
 
     python benchmarks/accuracy.py --data DIR                       all runs, with the step-time models of the table
     python benchmarks/accuracy.py --data DIR --kinds fitted        only these step-time models
     python benchmarks/accuracy.py --data DIR --rows rows.csv       and a line for every run, model and metric
-    python benchmarks/accuracy.py --data DIR --write docs/accuracy.md
+    python benchmarks/accuracy.py --data DIR --write                and write the pages' tables
     python benchmarks/accuracy.py --data DIR --errors              what reports quote: each server left out of the fit
     python benchmarks/accuracy.py --calibration                    how often those errors hold
-    python benchmarks/accuracy.py --calibration --write docs/accuracy.md
+    python benchmarks/accuracy.py --calibration --write            and write the page's tables
 
 DIR holds the measurements: ``training-steps/`` and ``serving-measurements/``. They are not part of this repository;
 without them the script does nothing. Each run is simulated under the load it was measured with: stages of Poisson
@@ -87,10 +87,12 @@ COEFFICIENTS = (
 """The fitted coefficients of ``operators``; each engine has its own values."""
 CONTRADICTORY = ("vllm, 4 x h100, gpt-oss-120b", 512)
 """Two runs whose measured times contradict each other (see the page); nothing is derived from them."""
-MEASURED = HERE.parent / "blis_tui/metrics/measured_errors.json"
+MEASURED = HERE.parent / "blis_tui/results/measured_errors.json"
 """The file from which reports derive their expected errors."""
 MEDIANS = MEASURED.with_name("median_errors.json")
 """The medians of the summary."""
+PAGE = HERE.parent / "docs" / "accuracy.md"
+NOTEBOOK = HERE.parent / "docs" / "lab" / "measured-servers.md"
 CALIBRATION_BEGIN, CALIBRATION_END = "<!-- begin of the calibration -->", "<!-- end of the calibration -->"
 SUMMARY_BEGIN, SUMMARY_END = "<!-- begin of the summary -->", "<!-- end of the summary -->"
 BEGIN, END = "<!-- begin of the tables -->", "<!-- end of the tables -->"
@@ -826,15 +828,12 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, metavar="N", help="take every N-th run of the serving ones")
     parser.add_argument("--jobs", type=int, default=None, help="processes (default: one a core)")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="a CSV file with every run's figures")
-    parser.add_argument(
-        "--write", type=Path, help="a page whose tables between the markers are replaced; and what reports quote"
-    )
+    parser.add_argument("--write", action="store_true", help="replace the tables of the pages, and what reports quote")
     options = parser.parse_args()
     if options.calibration:
         sys.stdout.write(calibration())
         if options.write:
-            page = between(options.write.read_text(), CALIBRATION_BEGIN, calibration(), CALIBRATION_END)
-            options.write.write_text(page)
+            PAGE.write_text(between(PAGE.read_text(), CALIBRATION_BEGIN, calibration(), CALIBRATION_END))
         return 0
     if options.data is None:
         parser.error("--data is missing")
@@ -864,8 +863,8 @@ def main() -> int:
         write_rows(options.rows, runs, errors)
     if options.write:
         MEDIANS.write_text(medians_text(means))
-        page = between(options.write.read_text(), SUMMARY_BEGIN, summary(means), SUMMARY_END)
-        options.write.write_text(between(page, BEGIN, text, END))
+        PAGE.write_text(between(PAGE.read_text(), SUMMARY_BEGIN, summary(means), SUMMARY_END))
+        NOTEBOOK.write_text(between(NOTEBOOK.read_text(), BEGIN, text, END))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The TTFT-ITL frontier over chunk sizes: the table and the picture of ``docs/chunk-size.md``.
+"""The TTFT-ITL frontier over chunk sizes: the table and the picture of ``docs/lab/chunk-size.md``.
 
     python docs/make_chunks.py
 
@@ -22,7 +22,7 @@ from blis_tui.results.stats import of_samples
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-PAGE: Final = Path(__file__).with_name("chunk-size.md")
+PAGE: Final = Path(__file__).parent / "lab" / "chunk-size.md"
 PICTURE: Final = Path(__file__).with_name("img") / "chunk-size.svg"
 CHUNKS: Final = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 KNOBS: Final = ("max_num_batched_tokens", "long_prefill_token_threshold")

@@ -1,4 +1,4 @@
-"""What is derived from plug points and marks: a part of ``docs/plugins.md``, and the index of shipped plug-ins.
+"""What is derived from plug points and marks: ``docs/reference/python/plugins.md``, and the index of shipped plug-ins.
 
 The page has every plug point with its protocol, and every type that plug-ins see, with the signatures and docstrings of
 the source. The index (``blis_tui/spec/shipped.py``) says which module has a plug-in, so that only
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 100
 """Columns of lines of prose."""
-PAGE: Final = Path(__file__).resolve().parent / "plugins.md"
+PAGE: Final = Path(__file__).resolve().parent / "reference" / "python" / "plugins.md"
 INDEX: Final = Path(blis_tui.spec.shipped.__file__)
 _BEGIN: Final = "<!-- plug points: made by `make docs` from the protocols -->\n"
 _END: Final = "<!-- end of plug points -->\n"

@@ -57,6 +57,7 @@ def _index() -> str:
     lines += [
         "",
         "- [Trace formats](traces.md): the files of recorded workloads.",
+        "- [Plug points](python/plugins.md): what policies of your own implement, and the types that they see.",
         "",
         "Results:",
         "",

@@ -519,11 +519,11 @@ def test_the_page_shows_the_tested_examples() -> None:
         "example_package/pyproject.toml",
     ):
         assert f"\n{(HERE / example).read_text(encoding='utf-8')}```\n" in page
-    assert page == plugins_page.text_of(), "run `make docs`"
+    assert not plugins_page.stale(), "run `make docs`"
 
 
-def test_the_page_has_every_protocol_with_its_words() -> None:
-    page = (HERE.parents[1] / "docs/plugins.md").read_text(encoding="utf-8")
+def test_the_reference_has_every_protocol_with_its_words() -> None:
+    page = (HERE.parents[1] / "docs/reference/python/plugins.md").read_text(encoding="utf-8")
     for row in POINTS:
         assert re.search(rf"^\| \[`{re.escape(row.point.path)}`\]", page, re.MULTILINE)
         protocol = row.point.protocol

@@ -1,4 +1,4 @@
-"""docs/chunk-size.md shows a frontier: the larger the chunks, the sooner the first token and the longer the gaps."""
+"""docs/lab/chunk-size.md shows a frontier: with larger chunks the first token comes sooner, gaps are longer."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ The part of a step that no table covers: a few coefficients, one fit for all mod
 Fitted on 146 measured decode steps of vLLM 0.15 on H100 (Llama 2 7B and 70B, Code Llama 34B, Mixtral 8x7B; TP 1, 2, 4)
 and on 138 measured servers of Llama 3.3 70B in FP8 (H100, H200, B200; TP 1 and 4; vLLM 0.10 and TensorRT-LLM 1.1);
 sampling on vLLM servers of Llama 3.1 70B and Qwen2.5 7B; MXFP4 experts and their spread on measured servers of
-gpt-oss-120b (H100, H200, B200; TP 1 and 4). ``docs/operators.md`` shows the remaining errors.
+gpt-oss-120b (H100, H200, B200; TP 1 and 4). ``docs/lab/operators.md`` shows the remaining errors.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def decodes(count: int, context: int) -> StepLoad:
 def test_decodes_take_as_long_as_measured(
     model: Model, tensor_parallel: int, batch: int, context: int, measured_us: int
 ) -> None:
-    """Figures of vLLM on H100; ``docs/accuracy.md`` compares many more."""
+    """Figures of vLLM on H100; ``docs/lab/measured-servers.md`` has many more."""
     assert time_us(decodes(batch, context), model, tensor_parallel=tensor_parallel) == pytest.approx(
         measured_us, rel=0.07
     )
@@ -212,7 +212,7 @@ def test_products_of_the_mi300x_are_beside_those_of_amds_kernels_what_the_page_s
 
     What it reaches is of the largest products; these are smaller, and by a twentieth slower at most.
     """
-    page = (Path(__file__).parents[3] / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "lab" / "measured-servers.md").read_text(encoding="utf-8")
     hardware = blis_tui.load("quickstart", set={"hardware": "mi300x"}).pools[0].hardware
     work = work_of(pool_of(replace(LLAMA_70B_FP8, vocab_size=1), hardware, 1))
     share = 8192 * (57344 + 10240 + 8192) / (80 * (2 * 8192 * 8192 + 2 * 8192 * 1024 + 3 * 8192 * 28672))
