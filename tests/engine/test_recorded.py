@@ -81,7 +81,7 @@ def _run(digests: Digests, scenario: Scenario, *, watch: bool) -> None:
         digests.add("stalled", str(error))
     for record in records:
         digests.add(record.kind, record)
-    digests.add("requests", *sorted(log.table(cluster).plain()))
+    digests.add("requests", *map(tuple, sorted(log.table(cluster).plain())))
     for instance in cluster.instances:
         digests.add("tallies", instance.tallies.state())
         digests.add(
