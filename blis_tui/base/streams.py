@@ -167,8 +167,6 @@ class Stream:
 class Streams(Picklable):
     """All streams of one seed."""
 
-    __slots__ = ("_seed",)
-
     def __init__(self, seed: int) -> None:
         self._seed = seed
 

@@ -267,8 +267,6 @@ class WarmUp(Picklable):
         counted: gaps (microseconds -> count) of each instance when the period ended; None = it has not ended.
     """
 
-    __slots__ = ("_pipeline", "_roster", "counted")
-
     def __init__(self, pipeline: Pipeline, until_us: int) -> None:
         self._pipeline = pipeline
         self._roster = pipeline.roster

@@ -36,8 +36,6 @@ class Held:
 class Band:
     """Requests of one priority, by tenant."""
 
-    __slots__ = ("credit", "flows", "served")
-
     def __init__(self) -> None:
         self.flows: dict[str, list[Held]] = {}
         self.served: str | None = None

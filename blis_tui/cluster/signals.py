@@ -66,8 +66,6 @@ class CacheView(Picklable):
         adapters: the LoRA adapters on its accelerators.
     """
 
-    __slots__ = ("_board", "_index", "_pool", "_seen_rate", "adapters", "keys")
-
     def __init__(
         self,
         board: SignalBoard,

@@ -149,8 +149,6 @@ class ObservedInstance(Picklable):
         watch: receives what happens to requests here; None = nobody does.
     """
 
-    __slots__ = ("_batch", "_leaving", "in_flight", "present", "stays_us", "watch")
-
     def __init__(self, batch: Batch) -> None:
         self.in_flight = 0
         self.present = 0
@@ -237,8 +235,6 @@ class Watch(Picklable):
         prefilled: requests whose prompt has been computed for another instance, until the control plane takes note.
         touched: the board's list of instances to which something has happened.
     """
-
-    __slots__ = ("departed", "early", "early_transfers", "prefilled", "touched")
 
     def __init__(self, *, early: bool, early_transfers: bool = False, touched: dict[int, None] | None = None) -> None:
         self.touched: dict[int, None] = {} if touched is None else touched

@@ -207,8 +207,6 @@ class Done(NamedTuple):
 class StepPart(Picklable):
     """Something that extends steps or emits records about them; the defaults do nothing."""
 
-    __slots__ = ()
-
     def begin_plan(self, now: int) -> None:
         """Prepare for the planning of a step."""
 

@@ -547,8 +547,6 @@ class Observers:
         kinds: the record classes that have subscribers.
     """
 
-    __slots__ = ("_callbacks", "event", "kinds")
-
     def __init__(self) -> None:
         self.event = 0
         self.kinds: frozenset[type[Record]] = frozenset()

@@ -60,8 +60,6 @@ class Parts:
         front_end: the API server process; None = it takes no time of its own.
     """
 
-    __slots__ = ("beside", "events", "front_end", "latency", "ledger", "observers", "priority", "rule")
-
     def __init__(
         self,
         latency: StepTimeModel,

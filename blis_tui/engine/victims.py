@@ -150,8 +150,6 @@ _YOUNGEST: Final = 8
 class UrgencyHeap:
     """The running requests by (priority, arrival, index), which do not change while a request runs."""
 
-    __slots__ = ("_heap", "_running", "_seen")
-
     def __init__(self, seats: Seats) -> None:
         self._running = seats.running
         self._heap: list[tuple[int, int, int, int]] = []
@@ -205,8 +203,6 @@ class RecomputeIndex:
 
     A stalled request falls behind the clock, which invalidates all bounds (``Seats.stalls``).
     """
-
-    __slots__ = ("_grouped", "_groups", "_running", "_stalls")
 
     def __init__(self, seats: Seats) -> None:
         self._running = seats.running

@@ -49,8 +49,6 @@ _CV: Final = "Coefficient of variation of the gaps between requests: 1 = as irre
 class PoissonGaps:
     """Independent, exponentially distributed gaps."""
 
-    __slots__ = ("_mean_us",)
-
     def __init__(self, settings: NoSettings | None, mean_us: float) -> None:
         del settings
         self._mean_us = mean_us
@@ -63,8 +61,6 @@ class PoissonGaps:
 @ARRIVALS.plugin("constant", "Equal gaps.")
 class ConstantGaps:
     """Constant gaps."""
-
-    __slots__ = ("_gap_us",)
 
     def __init__(self, settings: NoSettings, mean_us: float) -> None:
         del settings
@@ -86,8 +82,6 @@ class GammaSettings:
 class GammaGaps:
     """Gamma-distributed gaps: burstier than Poisson for a coefficient of variation above 1, calmer below."""
 
-    __slots__ = ("_scale_us", "_shape")
-
     def __init__(self, settings: GammaSettings, mean_us: float) -> None:
         cv = _positive("gamma", "cv", settings.cv)
         self._shape = 1.0 / (cv * cv)
@@ -108,8 +102,6 @@ class WeibullSettings:
 @ARRIVALS.plugin("weibull", "Weibull-distributed gaps.", WeibullSettings)
 class WeibullGaps:
     """Weibull-distributed gaps: heavier tails than gamma at the same coefficient of variation."""
-
-    __slots__ = ("_inverse_shape", "_scale_us")
 
     def __init__(self, settings: WeibullSettings, mean_us: float) -> None:
         shape = weibull_shape(_positive("weibull", "cv", settings.cv))
@@ -165,8 +157,6 @@ class CurvedGaps:
         curve: factors of the rate over time.
         rate_per_s: the rate where the factor is 1.
     """
-
-    __slots__ = ("_at_s", "_end_s", "_gaps", "_last_us", "_pieces", "_rate_after", "_repeat_s", "_whole")
 
     def __init__(self, gaps: Gaps, curve: RateCurve, rate_per_s: float) -> None:
         self._gaps = gaps
@@ -231,8 +221,6 @@ class DrawnStages:
         share: the client's share of each rate.
     """
 
-    __slots__ = ("_at_us", "_end_us", "_gaps", "_last_us", "_stage", "_stages")
-
     def __init__(self, gaps: Gaps, stages: Sequence[Stage], share: float) -> None:
         self._gaps = gaps
         self._stages = [(stage.rate_per_s * share, stage.duration_s * 1e6) for stage in stages]
@@ -271,8 +259,6 @@ class ExactStages:
         stages: successive rates and durations.
         share: the client's share of each rate.
     """
-
-    __slots__ = ("_at_us", "_end_us", "_last_us", "_left", "_stage", "_stages")
 
     def __init__(self, stages: Sequence[Stage], share: float) -> None:
         self._stages = [

@@ -218,8 +218,6 @@ class ClientSource(Picklable):
 class Budgets(Picklable):
     """The output budgets that a client's requests declare."""
 
-    __slots__ = ("_ratio", "_tokens")
-
     def __init__(self, budget: Budget, plugins: Registry) -> None:
         self._ratio = budget.ratio
         self._tokens = None if budget.tokens is None else _lengths(plugins, budget.tokens)

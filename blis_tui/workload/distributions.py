@@ -140,8 +140,6 @@ class ConstantSettings:
 class ConstantTokens:
     """The constant ``value``."""
 
-    __slots__ = ("_value",)
-
     def __init__(self, settings: ConstantSettings) -> None:
         self._value = _tokens(settings.value)
 
@@ -161,8 +159,6 @@ class UniformSettings:
 @LENGTHS.plugin("uniform", "Every length from min to max is as likely as the others.", UniformSettings)
 class UniformTokens:
     """Uniform over the whole numbers from ``min`` to ``max``, as in the random data set of ``vllm bench serve``."""
-
-    __slots__ = ("_count", "_min")
 
     def __init__(self, settings: UniformSettings) -> None:
         if settings.max < settings.min:
@@ -192,8 +188,6 @@ class GaussianSettings:
 @LENGTHS.plugin("gaussian", "Normal distribution, clamped to [min, max] and rounded.", GaussianSettings)
 class GaussianTokens:
     """Normal with ``mean`` and ``std_dev``, clamped to [``min``, ``max``]: values beyond accumulate at the bounds."""
-
-    __slots__ = ("_highest", "_lowest", "_max", "_mean", "_min", "_std_dev")
 
     def __init__(self, settings: GaussianSettings) -> None:
         self._mean, self._std_dev = settings.mean, settings.std_dev
@@ -244,8 +238,6 @@ class LognormalTokens:
         PolicyError: not exactly one of ``mu`` and ``mean`` is given.
     """
 
-    __slots__ = ("_max", "_min", "_mu", "_sigma")
-
     def __init__(self, settings: LognormalSettings) -> None:
         self._sigma = settings.sigma
         if (settings.mu is None) == (settings.mean is None):
@@ -276,8 +268,6 @@ class ExponentialSettings(_Bounds):
 )
 class ExponentialTokens:
     """Exponential with ``mean``; optionally clamped to [``min``, ``max``]."""
-
-    __slots__ = ("_max", "_mean", "_min")
 
     def __init__(self, settings: ExponentialSettings) -> None:
         self._mean = settings.mean
@@ -316,8 +306,6 @@ class UntilEosTokens:
     Attributes:
         max_tokens: where answers are cut, which is what the client declares.
     """
-
-    __slots__ = ("_max", "_mean", "max_tokens")
 
     def __init__(self, settings: UntilEosSettings) -> None:
         self.max_tokens = settings.max
@@ -362,8 +350,6 @@ class ParetoLognormalTokens:
     The body of production prompt lengths is lognormal, their tail a power law.
     """
 
-    __slots__ = ("_inverse_alpha", "_mix_weight", "_mu", "_sigma", "_xm")
-
     def __init__(self, settings: ParetoLognormalSettings) -> None:
         alpha = settings.alpha
         if alpha <= 0.0:
@@ -397,8 +383,6 @@ class EmpiricalSettings:
 @LENGTHS.plugin("empirical", "Drawn from a table of weights.", EmpiricalSettings)
 class EmpiricalTokens:
     """Listed token counts with weights; entries whose weight is not positive are left out."""
-
-    __slots__ = ("_cumulative", "_tokens")
 
     def __init__(self, settings: EmpiricalSettings) -> None:
         kept = sorted((int(tokens), weight) for tokens, weight in settings.weights.items() if weight > 0.0)
@@ -442,8 +426,6 @@ class ConstantRatioSettings:
 class ConstantRatio:
     """The constant ``value``."""
 
-    __slots__ = ("_value",)
-
     def __init__(self, settings: ConstantRatioSettings) -> None:
         self._value = float(settings.value)
 
@@ -463,8 +445,6 @@ class UniformRatioSettings:
 @RATIOS.plugin("uniform", "Every share from min to max is as likely as the others.", UniformRatioSettings)
 class UniformRatio:
     """Uniform between ``min`` and ``max``."""
-
-    __slots__ = ("_min", "_width")
 
     def __init__(self, settings: UniformRatioSettings) -> None:
         self._min, self._width = settings.min, settings.max - settings.min
@@ -488,8 +468,6 @@ class GaussianRatioSettings:
 class GaussianRatio:
     """Normal with ``mean`` and ``std_dev``, clamped to [``min``, ``max``]: values beyond accumulate at the bounds."""
 
-    __slots__ = ("_settings",)
-
     def __init__(self, settings: GaussianRatioSettings) -> None:
         self._settings = settings
 
@@ -510,8 +488,6 @@ class BetaRatioSettings:
 @RATIOS.plugin("beta", "Beta distribution: any shape between 0 and 1.", BetaRatioSettings)
 class BetaRatio:
     """Beta with ``alpha`` and ``beta``, from two gamma variates: X / (X + Y)."""
-
-    __slots__ = ("_alpha", "_beta")
 
     def __init__(self, settings: BetaRatioSettings) -> None:
         self._alpha, self._beta = settings.alpha, settings.beta
@@ -541,8 +517,6 @@ class EmpiricalRatioSettings:
 @RATIOS.plugin("empirical", "Drawn from a table of weights.", EmpiricalRatioSettings)
 class EmpiricalRatio:
     """Listed shares with weights; entries whose weight is not positive are left out."""
-
-    __slots__ = ("_bounds", "_values")
 
     def __init__(self, settings: EmpiricalRatioSettings) -> None:
         kept = sorted((float(share), weight) for share, weight in settings.weights.items() if weight > 0.0)

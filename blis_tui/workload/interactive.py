@@ -118,24 +118,6 @@ class InteractiveSource:
         sent: details of the latest request for its record; ``None`` = it belongs to no session.
     """
 
-    __slots__ = (
-        "_cancelled",
-        "_clients",
-        "_completed",
-        "_due",
-        "_first_us",
-        "_last_us",
-        "_limit",
-        "_next",
-        "_planned",
-        "_produced",
-        "_senders",
-        "_sessions",
-        "_sessions_limit",
-        "_started",
-        "sent",
-    )
-
     def __init__(
         self, clients: Sequence[Sender], requests_limit: int | None, sessions_limit: int | None = None
     ) -> None:
@@ -338,8 +320,6 @@ class ClosedLoop:
     Attributes:
         users: how many.
     """
-
-    __slots__ = ("users",)
 
     def __init__(self, settings: ClosedLoopSettings, mean_us: float) -> None:
         del mean_us  # the cluster determines the rate

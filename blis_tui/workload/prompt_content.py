@@ -29,8 +29,6 @@ class AdapterDraws:
         stream: a stream of its own; each draw takes one number.
     """
 
-    __slots__ = ("_bounds", "_names", "_stream")
-
     def __init__(self, mix: AdapterMix, stream: Stream) -> None:
         self._names = mix.names
         self._bounds = list(accumulate(mix.weights))
@@ -90,8 +88,6 @@ class MediaDraws:
         PolicyError: a distribution cannot be built.
     """
 
-    __slots__ = ("_items",)
-
     def __init__(self, client: str, mix: Multimodal, plugins: Registry) -> None:
         kinds = {"image": mix.images, "audio": mix.audio, "video": mix.video}
         self._items = [_Items(f"{client}/{name}", one, plugins) for name, one in kinds.items()]
@@ -116,8 +112,6 @@ class MediaDraws:
 
 class _Items:
     """Draws the items of one modality."""
-
-    __slots__ = ("_counts", "_distinct", "_known", "_name", "_probability", "_tokens")
 
     def __init__(self, name: str, modality: Modality | None, plugins: Registry) -> None:
         self._name = name

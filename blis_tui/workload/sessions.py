@@ -294,11 +294,6 @@ class SessionDraws:
         PolicyError: a distribution cannot be built.
     """
 
-    __slots__ = (
-        *("_adapters", "_begun", "_client", "_drops_reasoning", "_head", "_last", "_media", "_nodes", "_ratios"),
-        *("_session", "_streams", "_think_ms", "_turns"),
-    )
-
     def __init__(
         self,
         client: Client,

@@ -70,8 +70,6 @@ class GeneratedSource(Picklable):
         PolicyError: the rate or all shares are zero, or a distribution cannot be built.
     """
 
-    __slots__ = ("_clients", "_limit", "_next", "_produced", "at_once")
-
     def __init__(self, workload: Workload, seed: int, plugins: Registry) -> None:
         from blis_tui.workload.clients import client_sources  # noqa: PLC0415  (traces need no clients)
 
@@ -114,8 +112,6 @@ class TraceSource(Picklable):
     Attributes:
         at_once: as above.
     """
-
-    __slots__ = ("_cursor", "_end", "_table", "at_once")
 
     def __init__(self, table: TraceTable, requests_limit: int | None = None) -> None:
         self.at_once = BATCH_SIZE

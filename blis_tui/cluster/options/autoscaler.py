@@ -324,8 +324,6 @@ class AutoscalerControl(NoAutoscaler):
 class _Order(BackgroundEvent):
     """A decision that has yet to take effect."""
 
-    __slots__ = ("_control", "_order")
-
     def __init__(self, pipeline: Pipeline, control: AutoscalerControl, pool: int, change: int, reason: str) -> None:
         super().__init__("scaling", pipeline, None, self._act)
         self._control = control

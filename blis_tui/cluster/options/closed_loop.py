@@ -26,8 +26,6 @@ class NotifyingLedger:
         ended: receives each ended request with its client's end-to-end latency; -1 = no answer.
     """
 
-    __slots__ = ("_books", "_ended")
-
     def __init__(self, books: Ledger, ended: list[tuple[Request, int]]) -> None:
         self._books = books
         self._ended = ended

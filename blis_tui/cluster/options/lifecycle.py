@@ -110,8 +110,6 @@ class Failures:
 class _PlannedFailure(BackgroundEvent):
     """A failure at a given time."""
 
-    __slots__ = ("_failure", "_lifecycle", "_number")
-
     def __init__(self, pipeline: Pipeline, lifecycle: Lives, number: int, failure: Failure) -> None:
         super().__init__("failure", pipeline, failure.instance, self._strike)
         self._lifecycle = lifecycle
@@ -132,8 +130,6 @@ class _PlannedFailure(BackgroundEvent):
 
 class _RandomFailure(BackgroundEvent):
     """A failure at a random time."""
-
-    __slots__ = ("_failures", "_key", "_time_us")
 
     def __init__(self, pipeline: Pipeline, failures: Failures, key: tuple[int, int], time_us: int) -> None:
         super().__init__("failure", pipeline, key[1], self._strike)
@@ -597,8 +593,6 @@ class LifecycleControl(NoLifecycle):
 
 class _Expiry(BackgroundEvent):
     """The deadline of a request that waits for an instance."""
-
-    __slots__ = ("_lifecycle", "_passage")
 
     def __init__(self, pipeline: Pipeline, lifecycle: LifecycleControl, passage: RoutedRequest) -> None:
         super().__init__("stranded-timeout", pipeline, None, self._expire)

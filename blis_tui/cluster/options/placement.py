@@ -54,8 +54,6 @@ class NodeGroup:
         paid_us: total time that released nodes existed.
     """
 
-    __slots__ = ("_by_room", "coming", "nodes", "ordered", "paid_us", "pool", "stream")
-
     def __init__(self, pool: NodePool, stream: Stream) -> None:
         self.pool = pool
         self.stream = stream
@@ -323,8 +321,6 @@ def _append(coming: list[_PendingNodes], group: NodeGroup, free: int, nodes: int
 
 class _NodeReady(BackgroundEvent):
     """The arrival of an ordered node."""
-
-    __slots__ = ("_group", "_node", "_placement")
 
     def __init__(self, pipeline: Pipeline, placement: Placement, group: NodeGroup, node: Node) -> None:
         super().__init__("node-ready", pipeline, None, self._node_arrived)

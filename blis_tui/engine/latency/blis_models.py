@@ -99,8 +99,6 @@ class CrossmodelSettings:
 class CrossModel(Overheads):
     """Linear in the step's tokens, scaled by the model's shape."""
 
-    __slots__ = ("_barrier_us", "_decode_us", "_kv_scale", "_layers_us", "_token_us", "_width")
-
     flat: ClassVar[bool] = True
 
     def __init__(self, settings: CrossmodelSettings, pool: Pool) -> None:

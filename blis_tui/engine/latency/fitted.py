@@ -370,30 +370,6 @@ class FittedModel(Overheads):
     Heads and KV heads must divide by ``tensor_parallel``, or are replicated.
     """
 
-    __slots__ = (
-        "_decode_us",
-        "_decode_window_us",
-        "_drafts",
-        "_expert_token_us",
-        "_experts_exposed",
-        "_experts_us",
-        "_exposed_us",
-        "_kv_us",
-        "_kv_window_us",
-        "_moved_us",
-        "_prefill_step_us",
-        "_prefill_us",
-        "_prefill_window_us",
-        "_request_us",
-        "_row_us",
-        "_step_us",
-        "_token_us",
-        "_uneven_from",
-        "_uneven_us",
-        "_weights_us",
-        "_window",
-    )
-
     def __init__(self, settings: FittedSettings, pool: Pool) -> None:
         super().__init__(
             queue_us=settings.first_token_us,

@@ -167,8 +167,6 @@ class ModelWrapper(Timed):
         model: the wrapped model.
     """
 
-    __slots__ = ("model", "output_token_overhead_us", "post_decode_overhead_us")
-
     paces: ClassVar[bool] = False
     """Whether it only makes steps last as long as those of other instances."""
 

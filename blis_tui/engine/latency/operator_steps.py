@@ -113,20 +113,6 @@ class _PromptAttention(Picklable):
 class OperatorModel(Overheads):
     """Looks up step times in tables; the table of a batch size is created when the size first occurs."""
 
-    __slots__ = (
-        "_decodes",
-        "_head",
-        "_longest",
-        "_moved_us",
-        "_prompts",
-        "_request_us",
-        "_step_us",
-        "_tokens_us",
-        "_width",
-        "costs",
-        "front_end",
-    )
-
     def __init__(self, settings: OperatorSettings, pool: Pool) -> None:
         if pool.operators is None:
             raise PolicyError(f"no operators were measured on {pool.hardware.name!r}", help="use another kind")
@@ -244,8 +230,6 @@ def _wide_of(pool: Pool) -> ExpertParallelism:
 class ScaledOperatorModel(OperatorModel):
     """An ``OperatorModel`` with all step times scaled by a factor."""
 
-    __slots__ = ("_times",)
-
     def __init__(self, settings: OperatorSettings, pool: Pool, times: float) -> None:
         super().__init__(settings, pool)
         self._times = times
@@ -262,8 +246,6 @@ class ScaledOperatorModel(OperatorModel):
 @mypyc_attr(allow_interpreted_subclasses=True)
 class WideOperatorModel(OperatorModel):
     """A rank of a replica whose experts all ranks share; all step times are scaled by ``times``."""
-
-    __slots__ = ("_times",)
 
     def __init__(self, settings: OperatorSettings, pool: Pool, times: float) -> None:
         super().__init__(settings, pool)

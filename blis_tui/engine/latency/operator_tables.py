@@ -27,8 +27,6 @@ LATENT_HEAD_DIM: Final = 128
 class Rows:
     """Rows of times, parsed on demand: a model needs only a few rows of most tables."""
 
-    __slots__ = ("_texts",)
-
     def __init__(self, texts: tuple[str, ...]) -> None:
         self._texts = texts
 

@@ -42,8 +42,6 @@ class RecordedSettings:
 class RecordedSteps(Overheads):
     """Gives the n-th step of an instance the duration of the n-th measured one."""
 
-    __slots__ = ("_durations_us", "_mean_us", "_tallies")
-
     def __init__(self, settings: RecordedSettings, pool: Pool) -> None:  # noqa: ARG002  (any pool will do)
         super().__init__(
             queue_us=settings.queue_us,

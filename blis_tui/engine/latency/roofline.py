@@ -48,25 +48,6 @@ class RooflineModel(Overheads):
     tabulated.
     """
 
-    __slots__ = (
-        "_bandwidth",
-        "_bytes_per_context",
-        "_bytes_per_token",
-        "_decode_bytes_per_context",
-        "_decode_bytes_per_token",
-        "_decode_us_per_context",
-        "_decode_us_per_token",
-        "_drafts",
-        "_expert_weight_bytes",
-        "_experts",
-        "_flops_per_context",
-        "_flops_per_token",
-        "_idle_share",
-        "_moe_bytes",
-        "_prefill_us_per_flop",
-        "_weight_bytes",
-    )
-
     def __init__(self, settings: RooflineSettings, pool: Pool) -> None:
         queue_us, per_token_us, output_us = settings.alpha or (0.0, 0.0, 0.0)
         super().__init__(
@@ -207,8 +188,6 @@ class PhasedRoofline(RooflineModel):
     Each phase reads the weights, and its time is rounded down. Source: BLIS's ``docs/concepts/roofline.md``; its
     programs since April 2026 compute ``roofline``.
     """
-
-    __slots__ = ("_overhead_us",)
 
     def __init__(self, settings: PhasesSettings, pool: Pool) -> None:
         super().__init__(RooflineSettings(alpha=settings.alpha), pool)

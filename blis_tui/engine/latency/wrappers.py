@@ -49,8 +49,6 @@ class ValidatingModel(ModelWrapper):
         PolicyError: its overheads are not whole numbers of at least 0.
     """
 
-    __slots__ = ("_kind",)
-
     def __init__(self, model: StepTimeModel, kind: str) -> None:
         for name in ("output_token_overhead_us", "post_decode_overhead_us"):
             if _whole(getattr(model, name)) < 0:
@@ -100,8 +98,6 @@ def _whole(answer: object) -> int:
 class ScaledStepTimes(ModelWrapper):
     """Multiplies the step times of another model by ``factor``, rounded down."""
 
-    __slots__ = ("_factor",)
-
     def __init__(self, model: StepTimeModel, factor: float) -> None:
         super().__init__(model)
         self._factor = factor
@@ -128,8 +124,6 @@ def scaled_step_times(model: StepTimeModel, factor: float) -> StepTimeModel:
 
 class HookedModel(ModelWrapper):
     """Calls ``look`` before asking another model: at that point the batch is formed, but none of it is computed yet."""
-
-    __slots__ = ("_look",)
 
     def __init__(self, model: StepTimeModel, look: Callable[[], None]) -> None:
         super().__init__(model)
@@ -176,8 +170,6 @@ class CapturedSizes(ModelWrapper):
         max_num_seqs: size of the largest captured graph.
     """
 
-    __slots__ = ("_load", "_max_num_seqs")
-
     def __init__(self, model: StepTimeModel, max_num_seqs: int) -> None:
         super().__init__(model)
         self._max_num_seqs = max_num_seqs
@@ -201,8 +193,6 @@ class AdapterOverhead(ModelWrapper):
 
     Source: BLIS (its LoRA factor); vLLM's kernels also process the adapters of a batch one by one.
     """
-
-    __slots__ = ("_overhead",)
 
     def __init__(self, model: StepTimeModel, overhead: float) -> None:
         super().__init__(model)
@@ -263,8 +253,6 @@ class Launched(ModelWrapper):
     GPU pauses between operators. No measurement compares the two effects, so neither is counted.
     """
 
-    __slots__ = ("decodes", "launching_us")
-
     def __init__(self, model: StepTimeModel, launching_us: int, *, decodes: bool = True) -> None:
         super().__init__(model)
         self.launching_us = launching_us
@@ -321,8 +309,6 @@ class Encoding(ModelWrapper):
         token_us: microseconds per encoded token.
         scheduled: whether steps schedule the encoder (``engine.encoder``).
     """
-
-    __slots__ = ("_scheduled", "_token_us")
 
     def __init__(self, model: StepTimeModel, token_us: float, *, scheduled: bool) -> None:
         super().__init__(model)

@@ -75,16 +75,6 @@ class LoadTimes:
         tensor_parallel: number of accelerators.
     """
 
-    __slots__ = (
-        "_base_us",
-        "_bytes_per_rank",
-        "_gb_per_s",
-        "_ranks",
-        "_storage_gb_per_s",
-        "_storage_us",
-        "_usual_rank",
-    )
-
     def __init__(self, lora: Lora, model: Model, hardware: Hardware, tensor_parallel: int) -> None:
         self._bytes_per_rank = lora.bytes_per_rank or bytes_per_rank(model)
         self._ranks: Mapping[str, int] = lora.ranks
@@ -167,40 +157,6 @@ class Adapters(StepPart):
         held_us: how long they were held, if they were scheduled.
         loads_of: adapter -> how often it was loaded.
     """
-
-    __slots__ = (
-        "_cpu_slots",
-        "_drafting",
-        "_ending",
-        "_events",
-        "_held_us",
-        "_host",
-        "_idle",
-        "_index",
-        "_line",
-        "_load",
-        "_missed",
-        "_now",
-        "_number",
-        "_observers",
-        "_place",
-        "_slots",
-        "_times",
-        "admitted",
-        "beside",
-        "evictions",
-        "held_us",
-        "hits",
-        "holds",
-        "in_use",
-        "load_us",
-        "loading",
-        "loads",
-        "loads_of",
-        "resident",
-        "told",
-        "wake",
-    )
 
     def __init__(
         self,

@@ -76,25 +76,6 @@ class SpeculativeCohort(DecodeCohort):
         latest: if so, results of the latest advance: batch slot, and the fields of ``DraftDone``.
     """
 
-    __slots__ = (
-        "_decodes",
-        "_max_model_len",
-        "_members",
-        "_notes_late",
-        "_notes_results",
-        "_overlaps",
-        "acceptance_sampler",
-        "drafts",
-        "drops_last_hit",
-        "first",
-        "hashed_ahead",
-        "latest",
-        "lookahead_tokens",
-        "noting",
-        "now",
-        "tallies",
-    )
-
     lockstep: ClassVar[bool] = False
 
     def __init__(

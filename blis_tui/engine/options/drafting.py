@@ -23,8 +23,6 @@ class Drafting(StepPart):
         observers: receive its records.
     """
 
-    __slots__ = ("_cohort", "_drafting_us", "_index", "_observers")
-
     def __init__(self, index: int, cohort: SpeculativeCohort, drafting_us: int, observers: Observers) -> None:
         self._index = index
         self._cohort = cohort

@@ -78,8 +78,6 @@ class AcceptanceSampler:
         draft_tokens: number of tokens drafted at a time.
     """
 
-    __slots__ = ("_chances", "_runs", "_seed", "draft_tokens")
-
     def __init__(self, seed: int, chances: tuple[float, ...]) -> None:
         self._seed = seed
         self.draft_tokens = len(chances)

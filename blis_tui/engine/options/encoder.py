@@ -123,37 +123,6 @@ class Encoder(StepPart):
         held_us: how long they waited, if they went on.
     """
 
-    __slots__ = (
-        "_ahead",
-        "_budget",
-        "_budget_tokens",
-        "_cache_tokens",
-        "_decodes",
-        "_due",
-        "_fit",
-        "_fits",
-        "_freeable",
-        "_held_us",
-        "_index",
-        "_late",
-        "_needed",
-        "_needed_by",
-        "_now",
-        "_observers",
-        "_over",
-        "_plan",
-        "_room",
-        "_step_tokens",
-        "_strictly",
-        "_whole",
-        "cached_tokens",
-        "encoded_tokens",
-        "evicted_items",
-        "held_us",
-        "holds",
-        "lack",
-    )
-
     def __init__(
         self,
         keys: EncoderKeys,

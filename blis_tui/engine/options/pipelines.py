@@ -81,8 +81,6 @@ class PipelineLatency(StepPart):
         enters_us: earliest time at which a batch enters the first stage.
     """
 
-    __slots__ = ("_tallies", "enters_us", "free_us")
-
     def __init__(self, stages: int, tallies: Tallies) -> None:
         self.free_us = [0] * stages
         self.enters_us = 0
@@ -114,8 +112,6 @@ class Stages(StepLoop):
         upcoming: the event at which the next batch may enter.
         halted: no other batch enters; the instance dies when those in flight are through.
     """
-
-    __slots__ = ("halted", "pipe", "places", "under_way", "upcoming")
 
     def __init__(self, steps: Steps, stages: int) -> None:
         super().__init__(steps)
@@ -244,8 +240,6 @@ class BatchQueue(Stages):
             asynchronous scheduling.
         idle: a plan that only preempted; the next step reports its preemptions.
     """
-
-    __slots__ = ("idle", "sampled")
 
     def __init__(self, steps: Steps, stages: int, *, ahead: bool) -> None:
         super().__init__(steps, stages)

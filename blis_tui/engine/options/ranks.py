@@ -37,8 +37,6 @@ class GroupPacedModel(ModelWrapper):
         lasting_us: the group's step duration; 0 = no step is being executed.
     """
 
-    __slots__ = ("lasting_us",)
-
     paces: ClassVar[bool] = True
 
     def __init__(self, model: StepTimeModel) -> None:
@@ -72,20 +70,6 @@ class RankGroup(Picklable):
         dummies: for each rank, how many of these it spent on a dummy batch.
         alone_us: for each rank, how long its own steps would have taken without waiting for others.
     """
-
-    __slots__ = (
-        "_idle_us",
-        "_indices",
-        "alone_us",
-        "dummies",
-        "free_us",
-        "index",
-        "lasting_us",
-        "ranks",
-        "start_us",
-        "steps",
-        "taken",
-    )
 
     def __init__(self, index: int) -> None:
         self.index = index

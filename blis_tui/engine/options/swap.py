@@ -63,21 +63,6 @@ class HostMemory:
         added_us: time by which they lengthened steps.
     """
 
-    __slots__ = (
-        "_tokens",
-        "added_us",
-        "free",
-        "in_blocks",
-        "link",
-        "out_blocks",
-        "overlap",
-        "refused",
-        "swapped_in",
-        "swapped_out",
-        "total",
-        "transfer_us",
-    )
-
     def __init__(self, blocks: int, link: Link, *, overlap: bool) -> None:
         self.link = link
         self.overlap = overlap
@@ -168,8 +153,6 @@ class Swapping(StepPart):
         stalled: decoding requests that got no token in the latest step.
         latency: the step-time model that estimates recomputation.
     """
-
-    __slots__ = ("_beside", "_latency", "_load", "_pool", "_stalled", "host", "restore")
 
     def __init__(
         self,

@@ -34,8 +34,6 @@ class Tier:
         dropped: blocks that were evicted.
     """
 
-    __slots__ = ("_bandwidth", "_base_us", "blocks", "dropped", "loaded", "name", "stored", "total")
-
     def __init__(self, spec: KvTier) -> None:
         self.name = spec.name
         self.total = spec.blocks
@@ -69,22 +67,6 @@ class Tiers(StepPart):
         transfer_us: total time of all transfers.
         added_us: time by which they lengthened steps.
     """
-
-    __slots__ = (
-        "_block_tokens",
-        "_each_block",
-        "_last_end_us",
-        "_offload_at",
-        "_on_eviction",
-        "_overlap",
-        "_pending_us",
-        "added_us",
-        "looks_up",
-        "now",
-        "thrashing",
-        "tiers",
-        "transfer_us",
-    )
 
     def __init__(self, spec: KvTiers, block_tokens: int) -> None:
         self.tiers = [Tier(one) for one in spec.tiers]

@@ -42,8 +42,6 @@ class Tables(Picklable):
         left: what was given back there: group, position and block.
     """
 
-    __slots__ = ("cached", "left", "passed", "rows")
-
     def __init__(self, groups: int) -> None:
         self.rows: list[list[int]] = [[] for _ in range(groups)]
         self.cached = self.passed = 0
@@ -67,24 +65,6 @@ class GroupedPool(BlockPool):
         groups: the groups of layers.
         window_blocks: the most blocks that a request holds in a group with a window.
     """
-
-    __slots__ = (
-        "_ahead",
-        "_blanks",
-        "_content",
-        "_flies",
-        "_found",
-        "_granted",
-        "_group",
-        "_in_flight",
-        "_just_ended",
-        "_queue",
-        "_references",
-        "_tables",
-        "_windows",
-        "groups",
-        "window_blocks",
-    )
 
     served_in_order: ClassVar[bool] = True
 
@@ -527,8 +507,6 @@ class GroupedCohort(DecodeCohort):
         load: the step load whose decode aggregates this cohort keeps.
         pool: the blocks.
     """
-
-    __slots__ = ("_fresh", "_offsets", "_pool", "_recent")
 
     lockstep: ClassVar[bool] = False
 

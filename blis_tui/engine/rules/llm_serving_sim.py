@@ -289,8 +289,6 @@ class LoggedSteps(Steps):
         intervals: number of each interval in which any step ended -> steps, prompt tokens, generated tokens.
     """
 
-    __slots__ = ("_interval_us", "intervals")
-
     def __init__(self, index: int, batch: Batch, parts: Parts) -> None:
         super().__init__(index, batch, parts)
         self._interval_us = parts.rule.traits.log_interval_us

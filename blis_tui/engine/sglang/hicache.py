@@ -97,8 +97,6 @@ def _host_evictable(node: HostNode) -> bool:
 class HostTier(Tier):
     """Host memory, counted in KV blocks; it stores whole nodes."""
 
-    __slots__ = ("used",)
-
     def __init__(self, spec: KvTiers, gpu_blocks: int) -> None:
         super().__init__(spec.tiers[0])
         self.total = int(gpu_blocks * spec.ratio) + 1  # (pages: ``pool_host/base.py``)
@@ -126,19 +124,6 @@ class HostTree(RadixTree):
         duplicates: nodes that may be in both places, by number, in the order in which they came to be so; outdated
             entries are found when they matter (``full_host_duplicates``).
     """
-
-    __slots__ = (
-        "_aside",
-        "_host_evictable",
-        "_often",
-        "_owners",
-        "duplicates",
-        "guarded",
-        "host",
-        "now",
-        "queued",
-        "written_back",
-    )
 
     def __init__(self, host: HostTier, policy: str) -> None:
         self._begin(HostNode(0, (), None, 0))
@@ -464,8 +449,6 @@ class HiCache(Tiers):
         arriving: loads of the current plan: request, blocks, and how many of them had been evicted only recently.
     """
 
-    __slots__ = ("_loading", "_read_free_us", "_waited_us", "_write_free_us", "arriving", "loads", "pool", "writes")
-
     def __init__(self, spec: KvTiers, block_tokens: int, total: int, prompts: PromptKeys) -> None:
         super().__init__(spec, block_tokens)
         self.looks_up = False
@@ -595,8 +578,6 @@ class HiCache(Tiers):
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HostPool(RadixPool):
     """The KV blocks of an instance whose radix tree extends into host memory."""
-
-    __slots__ = ("_counted", "hicache", "host_tree")
 
     def __init__(
         self, total: int, block_size_tokens: int, prompts: PromptKeys, hicache: HiCache, tree: HostTree

@@ -36,8 +36,6 @@ class RadixPool(BlockPool):
         tree: the findable content. ``free`` includes its blocks without a holder, as they can be evicted.
     """
 
-    __slots__ = ("tree",)
-
     def __init__(self, total: int, block_size_tokens: int, prompts: PromptKeys, *, caching: bool = True) -> None:
         super().__init__(total, block_size_tokens, prompts, caching=caching)
         self.tree = RadixTree()

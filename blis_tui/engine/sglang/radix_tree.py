@@ -68,8 +68,6 @@ class Evictable(Generic[N]):
         still: returns whether a node may be evicted now.
     """
 
-    __slots__ = ("_heap", "_still")
-
     def __init__(self, still: Callable[[N], bool]) -> None:
         self._still = still
         self._heap: list[tuple[int, int, N]] = []
@@ -111,8 +109,6 @@ class RadixTree:
         idle: number of blocks in nodes without a holder.
         held: number of blocks in the other nodes.
     """
-
-    __slots__ = ("_clock", "_count", "_evictable", "_numbers", "held", "holders", "idle", "root")
 
     def __init__(self) -> None:
         self._begin(Node(0, (), None, 0))

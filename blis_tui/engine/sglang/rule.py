@@ -84,8 +84,6 @@ class LongestPrefix(FcfsQueue):
         """The order as a sentence."""
         return "The request that finds most of its prompt in the cache goes first"
 
-    __slots__ = ()
-
     def arrange(self, known: Sequence[Request], pool: RadixPool) -> bool:
         """Look up all requests and sort the queue; return False, doing nothing, if too many wait.
 

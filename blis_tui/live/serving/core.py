@@ -251,8 +251,6 @@ class LiveSource(InteractiveSource):
         ended: called with each ended request and what its client measured; -1 = no answer.
     """
 
-    __slots__ = ("_ended", "_given", "_produced_so_far", "closed")
-
     def __init__(self, ended: Callable[[Request, int], None]) -> None:
         super().__init__((), None)
         self.closed = False

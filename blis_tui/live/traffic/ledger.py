@@ -26,8 +26,6 @@ GROUPINGS: Final = ("client", "tenant", "slo_class", "model")
 class InternedColumn(Generic[_Value]):
     """A column with few different values: each stored once, rows as numbers of four bytes."""
 
-    __slots__ = ("_codes", "rows", "values")
-
     def __init__(self) -> None:
         self.values: list[_Value] = []
         self.rows = array("i")
@@ -157,8 +155,6 @@ class InfiniteCache:
     Args:
         block_size_tokens: tokens of a block.
     """
-
-    __slots__ = ("_answers", "_block", "_models")
 
     def __init__(self, block_size_tokens: int) -> None:
         self._block = block_size_tokens

@@ -51,8 +51,6 @@ class TraceSessions:
         table: the trace, which is kept and never changed.
     """
 
-    __slots__ = ("alone", "sessions", "table")
-
     def __init__(self, table: TraceTable) -> None:
         self.table = table
         self.alone: list[int] = []
@@ -140,8 +138,6 @@ class TracedRun(SessionRun):
     Attributes:
         recorded: the recorded session.
     """
-
-    __slots__ = ("_prompts", "recorded")
 
     def __init__(self, recorded: TracedSession, head: Segments, prompts: Sequence[Segments]) -> None:
         super().__init__(recorded.name, -1, head, recorded.calls, paced_by_answers=True)
@@ -267,8 +263,6 @@ class TracedSource(InteractiveSource):
         table: the trace.
         requests_limit: stop after this number of requests; ``None`` = all.
     """
-
-    __slots__ = ("_end", "fixed")
 
     def __init__(self, table: TraceTable, requests_limit: int | None = None) -> None:
         self.fixed = TraceSessions(table)

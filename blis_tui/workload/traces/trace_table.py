@@ -75,8 +75,6 @@ class TraceColumns:
 class _Column(Sequence[_Cell]):
     """A sequence that only supports its length and access to cells."""
 
-    __slots__ = ()
-
     def cell(self, row: int) -> _Cell:
         """Return the cell of a row."""
         raise NotImplementedError
@@ -95,8 +93,6 @@ class _Column(Sequence[_Cell]):
 
 class Interned(_Column[_Value], Generic[_Value]):
     """A column with few different values: each stored once, rows as numbers of four bytes."""
-
-    __slots__ = ("_codes", "_known", "_values")
 
     def __init__(self, values: Iterable[_Value] = ()) -> None:
         self._known: dict[_Value, int] = {}
@@ -120,8 +116,6 @@ class Interned(_Column[_Value], Generic[_Value]):
 
 class Texts(_Column[str]):
     """A column of different texts, stored as one text."""
-
-    __slots__ = ("_bytes", "_ends")
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._bytes = bytearray()
@@ -229,8 +223,6 @@ class TraceTable:
         left_out: parts of the file that its format leaves out.
         plain: arrivals, input and output tokens, if the file has nothing else; otherwise ``None``.
     """
-
-    __slots__ = (*(f"_{name}" for name in _KINDS), "_asked", "_scale", "left_out", "plain")
 
     def __init__(
         self,
@@ -367,8 +359,6 @@ def _with_answer(request: Request, answer: str) -> Segments:
 
 class _Same(_Column[_Cell]):
     """A column with the same value in every row."""
-
-    __slots__ = ("_value",)
 
     def __init__(self, value: _Cell) -> None:
         self._value = value

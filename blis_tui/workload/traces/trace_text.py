@@ -43,8 +43,6 @@ class Problems:
         file: the path to report.
     """
 
-    __slots__ = ("_file", "_found")
-
     def __init__(self, file: str) -> None:
         self._file = file
         self._found: list[TraceProblem] = []

@@ -102,8 +102,6 @@ class FollowResult:
 class _CorrectedModel:
     """A step-time model corrected by a leader, with given times of queue entry."""
 
-    __slots__ = ("corrected_us", "model", "numbers", "output_token_overhead_us", "post_decode_overhead_us", "waits_us")
-
     def __init__(self, model: StepTimeModel, waits_us: Sequence[float]) -> None:
         self.model = model
         self.output_token_overhead_us = model.output_token_overhead_us
@@ -153,8 +151,6 @@ class _Pace:
 
 class _Clock:
     """The filter: the lag of the simulated clock behind the server's."""
-
-    __slots__ = ("doubt", "noise")
 
     def __init__(self, noise: Noise) -> None:
         self.noise = noise
