@@ -12,7 +12,10 @@ binary octave with a table of 32nd roots of two (P. T. P. Tang, ACM TOMS 15, 198
 from __future__ import annotations
 
 from math import frexp, inf, isqrt, ldexp
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _SQRT_HALF: Final = 0.7071067811865476
 # ln 2 in two parts: the first has 32 significant bits, so that its product with any exponent is exact.
@@ -134,3 +137,8 @@ def gamma(x: float) -> float:
     # z**(z - 1/2) as a product of two halves keeps the argument of exp, and so its error, small.
     half = exp((z - 0.5) * ln(z) * 0.5 - z * 0.5)
     return half * (exp(_HALF_LN_2PI + series) / shift) * half
+
+
+def whole_sum(values: Iterable[int]) -> int:
+    """Return the sum of integers; a sum of floats would depend on the version of Python."""
+    return sum(values)

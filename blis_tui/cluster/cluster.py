@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.pickling import Picklable
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.cluster.assembly import assembled
 from blis_tui.cluster.instance_registry import Count
 from blis_tui.cluster.loop import LoopState, run_observed, run_unobserved
@@ -179,10 +180,7 @@ class Cluster(LoopState):
     @property
     def input_tokens(self) -> int:
         """Prompt tokens of all requests that entered a waiting queue."""
-        total = 0
-        for instance in self.instances:
-            total += instance.input_tokens
-        return total
+        return whole_sum([instance.input_tokens for instance in self.instances])
 
     def closed(self) -> int:
         """Number of requests in a terminal state, rejected ones included."""
@@ -223,10 +221,11 @@ class Cluster(LoopState):
 
         Stays that an instance's end cut short are left out, as the requests' books do not contain them.
         """
-        total = self.dispatcher.between_instances_us(self.now) - self.lifecycle.forfeited_us
-        for instance in self.instances:
-            total += instance.seen.present_us(self.now)
-        return total
+        return (
+            self.dispatcher.between_instances_us(self.now)
+            - self.lifecycle.forfeited_us
+            + whole_sum([instance.seen.present_us(self.now) for instance in self.instances])
+        )
 
     def counts(self) -> list[Count]:
         """Return kept counts, each with the value found by recounting."""
@@ -277,9 +276,7 @@ class WarmUp(Picklable):
     def _end(self, event: BackgroundEvent, now: int) -> bool:
         del event
         pipeline = self._pipeline
-        if WarmUpEnded in pipeline.observers.kinds:
-            present = pipeline.arrived - pipeline.closed()
-            pipeline.observers.emit(WarmUpEnded(pipeline.observers.event, now, present))
+        pipeline.observers.tell(WarmUpEnded, now, pipeline.arrived - pipeline.closed())
         self.count()
         return True
 

@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,10 +51,7 @@ class Band:
         return twin
 
     def __len__(self) -> int:
-        count = 0
-        for flow in self.flows.values():
-            count += len(flow)
-        return count
+        return whole_sum([len(flow) for flow in self.flows.values()])
 
 
 class GatewayQueue:

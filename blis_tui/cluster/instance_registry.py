@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple, mypyc_attr
 from blis_tui.base.pickling import Picklable
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.cluster.routed_request import QUEUED
 from blis_tui.cluster.signals import Fleet, SignalBoard
 from blis_tui.engine.counts import Watch
@@ -171,14 +172,10 @@ class InstanceRegistry(Picklable):
             )
             for one in self.instances
         ]
-        total = 0
-        for count in counts:
-            total += count.found
+        total = whole_sum([count.found for count in counts])
         if self.watched:
             counts.append(Count("requests in flight", self.in_flight, total))
         if self.counts_tenants:
-            of_tenants = 0
-            for there in self.of_tenants.values():
-                of_tenants += there
+            of_tenants = whole_sum(self.of_tenants.values())
             counts.append(Count("requests in flight of all tenants", of_tenants, total))
         return counts

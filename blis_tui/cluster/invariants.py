@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.instance import Instance
 from blis_tui.engine.request import Request, RequestState, handover_of
 from blis_tui.workload.source import awaits_answers
@@ -150,9 +151,7 @@ class Invariant(Generic[_State]):
 
 
 def _conservation(state: Auditable) -> str:
-    live = len(state.in_transit())
-    for instance in state.instances:
-        live += instance.batch.live
+    live = len(state.in_transit()) + whole_sum([instance.batch.live for instance in state.instances])
     if live + state.closed() != state.arrived:
         return f"{state.arrived} arrived, but {live} are alive and {state.closed()} have ended"
     for what, kept, found in state.counts():

@@ -101,9 +101,7 @@ class Pipeline(Picklable):
         cause = cause or who
         self.rejections[cause] = self.rejections.get(cause, 0) + 1
         request.state = RequestState.REJECTED
-        observers = self.observers
-        if Rejected in observers.kinds:
-            observers.emit(Rejected(observers.event, now, request.request_id, who, reason))
+        self.observers.tell(Rejected, now, request.request_id, who, reason)
         self.ledger.close(request)
 
 
@@ -224,9 +222,7 @@ class Admission(Picklable):
             if reason:
                 pipeline.reject(passage.request, who, reason, now)
                 return NO_NEXT_STAGE
-        observers = pipeline.observers
-        if Admitted in observers.kinds:
-            observers.emit(Admitted(observers.event, now, passage.request.request_id, control.name))
+        pipeline.observers.tell(Admitted, now, passage.request.request_id, control.name)
         return self.onward(passage, now)
 
 

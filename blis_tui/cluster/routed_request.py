@@ -70,18 +70,15 @@ class RoutedRequest(Picklable):
 
 def emit_arrival(observers: Observers, request: Request, now: int) -> None:
     """Emit the record of an arriving request."""
-    if Arrived in observers.kinds:
-        observers.emit(
-            Arrived(
-                observers.event,
-                now,
-                request.request_id,
-                request.input_tokens,
-                request.max_output_tokens,
-                request.slo_class,
-                request.tenant,
-            )
-        )
+    observers.tell(
+        Arrived,
+        now,
+        request.request_id,
+        request.input_tokens,
+        request.max_output_tokens,
+        request.slo_class,
+        request.tenant,
+    )
     if SentByClient in observers.kinds and request.client:
         observers.emit(SentByClient(observers.event, now, request.request_id, request.client))
     if PromptMedia in observers.kinds and any(request.media):

@@ -481,9 +481,7 @@ class Context(Picklable):
         The record is created only while the kind has a subscriber, so a decision must not depend on it. A kind that
         only accompanies decisions has ``own_event=False`` in its description: the event remains that of the decision.
         """
-        observers = self._observers
-        if kind in observers.kinds:
-            observers.emit(kind(observers.event, self.now_us, *args, **fields))
+        self._observers.tell(kind, self.now_us, *args, **fields)
 
     def priority(self, request: IncomingRequest) -> int:
         """Return the priority of its SLO class (``slo_priorities``); larger is more urgent, below 0 may be shed."""

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.cluster.life import CANDIDATES, FAILED, STARTING
 
 if TYPE_CHECKING:
@@ -50,9 +51,7 @@ def _sum(name: str, unit: str, meaning: str, of_instance: Callable[[Instance], f
 
 def _in_transit(cluster: Cluster) -> int:
     """Number of requests in transit, derived by conservation (INV-1): arrived, but not waiting, running or ended."""
-    live = 0
-    for instance in cluster.instances:
-        live += instance.batch.live
+    live = whole_sum([instance.batch.live for instance in cluster.instances])
     return cluster.arrived - cluster.closed() - live
 
 
@@ -99,10 +98,8 @@ def _nodes(cluster: Cluster) -> int:
 
 
 def _kv_utilization(cluster: Cluster) -> float:
-    total = free = 0
-    for instance in cluster.instances:
-        total += instance.pool.total
-        free += instance.pool.free
+    total = whole_sum([instance.pool.total for instance in cluster.instances])
+    free = whole_sum([instance.pool.free for instance in cluster.instances])
     return (total - free) / total
 
 

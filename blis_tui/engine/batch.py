@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.errors import StalledError
 from blis_tui.base.pickling import Picklable
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.latency.model import Chunk
 from blis_tui.engine.options.draft_cohort import SpeculativeCohort
 from blis_tui.engine.plan import Preemption, Reloaded
@@ -397,9 +398,9 @@ class Batch(Picklable):
 
     def recomputed_tokens(self) -> int:
         """Number of tokens that were recomputed after preemptions, generated tokens included."""
-        open_tokens = 0
-        for request in self.running.values():
-            open_tokens += max(0, request.peak_tokens - self.cohort.context_tokens(request))
+        open_tokens = whole_sum(
+            [max(0, request.peak_tokens - self.cohort.context_tokens(request)) for request in self.running.values()]
+        )
         return self._recomputed_tokens - open_tokens
 
     def grant(self, plan: Plan, request: Request, new_tokens: int, cached_tokens: int = 0) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.pickling import Picklable
+from blis_tui.base.portable_math import whole_sum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -178,8 +179,7 @@ class ObservedInstance(Picklable):
         total = pool.total
         used = total - pool.free
         if self._leaving:
-            for blocks in self._leaving.values():
-                used += blocks
+            used += whole_sum(self._leaving.values())
             if used > total:
                 used = total
         return used

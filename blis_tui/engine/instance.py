@@ -210,9 +210,7 @@ class Instance(Picklable):
         """Drop a request that can never be served here."""
         request.state = RequestState.DROPPED_UNSERVABLE
         self.turned_down[excess.limit] = self.turned_down.get(excess.limit, 0) + 1
-        observers = self._observers
-        if Dropped in observers.kinds:
-            observers.emit(Dropped(observers.event, now, request.request_id, self.index, excess.reason))
+        self._observers.tell(Dropped, now, request.request_id, self.index, excess.reason)
         self.seen.depart(request)
         self._ledger.close(request, client_ttft_us(request, self.latency) if request.first_token_us >= 0 else -1)
 
@@ -278,8 +276,7 @@ class Instance(Picklable):
         request.state = RequestState.TIMED_OUT
         self.seen.depart(request)
         observers, generated = self._observers, request.generated_tokens
-        if TimedOut in observers.kinds:
-            observers.emit(TimedOut(observers.event, now, request.request_id, self.index, was_running, generated))
+        observers.tell(TimedOut, now, request.request_id, self.index, was_running, generated)
         self._ledger.close(request, client_ttft_us(request, self.latency) if request.first_token_us >= 0 else -1)
 
     def halt(self) -> int | None:

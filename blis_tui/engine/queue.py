@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.errors import SimulationError
 from blis_tui.base.pickling import Picklable, is_internal_class, is_internal_object, own_attributes
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.model.plug_ins import PlugPoint
 
 if TYPE_CHECKING:
@@ -200,10 +201,7 @@ class SortedQueue:
         """Number of requests ahead of a waiting request."""
         entry = (self._key(request), request)
         place = self._place(entry)
-        before = bisect_left(self._chunks[place], entry)
-        for chunk in self._chunks[:place]:
-            before += len(chunk)
-        return before
+        return bisect_left(self._chunks[place], entry) + whole_sum([len(chunk) for chunk in self._chunks[:place]])
 
     def head(self) -> Request:
         """Return the request with the smallest key."""

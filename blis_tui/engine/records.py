@@ -8,7 +8,7 @@ event has at least one record. All times are simulated microseconds.
 from __future__ import annotations
 
 from string import Formatter
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Concatenate, ParamSpec
 
 from blis_tui.base.classes import dataclass
 
@@ -539,6 +539,9 @@ class TimedOut(Record):
     """Output tokens generated until then."""
 
 
+P = ParamSpec("P")
+
+
 class Observers:
     """Subscriptions by kind of record. Without subscribers they cost the engine one attribute read.
 
@@ -566,6 +569,11 @@ class Observers:
         if not left:
             del self._callbacks[kind]
         self.kinds = frozenset(self._callbacks)
+
+    def tell(self, kind: Callable[Concatenate[int, P], Record], *facts: P.args, **more: P.kwargs) -> None:
+        """Emit a record of the event being processed, if its kind has a subscriber; not where steps are many."""
+        if kind in self.kinds:
+            self.emit(kind(self.event, *facts, **more))  # type: ignore[arg-type]
 
     def emit(self, record: Record) -> None:
         """Pass ``record`` to the subscribers of its kind, in order of subscription."""

@@ -482,8 +482,7 @@ class Steps(Picklable):
         watch, observers = self.seen.watch, self.observers
         if watch is not None and not watch.early_transfers:
             watch.prefilled.append(request)
-        if Prefilled in observers.kinds:
-            observers.emit(Prefilled(observers.event, now, request.request_id, self.index))
+        observers.tell(Prefilled, now, request.request_id, self.index)
 
     def _release(self, request: Request) -> None:
         ending = self.batch.ending

@@ -10,6 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple, dataclass
+from blis_tui.base.portable_math import whole_sum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -164,10 +165,9 @@ def _prefill_graphs(longest: int) -> int:
 
     Source: SGLang 0.5.23, ``arg_groups/cuda_graph_hook.py`` (``generate_prefill_cuda_graph_batch_sizes``).
     """
-    graphs = 0
-    for first, last, by in (*_PREFILL_GRAPHS, (4608, longest, 512)):
-        graphs += len(range(first, min(last, longest) + 1, by))
-    return graphs
+    return whole_sum(
+        [len(range(first, min(last, longest) + 1, by)) for first, last, by in (*_PREFILL_GRAPHS, (4608, longest, 512))]
+    )
 
 
 def running_requests(kv_tokens: int, longest: int) -> int:

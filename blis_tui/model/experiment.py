@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.model.control_plane import NAME, Cluster
 from blis_tui.model.engine import Engine
 from blis_tui.model.keys import (
@@ -542,10 +543,7 @@ class Experiment:
     @property
     def instances(self) -> int:
         """Number of instances of all pools at the start."""
-        count = 0
-        for pool in self.pools:
-            count += pool.instances
-        return count
+        return whole_sum([pool.instances for pool in self.pools])
 
     @property
     def instance_numbers(self) -> int:

@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple, dataclass
-from blis_tui.base.portable_math import ln, power
+from blis_tui.base.portable_math import ln, power, whole_sum
 from blis_tui.base.units import plural
 from blis_tui.engine.latency.model import StepLoad
 from blis_tui.results.measured import (
@@ -496,9 +496,9 @@ def _of_all(document: Mapping[str, object]) -> PoolLoad:
 
 
 def _unserved(document: Mapping[str, object]) -> str:
-    lost = 0
-    for name in ("timed_out", "dropped_unservable", "rejected", "lost"):
-        lost += int(_figure(document, f"requests.{name}"))
+    lost = whole_sum(
+        [int(_figure(document, f"requests.{name}")) for name in ("timed_out", "dropped_unservable", "rejected", "lost")]
+    )
     total = int(_figure(document, "requests.total"))
     verb = "was" if lost == 1 else "were"
     return f"{lost:,} of {plural(total, 'request')} {verb} not served (measured: all were)" if lost else ""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui._version import ENGINE
 from blis_tui.base.canonical import to_json
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import plural
 from blis_tui.engine.request import RequestState
 from blis_tui.results.expectations import Verdict, judge
@@ -23,7 +24,7 @@ from blis_tui.results.sections.instances import KvCounts, kv_counts
 from blis_tui.results.sections.offered_load import Throughflow
 from blis_tui.results.sections.step_time import step_times
 from blis_tui.results.sections.types import Sections, sections_apply
-from blis_tui.results.stats import OMITTED_IF_ABSENT, Distribution, of_histogram, of_ratios, of_samples, whole_sum
+from blis_tui.results.stats import OMITTED_IF_ABSENT, Distribution, of_histogram, of_ratios, of_samples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -360,9 +361,7 @@ class _Tally:
 
     def counts(self, *, varies: bool = False) -> RequestCounts:
         states = self.states
-        total = 0
-        for count in states.values():
-            total += count
+        total = whole_sum(states.values())
         rejected = states[RequestState.REJECTED]
         return RequestCounts(
             total=total,

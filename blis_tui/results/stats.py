@@ -8,6 +8,7 @@ from math import fsum
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -56,9 +57,10 @@ class Distribution:
 EMPTY: Final = Distribution(mean=None, min=None, p50=None, p90=None, p95=None, p99=None, max=None)
 
 
-def whole_sum(values: Iterable[int]) -> int:
-    """Return the sum of integers; a sum of floats would depend on the version of Python."""
-    return sum(values)
+def sums(parts: Iterable[object], names: Iterable[str]) -> dict[str, int]:
+    """Return, by name, the sums of counters that each of these parts has."""
+    every = [*parts]
+    return {name: whole_sum([getattr(one, name) for one in every]) for name in names}
 
 
 def of_samples(samples_us: Sequence[int]) -> Distribution:
@@ -79,9 +81,7 @@ def of_shares(counts: Mapping[int, int]) -> Distribution:
 
 def of_histogram(counts: Mapping[int, int], offset_us: int = 0) -> Distribution:
     """Return the distribution of ``value + offset_us``, where ``counts`` has the number of samples of each value."""
-    total = 0
-    for value, count in counts.items():
-        total += count * (value + offset_us)
+    total = whole_sum([count * (value + offset_us) for value, count in counts.items()])
     return _distribution(HistogramSamples(counts, offset_us), total)
 
 

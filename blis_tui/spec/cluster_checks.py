@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.diagnostics import about, suggestion
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.source import as_list, as_map
 from blis_tui.base.units import plural
 from blis_tui.spec.pools import SPLIT, pool_paths, where
@@ -90,10 +91,7 @@ def _check_instances(document: Document) -> Iterator[Diagnostic]:
 
 
 def _total(document: Document, pools: list[DataPath]) -> int:
-    total = 0
-    for pool in pools:
-        total += _count(document, *pool, "instances")
-    return total
+    return whole_sum([_count(document, *pool, "instances") for pool in pools])
 
 
 def _check_division(document: Document, instances: int) -> Iterator[Diagnostic]:
@@ -265,9 +263,7 @@ def _instances_of(cluster: Mapping[str, Json]) -> dict[str, int]:
 
 def _check_failures(document: Document, cluster: Mapping[str, Json]) -> Iterator[Diagnostic]:
     counts = _instances_of(cluster)
-    names, count = [*counts], 0
-    for one in counts.values():
-        count += one
+    names, count = [*counts], whole_sum(counts.values())
     for at, failure in enumerate(map(as_map, as_list(cluster.get("failures")))):
         path: DataPath = ("cluster", "failures", at)
         if ("at_us" in failure) == ("mean_time_between_us" in failure):
@@ -334,9 +330,9 @@ def _check_nodes(document: Document, cluster: Mapping[str, Json]) -> Iterator[Di
 
 def _check_room(document: Document, nodes: Sequence[Mapping[str, Json]], need: int, count: int) -> Iterator[Diagnostic]:
     """Could all instances of a pool be placed, each with so many accelerators, once all nodes are there?"""
-    room = 0
-    for node in nodes:
-        room += _whole(node.get("max"), _MOST_NODES) * (_whole(node.get("gpus_per_node"), 0) // need)
+    room = whole_sum(
+        [_whole(node.get("max"), _MOST_NODES) * (_whole(node.get("gpus_per_node"), 0) // need) for node in nodes]
+    )
     if count > room:
         message = f"all nodes together have room for {plural(room, 'instance')}, and {count} start"
         yield about(document, ("cluster", "nodes"), _LIFE, message, key=True, hint="raise `max`, or start fewer")

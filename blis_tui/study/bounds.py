@@ -12,6 +12,7 @@ from math import floor
 from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.request import RequestState
 from blis_tui.results.sections.quality import figures_ms
 from blis_tui.results.stats import PERCENTILES
@@ -51,18 +52,13 @@ def max_requests(workload: Workload, source: RequestSource) -> int | None:
 
 def _max_calls(session: Session) -> int | None:
     """Return the maximum number of requests of one session."""
-    turns, calls = _most(session.turns), 0
-    for call in session.calls:
-        calls += call.parallel
+    turns, calls = _most(session.turns), whole_sum([call.parallel for call in session.calls])
     return None if turns is None else turns * max(calls, 1)
 
 
 def _in_stages(workload: Workload) -> int:
     """Return the maximum number in stages; each client's share of a stage is rounded up by less than one."""
-    total = 0
-    for stage in workload.stages:
-        total += int(stage.rate_per_s * stage.duration_s) + len(workload.clients)
-    return total
+    return whole_sum([int(stage.rate_per_s * stage.duration_s) + len(workload.clients) for stage in workload.stages])
 
 
 def max_output_tokens_of(workload: Workload) -> int | None:
@@ -243,10 +239,7 @@ class FollowerFactory:
         return kind(wanted, targets, self._most, early=not self._varies)
 
     def _tallied(self, name: str) -> int:
-        count = 0
-        for instance in self._cluster.instances:
-            count += getattr(instance.tallies, name)
-        return count
+        return whole_sum([getattr(instance.tallies, name) for instance in self._cluster.instances])
 
 
 def _ranks(percent: int, wanted: Range, most: object) -> bool:

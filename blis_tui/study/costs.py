@@ -28,6 +28,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import in_words
 from blis_tui.engine.kv.capacity import active_parameters
 from blis_tui.spec.build import Part
@@ -95,9 +96,7 @@ def cost_figures(
     said = Part(report, "")
     held = list(_held(experiment, said))
     duration_us, tokens = said.integer("duration_us"), said.part("tokens").integer("output")
-    gpu_us = 0
-    for one in held:
-        gpu_us += one.gpu_us
+    gpu_us = whole_sum([one.gpu_us for one in held])
     usd_us = _total((prices.get(one.hardware.name, one.hardware.usd_per_hour), one.gpu_us) for one in held)
     peak_us = _total((one.hardware.peak_watts, one.gpu_us) for one in held)
     idle_us = _total((one.hardware.idle_watts, one.gpu_us - one.busy_gpu_us) for one in held)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from blis_tui.base.canonical import to_json
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import number_text
 from blis_tui.results.expectations import judge
 from blis_tui.results.stationary import Ratio, Trend, mean, mser5, trend
@@ -209,10 +210,8 @@ class SteadyRun:
             self._in_system.append(float(cluster.arrived - cluster.closed()))
             self._started.append(0 if sessions is None else sessions.started)
             self._sessions.append(0.0 if sessions is None else float(len(sessions.unfinished)))
-            blocks = free = 0
-            for instance in cluster.instances:
-                blocks += instance.pool.total
-                free += instance.pool.free
+            blocks = whole_sum([one.pool.total for one in cluster.instances])
+            free = whole_sum([one.pool.free for one in cluster.instances])
             self._kv.append((blocks - free) / blocks if blocks else 0.0)
             for bound in self._bounds:
                 bound.tick(self._ticks * self._tick_us)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import BlisError, InputError
 from blis_tui.base.input_files import real_path
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.text import printable
 from blis_tui.base.units import plural
-from blis_tui.results.stats import whole_sum
 from blis_tui.spec.library import entries, find, suffix
 from blis_tui.tui.drawing.problems import diagnostics_of
 from blis_tui.workload.arrivals import CLOSED_LOOP
@@ -197,9 +197,7 @@ def _size(experiment: Experiment) -> str:
     """Return the number of instances, or of ranks and replicas."""
     if all(pool.engine.data_parallel == 1 for pool in experiment.pools):
         return plural(experiment.instances, "instance")
-    replicas = 0
-    for pool in experiment.pools:
-        replicas += pool.instances // pool.engine.data_parallel
+    replicas = whole_sum([pool.instances // pool.engine.data_parallel for pool in experiment.pools])
     return f"{plural(experiment.instances, 'rank')} of {plural(replicas, 'replica')}"
 
 

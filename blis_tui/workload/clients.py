@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.errors import PolicyError
 from blis_tui.base.pickling import Picklable, stateful_plugins
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.streams import Streams
 from blis_tui.engine.network import Connection
 from blis_tui.engine.request import NO_MEDIA, Reasoning, Request, under_adapter
@@ -167,9 +168,7 @@ class ClientSource(Picklable):
     def call(self, index: int, arrival_us: int, session: SessionRun, number: int) -> Request:
         """Return a call of a session that arrives at ``arrival_us``, as the ``index``-th request of all clients."""
         segments, answer = session.send(number)
-        tokens = 0
-        for _, length in segments:
-            tokens += length
+        tokens = whole_sum([length for _, length in segments])
         request = self._request(index, arrival_us, tokens, answer, segments, session.name, number, session.adapter)
         request.content = under_adapter(session.adapter, session.content(number))
         request.media = session.media(number)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.errors import PolicyError
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.request import NO_MEDIA, Media, MediaItem
 from blis_tui.workload.distributions import LENGTHS
 
@@ -102,9 +103,7 @@ class MediaDraws:
         counts: list[int] = []
         for one in self._items:
             items = one.draw(stream)
-            tokens = 0
-            for item in items:
-                tokens += item.tokens
+            tokens = whole_sum([item.tokens for item in items])
             counts.append(tokens)
             found += items
         return DrawnMedia(Media(*counts), tuple(found)) if found else NOTHING_DRAWN

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.errors import PolicyError
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.request import NO_MEDIA
 from blis_tui.model import SessionCall
 from blis_tui.workload.distributions import LENGTHS, counts, ratios_of, tokens_of
@@ -396,8 +397,9 @@ class SessionDraws:
         if call.history < 0:
             return tokens + (self._head[0][1] if self._head else 0)
         tokens += contexts[call.history] - self._dropped(calls[call.history])
-        for one in call.after:
-            tokens += calls[one].output_tokens - self._dropped(calls[one]) if one != call.history else 0
+        tokens += whole_sum(
+            [calls[one].output_tokens - self._dropped(calls[one]) if one != call.history else 0 for one in call.after]
+        )
         return tokens
 
     def _dropped(self, call: Call) -> int:

@@ -16,6 +16,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.cluster.life import CANDIDATES, FAILED, STARTING, NoAutoscaler, accelerators
 from blis_tui.cluster.options.placement import draw
 from blis_tui.cluster.records import Scaled, ScalingDecided
@@ -138,9 +139,7 @@ class AutoscalerControl(NoAutoscaler):
 
     def _progress(self) -> tuple[int, int, int]:
         """Return the numbers of requests that arrived, that ended, and that were sent to an instance."""
-        routed = 0
-        for instance in self._pipeline.roster.instances:
-            routed += instance.routed
+        routed = whole_sum([instance.routed for instance in self._pipeline.roster.instances])
         return self._pipeline.arrived, self._pipeline.closed(), routed
 
     def _decide(self, group: int, role: str, model: str, now: int) -> None:
@@ -149,23 +148,19 @@ class AutoscalerControl(NoAutoscaler):
         verdict, pool, count, reason = self._judge(group, pools, balance, now)
         if len(self._groups) > 1:
             reason = f"{self._label(role, model)}: {reason}"
-        observers = self._pipeline.observers
-        if ScalingDecided in observers.kinds:
-            observers.emit(
-                ScalingDecided(
-                    observers.event,
-                    now,
-                    verdict,
-                    "" if pool is None else self._pools[pool].name,
-                    count,
-                    balance.demand,
-                    int(balance.supply),
-                    int(balance.pending),
-                    ceil(max(balance.required, 0.0)),
-                    int(max(balance.spare, 0.0)),
-                    reason,
-                )
-            )
+        self._pipeline.observers.tell(
+            ScalingDecided,
+            now,
+            verdict,
+            "" if pool is None else self._pools[pool].name,
+            count,
+            balance.demand,
+            int(balance.supply),
+            int(balance.pending),
+            ceil(max(balance.required, 0.0)),
+            int(max(balance.spare, 0.0)),
+            reason,
+        )
         if pool is not None and verdict.startswith("scale"):
             change = count if verdict == "scale-up" else -count
             self._ordered[pool] += change
@@ -204,10 +199,7 @@ class AutoscalerControl(NoAutoscaler):
         parked, gateway = self._lifecycle.parked, self._pipeline.gateway
         if len(self._models) == 1:
             return len(parked) + gateway.waiting
-        waiting = 0
-        for passage in (*parked.values(), *gateway.held()):
-            waiting += passage.incoming.model in ("", model)
-        return waiting
+        return whole_sum([passage.incoming.model in ("", model) for passage in (*parked.values(), *gateway.held())])
 
     def _capacity(self, pool: int) -> float:
         engine = self._pools[pool].engine
@@ -265,9 +257,7 @@ class AutoscalerControl(NoAutoscaler):
 
         If none can go, return what speaks against it; empty = the supply is not too large.
         """
-        total = 0
-        for count in counts.values():
-            total += count
+        total = whole_sum(counts.values())
         idle = self._pipeline.arrived == self._pipeline.closed()
         largest = max((self._capacity(pool) for pool, count in counts.items() if count), default=0.0)
         # Scale to zero: the last instance goes only when there is no work at all.
@@ -311,9 +301,7 @@ class AutoscalerControl(NoAutoscaler):
             leaving = max(0, min(-change, self._count(pool) - self._bounds(pool)[0], len(there)))
             change = -leaving
         self.scaled.append((now, name, change, reason))
-        observers = self._pipeline.observers
-        if Scaled in observers.kinds:
-            observers.emit(Scaled(observers.event, now, name, change, reason))
+        self._pipeline.observers.tell(Scaled, now, name, change, reason)
         if change < 0:
             for index in there[: change - 1 : -1]:
                 lifecycle.drain(index, now, "scaled down")

@@ -137,8 +137,7 @@ class Feedback(Arrivals):
         if sent is None:
             return
         if not sent.after:
-            if SessionBegun in observers.kinds:
-                observers.emit(SessionBegun(observers.event, now, request.request_id, sent.session, sent.calls))
-        elif SessionContinued in observers.kinds:
+            observers.tell(SessionBegun, now, request.request_id, sent.session, sent.calls)
+        else:
             told = (sent.session, sent.call, sent.after, sent.last, sent.waited_us, sent.said_tokens)
-            observers.emit(SessionContinued(observers.event, now, request.request_id, *told))
+            observers.tell(SessionContinued, now, request.request_id, *told)

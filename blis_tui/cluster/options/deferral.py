@@ -42,9 +42,7 @@ class IdleOnly(NoDeferral):
             return self._onward(passage, now)
         self.waiting.append(passage)
         self.deferrals += 1
-        observers = self._pipeline.observers
-        if Deferred in observers.kinds:
-            observers.emit(Deferred(observers.event, now, request.request_id, in_flight))
+        self._pipeline.observers.tell(Deferred, now, request.request_id, in_flight)
         return NO_NEXT_STAGE
 
     def departed(self, departed: Sequence[Request], prefilled: Sequence[Request], now: int) -> None:  # noqa: ARG002
@@ -53,7 +51,6 @@ class IdleOnly(NoDeferral):
             return
         pipeline, observers = self._pipeline, self._pipeline.observers
         for passage in self.waiting:
-            if Resumed in observers.kinds:
-                observers.emit(Resumed(observers.event, now, passage.request.request_id))
+            observers.tell(Resumed, now, passage.request.request_id)
             pipeline.queue.push(now + self._latency_us, ADMISSION, passage)
         self.waiting.clear()

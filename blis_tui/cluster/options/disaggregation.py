@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.errors import SimulationError
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.cluster.pipeline import Dispatcher
 from blis_tui.cluster.policy import DECIDER
 from blis_tui.cluster.records import Split, TransferBrokenOff, TransferFinished, TransferStarted
@@ -200,10 +201,7 @@ class Splitter(Dispatcher):
         split, reason = self._decided(passage, place)
         if not request.declared_tokens:
             split, reason = False, "no answer to decode"
-        observers = self._pipeline.observers
-        if Split in observers.kinds:
-            verdict = "split" if split else "whole"
-            observers.emit(Split(observers.event, now, request.request_id, verdict, reason))
+        self._pipeline.observers.tell(Split, now, request.request_id, "split" if split else "whole", reason)
         if split:
             self.split += 1
             request.handover = Handover()
@@ -298,21 +296,11 @@ class Splitter(Dispatcher):
         if index >= 0 and (excess := self._reserve(request, index, now)) is not None:
             self._fail(passage, excess, now)
             return NO_NEXT_STAGE
-        pipeline, observers = self._pipeline, self._pipeline.observers
-        if TransferStarted in observers.kinds:
-            observers.emit(
-                TransferStarted(
-                    observers.event,
-                    now,
-                    request.request_id,
-                    handover.prefill_instance,
-                    index,
-                    self.bytes_of(request),
-                    self.link.active + 1,
-                )
-            )
+        pipeline, size = self._pipeline, self.bytes_of(request)
+        flows = self.link.active + 1
+        pipeline.observers.tell(TransferStarted, now, request.request_id, handover.prefill_instance, index, size, flows)
         passage.kind = "transfer-end"
-        duration = self._link.start(request.index, self.bytes_of(request), now, self._overlapped_step(handover))
+        duration = self._link.start(request.index, size, now, self._overlapped_step(handover))
         if duration is None:
             self._plan_end(now)
         else:
@@ -367,8 +355,7 @@ class Splitter(Dispatcher):
         self.arrived += 1
         handover.transfer_us = now - handover.transfer_start_us
         pipeline, observers = self._pipeline, self._pipeline.observers
-        if TransferFinished in observers.kinds:
-            observers.emit(TransferFinished(observers.event, now, request.request_id, handover.transfer_us))
+        observers.tell(TransferFinished, now, request.request_id, handover.transfer_us)
         if handover.decode_instance >= 0:
             self._enqueue_for_decode(passage, now)
         else:
@@ -412,9 +399,7 @@ class Splitter(Dispatcher):
         """Give up the transfer of a prompt's KV blocks because an instance is gone."""
         request = passage.request
         handover = handover_of(request)
-        observers = self._pipeline.observers
-        if TransferBrokenOff in observers.kinds:
-            observers.emit(TransferBrokenOff(observers.event, now, request.request_id, index, reason))
+        self._pipeline.observers.tell(TransferBrokenOff, now, request.request_id, index, reason)
         if handover.transfer_start_us >= 0:
             self.broken_off += 1
             self._link.end(request.index, now)
@@ -480,11 +465,8 @@ class Splitter(Dispatcher):
 
     def between_instances_us(self, now: int) -> int:
         """Total time of requests between their two instances until now; negative where they overlap."""
-        total = self._away_us
-        for end in self._early_us:
-            total += max(0, end - now)  # until its step ends, the request is on both
-        for request in self.transferring():
-            total += max(0, now - request.first_token_us)
+        total = self._away_us + whole_sum([max(0, end - now) for end in self._early_us])
+        total += whole_sum([max(0, now - request.first_token_us) for request in self.transferring()])
         return total
 
     def transferring(self) -> list[Request]:

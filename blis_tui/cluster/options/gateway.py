@@ -132,9 +132,7 @@ class GatewayControl(NoGateway):
             return NO_NEXT_STAGE
         self.peak_depth = max(self.peak_depth, len(self.queue))
         passage.kind = "held"
-        observers = pipeline.observers
-        if Held in observers.kinds:
-            observers.emit(Held(observers.event, now, passage.request.request_id, priority, len(self.queue)))
+        pipeline.observers.tell(Held, now, passage.request.request_id, priority, len(self.queue))
         if self._settings.request_ttl_us:
             pipeline.queue.push(now + self._settings.request_ttl_us, GATEWAY_EXPIRY, Expiry(self, held))
         self._dispatch(now)
@@ -175,11 +173,8 @@ class GatewayControl(NoGateway):
         request = held.passage.request
         request.gateway_us = now - held.since_us
         self.dispatched += 1
-        observers = pipeline.observers
-        if Dispatched in observers.kinds:
-            level = _ppm(saturation)
-            waited = request.gateway_us
-            observers.emit(Dispatched(observers.event, now, request.request_id, waited, len(queue), level))
+        facts = (request.gateway_us, len(queue), _ppm(saturation))
+        pipeline.observers.tell(Dispatched, now, request.request_id, *facts)
         passage = held.passage
         pipeline.queue.push(pipeline.dispatcher.dispatch(passage, now), passage.order, passage)
         return True

@@ -399,9 +399,7 @@ class LifecycleControl(NoLifecycle):
         instance = self._roster.instances[index]
         instance.forget_given_up(now)
         requests = [*instance.batch.running.values(), *instance.waiting.ordered()]
-        observers = pipeline.observers
-        if InstanceStopped in observers.kinds:
-            observers.emit(InstanceStopped(observers.event, now, index, len(requests)))
+        pipeline.observers.tell(InstanceStopped, now, index, len(requests))
         for request in requests:
             self._give_up(instance, request, now)
             self._decide(request, index, now)
@@ -486,9 +484,7 @@ class LifecycleControl(NoLifecycle):
         pipeline, request = self._pipeline, passage.request
         self._wanted[request.index] = (roles, passage.incoming.model)
         self.parked[request.index] = passage
-        if Stranded in pipeline.observers.kinds:
-            event = pipeline.observers.event
-            pipeline.observers.emit(Stranded(event, now, request.request_id, len(self.parked)))
+        pipeline.observers.tell(Stranded, now, request.request_id, len(self.parked))
         if request.deadline_us > 0:
             pipeline.queue.push(max(now, request.deadline_us), LIFECYCLE, _Expiry(pipeline, self, passage))
 
@@ -549,17 +545,14 @@ class LifecycleControl(NoLifecycle):
         self.retried += 1
         self._pipeline.dispatcher.undo_split(request, now)
         request.restart()
-        observers = self._pipeline.observers
-        if Retried in observers.kinds:
-            observers.emit(Retried(observers.event, now, request.request_id, index, self._hits.get(request.index, 0)))
+        hits = self._hits.get(request.index, 0)
+        self._pipeline.observers.tell(Retried, now, request.request_id, index, hits)
         self._pipeline.dispatcher.dispatch_again(request, now)
 
     def _lose(self, request: Request, index: int, now: int, reason: str) -> None:
         self._pipeline.dispatcher.forget(request, now)
         request.state = RequestState.LOST
-        observers = self._pipeline.observers
-        if Lost in observers.kinds:
-            observers.emit(Lost(observers.event, now, request.request_id, index, reason))
+        self._pipeline.observers.tell(Lost, now, request.request_id, index, reason)
         latency = self._roster.instances[index].latency
         self._pipeline.ledger.close(request, client_ttft_us(request, latency) if request.first_token_us >= 0 else -1)
 
@@ -585,10 +578,8 @@ class LifecycleControl(NoLifecycle):
             self._roster.exclude(index)
 
     def _tell(self, index: int, before: str, now: int, reason: str) -> None:
-        observers = self._pipeline.observers
-        if InstanceChanged in observers.kinds:
-            pool, state = self.pool_of(index).name, self.lives[index].state
-            observers.emit(InstanceChanged(observers.event, now, index, pool, state, before, reason))
+        pool, state = self.pool_of(index).name, self.lives[index].state
+        self._pipeline.observers.tell(InstanceChanged, now, index, pool, state, before, reason)
 
 
 class _Expiry(BackgroundEvent):

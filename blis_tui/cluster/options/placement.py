@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import NamedTuple
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.cluster.life import Node, UnlimitedPlacement, accelerators
 from blis_tui.cluster.records import NodeChanged
 from blis_tui.cluster.routed_request import LIFECYCLE, BackgroundEvent
@@ -182,10 +183,7 @@ class Placement(UnlimitedPlacement):
     @property
     def ready_nodes(self) -> int:
         """Number of nodes that are ready."""
-        count = 0
-        for group in self.groups:
-            count += len(group.nodes) - group.coming
-        return count
+        return whole_sum([len(group.nodes) - group.coming for group in self.groups])
 
     def place(self, index: int, pool: Pool) -> bool:
         """Put a new instance on the first node with enough free accelerators; False = there is none, so it waits."""

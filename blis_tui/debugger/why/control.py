@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import bytes_text, count_text, ordinal, percent_text, plural, span_text, with_spans
 from blis_tui.cluster.admission_control import BUDGET
 from blis_tui.cluster.decisions import LOAD, PPM
@@ -113,9 +114,7 @@ def _budget(debugger: Debugger, record: Rejected) -> list[Sentence]:
         return []
     seats = {pool.name: pool.engine.max_num_seqs for pool in experiment.pools}
     up = [one for one in debugger.state_before(record.event).instances if one.life in CANDIDATES]
-    places = 0
-    for one in up:
-        places += seats[one.pool]
+    places = whole_sum([seats[one.pool] for one in up])
     share = percent_text(round(budgets.fractions[tenant] * PPM), PPM)
     return [
         say(

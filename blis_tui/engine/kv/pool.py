@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.pickling import Picklable
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.kv.blocks import FreeOrder, PrefixIndex
 from blis_tui.engine.kv.extent import Piece
 from blis_tui.engine.kv.keys import INDEX_MASK, PendingBlocks
@@ -413,10 +414,7 @@ class BlockPool(Picklable):
 
     def cached_free(self) -> int:
         """Number of free blocks whose content can still be found."""
-        total = 0
-        for entry in self._order:
-            total += 0 if isinstance(entry, int) else entry.count
-        return total
+        return whole_sum([0 if isinstance(entry, int) else entry.count for entry in self._order])
 
     def state(self) -> tuple[object, ...]:
         """Return everything that determines the pool's future, as plain values (for digests and invariants)."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.latency.model import LATENCY, Overheads
 from blis_tui.model.keys import LARGEST
 from blis_tui.model.plug_ins import setting
@@ -50,9 +51,7 @@ class RecordedSteps(Overheads):
             post_decode_us=0.0,
         )
         self._durations_us = tuple(max(int(one), 1) for one in settings.durations_us)
-        total = 0
-        for one in self._durations_us:
-            total += one
+        total = whole_sum(self._durations_us)
         self._mean_us = max(total // len(self._durations_us), 1)
         self._tallies: Tallies | None = None
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.base.errors import PolicyError, SimulationError
 from blis_tui.base.pickling import is_internal_class
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.latency.model import ModelWrapper, StepLoad
 from blis_tui.engine.latency.shape import expert_layers, shared_expert_width
 from blis_tui.engine.options.encoder import items_of
@@ -317,7 +318,5 @@ class Encoding(ModelWrapper):
 
     def step_time_us(self, load: StepLoad) -> int:
         """Return the wrapped model's time plus the encoder's."""
-        tokens = 0
-        for chunk in load.chunks:
-            tokens += chunk.encoded if self._scheduled else encoded_tokens(chunk)
+        tokens = whole_sum([chunk.encoded if self._scheduled else encoded_tokens(chunk) for chunk in load.chunks])
         return self.model.step_time_us(load) + int(self._token_us * tokens)

@@ -290,12 +290,8 @@ class Adapters(StepPart):
         self._held_us[request.index] = self._now
         self.holds += 1
         self.told = True
-        observers = self._observers
-        if AdapterHeld in observers.kinds:
-            names = tuple(self.in_use)
-            observers.emit(
-                AdapterHeld(observers.event, self._now, request.request_id, self._index, request.adapter, reason, names)
-            )
+        facts = (self._index, request.adapter, reason, tuple(self.in_use))
+        self._observers.tell(AdapterHeld, self._now, request.request_id, *facts)
 
     def _start_load(self, request: Request) -> int:
         """Make room for an adapter and start to load it; return how long that takes."""
@@ -307,8 +303,7 @@ class Adapters(StepPart):
             del self._idle[gone], self.resident[gone]
             self._host[gone] = None
             self.evictions += 1
-            if AdapterEvicted in observers.kinds:
-                observers.emit(AdapterEvicted(observers.event, self._now, self._index, gone, adapter))
+            observers.tell(AdapterEvicted, self._now, self._index, gone, adapter)
         while len(self.resident) + 1 + len(self._host) > self._cpu_slots:
             del self._host[next(iter(self._host))]
         took = self._times.us(adapter, source)
@@ -316,10 +311,7 @@ class Adapters(StepPart):
         self.loads[source] += 1
         self.loads_of[adapter] = self.loads_of.get(adapter, 0) + 1
         self.told = True
-        if AdapterLoad in observers.kinds:
-            observers.emit(
-                AdapterLoad(observers.event, self._now, request.request_id, self._index, adapter, source, took)
-            )
+        observers.tell(AdapterLoad, self._now, request.request_id, self._index, adapter, source, took)
         return took
 
     def take(self, request: Request) -> None:
@@ -378,9 +370,7 @@ class Adapters(StepPart):
             return
         self.loading = None
         self.resident[loading.adapter] = self._idle[loading.adapter] = None
-        observers = self._observers
-        if AdapterReady in observers.kinds:
-            observers.emit(AdapterReady(observers.event, now, self._index, loading.adapter, loading.load_us))
+        self._observers.tell(AdapterReady, now, self._index, loading.adapter, loading.load_us)
         if self.wake is not None:
             self.wake(now)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.plan import StepPart
 from blis_tui.engine.records import DraftDone, DraftsVerified
 
@@ -43,9 +44,7 @@ class Drafting(StepPart):
         if not cohort.latest:
             return
         verified = tuple(DraftDone(*one[1:]) for one in sorted(cohort.latest))
-        drafted = accepted = gained = 0
-        for one in verified:
-            drafted += one.draft_tokens
-            accepted += one.accepted_tokens
-            gained += one.output_tokens
+        drafted = whole_sum([one.draft_tokens for one in verified])
+        accepted = whole_sum([one.accepted_tokens for one in verified])
+        gained = whole_sum([one.output_tokens for one in verified])
         observers.emit(DraftsVerified(observers.event, done.start_us, self._index, drafted, accepted, gained, verified))

@@ -7,6 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.streams import Stream, stream_key
 
 if TYPE_CHECKING:
@@ -33,17 +34,11 @@ class DraftTallies:
     @property
     def num_accepted_tokens(self) -> int:
         """Number of accepted draft tokens: no bonus tokens, but also tokens beyond the end of an answer."""
-        total = 0
-        for accepted, times in enumerate(self.accepted_runs):
-            total += accepted * times
-        return total
+        return whole_sum([accepted * times for accepted, times in enumerate(self.accepted_runs)])
 
     def accepted_at(self, position: int) -> int:
         """How often the draft token at a position (from 1) was accepted."""
-        total = 0
-        for times in self.accepted_runs[position:]:
-            total += times
-        return total
+        return whole_sum(self.accepted_runs[position:])
 
     def add(self, other: DraftTallies) -> None:
         """Add another instance's totals."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.plan import NO_PLAN, StepPart
 from blis_tui.engine.records import MediaEncoded, MediaHeld
 from blis_tui.engine.request import COMPLETED, NO_MEDIA, RUNNING, WAITING, MediaItem, declared_segments
@@ -38,9 +39,7 @@ def items_of(request: Request) -> tuple[MediaItem, ...]:
     """
     media = request.media
     if not request.media_items and media.tokens:
-        head = 0
-        for _, tokens in declared_segments(request):
-            head += tokens
+        head = whole_sum([tokens for _, tokens in declared_segments(request)])
         place = head if head + media.tokens <= request.input_tokens else 0
         items: list[MediaItem] = []
         for tokens in media:
@@ -288,8 +287,7 @@ class Encoder(StepPart):
         need, freeable = tokens + taken, 0
         if need <= self._room:
             return True
-        for size in self._freeable.values():
-            freeable += size
+        freeable += whole_sum(self._freeable.values())
         if need > self._room + freeable:
             self.lack = Shortage(CACHE, tokens, self._room + freeable - taken)
             return False
@@ -358,9 +356,7 @@ class Encoder(StepPart):
             return
         self._held_us[request.index] = self._now
         self.holds += 1
-        observers = self._observers
-        if MediaHeld in observers.kinds:
-            observers.emit(MediaHeld(observers.event, self._now, request.request_id, self._index, *lack))
+        self._observers.tell(MediaHeld, self._now, request.request_id, self._index, *lack)
 
     # ---- execution ----
 

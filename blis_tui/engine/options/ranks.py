@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.base.pickling import Picklable
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.events import IDLE, NO_STEP
 from blis_tui.engine.latency.model import ModelWrapper, StepLoad
 from blis_tui.engine.plan import NO_PLAN, Planned
@@ -129,10 +130,8 @@ class RankGroup(Picklable):
     def _alone_us(self, loads: Sequence[StepLoad]) -> list[int]:
         """Step time of each rank without waiting for others, given that the experts process the tokens of all ranks."""
         tokens = [_tokens(load) for load in loads]
-        total = chunks = 0
-        for load, count in zip(loads, tokens, strict=True):
-            total += count
-            chunks += len(load.chunks)
+        total = whole_sum([count for load, count in zip(loads, tokens, strict=True)])
+        chunks = whole_sum([len(load.chunks) for load, count in zip(loads, tokens, strict=True)])
         for load, count in zip(loads, tokens, strict=True):
             load.other_tokens, load.other_chunks = total - count, chunks - len(load.chunks)
         return [rank.paced.model.step_time_us(load) for rank, load in zip(self.ranks, loads, strict=True)]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.pickling import Picklable
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.plan import DiscardedTokens, Plan
 from blis_tui.engine.rules.admission import Admission
 from blis_tui.engine.rules.starved import serve_with_too_few_blocks
@@ -187,9 +188,7 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
     left = budget - decodes - len(unsure)
     if left < 0 or (pool.served_in_order and unsure):
         return _ORDER_MATTERS
-    vain = 0
-    for request in unsure:
-        vain += pool.missing(request, request.computed_tokens + 1)
+    vain = whole_sum([pool.missing(request, request.computed_tokens + 1) for request in unsure])
     if not batch.prefills and due + vain <= pool.free:
         if due or not cohort.lockstep:
             cohort.take(pool, due)
@@ -197,9 +196,7 @@ def _grant_all(batch: Batch, plan: Plan, budget: int) -> int:
         return left
     prefills = list(batch.prefills.values())
     wants = [_wanted_tokens(request, plan.threshold) for request in prefills]
-    total = 0
-    for want in wants:
-        total += want
+    total = whole_sum(wants)
     covered = total <= left
     if (not covered or pool.served_in_order) and (unsure or not _prefills_are_last(batch, prefills)):
         return _ORDER_MATTERS

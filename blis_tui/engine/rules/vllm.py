@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.rules.rule import BATCHING, RunningFirst
 from blis_tui.engine.rules.traits import DEFAULT, OLD, RULES, VERSIONS, EngineBehavior, unsupported_settings
 from blis_tui.engine.stopped import ADAPTER, CADENCE, LATE, Stopped
@@ -158,9 +159,12 @@ class VllmV1Batching(RunningFirst):
         threshold = batch.limits.long_prefill_token_threshold
         if not threshold or not self._spares_lone:
             return threshold
-        requests = len(batch.running) + len(batch.ending) + len(batch.waiting.items)
-        for through, _ in batch.stale.values():
-            requests += through
+        requests = (
+            len(batch.running)
+            + len(batch.ending)
+            + len(batch.waiting.items)
+            + whole_sum([through for through, _ in batch.stale.values()])
+        )
         if requests == 1:
             return 0
         return max(threshold, batch.limits.max_num_batched_tokens // requests) if self._adaptive else threshold

@@ -17,6 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple, mypyc_attr
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.options.tiers import THRASHING_US, Tier, Tiers
 from blis_tui.engine.plan import Reloaded
 from blis_tui.engine.sglang.radix_pool import RadixPool
@@ -479,9 +480,7 @@ class HiCache(Tiers):
         queued = self.pool.host_tree.queued
         if not queued:
             return
-        blocks = 0
-        for _, count in queued:
-            blocks += count
+        blocks = whole_sum([count for _, count in queued])
         self._write_free_us = max(now, self._write_free_us) + self._book_transfer(blocks)
         self.writes.append(Transfer(self._write_free_us, tuple(owner for owner, _ in queued)))
         queued.clear()
@@ -498,9 +497,7 @@ class HiCache(Tiers):
         """Start the loads of the formed batch as one transfer; return when it ends, 0 = nothing is loaded."""
         if not self._loading:
             return 0
-        blocks = 0
-        for _, count, _ in self.arriving:
-            blocks += count
+        blocks = whole_sum([count for _, count, _ in self.arriving])
         self._read_free_us = max(now + self.waited_us, self._read_free_us) + self._book_transfer(blocks)
         self.loads.append(Transfer(self._read_free_us, tuple(self._loading)))
         self._loading = []

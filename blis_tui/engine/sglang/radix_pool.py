@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import mypyc_attr
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.sglang.radix_tree import RadixTree
 
@@ -178,9 +179,7 @@ class RadixPool(BlockPool):
 
     def audit(self, holders: Sequence[tuple[Request, int]]) -> str:
         """Check the books against the holders and their block counts; return what is wrong, or an empty string."""
-        private = 0
-        for request, held in holders:
-            private += held - request.shared_blocks
+        private = whole_sum([held - request.shared_blocks for request, held in holders])
         if private + self.tree.held + self.free != self.total:
             return f"{private} private + {self.tree.held} shared + {self.free} free blocks are not {self.total}"
         return self.tree.audit()

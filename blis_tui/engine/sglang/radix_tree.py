@@ -12,6 +12,8 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from blis_tui.base.portable_math import whole_sum
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -372,10 +374,7 @@ def _parent_of(node: Node) -> int:
 
 
 def _length(keys: Sequence[range]) -> int:
-    blocks = 0
-    for one in keys:
-        blocks += len(one)
-    return blocks
+    return whole_sum([len(one) for one in keys])
 
 
 def common(left: Sequence[range], right: Sequence[range]) -> int:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.errors import StalledError
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.kv.keys import PromptKeys
 from blis_tui.engine.plan import DiscardedTokens, Outranked, Plan, Retraction
 from blis_tui.engine.queue import SCHEDULING, ByPriority, ByTurn, FcfsQueue
@@ -582,9 +583,7 @@ class SglangBatching(Plain):
         """Allocate the blocks for all of a prefill at once."""
         page = pool.block_size_tokens
         pool.start_loading(plan, batch.now)
-        tokens = 0
-        for entry in adder.entries:
-            tokens += entry.new + (page if page > 1 else 0)
+        tokens = whole_sum([entry.new + (page if page > 1 else 0) for entry in adder.entries])
         pool.make_room(-(-tokens // page))
         for request, computed, new in adder.entries:
             if request.state is RUNNING:
@@ -726,10 +725,8 @@ class SglangBatching(Plain):
             return False
         self.running = {one.index: one for one in kept}
         self._note_running(kept)
-        decoded = declared = 0
-        for one in kept:
-            decoded += generated(one)
-            declared += one.max_output_tokens
+        decoded = whole_sum([generated(one) for one in kept])
+        declared = whole_sum([one.max_output_tokens for one in kept])
         self.ratio = min(1.0, (decoded + _RETRACT_STEPS * len(kept)) / (declared + 1))
         plan.retraction = Retraction(before_count - len(kept), len(kept), needed, free, before, self.ratio)
         return True

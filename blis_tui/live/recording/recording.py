@@ -9,6 +9,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -109,9 +110,7 @@ class Observed:
     @property
     def tokens(self) -> int:
         """Number of tokens received."""
-        total = 0
-        for _, count in self.chunks:
-            total += count
+        total = whole_sum([count for _, count in self.chunks])
         if not self.told_ids and self.completion_tokens is not None and self.outcome == COMPLETED:
             return self.completion_tokens
         return total

@@ -6,12 +6,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.text import printable
 from blis_tui.base.units import count_text, plural, span_text
 from blis_tui.live.recording.folder import KV_EVENTS
 from blis_tui.live.recording.lines import server_document
 from blis_tui.live.recording.recording import COMPLETED, OUTCOMES
-from blis_tui.results.stats import median_high, percentile, whole_sum
+from blis_tui.results.stats import median_high, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,10 +50,7 @@ class Status:
     @property
     def failed(self) -> int:
         """Requests that did not complete."""
-        total = 0
-        for outcome, count in self.outcomes.items():
-            total += count if outcome != COMPLETED else 0
-        return total
+        return whole_sum([count for outcome, count in self.outcomes.items() if outcome != COMPLETED])
 
 
 class Progress:
@@ -78,9 +76,7 @@ class Progress:
             latest.popleft()
         span_s = max(min(time_us, _WINDOW_US), 1) / 1e6
         done = [row for row in latest if row.outcome == COMPLETED]
-        tokens = 0
-        for row in latest:
-            tokens += row.tokens
+        tokens = whole_sum([row.tokens for row in latest])
         return Status(
             time_us=time_us,
             total=self.total,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.request import declared_segments
 from blis_tui.output.tables import csv_line
 from blis_tui.results.request_log import PLAIN_COLUMNS
@@ -101,10 +102,7 @@ def _head(segments: Segments, tokens: int) -> Segments:
 
 
 def _length(segments: Segments) -> int:
-    total = 0
-    for _, tokens in segments:
-        total += tokens
-    return total
+    return whole_sum([tokens for _, tokens in segments])
 
 
 # Tokens without a tokenizer: texts are cut into short pieces, and answers consist of words that are one piece each.

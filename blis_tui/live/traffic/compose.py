@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui._version import __version__
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.source import Source, as_list, as_map
 from blis_tui.spec.read import parse
 from blis_tui.spec.workloads import open_workload
@@ -126,9 +127,7 @@ def composed(parts: Sequence[Traffic], name: str, plugins: Registry | None = Non
         body = {"rate_per_s": fsum(rates), **body}
     limits = [part.workload.requests for part in parts]
     if None not in limits:
-        total = 0
-        for limit in limits:
-            total += limit or 0
+        total = whole_sum([limit or 0 for limit in limits])
         body = {"requests": total, **body}
         notes.append(f"requests: {total:,} of all clients together, each at its own rate")
     else:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError
-from blis_tui.base.portable_math import exp, gamma, power
+from blis_tui.base.portable_math import exp, gamma, power, whole_sum
 from blis_tui.base.source import Source
 from blis_tui.base.units import plural, share_text
 from blis_tui.live.traffic.kinds import (
@@ -34,7 +34,6 @@ from blis_tui.live.traffic.lengths import (
 from blis_tui.live.traffic.opening import generate
 from blis_tui.live.traffic.traffic_figures import MINUTE, SECOND, dispersion, gap_cv, spread
 from blis_tui.model import PluginConfig
-from blis_tui.results.stats import whole_sum
 from blis_tui.spec.read import parse
 from blis_tui.spec.shipped import builtin
 from blis_tui.spec.workloads import open_workload

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.request import NO_MEDIA, Media
 from blis_tui.live.traffic.lengths import Chosen, choose, table
 from blis_tui.model import Prefix
@@ -106,9 +107,7 @@ def _with_bands(ledger: Ledger) -> Callable[[int], Prefix | None]:
     prefixes: dict[int, Prefix] = {}
     size = ledger.block_size_tokens
     for number, rows in enumerate(bands, 1):
-        total = 0
-        for row in rows:
-            total += found[row]
+        total = whole_sum([found[row] for row in rows])
         blocks = (2 * total + size * len(rows)) // (2 * size * len(rows))
         prefixes.update(dict.fromkeys(rows, Prefix(group=f"shared-{number}", tokens=blocks * size)))
     return prefixes.get

@@ -8,9 +8,8 @@ from math import frexp, fsum, sqrt
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.base.portable_math import exp, gamma, ln
+from blis_tui.base.portable_math import exp, gamma, ln, whole_sum
 from blis_tui.live.traffic.traffic_figures import spread
-from blis_tui.results.stats import whole_sum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,8 +12,9 @@ from math import sqrt
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.live.traffic.ledger import GROUPINGS
-from blis_tui.results.stats import PERCENTILES, percentile, whole_sum
+from blis_tui.results.stats import PERCENTILES, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

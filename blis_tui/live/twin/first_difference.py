@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import count_text, plural, share_text, span_text, time_text
 from blis_tui.live.twin.simulated_requests import Batch
-from blis_tui.results.stats import whole_sum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

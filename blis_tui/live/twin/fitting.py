@@ -21,10 +21,11 @@ from math import fsum
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import count_text
 from blis_tui.live.recording.recording import COMPLETED
 from blis_tui.model import PluginConfig
-from blis_tui.results.stats import median_high, whole_sum
+from blis_tui.results.stats import median_high
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,9 +141,7 @@ def _even(steps: tuple[Step, ...], answered: Sequence[Observed]) -> Pace:
     for begin, end in sorted((row.sent_us, row.chunks[-1][0]) for row in answered):
         served += max(end - max(begin, until), 0)
         until = max(until, end)
-    computed = 0
-    for step in steps:
-        computed += step.duration_us
+    computed = whole_sum([step.duration_us for step in steps])
     gap = max((served - computed) // len(steps), 0)
     return Pace(steps=steps, begins_us=None, gaps_us=(gap,) * len(steps), gap_us=gap)
 

@@ -8,6 +8,7 @@ from math import fsum
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.live.twin.agreement import CACHE_HITS, PREEMPTIONS, observed, simulated
 from blis_tui.live.twin.first_difference import batch_of
 
@@ -70,10 +71,8 @@ def of_recording(recording: Recording, pace: Pace | None) -> TwinSide:
 
 def of_simulation(name: str, run: Simulated) -> TwinSide:
     """Return a simulation as a side."""
-    cached = generated = 0
-    for row in run.rows.values():
-        cached += row.cached_tokens
-        generated += row.output_tokens
+    cached = whole_sum([row.cached_tokens for row in run.rows.values()])
+    generated = whole_sum([row.output_tokens for row in run.rows.values()])
     ends = [step.time_us + step.duration_us for step in run.steps]
     periods = [later.time_us - step.time_us for step, later in zip(run.steps, run.steps[1:], strict=False)]
     busy = [period for step, period in zip(run.steps, periods, strict=False) if step.next_step_us >= 0]

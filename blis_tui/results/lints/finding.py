@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
@@ -86,19 +87,12 @@ class Group:
     @property
     def routed(self) -> int:
         """Number of requests sent to the pool."""
-        routed = 0
-        for instance in self.instances:
-            routed += instance.routed
-        return routed
+        return whole_sum([instance.routed for instance in self.instances])
 
     @property
     def decoded(self) -> int:
         """Number of tokens that the pool's decodes got, those that come together as one."""
-        count = 0
-        for instance in self.instances:
-            for gaps in instance.tallies.itl_us.values():
-                count += gaps
-        return count
+        return whole_sum([whole_sum(one.tallies.itl_us.values()) for one in self.instances])
 
     @property
     def limits(self) -> Limits:
@@ -107,11 +101,7 @@ class Group:
 
     def total(self, name: str) -> int:
         """Return the sum of a tally over the pool's instances."""
-        total = 0
-        for instance in self.instances:
-            value: int = getattr(instance.tallies, name)
-            total += value
-        return total
+        return whole_sum([getattr(one.tallies, name) for one in self.instances])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

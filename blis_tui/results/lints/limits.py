@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import percent_text, plural
 from blis_tui.engine.latency.model import Chunk, StepLoad, is_pure
 from blis_tui.engine.request import Request, RequestState
 from blis_tui.model import SLO_CLASSES
 from blis_tui.results.lints.finding import MIN_REQUESTS, Finding, budget_key, worst
 from blis_tui.results.sections.offered_load import THRASHING
-from blis_tui.results.stats import of_histogram
+from blis_tui.results.stats import of_histogram, sums
 
 if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
@@ -178,9 +179,7 @@ def host_link(seen: LintContext) -> Finding | str:
 def preempted_for_reserved(seen: LintContext) -> Finding | str:
     """Requests that run alone are preempted repeatedly because KV blocks are reserved for prompts in transfer."""
     counts = [one.batch.preempted_for_reserved for one in seen.cluster.instances]
-    times = 0
-    for count in counts:
-        times += count
+    times = whole_sum(counts)
     if times < THRASHING:
         return ""
     instance = max(range(len(counts)), key=counts.__getitem__)
@@ -294,9 +293,7 @@ def decode_tail(seen: LintContext) -> Finding | str:
     itl = of_histogram(gaps)
     if itl.p50 is None or itl.p99 is None:
         return "no request has decoded yet"
-    total_us = 0
-    for gap_us, count in gaps.items():
-        total_us += gap_us * count
+    total_us = whole_sum([gap_us * count for gap_us, count in gaps.items()])
     beside_us = seen.total("beside_prefill_us")
     if itl.p99 < _TAIL * itl.p50 or 100 * beside_us < _BESIDE_SHARE * total_us:
         return ""
@@ -400,15 +397,9 @@ _MISSED: Final = 0.25
 def adapter_places(seen: LintContext) -> Finding | str:
     """Instances keep reloading LoRA adapters, or requests wait for a slot for theirs."""
     found = [one.batch.adapters for one in seen.cluster.instances if one.batch.adapters is not None]
-    scheduled = evictions = held = loads = load_us = held_us = 0
-    for one in found:
-        scheduled += one.admitted
-        evictions += one.evictions
-        held += one.holds
-        held_us += one.held_us
-        load_us += one.load_us
-        for count in one.loads.values():
-            loads += count
+    counters = sums(found, ("admitted", "evictions", "holds", "held_us", "load_us")).values()
+    scheduled, evictions, held, held_us, load_us = counters
+    loads = whole_sum([whole_sum(one.loads.values()) for one in found])
     if max(evictions, held) <= _MISSED * scheduled or not evictions:
         return ""
     slots = max(one.limits.max_loras for one in (instance.batch for instance in seen.cluster.instances))

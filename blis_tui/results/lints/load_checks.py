@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING, Final, cast
 
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import in_words, percent_text, plural, span_text
 from blis_tui.cluster.life import CANDIDATES
 from blis_tui.engine.latency.model import StepLoad
@@ -216,9 +217,8 @@ def unused_capacity(seen: LintContext) -> Finding | str:
     rate = flow.offered(0).requests_per_s
     if completed < _P99 or rate is None:
         return "too few requests completed, or all arrived at once"
-    running, used = seen.total("peak_running"), 0
-    for instance in cluster.instances:
-        used += instance.pool.total - instance.pool.min_free
+    running = seen.total("peak_running")
+    used = whole_sum([one.pool.total - one.pool.min_free for one in cluster.instances])
     batch = max(1, min(engine.max_num_seqs, engine.kv_blocks * running // used))
     answers = flow.answer_tokens
     context = batch * (2 * flow.input_tokens * completed + answers * flow.total) // (2 * flow.total * completed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.request import RequestState
 from blis_tui.results.sections.control import (
     PreemptionReport,
@@ -38,7 +39,7 @@ from blis_tui.results.sections.types import (
     Sections,
     WarmUp,
 )
-from blis_tui.results.stats import of_samples, whole_sum
+from blis_tui.results.stats import of_samples, sums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -115,8 +116,7 @@ def _warm_up(until_us: int, rows: Travelled) -> WarmUp:
 
 
 def _prompt_throughput(cluster: Cluster, duration_us: int) -> PromptThroughput:
-    computed = whole_sum([one.tallies.prefill_tokens for one in cluster.instances])
-    cached = whole_sum([one.tallies.cached_tokens for one in cluster.instances])
+    computed, cached = sums([one.tallies for one in cluster.instances], ("prefill_tokens", "cached_tokens")).values()
     tokens_per_s = 1e6 * (computed + cached) / duration_us if duration_us else 0.0
     return PromptThroughput(computed_tokens=computed, cached_tokens=cached, tokens_per_s=tokens_per_s)
 
@@ -145,42 +145,35 @@ def _throughput_log(cluster: Cluster) -> tuple[IntervalThroughput, ...] | None:
 
 
 def _pipeline(cluster: Cluster) -> PipelineReport:
-    active = busy = computing = stages = 0
-    for instance, pool in zip(cluster.instances, cluster.pools, strict=True):
-        if pool.engine.pipeline_parallel > 1:
-            tallies = instance.tallies
-            active += tallies.active_us
-            stages += tallies.active_us * pool.engine.pipeline_parallel
-            busy += tallies.busy_us
-            computing += tallies.computing_us
+    staged = [
+        (instance.tallies, pool.engine.pipeline_parallel)
+        for instance, pool in zip(cluster.instances, cluster.pools, strict=True)
+        if pool.engine.pipeline_parallel > 1
+    ]
+    total = sums([tallies for tallies, _ in staged], ("active_us", "busy_us", "computing_us"))
+    active = total["active_us"]
+    stages = whole_sum([tallies.active_us * count for tallies, count in staged])
     return PipelineReport(
         active_us=active,
-        batches=busy / active if active else 0.0,
-        bubble_share=1.0 - computing / stages if stages else 0.0,
+        batches=total["busy_us"] / active if active else 0.0,
+        bubble_share=1.0 - total["computing_us"] / stages if stages else 0.0,
     )
 
 
 def _ranks(cluster: Cluster) -> RanksReport:
     from blis_tui.engine.options.ranks import Rank  # noqa: PLC0415  (few runs have ranks)
 
-    ranks = replicas = steps = batches = dummies = busy = alone = 0
-    for instance in cluster.instances:
-        flow = instance.flow
-        if not isinstance(flow, Rank):
-            continue
-        group, at = flow.group, flow.index - flow.group.index
-        ranks += 1
-        batches += group.taken
-        dummies += group.dummies[at]
-        busy += instance.tallies.busy_us
-        alone += group.alone_us[at]
-        if not at:
-            replicas += 1
-            steps += group.taken
+    flows = [(one, one.flow) for one in cluster.instances if isinstance(one.flow, Rank)]
+    ranks = [(one, flow.group, flow.index - flow.group.index) for one, flow in flows]
+    firsts = [group for _, group, place in ranks if not place]
+    batches = whole_sum([group.taken for _, group, _ in ranks])
+    dummies = whole_sum([group.dummies[place] for _, group, place in ranks])
+    busy = whole_sum([one.tallies.busy_us for one, _, _ in ranks])
+    alone = whole_sum([group.alone_us[place] for _, group, place in ranks])
     return RanksReport(
-        replicas=replicas,
-        ranks=ranks,
-        steps=steps,
+        replicas=len(firsts),
+        ranks=len(ranks),
+        steps=whole_sum([one.taken for one in firsts]),
         dummy_batches=dummies,
         dummy_share=dummies / batches if batches else 0.0,
         waiting_us=busy - alone,

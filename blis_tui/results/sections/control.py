@@ -8,11 +8,12 @@ from math import sqrt
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.cluster.admission_control import BUDGET
 from blis_tui.cluster.life import accelerators
 from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL
 from blis_tui.engine.request import RequestState
-from blis_tui.results.stats import OMITTED_IF_ABSENT, Distribution, of_samples, of_shares, whole_sum
+from blis_tui.results.stats import OMITTED_IF_ABSENT, Distribution, of_samples, of_shares, sums
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -277,10 +278,9 @@ def lifecycle_report(experiment: Experiment, cluster: Cluster, now_us: int) -> L
         )
         for index, life in enumerate(lifecycle.lives)
     )
-    held_us = gpu_us = up = down = 0
-    for index, life in enumerate(lives):
-        held_us += life.held_us
-        gpu_us += life.held_us * accelerators(cluster.pools[index])
+    up = down = 0
+    held_us = whole_sum([life.held_us for life in lives])
+    gpu_us = whole_sum([life.held_us * accelerators(cluster.pools[index]) for index, life in enumerate(lives)])
     for _, _, change, _ in lifecycle.scaled:
         up += max(change, 0)
         down += max(-change, 0)
@@ -428,28 +428,21 @@ def has_preemption_section(policy: Policy) -> bool:
 
 def preemption_report(instances: Sequence[Instance], tensor_parallel: Sequence[int]) -> PreemptionReport:
     """Return the figures of these instances; ``tensor_parallel`` gives the accelerators of each."""
-    recomputed = out = back = full = out_blocks = back_blocks = moved = transfer = added = 0
-    for instance, gpus in zip(instances, tensor_parallel, strict=True):
-        recomputed += instance.batch.recomputed_tokens()
-        host = instance.batch.host
-        if host is None:
-            continue
-        out += host.swapped_out
-        back += host.swapped_in
-        full += host.refused
-        out_blocks += host.out_blocks
-        back_blocks += host.in_blocks
-        moved += (host.out_blocks + host.in_blocks) * host.link.bytes_per_block * gpus
-        transfer += host.transfer_us
-        added += host.added_us
+    hosts = [(one.batch.host, gpus) for one, gpus in zip(instances, tensor_parallel, strict=True) if one.batch.host]
+    total = sums(
+        [host for host, _ in hosts],
+        ("swapped_out", "swapped_in", "refused", "out_blocks", "in_blocks", "transfer_us", "added_us"),
+    )
     return PreemptionReport(
-        recomputed_tokens=recomputed,
-        swapped_out=out,
-        swapped_in=back,
-        host_full=full,
-        swapped_out_blocks=out_blocks,
-        swapped_in_blocks=back_blocks,
-        bytes_moved=moved,
-        transfer_us=transfer,
-        added_us=added,
+        recomputed_tokens=whole_sum([one.batch.recomputed_tokens() for one in instances]),
+        swapped_out=total["swapped_out"],
+        swapped_in=total["swapped_in"],
+        host_full=total["refused"],
+        swapped_out_blocks=total["out_blocks"],
+        swapped_in_blocks=total["in_blocks"],
+        bytes_moved=whole_sum(
+            [(host.out_blocks + host.in_blocks) * host.link.bytes_per_block * gpus for host, gpus in hosts]
+        ),
+        transfer_us=total["transfer_us"],
+        added_us=total["added_us"],
     )

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import field, fields
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.kv.capacity import kv_bytes_per_token
 from blis_tui.engine.options.adapters import HOST, STORAGE
 from blis_tui.engine.request import RequestState
-from blis_tui.results.stats import OMITTED_IF_ZERO, Distribution, of_samples
+from blis_tui.results.stats import OMITTED_IF_ZERO, Distribution, of_samples, sums
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.engine.instance import Instance
+    from blis_tui.engine.options.tiers import Tier, Tiers
     from blis_tui.model import Pool
     from blis_tui.results.request_log import PackedRequest, RequestTable
 
@@ -64,33 +67,16 @@ def zero_if_omitted(metric: str) -> int | None:
 
 def kv_counts(instances: Sequence[Instance]) -> KvCounts:
     """Return the KV cache figures of these instances."""
-    hits = misses = blocks = peak = preemptions = preempted = failures = lookups = queries = found = 0
-    asked = cached = 0
-    for instance in instances:
-        pool = instance.pool
-        hits += pool.hits
-        misses += pool.misses
-        asked += pool.queried_tokens
-        cached += pool.found_tokens
-        lookups += pool.preempted_lookups
-        queries += pool.preempted_queries
-        found += pool.preempted_hits
-        blocks += pool.total
-        peak += pool.total - pool.min_free
-        preemptions += instance.tallies.preemptions
-        preempted += instance.tallies.preempted_requests
-        failures += instance.tallies.allocation_failures
+    pools = [one.pool for one in instances]
+    found = sums(pools, ("total", "min_free", "hits", "misses", "queried_tokens", "found_tokens"))
+    blocks, hits, asked = found["total"], found["hits"], found["queried_tokens"]
     return KvCounts(
         blocks=blocks,
-        peak_used=peak,
-        hit_rate=cached / asked if asked else 0.0,
-        block_hit_rate=hits / (hits + misses) if hits else 0.0,
-        preemptions=preemptions,
-        allocation_failures=failures,
-        preempted_requests=preempted,
-        preempted_lookups=lookups,
-        preempted_queries=queries,
-        preempted_hits=found,
+        peak_used=blocks - found["min_free"],
+        hit_rate=found["found_tokens"] / asked if asked else 0.0,
+        block_hit_rate=hits / (hits + found["misses"]) if hits else 0.0,
+        **sums([one.tallies for one in instances], ("preemptions", "preempted_requests", "allocation_failures")),
+        **sums(pools, ("preempted_lookups", "preempted_queries", "preempted_hits")),
     )
 
 
@@ -136,39 +122,36 @@ class TiersReport:
 
 def tiers_report(instances: Sequence[Instance], pools: Sequence[Pool]) -> TiersReport | None:
     """Return the tier figures of these instances, each of its pool; None if none of them has tiers."""
-    tiers: dict[str, list[int]] = {}
-    offloaded = reloaded = thrashing = moved = transfer = added = taken = 0
-    for instance, pool in zip(instances, pools, strict=True):
-        found = instance.pool.tiers
-        if found is None:
-            continue
-        block_bytes = kv_bytes_per_token(pool.model, pool.tensor_parallel) * pool.engine.block_size_tokens
-        taken += instance.pool.hits + instance.pool.misses
-        thrashing += found.thrashing
-        transfer += found.transfer_us
-        added += found.added_us
-        for tier in found.tiers:
-            counts = (tier.stored, tier.loaded, tier.dropped, tier.held)
-            before = tiers.get(tier.name, [0] * len(counts))
-            tiers[tier.name] = [one + other for one, other in zip(before, counts, strict=True)]
-            offloaded += tier.stored
-            reloaded += tier.loaded
-            moved += (tier.stored + tier.loaded) * block_bytes * pool.tensor_parallel
-    if not tiers:
+    every = [one.pool.tiers for one in instances if one.pool.tiers is not None]
+    if not every:
         return None
+    by_name: dict[str, list[Tier]] = {}
+    for found in every:
+        for tier in found.tiers:
+            by_name.setdefault(tier.name, []).append(tier)
+    tiers = {name: sums(of_name, ("stored", "loaded", "dropped", "held")) for name, of_name in by_name.items()}
+    offloaded, reloaded = (whole_sum([one[name] for one in tiers.values()]) for name in ("stored", "loaded"))
+    taken = whole_sum([one.pool.hits + one.pool.misses for one in instances if one.pool.tiers is not None])
+    moved = whole_sum([_moved(one.pool.tiers, pool) for one, pool in zip(instances, pools, strict=True)])
     return TiersReport(
         offloaded=offloaded,
         reloaded=reloaded,
         hit_rate=reloaded / taken if taken else 0.0,
-        thrashing=thrashing,
         bytes_moved=moved,
-        transfer_us=transfer,
-        added_us=added,
+        **sums(every, ("thrashing", "transfer_us", "added_us")),
         tiers={
-            name: TierReport(offloaded=stored, reloaded=loaded, dropped=dropped, held=held)
-            for name, (stored, loaded, dropped, held) in tiers.items()
+            name: TierReport(offloaded=one["stored"], reloaded=one["loaded"], dropped=one["dropped"], held=one["held"])
+            for name, one in tiers.items()
         },
     )
+
+
+def _moved(tiers: Tiers | None, pool: Pool) -> int:
+    """Return the bytes that moved over the links of an instance."""
+    if tiers is None:
+        return 0
+    block_bytes = kv_bytes_per_token(pool.model, pool.tensor_parallel) * pool.engine.block_size_tokens
+    return whole_sum([tier.stored + tier.loaded for tier in tiers.tiers]) * block_bytes * pool.tensor_parallel
 
 
 _LISTED: Final = 20
@@ -233,38 +216,26 @@ def adapters_report(
         name = table.adapter(row)
         if name:
             by_name.setdefault(name, []).append(row)
-    loads_of: dict[str, int] = {}
-    admitted = hits = evictions = load_us = holds = held_us = storage = loads = 0
+    loads_of: Counter[str] = Counter()
     for one in found:
-        admitted += one.admitted
-        hits += one.hits
-        evictions += one.evictions
-        load_us += one.load_us
-        holds += one.holds
-        held_us += one.held_us
-        storage += one.loads[STORAGE]
-        loads += one.loads[STORAGE] + one.loads[HOST]
-        for name, count in one.loads_of.items():
-            loads_of[name] = loads_of.get(name, 0) + count
+        loads_of.update(one.loads_of)
+    total = sums(found, ("admitted", "hits", "evictions", "load_us", "holds", "held_us"))
+    admitted, hits = total.pop("admitted"), total.pop("hits")
+    storage, host = (whole_sum([one.loads[where] for one in found]) for where in (STORAGE, HOST))
     busiest = sorted(by_name, key=lambda name: (-len(by_name[name]), name))[:_LISTED]
     return AdaptersReport(
         adapters=len(by_name),
         scheduled=admitted,
         hit_rate=hits / admitted if admitted else 0.0,
-        loads=loads,
+        loads=storage + host,
         loads_from_storage=storage,
-        evictions=evictions,
-        load_us=load_us,
-        holds=holds,
-        held_us=held_us,
-        busiest={name: _one(by_name[name], loads_of.get(name, 0), warm_up_us) for name in busiest},
+        **total,
+        busiest={name: _one(by_name[name], loads_of[name], warm_up_us) for name in busiest},
     )
 
 
 def _one(rows: Sequence[PackedRequest], loads: int, warm_up_us: int) -> AdapterReport:
-    tokens = 0
-    for row in rows:
-        tokens += row.output_tokens
+    tokens = whole_sum([row.output_tokens for row in rows])
     first = [row.ttft_us for row in rows if row.ttft_us >= 0 and row.arrival_us >= warm_up_us]
     return AdapterReport(
         requests=len(rows),
@@ -299,11 +270,7 @@ def encoder_report(instances: Sequence[Instance]) -> EncoderReport | None:
     found = [one.batch.encoder.books() for one in instances if one.batch.encoder is not None]
     if not found:
         return None
-    totals = [0] * len(found[0])
-    for books in found:
-        for place, count in enumerate(books):
-            totals[place] += count
-    encoded, cached, evicted, holds, held_us = totals
+    encoded, cached, evicted, holds, held_us = map(whole_sum, zip(*found, strict=True))
     return EncoderReport(
         encoded_tokens=encoded,
         cached_tokens=cached,

@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.request import RequestState
 from blis_tui.model import SLO_CLASSES
 from blis_tui.results.stats import OMITTED_IF_ABSENT, of_samples
@@ -97,10 +98,8 @@ def slo_report(
         if name in targets:
             members = [row for row, _ in rows if (table.group(row)[0] or "standard") == name]
             classes[name] = _judge_class(targets[name], members, table, duration_us)
-    injected = good = 0
-    for one in classes.values():
-        injected += one.injected
-        good += one.good
+    injected = whole_sum([one.injected for one in classes.values()])
+    good = whole_sum([one.good for one in classes.values()])
     return SloReport(
         injected=injected,
         good=good,
@@ -162,10 +161,8 @@ def fitness_report(
     warm_up_us: int = 0,
 ) -> FitnessReport:
     """Return the components that have a weight, and their weighted sum; latencies exclude the warm-up."""
-    completed = tokens = 0
-    for row, _ in rows:
-        completed += row.state == RequestState.COMPLETED
-        tokens += row.output_tokens
+    completed = whole_sum([row.state == RequestState.COMPLETED for row, _ in rows])
+    tokens = whole_sum([row.output_tokens for row, _ in rows])
     requests_per_s, tokens_per_s = _per_second(completed, duration_us), _per_second(tokens, duration_us)
     components = {
         "throughput": requests_per_s / (requests_per_s + _REQUESTS_PER_S),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.options.drafts import DraftTallies
 from blis_tui.engine.request import RequestState
 from blis_tui.results.stats import Distribution, of_samples
@@ -173,10 +174,7 @@ def _inversions(rows: Sequence[tuple[PackedRequest, TransferTimes]], table: Requ
         if row.state == RequestState.COMPLETED:
             key = (table.group(row)[0], row.instance)
             groups.setdefault(key, []).append((row.number, row.e2e_us))
-    count = 0
-    for group in groups.values():
-        count += doubled_pairs([e2e_us for _, e2e_us in sorted(group)])[0]
-    return count
+    return whole_sum([doubled_pairs([e2e_us for _, e2e_us in sorted(group)])[0] for group in groups.values()])
 
 
 def doubled_pairs(values: Sequence[int]) -> tuple[int, list[int]]:
@@ -207,9 +205,7 @@ def _blocked(cluster: Cluster, rows: Sequence[tuple[PackedRequest, TransferTimes
         pools.setdefault(pool.name, []).append(waited)
     count = 0
     for waits in pools.values():
-        total = 0
-        for wait in waits:
-            total += wait
+        total = whole_sum(waits)
         count += len([wait for wait in waits if wait * len(waits) > 2 * total])
     return count
 

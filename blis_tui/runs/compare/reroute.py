@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import RouteError
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import count_text, plural
 from blis_tui.cluster.decisions import PPM, Reroute
 from blis_tui.cluster.records import RoutingDecision
@@ -324,9 +325,7 @@ def _others(changes: Sequence[Change], not_compared: int) -> OtherRequests:
 
 def _shift(changes_us: Sequence[int | None]) -> LatencyShift:
     changed = [change for change in changes_us if change]
-    total = 0
-    for change in changed:
-        total += change
+    total = whole_sum(changed)
     longer = len([change for change in changed if change > 0])
     return LatencyShift(longer=longer, shorter=len(changed) - longer, total_us=total, change_ms=of_samples(changed))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from textual.content import Content
 
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.text import draw
 from blis_tui.base.units import count_text, plural
 from blis_tui.tui.drawing.lines import cells_text
@@ -185,9 +186,7 @@ def _of_side(side: SideView, series: Series, scale: Scale) -> Sequence[float | N
     found = sample(series, side.tape.overview, scale.end_us, 2 * scale.cells, known_us)
     if series is not KV_USE:
         return found
-    blocks = 0
-    for instance in side.moment.after.instances:
-        blocks += instance.kv.total_blocks
+    blocks = whole_sum([instance.kv.total_blocks for instance in side.moment.after.instances])
     return [None if value is None else value / max(blocks, 1) for value in found]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import bar_text, bytes_text, count_text, percent_text, plural, span_text, time_text
 from blis_tui.cluster.life import ACTIVE, TERMINATED
 from blis_tui.cluster.records import ScalingDecided
@@ -222,10 +223,7 @@ def fleet_lines(view: View, width: int, height: int) -> list[Line]:
 
 
 def _rows(pools: Mapping[str, Sequence[InstanceSnapshot]], columns: int) -> int:
-    rows = 0
-    for members in pools.values():
-        rows += -(-len(members) // columns)
-    return rows
+    return whole_sum([-(-len(members) // columns) for members in pools.values()])
 
 
 # ---- cells ----

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.input_files import parse_json
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.request import MediaItem
 from blis_tui.workload.traces.trace_text import LARGEST_NUMBER, NeedsSlowPath, shown, whole_number, whole_numbers
 
@@ -48,9 +49,7 @@ def read_segments(cell: str, prompt_tokens: int) -> Segments:
     segments = [found for row in rows or () if (found := _segment(row)) is not None]
     if rows is None or len(segments) < len(rows):
         raise ValueError("the cell is not a list of names and tokens")
-    total = 0
-    for _, tokens in segments:
-        total += tokens
+    total = whole_sum([tokens for _, tokens in segments])
     if total > prompt_tokens:
         raise ValueError(f"a prompt of {prompt_tokens} tokens cannot have {total} shared ones")
     return tuple(segments)

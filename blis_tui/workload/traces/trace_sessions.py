@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.request import declared_segments, under_adapter
 from blis_tui.workload.arrivals import PoissonGaps
 from blis_tui.workload.interactive import InteractiveSource
@@ -126,10 +127,7 @@ def _links_by_prompts(arrivals: Sequence[int]) -> Iterator[tuple[tuple[int, ...]
 
 
 def _length(segments: Segments) -> int:
-    total = 0
-    for _, tokens in segments:
-        total += tokens
-    return total
+    return whole_sum([tokens for _, tokens in segments])
 
 
 class TracedRun(SessionRun):

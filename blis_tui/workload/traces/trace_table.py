@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar, cast, overload
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.request import NO_MEDIA, Media, MediaItem, Reasoning, Request
 
 if TYPE_CHECKING:
@@ -350,9 +351,7 @@ def _with_answer(request: Request, answer: str) -> Segments:
 
     It includes the answer if that is named and the whole prompt is shareable.
     """
-    shared = 0
-    for _, tokens in request.segments:
-        shared += tokens
+    shared = whole_sum([tokens for _, tokens in request.segments])
     whole = shared == request.input_tokens and request.output_tokens
     return (*request.segments, (answer, request.output_tokens)) if whole else request.segments
 
