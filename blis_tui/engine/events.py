@@ -189,6 +189,51 @@ class Timeout(RequestCallback):
         return not self.stale and bool(self.handler(self.request, now))
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Revocable(Picklable):
+    """An event that may be overtaken: by then it has no effect.
+
+    Attributes:
+        kind: its name.
+        over: tells whether it was overtaken.
+        action: called with the time unless it was.
+        request: the request it concerns, if any.
+        instance_index: the instance it concerns, if any.
+    """
+
+    __slots__ = ("action", "instance_index", "kind", "over", "request")
+
+    def __init__(
+        self,
+        kind: str,
+        over: Callable[[], bool],
+        action: Callable[[int], object],
+        *,
+        request: Request | None = None,
+        instance_index: int | None = None,
+    ) -> None:
+        self.kind = kind
+        self.over = over
+        self.action = action
+        self.request = request
+        self.instance_index = instance_index
+
+    @property
+    def stale(self) -> bool:
+        """Whether it was overtaken."""
+        return self.over()
+
+    def fire(self, now: int) -> bool:
+        """Act unless it was overtaken."""
+        if self.over():
+            return False
+        self.action(now)
+        return True
+
+    def drop(self) -> None:
+        """Do nothing: no other state depends on it."""
+
+
 def instance_order(priority: int, instance: int) -> int:
     """Pack the ``order`` of an instance event; cluster events use their priority alone."""
     return (instance + 1) << _PRIORITY_BITS | priority

@@ -12,6 +12,7 @@ each other.
 
 from __future__ import annotations
 
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,7 @@ from blis_tui.cluster.life import CANDIDATES, FAILED, STARTING, NoAutoscaler, ac
 from blis_tui.cluster.options.placement import draw
 from blis_tui.cluster.records import Scaled, ScalingDecided
 from blis_tui.cluster.routed_request import LIFECYCLE, BackgroundEvent
+from blis_tui.engine.events import Revocable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -165,7 +167,8 @@ class AutoscalerControl(NoAutoscaler):
             change = count if verdict == "scale-up" else -count
             self._ordered[pool] += change
             delay = draw(self._settings.scrape_delay, self._stream)
-            self._pipeline.queue.push(now + delay, LIFECYCLE, _Order(self._pipeline, self, pool, change, reason))
+            order = Revocable("scaling", self._is_late, partial(self.act, pool, change, reason))
+            self._pipeline.queue.push(now + delay, LIFECYCLE, order)
 
     def _measure_balance(self, pools: Sequence[int], model: str) -> _Balance:
         settings, pipeline, lives = self._settings, self._pipeline, self._lifecycle.lives
@@ -292,6 +295,10 @@ class AutoscalerControl(NoAutoscaler):
 
     # ---- actions ----
 
+    def _is_late(self) -> bool:
+        """Whether no request is left for which a decision could matter."""
+        return self._pipeline.finished
+
     def act(self, pool: int, change: int, reason: str, now: int) -> None:
         """Let a decision take effect."""
         self._ordered[pool] -= change
@@ -307,16 +314,3 @@ class AutoscalerControl(NoAutoscaler):
                 lifecycle.drain(index, now, "scaled down")
         for _ in range(change):
             lifecycle.add(pool, now, "scaled up")
-
-
-class _Order(BackgroundEvent):
-    """A decision that has yet to take effect."""
-
-    def __init__(self, pipeline: Pipeline, control: AutoscalerControl, pool: int, change: int, reason: str) -> None:
-        super().__init__("scaling", pipeline, None, self._act)
-        self._control = control
-        self._order = (pool, change, reason)
-
-    def _act(self, event: BackgroundEvent, now: int) -> bool:  # noqa: ARG002
-        self._control.act(*self._order, now)
-        return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ from blis_tui.cluster.policy import DECIDER
 from blis_tui.cluster.records import Split, TransferBrokenOff, TransferFinished, TransferStarted
 from blis_tui.cluster.routed_request import DECODE_ROUTING, NO_NEXT_STAGE, PREFILL_ROUTING, TRANSFER_END, TRANSFER_START
 from blis_tui.cluster.stages import Transfers
+from blis_tui.engine.events import Revocable
 from blis_tui.engine.kv.capacity import kv_bytes_per_token
 from blis_tui.engine.request import Handover, RequestState, handover_of
 
@@ -304,7 +306,9 @@ class Splitter(Dispatcher):
         if duration is None:
             self._plan_end(now)
         else:
-            pipeline.queue.push(now + duration, TRANSFER_END, _TransferEnd(self, passage))
+            is_off, finish = partial(self._is_broken_off, passage), partial(self.end, passage)
+            end = Revocable("transfer-end", is_off, finish, request=request)
+            pipeline.queue.push(now + duration, TRANSFER_END, end)
         return NO_NEXT_STAGE
 
     def _can_use_decode_instance(self, passage: RoutedRequest, now: int) -> bool:  # noqa: ARG002
@@ -346,6 +350,10 @@ class Splitter(Dispatcher):
         self.end(self.passages[found[0]], now)
         self._plan_end(now)
         return True
+
+    def _is_broken_off(self, passage: RoutedRequest) -> bool:
+        """Whether the transfer of a request was broken off."""
+        return self.passages.get(passage.request.index) is not passage
 
     def end(self, passage: RoutedRequest, now: int) -> None:
         """Finish a transfer: the prompt's KV blocks have arrived."""
@@ -566,39 +574,6 @@ class _PlannedEnd:
     def fire(self, now: int) -> bool:
         """Finish the transfer, unless the transfers have changed since."""
         return not self.stale and self._splitter.end_planned(now)
-
-    def drop(self) -> None:
-        """Do nothing: no other state depends on it."""
-
-
-class _TransferEnd:
-    """The end of a transfer whose duration does not depend on other transfers."""
-
-    __slots__ = ("_passage", "_splitter")
-
-    kind = "transfer-end"
-    instance_index = None
-
-    def __init__(self, splitter: Splitter, passage: RoutedRequest) -> None:
-        self._splitter = splitter
-        self._passage = passage
-
-    @property
-    def request(self) -> Request:
-        """The request whose KV blocks arrive."""
-        return self._passage.request
-
-    @property
-    def stale(self) -> bool:
-        """Whether the transfer was broken off."""
-        return self._splitter.passages.get(self.request.index) is not self._passage
-
-    def fire(self, now: int) -> bool:
-        """Finish the transfer unless it was broken off."""
-        if self.stale:
-            return False
-        self._splitter.end(self._passage, now)
-        return True
 
     def drop(self) -> None:
         """Do nothing: no other state depends on it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import partial
 from math import isnan
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ from blis_tui.cluster.policy import SATURATION
 from blis_tui.cluster.records import Dispatched, GatewayTick, Held
 from blis_tui.cluster.routed_request import DISPATCH, GATEWAY_EXPIRY, NO_NEXT_STAGE, Signal
 from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL, GATEWAY, NoGateway
+from blis_tui.engine.events import Revocable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,39 +30,6 @@ if TYPE_CHECKING:
 _PPM: Final = 1_000_000
 _MAX_LEVEL: Final = 1e9
 """Cap on the level in records, as a detector may answer infinity."""
-
-
-class Expiry:
-    """The event that ends a request's time in the gateway's queue."""
-
-    __slots__ = ("control", "held")
-
-    kind = "gateway-expiry"
-    instance_index = None
-
-    def __init__(self, control: GatewayControl, held: queue.Held) -> None:
-        self.control = control
-        self.held = held
-
-    @property
-    def request(self) -> Request:
-        """The held request."""
-        return self.held.passage.request
-
-    @property
-    def stale(self) -> bool:
-        """Whether it has left the queue."""
-        return self.held.gone
-
-    def fire(self, now: int) -> bool:
-        """Reject the request."""
-        if self.held.gone:
-            return False
-        self.control.expire(self.held, now)
-        return True
-
-    def drop(self) -> None:
-        """Do nothing: no other state depends on it."""
 
 
 class GatewayControl(NoGateway):
@@ -134,7 +103,9 @@ class GatewayControl(NoGateway):
         passage.kind = "held"
         pipeline.observers.tell(Held, now, passage.request.request_id, priority, len(self.queue))
         if self._settings.request_ttl_us:
-            pipeline.queue.push(now + self._settings.request_ttl_us, GATEWAY_EXPIRY, Expiry(self, held))
+            is_off, expire = partial(self._has_left, held), partial(self.expire, held)
+            end = Revocable("gateway-expiry", is_off, expire, request=passage.request)
+            pipeline.queue.push(now + self._settings.request_ttl_us, GATEWAY_EXPIRY, end)
         self._dispatch(now)
         self._schedule_tick(now)
         return NO_NEXT_STAGE
@@ -153,6 +124,10 @@ class GatewayControl(NoGateway):
         if self._settings.dispatch == "on-completion":
             while count and self._dispatch(now):
                 count -= 1
+
+    def _has_left(self, held: queue.Held) -> bool:
+        """Whether a request has left the queue."""
+        return held.gone
 
     def expire(self, held: queue.Held, now: int) -> None:
         """Reject a request that has been in the queue for too long."""

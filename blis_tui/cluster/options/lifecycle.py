@@ -8,6 +8,7 @@ Steps are atomic: an instance that fails within a step counts as failed at once,
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from blis_tui import model as spec
@@ -30,6 +31,7 @@ from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Lost, Ret
 from blis_tui.cluster.routed_request import LIFECYCLE, BackgroundEvent, RoutedRequest
 from blis_tui.cluster.stages import NoLifecycle
 from blis_tui.engine.client_times import client_ttft_us
+from blis_tui.engine.events import Revocable
 from blis_tui.engine.latency.wrappers import scaled_step_times
 from blis_tui.engine.request import RequestState
 
@@ -77,7 +79,12 @@ class Failures:
                 self._streams[key] = self._all_streams.stream(f"failures/{number}/{index}")
             time = now + max(1, int(self._streams[key].exponential() * failure.mean_time_between_us))
             self.due[key] = time
-            self._pipeline.queue.push(time, LIFECYCLE, _RandomFailure(self._pipeline, self, key, time))
+            is_off, strike = partial(self._is_off, key, time), partial(self.fail_at_random, number, index)
+            self._pipeline.queue.push(time, LIFECYCLE, Revocable("failure", is_off, strike, instance_index=index))
+
+    def _is_off(self, key: tuple[int, int], time_us: int) -> bool:
+        """Whether an instance is gone before the failure drawn for it, or no request is left."""
+        return self._pipeline.finished or self.due[key] != time_us or not self.alive(key[1])
 
     def fail_at_random(self, number: int, index: int, now: int) -> None:
         """Fail an instance at random."""
@@ -126,26 +133,6 @@ class _PlannedFailure(BackgroundEvent):
         for index in there:
             lifecycle.fail(index, now, failure, "as planned")
         return bool(there)
-
-
-class _RandomFailure(BackgroundEvent):
-    """A failure at a random time."""
-
-    def __init__(self, pipeline: Pipeline, failures: Failures, key: tuple[int, int], time_us: int) -> None:
-        super().__init__("failure", pipeline, key[1], self._strike)
-        self._failures = failures
-        self._key = key
-        self._time_us = time_us
-
-    @property
-    def stale(self) -> bool:
-        """Whether the instance is gone already, or no request is left."""
-        failures, key = self._failures, self._key
-        return self.audience.finished or failures.due[key] != self._time_us or not failures.alive(key[1])
-
-    def _strike(self, event: BackgroundEvent, now: int) -> bool:  # noqa: ARG002
-        self._failures.fail_at_random(*self._key, now)
-        return True
 
 
 NAME: Final = "lifecycle"
@@ -486,7 +473,13 @@ class LifecycleControl(NoLifecycle):
         self.parked[request.index] = passage
         pipeline.observers.tell(Stranded, now, request.request_id, len(self.parked))
         if request.deadline_us > 0:
-            pipeline.queue.push(max(now, request.deadline_us), LIFECYCLE, _Expiry(pipeline, self, passage))
+            is_off, expire = partial(self._has_left, passage), partial(self.expire, request)
+            deadline = Revocable("stranded-timeout", is_off, expire, request=request)
+            pipeline.queue.push(max(now, request.deadline_us), LIFECYCLE, deadline)
+
+    def _has_left(self, passage: RoutedRequest) -> bool:
+        """Whether a request no longer waits for an instance."""
+        return self.parked.get(passage.request.index) is not passage
 
     def expire(self, request: Request, now: int) -> None:
         """Reject a request whose deadline has come while it waits for an instance."""
@@ -580,29 +573,6 @@ class LifecycleControl(NoLifecycle):
     def _tell(self, index: int, before: str, now: int, reason: str) -> None:
         pool, state = self.pool_of(index).name, self.lives[index].state
         self._pipeline.observers.tell(InstanceChanged, now, index, pool, state, before, reason)
-
-
-class _Expiry(BackgroundEvent):
-    """The deadline of a request that waits for an instance."""
-
-    def __init__(self, pipeline: Pipeline, lifecycle: LifecycleControl, passage: RoutedRequest) -> None:
-        super().__init__("stranded-timeout", pipeline, None, self._expire)
-        self._lifecycle = lifecycle
-        self._passage = passage
-
-    @property
-    def request(self) -> Request | None:
-        """The waiting request."""
-        return self._passage.request
-
-    @property
-    def stale(self) -> bool:
-        """Whether it no longer waits."""
-        return self._lifecycle.parked.get(self._passage.request.index) is not self._passage
-
-    def _expire(self, event: BackgroundEvent, now: int) -> bool:  # noqa: ARG002
-        self._lifecycle.expire(self._passage.request, now)
-        return True
 
 
 def _index(event: BackgroundEvent) -> int:

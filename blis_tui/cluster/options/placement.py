@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.cluster.life import Node, UnlimitedPlacement, accelerators
 from blis_tui.cluster.records import NodeChanged
-from blis_tui.cluster.routed_request import LIFECYCLE, BackgroundEvent
+from blis_tui.cluster.routed_request import LIFECYCLE
+from blis_tui.engine.events import Revocable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -260,7 +262,12 @@ class Placement(UnlimitedPlacement):
         node = group.order()
         self._tell(node, "provisioning", now)
         time = now + draw(group.pool.provisioning_delay, group.stream)
-        self._pipeline.queue.push(time, LIFECYCLE, _NodeReady(self._pipeline, self, group, node))
+        arrival = Revocable("node-ready", self._is_late, partial(self.node_arrived, group, node))
+        self._pipeline.queue.push(time, LIFECYCLE, arrival)
+
+    def _is_late(self) -> bool:
+        """Whether no request is left for which a node could matter."""
+        return self._pipeline.finished
 
     def _place_waiting(self, now: int) -> None:
         """Place waiting instances in order; where one finds no room, neither do others with the same need."""
@@ -315,17 +322,3 @@ def _append(coming: list[_PendingNodes], group: NodeGroup, free: int, nodes: int
     if coming and coming[-1].group is group and coming[-1].free == free:
         nodes += coming.pop().nodes
     coming.append(_PendingNodes(group, free, nodes))
-
-
-class _NodeReady(BackgroundEvent):
-    """The arrival of an ordered node."""
-
-    def __init__(self, pipeline: Pipeline, placement: Placement, group: NodeGroup, node: Node) -> None:
-        super().__init__("node-ready", pipeline, None, self._node_arrived)
-        self._placement = placement
-        self._group = group
-        self._node = node
-
-    def _node_arrived(self, event: BackgroundEvent, now: int) -> bool:  # noqa: ARG002
-        self._placement.node_arrived(self._group, self._node, now)
-        return True

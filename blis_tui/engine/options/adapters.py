@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple
-from blis_tui.engine.events import instance_order
+from blis_tui.engine.events import Revocable, instance_order
 from blis_tui.engine.plan import StepPart
 from blis_tui.engine.records import AdapterEvicted, AdapterHeld, AdapterLoad, AdapterReady
 from blis_tui.engine.request import WAITING
@@ -103,35 +104,6 @@ class Loading(NamedTuple):
     adapter: str
     load_us: int
     number: int
-
-
-class AdapterLoaded:
-    """The end of a concurrent load, as an event."""
-
-    __slots__ = ("_adapters", "_loading", "instance_index")
-
-    kind = "adapter-ready"
-    request = None
-
-    def __init__(self, adapters: Adapters, loading: Loading, index: int) -> None:
-        self._adapters = adapters
-        self._loading = loading
-        self.instance_index = index
-
-    @property
-    def stale(self) -> bool:
-        """Whether the load was abandoned, because the instance is gone."""
-        return self._adapters.loading != self._loading
-
-    def fire(self, now: int) -> bool:
-        """Make the adapter available."""
-        if self.stale:
-            return False
-        self._adapters.arrive(now)
-        return True
-
-    def drop(self) -> None:
-        """Do nothing: no other state depends on it."""
 
 
 class Adapters(StepPart):
@@ -272,7 +244,9 @@ class Adapters(StepPart):
             self._number += 1
             self.loading = loading = Loading(adapter, took, self._number)
             order = instance_order(_ARRIVES, self._index)
-            self._events.push(self._now + took, order, AdapterLoaded(self, loading, self._index))
+            is_off = partial(self._is_abandoned, loading)
+            end = Revocable("adapter-ready", is_off, self.arrive, instance_index=self._index)
+            self._events.push(self._now + took, order, end)
         return False
 
     @property
@@ -362,6 +336,10 @@ class Adapters(StepPart):
                 if adapter not in self.in_use:  # the request has left since the step was planned
                     self._idle[adapter] = None
         return duration_us
+
+    def _is_abandoned(self, loading: Loading) -> bool:
+        """Whether a load was abandoned, because the instance is gone."""
+        return self.loading != loading
 
     def arrive(self, now: int) -> None:
         """Finish the concurrent load."""

@@ -6,12 +6,11 @@ Source: SGLang 0.5.23, ``managers/scheduler.py`` (``event_loop_normal``, ``event
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import mypyc_attr
-from blis_tui.base.pickling import Picklable
 from blis_tui.engine.counts import tally_wait
-from blis_tui.engine.events import IDLE, NO_STEP
+from blis_tui.engine.events import IDLE, NO_STEP, Revocable
 from blis_tui.engine.plan import DiscardedTokens, Plan, Planned
 from blis_tui.engine.request import RUNNING, WAITING, RequestState
 from blis_tui.engine.sglang.radix_pool import radix_pool
@@ -21,36 +20,6 @@ from blis_tui.engine.step_loop import StepLoop
 if TYPE_CHECKING:
     from blis_tui.engine.request import Request
     from blis_tui.engine.steps import Steps
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Arrival(Picklable):
-    """The end of a transfer between GPU and host: there may be room for waiting requests now."""
-
-    __slots__ = ("_flow", "instance_index", "time_us")
-
-    kind: ClassVar[str] = "step"
-    request: ClassVar[None] = None
-
-    def __init__(self, flow: EventLoop, time_us: int) -> None:
-        self._flow = flow
-        self.instance_index = flow.index
-        self.time_us = time_us
-
-    @property
-    def stale(self) -> bool:
-        """Whether another step is pending already, or no request is left."""
-        return self._flow.step_pending or not self._flow.has_work
-
-    def fire(self, now: int) -> bool:
-        """Look for work again."""
-        if self.stale:
-            return False
-        self._flow.want_step(now)
-        return True
-
-    def drop(self) -> None:
-        """Do nothing: no other state depends on this event."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -114,7 +83,8 @@ class EventLoop(StepLoop):
             if ready is None and not self.polls:  # the clients of all that were there had given up
                 return NO_STEP
             if ready is None and (change_us := self._pool.next_change_us()) > now:
-                steps.events.push(change_us, self.order, Arrival(self, change_us))
+                arrival = Revocable("step", self._is_busy_or_idle, self.want_step, instance_index=self.index)
+                steps.events.push(change_us, self.order, arrival)
                 return NO_STEP
             if ready is None:
                 raise batch.deadlock(self.index, now)
@@ -137,6 +107,10 @@ class EventLoop(StepLoop):
         if self._overlaps and batch.waiting.items:
             self._tally_step(following, end - now)
         return end if self.has_work else IDLE
+
+    def _is_busy_or_idle(self) -> bool:
+        """Whether a step is pending, or no request is left: that there may be room does not matter."""
+        return self.step_pending or not self.has_work
 
     def _plan_step(self, now: int) -> Planned | None:
         """Plan a step; None = it would have nothing to do."""
