@@ -31,6 +31,8 @@ from blis_tui.engine.latency.model import Chunk as Chunk
 from blis_tui.engine.latency.model import Overheads as Overheads
 from blis_tui.engine.latency.model import StepLoad as StepLoad
 from blis_tui.engine.latency.model import StepTimeModel as StepTimeModel
+from blis_tui.engine.options.handover import admit_prefilled as admit_prefilled
+from blis_tui.engine.options.handover import first_with_blocks as first_with_blocks
 from blis_tui.engine.orders import PRIORITY as PRIORITY
 from blis_tui.engine.orders import PriorityRule as PriorityRule
 from blis_tui.engine.plan import Plan as Plan

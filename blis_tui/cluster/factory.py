@@ -109,6 +109,8 @@ class InstanceFactory:
         if engine.encoder is not None and batch.traits.encoder:
             staged = engine.pipeline_parallel > 1 and rule.traits.plans_ahead
             batch.encoder = _encoder(engine.encoder, batch, self._observers, index, staged=staged)
+        followers = (batch.adapters, batch.encoder, batch.swapping)
+        batch.parts = tuple([one for one in followers if one is not None])
         parts = self._parts(index, pool, rule, batch.traits, latency, tuple(beside))
         steps = _logged(index, batch, parts) if batch.traits.log_interval_us else Steps(index, batch, parts)
         if (measured := self._measured.get(pool.name)) is not None:

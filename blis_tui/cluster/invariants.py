@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.instance import Instance
+from blis_tui.engine.options.handover import awaits_blocks
 from blis_tui.engine.request import Request, RequestState, handover_of
 from blis_tui.workload.source import awaits_answers
 
@@ -217,7 +218,7 @@ def _causality(state: Auditable) -> str:
 def _work_conservation(state: Auditable) -> str:
     for instance in state.instances:
         batch = instance.batch
-        waits = batch.awaits_blocks() or batch.awaits_adapter() or batch.awaits_transfers()
+        waits = awaits_blocks(batch) or batch.awaits_adapter() or batch.awaits_transfers()
         if instance.flow.has_work and not instance.flow.step_pending and not waits:
             return f"instance {instance.index} has work and no step is pending"
     return ""

@@ -11,8 +11,8 @@ from blis_tui.base.pickling import Picklable
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.latency.model import Chunk
 from blis_tui.engine.options.draft_cohort import SpeculativeCohort
-from blis_tui.engine.plan import Preemption, Reloaded
-from blis_tui.engine.request import CREATED, RUNNING, WAITING, RequestState
+from blis_tui.engine.plan import Preemption
+from blis_tui.engine.request import RUNNING, WAITING, RequestState
 from blis_tui.model.engine import UNLIMITED
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.options.adapters import Adapters
     from blis_tui.engine.options.encoder import Encoder
     from blis_tui.engine.options.swap import HostMemory, Swapping
-    from blis_tui.engine.plan import Plan, Planned
+    from blis_tui.engine.plan import Plan, Planned, StepPart
     from blis_tui.engine.profile import Limits
     from blis_tui.engine.queue import WaitingQueue
     from blis_tui.engine.request import Request
@@ -93,6 +93,7 @@ class Batch(Picklable):
         adapters: the LoRA adapters; None = there are none.
         encoder: the media encoder, if steps schedule it; otherwise None.
         admission: admits waiting requests, if the rule uses it.
+        parts: those of adapters, encoder and swapping that there are: they follow what becomes of each request.
     """
 
     __slots__ = (
@@ -112,6 +113,7 @@ class Batch(Picklable):
         "max_decodes",
         "max_running",
         "now",
+        "parts",
         "paused",
         "planned",
         "pool",
@@ -172,6 +174,7 @@ class Batch(Picklable):
         self.victim = victim
         self.traits = traits
         self.serves_behind_preempted = victim.serves_behind_preempted or traits.serves_behind_own_victim
+        self.parts: tuple[StepPart, ...] = ()
         self.adapters: Adapters | None = None
         self.encoder: Encoder | None = None
         self.admission: AdmissionLoop | None = None
@@ -215,20 +218,20 @@ class Batch(Picklable):
     ) -> None:
         """Move a waiting request into the batch, with its cached blocks and a first chunk.
 
-        ``swapped_tokens``: number of tokens that come back from host memory (see the method ``swapped_tokens``),
-        after which the request continues; if 0, its content on the host is discarded. ``tiered``: content beyond the
-        cached blocks that tiers hold (``in_tiers``). ``padding``: how many of the new tokens are draft placeholders;
-        the only other one is decoded.
+        ``swapped_tokens``: number of tokens that come back from host memory (``Swapping.tokens_of``), after which the
+        request continues; if 0, its content on the host is discarded. ``tiered``: content beyond the cached blocks that
+        tiers hold (``BlockPool.in_tiers``). ``padding``: how many of the new tokens are draft placeholders; the only
+        other one is decoded.
         """
-        slot = self._assign_slot(request)
+        slot = self.assign_slot(request)
         pool = self.pool
         if cached_blocks:
             pool.pin(request, cached_blocks)
         cached_tokens = cached_blocks * pool.block_size_tokens
         if self.swapping is not None:
             cached_tokens = self.swapping.restore_blocks(plan, request, cached_tokens, swapped_tokens)
-        if tiered:
-            self._load(plan, request, tiered)
+        if tiered and pool.tiers is not None:
+            pool.tiers.load_into(plan, request, tiered)
             cached_tokens += len(tiered) * pool.block_size_tokens
             pool.extend(request, cached_tokens)
         request.computed_tokens = cached_tokens
@@ -245,7 +248,7 @@ class Batch(Picklable):
             if request.peak_tokens > cached_tokens:
                 self._recomputed_tokens += request.peak_tokens - cached_tokens
         if padding:
-            self._decode_padded(request, padding)
+            self.decode_padded(request, padding)
         else:
             self.prefills[slot] = request
             if new_tokens:
@@ -254,11 +257,11 @@ class Batch(Picklable):
                 plan.instant.append(request)
         plan.admitted.append(request)
 
-    def _assign_slot(self, request: Request) -> int:
+    def assign_slot(self, request: Request) -> int:
         """Mark a waiting request as running and return its batch slot."""
         self.waiting.remove(request)
-        if self.adapters is not None:
-            self.adapters.take(request)
+        for part in self.parts:
+            part.entered(request)
         request.state = RUNNING
         slot = self._next_slot
         self._next_slot = slot + 1
@@ -266,7 +269,7 @@ class Batch(Picklable):
         self.running[slot] = request
         return slot
 
-    def _decode_padded(self, request: Request, drafts: int) -> None:
+    def decode_padded(self, request: Request, drafts: int) -> None:
         """Decode the request's only remaining token, padded with ``drafts`` placeholder draft tokens."""
         cohort = self.speculative
         assert cohort is not None  # noqa: S101  (only rules with speculative decoding pad)
@@ -284,63 +287,6 @@ class Batch(Picklable):
         first = self.waiting.first(len(self.stale) + count + 1)
         return next((one for one in first if one.index not in self.stale and one.index not in passed), None)
 
-    def swapped_tokens(self, request: Request) -> int:
-        """Number of a waiting request's tokens with KV blocks on the host; at least one token is left to compute."""
-        if self.swapping is None:
-            return 0
-        return min(self.swapping.host.tokens_of(request.index), request.target_tokens - 1)
-
-    def in_tiers(self, request: Request, cached: int, limit: int) -> list[int]:
-        """Return the keys of tier content that extends the cached blocks up to ``limit``, if admissions use tiers."""
-        tiers = self.pool.tiers
-        if tiers is None or not tiers.looks_up:
-            return []
-        keys = self.pool.keys_after(request, cached, limit)
-        return keys[: tiers.found(keys)]
-
-    def reload(self, plan: Plan, request: Request, cached: int, limit: int, room: int) -> bool:
-        """Reload a prompt that does not fit from tiers into ``room`` free blocks; return whether they had any of it."""
-        tiers = self.pool.tiers
-        if tiers is None or tiers.looks_up:
-            return False
-        keys = self.pool.keys_after(request, cached, min(limit, cached + room))
-        keys = keys[: tiers.found(keys)]
-        if keys:
-            self._load(plan, request, keys)
-            self.pool.restore_blocks(request, cached, keys)
-        return bool(keys)
-
-    def _load(self, plan: Plan, request: Request, keys: Sequence[int]) -> None:
-        tiers = self.pool.tiers
-        if tiers is None:
-            return
-        before = tiers.thrashing, tiers.transfer_us
-        sources = tiers.load(keys)
-        again, took = tiers.thrashing - before[0], tiers.transfer_us - before[1]
-        plan.reloaded += (Reloaded(request, len(keys), sources, again, took),)
-
-    def admit_prefilled(self, plan: Plan, request: Request, padding: int = 0) -> None:
-        """Move a waiting request whose prompt was computed elsewhere into the batch; it decodes in this step.
-
-        ``padding``: number of draft placeholders beside its token.
-        """
-        self._assign_slot(request)
-        del self.reserved[request.index]
-        if padding:
-            self._decode_padded(request, padding)
-        else:
-            if self.speculative is not None:
-                self.pool.hold(request, self.speculative.slots(request, 1))
-            self.pool.extend(request, request.computed_tokens + 1)
-            self._join_cohort(request)
-            if self.speculative is not None:
-                self.speculative.note_grant(request)
-        plan.admitted.append(request)
-
-    def first_with_blocks(self) -> Request | None:
-        """Return the first queued request whose prompt was computed elsewhere and that holds its KV blocks here."""
-        return next((one for one in self.waiting.ordered() if one.index in self.reserved), None)
-
     def awaits_adapter(self) -> bool:
         """Whether no request runs while an adapter is being loaded concurrently with steps."""
         return not self.running and self.adapters is not None and self.adapters.loading is not None
@@ -352,34 +298,21 @@ class Batch(Picklable):
     def abandon(self) -> None:
         """Reset everything, because the instance is gone and its requests have been taken out."""
         self.refused = None
-        if self.adapters is not None:
-            self.adapters.reset()
-        if self.encoder is not None:
-            self.encoder.reset()
+        for part in self.parts:
+            part.reset()
 
     def forget_flights(self) -> None:
         """Forget the steps in flight: none contains any of these requests any more."""
         self.busy.clear()
         self.stale, self.blind, self.paused = {}, {}, ()
 
-    def awaits_blocks(self) -> bool:
-        """Whether no request runs while KV blocks are being transferred here from another instance."""
-        return not self.running and any(one.state is CREATED for one in self.reserved.values())
-
     def awaits_transfers(self) -> bool:
         """Whether content is being transferred between GPU and host concurrently with steps."""
         tiers = self.pool.tiers
         return tiers is not None and tiers.under_way
 
-    def evict_reserved(self) -> Preemption:
-        """Take the KV blocks of the last queued request that holds some; it must recompute its prompt here."""
-        victim = next(one for one in reversed(self.waiting.ordered()) if one.index in self.reserved)
-        del self.reserved[victim.index]
-        lost = Preemption(victim, self.waiting.head(), victim.computed_tokens, victim.held_blocks)
-        self._release_victim(victim, victim.computed_tokens)
-        return lost
-
-    def _release_victim(self, victim: Request, content_tokens: int) -> None:
+    def release_victim(self, victim: Request, content_tokens: int) -> None:
+        """Free the blocks of a request that waits again: it must recompute its content or restore it."""
         self._deduct_lost_recompute(victim)
         # Its content can be found again only under keys that exist for preempted requests.
         victim.preemptions += 1
@@ -425,12 +358,11 @@ class Batch(Picklable):
         """
         slot = victim.batch_slot
         content = self._content_tokens(victim, granted)
-        if self.encoder is not None:
-            self.encoder.release(victim)
+        for part in self.parts:
+            part.interrupted(victim)
         if slot in self.busy:
             self.stale[victim.index] = (slot in self.ending, self.busy.pop(slot))
-        if self.speculative is not None:
-            self.speculative.forget(victim)
+        self.cohort.forget(victim)
         if slot in self.ending:
             del self.ending[slot]
             self.cohort.unsure.pop(slot, None)
@@ -446,12 +378,12 @@ class Batch(Picklable):
         plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
         if self.swapping is not None:
             self.swapping.swap_out(plan, victim)
-        self._release_victim(victim, content)
+        self.release_victim(victim, content)
         victim.batch_slot = -1
         victim.state = WAITING
         self.waiting.push_front(victim)
-        if self.adapters is not None:
-            self.adapters.leave(victim)
+        for part in self.parts:
+            part.left(victim)
 
     def retract(self, plan: Plan, victim: Request, beneficiary: Request) -> None:
         """Take all blocks from a running request outside the cohort and put it back at the end of the queue.
@@ -462,12 +394,12 @@ class Batch(Picklable):
         del self.running[slot]
         self.prefills.pop(slot, None)
         plan.preempted.append(Preemption(victim, beneficiary, victim.computed_tokens, victim.held_blocks))
-        self._release_victim(victim, 0)
+        self.release_victim(victim, 0)
         victim.batch_slot = -1
         victim.state = WAITING
         self.waiting.push(victim)
-        if self.adapters is not None:
-            self.adapters.leave(victim)
+        for part in self.parts:
+            part.left(victim)
 
     def look_back(self, now: int) -> None:
         """Tell what has content from the results that are known at ``now``."""
@@ -493,7 +425,7 @@ class Batch(Picklable):
         if not (notes_grants or self.traits.plans_ahead):
             return computed
         expected = request.joined_us > self.now
-        ahead = 0 if self.speculative is None else self.speculative.hashed_ahead
+        ahead = self.cohort.hashed_ahead
         if granted and notes_grants:  # (not from generated_tokens: that may be one less after a prefill elsewhere)
             known = computed + 1 if computed >= request.target_tokens else request.target_tokens
             return min(computed + granted, known - ahead - expected)
@@ -522,9 +454,9 @@ class Batch(Picklable):
         """Let the requests that get a token in this step advance together again; the others stay stalled."""
         for slot, request in decoding.items():
             del self.stalled[slot]
-            self._join_cohort(request)
+            self.join_cohort(request)
 
-    def _join_cohort(self, request: Request) -> None:
+    def join_cohort(self, request: Request) -> None:
         """Let a request join the cohort; it gets a token in the step being planned."""
         if request.joined_us <= self.now:
             request.known_clock = self.cohort.clock + 1
@@ -532,33 +464,18 @@ class Batch(Picklable):
 
     # ---- operations for steps ----
 
-    def give_back(self, request: Request) -> None:
-        """Free the KV blocks of a prompt computed elsewhere; before it waits here, its new blocks have no content."""
-        if self.reserved.pop(request.index, None) is None:
-            return
-        tokens = request.computed_tokens
-        if request.state is not WAITING:
-            tokens = request.shared_blocks * self.limits.block_size_tokens
-        self.pool.release(request, tokens)
-
     def leave_queue(self, request: Request) -> None:
         """Take a waiting request, which leaves without a result, out of the queue."""
         self.waiting.remove(request)
         self.given_up.pop(request.index, None)
-        if self.adapters is not None:
-            self.adapters.forget(request)
-        if self.encoder is not None:
-            self.encoder.forget(request)
-        if self.swapping is not None:
-            self.swapping.host.discard(request.index)
+        for part in self.parts:
+            part.unqueued(request)
 
     def vacate(self, request: Request, end: int) -> None:
         """Free the slot and blocks of a request that has left the batch; its last step ends at ``end``."""
-        tokens = request.computed_tokens
-        if self.speculative is not None:
-            late = self.traits.vllm_block_pool and 0 < request.deadline_us < end
-            tokens = self.speculative.content_tokens(request, results=not late)
-            self.speculative.forget(request)
+        late = self.traits.vllm_block_pool and 0 < request.deadline_us < end
+        tokens = self.cohort.content_tokens(request, results=not late)
+        self.cohort.forget(request)
         request.batch_slot = -1
         self.pool.release(request, tokens, end=end)
 
@@ -580,8 +497,7 @@ class Batch(Picklable):
             content = self._content_tokens(request, 0)
         del self.ending[request.batch_slot]
         self.cohort.unsure.pop(request.batch_slot, None)
-        if self.speculative is not None:
-            self.speculative.forget(request)
+        self.cohort.forget(request)
         request.batch_slot = -1
         self.pool.release(request, content, end=-1)
 
@@ -628,16 +544,13 @@ class Batch(Picklable):
         elif self.planned is not None and self.planned.plan is not None:
             granted = next((chunk.new for chunk in self.planned.plan.chunks if chunk.request is request), 0)
         content = self._content_tokens(request, granted, results=False)
-        if self.speculative is not None:
-            self.speculative.forget(request)
+        self.cohort.forget(request)
         del self.running[slot]
         self.prefills.pop(slot, None)
         self.stalled.pop(slot, None)
         request.batch_slot = -1
-        if self.adapters is not None:
-            self.adapters.leave(request)
-        if self.encoder is not None:
-            self.encoder.forget(request)
+        for part in self.parts:
+            part.taken_out(request)
         self._deduct_lost_recompute(request)
         return content
 

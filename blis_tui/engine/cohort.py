@@ -38,6 +38,7 @@ class DecodeCohort(Picklable):
             elsewhere).
         drafted: draft tokens that the latest advance verified in addition to the due ones.
         ahead: 1 while the next advance is planned (members hold the blocks for it), else 0.
+        hashed_ahead: number of tokens after a block that must be known before its content is recorded.
         unsure: slot -> request whose last token is being computed, where that was not certain when the step was
             planned; plans treat it as continuing.
     """
@@ -51,6 +52,7 @@ class DecodeCohort(Picklable):
         "clock",
         "drafted",
         "dues",
+        "hashed_ahead",
         "last_advance_us",
         "load",
         "soonest",
@@ -75,6 +77,7 @@ class DecodeCohort(Picklable):
         self.ahead = 0
         self.drafted = 0
         self.unsure: dict[int, Request] = {}
+        self.hashed_ahead = 0
 
     def join(self, request: Request, last_token_us: int) -> None:
         """Add a request whose ``computed_tokens`` and ``generated_tokens`` are exact and that is not finished."""
@@ -143,6 +146,13 @@ class DecodeCohort(Picklable):
             self.answers[answer].remove(request)
             if not self.answers[answer]:
                 del self.answers[answer]
+
+    def forget(self, request: Request) -> None:
+        """Forget a request that decodes no more or has lost its blocks: there is nothing to forget."""
+
+    def content_tokens(self, request: Request, *, results: bool = True) -> int:  # noqa: ARG002  (all results are known)
+        """Number of tokens with content in the cache, of a request that ends."""
+        return request.computed_tokens
 
     def _answer_clock(self, reasoning: Reasoning, request: Request) -> int:
         """Clock at which a member gets the first token after its reasoning; 0 = it has it already, or never will."""

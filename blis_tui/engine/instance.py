@@ -10,6 +10,7 @@ from blis_tui.engine.client_times import client_ttft_us
 from blis_tui.engine.events import Timeout, instance_order
 from blis_tui.engine.latency.model import ModelWrapper
 from blis_tui.engine.latency.wrappers import HookedModel
+from blis_tui.engine.options.handover import give_back
 from blis_tui.engine.orders import ConstantPriority
 from blis_tui.engine.profile import Profile
 from blis_tui.engine.records import Dropped, Queued, TimedOut
@@ -216,7 +217,7 @@ class Instance(Picklable):
 
     def give_back(self, request: Request, now: int) -> None:
         """Free the blocks, if any, of a request that does not run."""
-        self.batch.give_back(request)
+        give_back(self.batch, request)
         self.flow.want_step(now)
 
     def _wait(self, request: Request, now: int) -> None:

@@ -216,3 +216,23 @@ class StepPart(Picklable):
 
     def tell(self, done: Done) -> None:
         """Emit records about a step; called only if there are subscribers."""
+
+    # ---- what becomes of a request, for the parts that a batch lists ----
+
+    def entered(self, request: Request) -> None:
+        """Note that a waiting request runs."""
+
+    def interrupted(self, request: Request) -> None:
+        """Note that a running request is about to lose its blocks."""
+
+    def left(self, request: Request) -> None:
+        """Note that a request no longer runs: it has its last token, or waits again."""
+
+    def unqueued(self, request: Request) -> None:
+        """Note that a waiting request has left without a result."""
+
+    def taken_out(self, request: Request) -> None:
+        """Note that a running request has left without a result."""
+
+    def reset(self) -> None:
+        """Reset everything; the instance is gone and all requests have been taken out."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.engine.counts import tally_wait
 from blis_tui.engine.events import IDLE, NO_STEP, Step, Stepper, instance_order
+from blis_tui.engine.options.handover import awaits_blocks
 from blis_tui.engine.plan import NO_PLAN, DiscardedTokens, Plan, Planned
 
 if TYPE_CHECKING:
@@ -547,7 +548,7 @@ class Ahead(FastForward):
         """Plan the step that starts now; it takes over the preemptions of ``before``, a plan that computes nothing."""
         planned = self._plan_next(now, ahead=False)
         if planned is None:
-            if self.batch.awaits_blocks():
+            if awaits_blocks(self.batch):
                 return None
             raise self.batch.deadlock(self.index, now)
         return planned if before is None or before.plan is None else planned.after(before.plan)

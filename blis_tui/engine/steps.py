@@ -373,14 +373,14 @@ class Steps(Picklable):
                 # vLLM gives up those whose deadlines pass before it has the results.
                 finishing.sort(key=lambda request: not 0 < request.deadline_us < end)
         watched = self.seen.watch is not None
-        pool, running, adapters, given_up = batch.pool, batch.running, batch.adapters, batch.given_up
+        pool, running, parts, given_up = batch.pool, batch.running, batch.parts, batch.given_up
         departing = self.departing
         if departing:  # at the latest when this step started
             self._depart(departing)
         for request in finishing:
             del running[request.batch_slot]
-            if adapters is not None:
-                adapters.leave(request)
+            for part in parts:
+                part.left(request)
             handover = request.handover
             if handover is not None and not handover.prefilled and request.output_tokens:
                 self._part(request, end)

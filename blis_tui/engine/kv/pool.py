@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.kv.extent import Extent
     from blis_tui.engine.kv.keys import PromptKeys
     from blis_tui.engine.options.tiers import Tiers
+    from blis_tui.engine.plan import Plan
     from blis_tui.engine.request import Request, Segments
 
 
@@ -411,6 +412,26 @@ class BlockPool(Picklable):
         # Taking one of their copies may have cut them.
         for extent in reversed([one for one in self._index.found(head) if one.place < 0 and not one.references]):
             self._order.park(extent)
+
+    def in_tiers(self, request: Request, cached: int, limit: int) -> list[int]:
+        """Return the keys of tier content that extends the cached blocks up to ``limit``, if admissions use tiers."""
+        tiers = self.tiers
+        if tiers is None or not tiers.looks_up:
+            return []
+        keys = self.keys_after(request, cached, limit)
+        return keys[: tiers.found(keys)]
+
+    def reload(self, plan: Plan, request: Request, cached: int, limit: int, room: int) -> bool:
+        """Reload a prompt that does not fit from tiers into ``room`` free blocks; return whether they had any of it."""
+        tiers = self.tiers
+        if tiers is None or tiers.looks_up:
+            return False
+        keys = self.keys_after(request, cached, min(limit, cached + room))
+        keys = keys[: tiers.found(keys)]
+        if keys:
+            tiers.load_into(plan, request, keys)
+            self.restore_blocks(request, cached, keys)
+        return bool(keys)
 
     def cached_free(self) -> int:
         """Number of free blocks whose content can still be found."""

@@ -288,7 +288,7 @@ class Adapters(StepPart):
         observers.tell(AdapterLoad, self._now, request.request_id, self._index, adapter, source, took)
         return took
 
-    def take(self, request: Request) -> None:
+    def entered(self, request: Request) -> None:
         """Count the adapter of an admitted request as in use."""
         adapter = request.adapter
         if not adapter:
@@ -300,7 +300,7 @@ class Adapters(StepPart):
             self.held_us += self._now - since
         self._load.adapters = len(self.in_use)
 
-    def leave(self, request: Request) -> None:
+    def left(self, request: Request) -> None:
         """Release the adapter of a request that no longer runs."""
         adapter = request.adapter
         if not adapter:
@@ -312,7 +312,11 @@ class Adapters(StepPart):
                 self._idle[adapter] = None
         self._load.adapters = len(self.in_use)
 
-    def forget(self, request: Request) -> None:
+    def taken_out(self, request: Request) -> None:
+        """Release the adapter of a request that has left without a result."""
+        self.left(request)
+
+    def unqueued(self, request: Request) -> None:
         """Forget a request that no longer waits."""
         for one in (self._held_us, self._missed):
             one.pop(request.index, None)

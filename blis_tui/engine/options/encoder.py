@@ -327,7 +327,19 @@ class Encoder(StepPart):
             self._free(request, number)
         self._budget += self._fits.pop(request.index, 0)
 
-    def forget(self, request: Request) -> None:
+    def interrupted(self, request: Request) -> None:
+        """Release the media of a request that is about to lose its blocks."""
+        self.release(request)
+
+    def unqueued(self, request: Request) -> None:
+        """Forget a request that no longer waits."""
+        self._forget(request)
+
+    def taken_out(self, request: Request) -> None:
+        """Forget a request that no longer runs."""
+        self._forget(request)
+
+    def _forget(self, request: Request) -> None:
         """Forget a request that has left."""
         self.release(request)
         self._held_us.pop(request.index, None)

@@ -202,6 +202,14 @@ class Swapping(StepPart):
             plan.transfer_us += host.store(victim.index, computed, blocks)
         plan.restored += (Restored(victim, swaps, blocks, costs),)
 
+    def unqueued(self, request: Request) -> None:
+        """Discard what the host holds of a request."""
+        self.host.discard(request.index)
+
+    def tokens_of(self, request: Request) -> int:
+        """Number of a waiting request's tokens with KV blocks on the host; at least one token is left to compute."""
+        return min(self.host.tokens_of(request.index), request.target_tokens - 1)
+
     def restore_blocks(self, plan: Plan, request: Request, cached: int, swapped: int) -> int:
         """Swap in a request that holds its cached blocks; return how many tokens it has then."""
         host, pool = self.host, self._pool

@@ -10,12 +10,13 @@ from collections import OrderedDict
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.engine.plan import StepPart
+from blis_tui.engine.plan import Reloaded, StepPart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.engine.plan import Plan
+    from blis_tui.engine.request import Request
     from blis_tui.model import KvTier, KvTiers
 
 THRASHING_US: Final = 1000
@@ -152,6 +153,13 @@ class Tiers(StepPart):
         for tier, count in zip(self.tiers, counts, strict=True):
             self._moved(tier, count)
         return tuple((tier.name, count) for tier, count in zip(self.tiers, counts, strict=True) if count)
+
+    def load_into(self, plan: Plan, request: Request, keys: Sequence[int]) -> None:
+        """Load content for a request, as part of a plan."""
+        before = self.thrashing, self.transfer_us
+        sources = self.load(keys)
+        again, took = self.thrashing - before[0], self.transfer_us - before[1]
+        plan.reloaded += (Reloaded(request, len(keys), sources, again, took),)
 
     # ---- transfer times ----
 

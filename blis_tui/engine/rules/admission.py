@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from blis_tui.base.classes import NamedTuple, mypyc_attr
 from blis_tui.base.pickling import is_internal_class
 from blis_tui.engine.batch import AdmissionLoop
+from blis_tui.engine.options.handover import admit_prefilled, first_with_blocks
 from blis_tui.engine.plan import NO_PLAN
 from blis_tui.engine.stopped import ADAPTER, BLOCKS, ENCODER, LATE, MAX_NUM_SEQS, TOKENS, WATERMARK, Stopped
 
@@ -178,7 +179,7 @@ class Admission(AdmissionLoop):
     def _first(self, head: Request) -> Request:
         """Choose between the head and a waiting request that holds KV blocks, while nothing runs."""
         batch, adapters = self._batch, self._batch.adapters
-        holder = batch.first_with_blocks() or head
+        holder = first_with_blocks(batch) or head
         if adapters is not None and not adapters.has_place(holder):
             return head
         here = adapters is not None and adapters.has(holder) and not adapters.has(head)
@@ -204,7 +205,7 @@ class Admission(AdmissionLoop):
         if need > free:
             self._refuse(request, Stopped(BLOCKS, need, free, request, tried_us=batch.now))
             return False
-        batch.admit_prefilled(self._plan, request, tokens - 1)
+        admit_prefilled(batch, self._plan, request, tokens - 1)
         self._budget -= tokens
         self._places -= 1
         return True
@@ -288,10 +289,10 @@ class Admission(AdmissionLoop):
     def _found(self, request: Request) -> _Found:
         """Look up the request's tokens in the KV cache and below it."""
         batch, pool = self._batch, self._batch.pool
-        swapped = batch.swapped_tokens(request)
+        swapped = 0 if batch.swapping is None else batch.swapping.tokens_of(request)
         findable = (swapped or request.target_tokens - self._always_computes) // pool.block_size_tokens
         cached = found = pool.cached_prefix(request, findable)
-        tiered = batch.in_tiers(request, cached, findable) if pool.tiers is not None and not swapped else []
+        tiered = [] if swapped else pool.in_tiers(request, cached, findable)
         if batch.speculative is not None and batch.speculative.drops_last_hit:
             if tiered:
                 tiered = tiered[:-1]
@@ -315,4 +316,4 @@ class Admission(AdmissionLoop):
             return False
         self._reloaded = request.index
         room = pool.free - pool.idle_among(request, found)
-        return self._batch.reload(self._plan, request, found, findable, room)
+        return pool.reload(self._plan, request, found, findable, room)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import dataclass, mypyc_attr
 from blis_tui.base.errors import PolicyError
+from blis_tui.engine.options.handover import admit_prefilled
 from blis_tui.engine.plan import Plan
 from blis_tui.engine.rules.rule import BATCHING, Plain, RunningFirst
 from blis_tui.engine.rules.traits import BY_ARRIVAL, LLM_SERVING_SIM, EngineBehavior, unsupported_settings
@@ -251,7 +252,7 @@ class _Pass:
         if request.index in batch.reserved:
             if self._lacks_blocks(request, pool.missing(request, request.computed_tokens + 1)):
                 return 0
-            batch.admit_prefilled(self.plan, request)
+            admit_prefilled(batch, self.plan, request)
             return 1
         cached = pool.cached_prefix(request, (request.target_tokens - 1) // size)
         tokens = self._chunk(request.target_tokens - cached * size)

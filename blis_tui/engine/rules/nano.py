@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from blis_tui.engine.options.handover import admit_prefilled, first_with_blocks
 from blis_tui.engine.plan import Plan
 from blis_tui.engine.rules.rule import BATCHING, Plain, serve_running
 from blis_tui.engine.rules.traits import EngineBehavior
@@ -96,7 +97,7 @@ class NanoBatching(Plain):
         """Admit requests from the head of the queue whose prompts were computed elsewhere, to decode, too."""
         waiting, pool = batch.waiting, batch.pool
         while waiting.items:
-            request = (None if batch.running else batch.first_with_blocks()) or waiting.head()
+            request = (None if batch.running else first_with_blocks(batch)) or waiting.head()
             if request.index not in batch.reserved:
                 plan.stopped = plan.stopped or Stopped(PREEMPTED)  # else no request was waiting before
                 break
@@ -107,5 +108,5 @@ class NanoBatching(Plain):
             if need > pool.free:
                 plan.stopped = Stopped(BLOCKS, need, pool.free, request)
                 break
-            batch.admit_prefilled(plan, request)
+            admit_prefilled(batch, plan, request)
             places -= 1

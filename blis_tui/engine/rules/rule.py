@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.pickling import Picklable
 from blis_tui.base.portable_math import whole_sum
+from blis_tui.engine.options.handover import awaits_blocks, evict_reserved
 from blis_tui.engine.plan import DiscardedTokens, Plan
 from blis_tui.engine.rules.admission import Admission
 from blis_tui.engine.rules.starved import serve_with_too_few_blocks
@@ -60,16 +61,16 @@ def plan_step(rule: BatchRule, batch: Batch, *, ahead: bool) -> Plan | None:
     """
     plan = rule.plan(batch)
     if ahead or not batch.reserved or batch.running or plan.preempted:
-        if plan.preempted and not batch.running and not batch.ending and batch.awaits_blocks():
+        if plan.preempted and not batch.running and not batch.ending and awaits_blocks(batch):
             batch.preempted_for_reserved += 1
         return plan
     if batch.awaits_adapter():
         return plan
-    if batch.awaits_blocks():
+    if awaits_blocks(batch):
         return None
     preempted: list[Preemption] = []
     while batch.reserved and not batch.running:
-        preempted.append(batch.evict_reserved())
+        preempted.append(evict_reserved(batch))
         plan = rule.plan(batch)
         if batch.awaits_adapter():
             break
