@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.text import cut, printable
 from blis_tui.base.units import plural, share_text
+from blis_tui.model.latencies import LATENCIES
 from blis_tui.output.section_text import instance_lines, section_lines
 
 if TYPE_CHECKING:
@@ -35,13 +36,7 @@ def summary_text(report: Report, width: int = WIDTH) -> str:
         _pairs(main_lines(report), width),
         _latencies(
             "milliseconds",
-            {
-                "time to first token": report.latency.ttft_ms,
-                "inter-token latency": report.latency.itl_ms,
-                "time per output token": report.latency.tpot_ms,
-                "end to end": report.latency.e2e_ms,
-                "scheduling delay": report.latency.scheduling_delay_ms,
-            },
+            {one.label: getattr(report.latency, one.field) for one in LATENCIES},
             width,
         ),
     ]

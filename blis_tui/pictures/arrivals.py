@@ -10,6 +10,7 @@ from blis_tui.base.html import Table
 from blis_tui.base.portable_math import ln
 from blis_tui.base.units import plural
 from blis_tui.engine.request import RequestState
+from blis_tui.model.latencies import LATENCIES
 from blis_tui.pictures.page import Picture, PictureView, label
 from blis_tui.pictures.panels import MS_AXIS, PALETTE, Panel, line_of, panels_layout, trace
 from blis_tui.results.stats import of_samples, percentile_ms
@@ -32,12 +33,7 @@ GRID: Final = (*range(0, 9_900, 100), *range(9_900, 9_990, 10), *range(9_990, 10
 _TICKS: Final = (0, 5_000, 9_000, 9_500, 9_900, 9_990, 9_999)
 _PERCENTILE: Final = re.compile(r"latency\.(\w+)\.p(\d+)")
 
-NAMES: Final = {
-    "ttft_ms": "Time to first token",
-    "itl_ms": "Inter-token latency",
-    "tpot_ms": "Time per output token",
-    "e2e_ms": "End-to-end latency",
-}
+NAMES: Final = {one.field: one.title for one in LATENCIES if one.has_curve}
 """Latencies of a report that have curves."""
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.html import Table
 from blis_tui.base.units import plural, share_text
+from blis_tui.model.latencies import LATENCIES, SAMPLED, Latency
 from blis_tui.output.report_text import main_lines
 from blis_tui.pictures.arrivals import NAMES, arrivals_picture, curve, curves_view, name_of, rates_picture
 from blis_tui.pictures.load_pictures import load_pictures
@@ -150,11 +151,7 @@ def _ms(value: float | None) -> str:
 
 
 def _latencies(report: Report) -> Table:
-    latency = report.latency
-    found = {
-        **{title: getattr(latency, name) for name, title in NAMES.items()},
-        "Scheduling delay": latency.scheduling_delay_ms,
-    }
+    found = {one.title: getattr(report.latency, one.field) for one in LATENCIES}
     return _distributions("Milliseconds, as clients see them", found)
 
 
@@ -183,18 +180,15 @@ def curves_of(
         largest = sorted((name for name in members if name), key=lambda name: (-len(members[name]), name))[:GROUPS]
         if len(members) > 1:
             whose |= {f"{kind} {group}": members[group] for group in sorted(largest)}
-    found = {name: {group: _curve(some, name) for group, some in whose.items()} for name in NAMES if name != "itl_ms"}
+    drawn = [one for one in SAMPLED.values() if one.has_curve]
+    found = {one.field: {group: _curve(some, one) for group, some in whose.items()} for one in drawn}
     # Gaps between tokens are counted per instance, not per request.
     found["itl_ms"] = {"all requests": curve(HistogramSamples(seen_gaps_us(simulation.cluster)))}
     return found
 
 
-def _curve(rows: Sequence[PackedRequest], name: str) -> Curve:
-    if name == "tpot_ms":
-        done = [row for row in rows if row.e2e_us >= 0 and row.output_tokens > 1]
-        return curve(sorted((row.e2e_us - row.ttft_us) / (row.output_tokens - 1) for row in done))
-    field = name.replace("_ms", "_us")
-    return curve(sorted(value for row in rows if (value := getattr(row, field)) >= 0))
+def _curve(rows: Sequence[PackedRequest], latency: Latency) -> Curve:
+    return curve(sorted(value for row in rows if (value := latency.of(row)) is not None))
 
 
 def _percentiles(simulation: Simulation, report: Report, rows: Sequence[PackedRequest]) -> Picture:

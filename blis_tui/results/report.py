@@ -5,9 +5,8 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from dataclasses import field, fields, is_dataclass, replace
-from functools import cache, cached_property
-from operator import sub
-from typing import TYPE_CHECKING, Final
+from functools import cache
+from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui._version import ENGINE
 from blis_tui.base.canonical import to_json
@@ -15,10 +14,11 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import plural
 from blis_tui.engine.request import RequestState
+from blis_tui.model.latencies import SAMPLED
 from blis_tui.results.expectations import Verdict, judge
 from blis_tui.results.lints.finding import LintContext
 from blis_tui.results.lints.table import check_all
-from blis_tui.results.request_columns import happened, split, where
+from blis_tui.results.request_columns import split, where
 from blis_tui.results.sections.control import lifecycle_report
 from blis_tui.results.sections.instances import KvCounts, kv_counts
 from blis_tui.results.sections.offered_load import Throughflow
@@ -299,39 +299,29 @@ _NOT_WRITTEN: Final = ("experiment", "step_models", "rows", "left_out")
 _SECTIONS: Final = tuple(one.name for one in fields(Sections))
 
 
-_STATES: Final = tuple(map(int, RequestState))
+_TOTALS: Final = ("length_capped", "output_tokens", "cached_tokens")
+"""Columns of requests that are summed."""
 
 
 class _Tally:
     """Counts and samples of a set of requests; if all requests are of one class, its tally is also the overall one."""
 
     def __init__(self) -> None:
-        self.states = dict.fromkeys(_STATES, 0)
-        self.capped = 0
-        self.output_tokens = 0
-        self.cached_tokens = 0
-        self.ttft_us = array("q")
-        self.e2e_us = array("q")
-        self.delays_us = array("q")
-        self.per_token_us = array("d")
+        self.states: Counter[int] = Counter()
+        self.totals: Counter[str] = Counter()
+        self.samples_us: dict[str, array[float]] = {
+            name: cast("array[float]", array("d" if one.per_gap else "q")) for name, one in SAMPLED.items()
+        }
+        self._distributions: dict[str, Distribution] = {}
 
     def add(self, block: Block, warm_up_us: int) -> None:
         """Add a block of requests."""
-        for state in dict.fromkeys(block.state):
-            self.states[state] += block.state.count(state)
-        self.capped += whole_sum(block.length_capped)
-        self.output_tokens += whole_sum(block.output_tokens)
-        self.cached_tokens += whole_sum(block.cached_tokens)
-        counted = where(block, [arrival - warm_up_us for arrival in block.arrival_us]) if warm_up_us else block
-        ttfts, e2es = counted.ttft_us, counted.e2e_us
-        started = where(counted, counted.scheduled_us)
-        self.delays_us.extend(map(sub, started.scheduled_us, started.arrival_us))
-        self.ttft_us.extend(happened(ttfts))
-        self.e2e_us.extend(happened(e2es))
-        answers = zip(e2es, ttfts, counted.output_tokens, strict=True)
-        self.per_token_us.extend(
-            [(e2e - ttft) / (tokens - 1) for e2e, ttft, tokens in answers if e2e >= 0 and tokens > 1]
-        )
+        self.states.update(block.state)
+        for name in _TOTALS:
+            self.totals[name] += whole_sum(getattr(block, name))
+        timed = where(block, [arrival - warm_up_us for arrival in block.arrival_us]) if warm_up_us else block
+        for name, one in SAMPLED.items():
+            self.samples_us[name].extend(one.samples_us(timed))
 
     @staticmethod
     def of_all(parts: Sequence[_Tally]) -> _Tally:
@@ -340,24 +330,20 @@ class _Tally:
             return parts[0]
         whole = _Tally()
         for part in parts:
-            for state, count in part.states.items():
-                whole.states[state] += count
-            whole.capped += part.capped
-            whole.output_tokens += part.output_tokens
-            whole.cached_tokens += part.cached_tokens
-            whole.ttft_us += part.ttft_us
-            whole.e2e_us += part.e2e_us
-            whole.delays_us += part.delays_us
-            whole.per_token_us += part.per_token_us
+            whole.states.update(part.states)
+            whole.totals.update(part.totals)
+            for name, samples_us in part.samples_us.items():
+                whole.samples_us[name] += samples_us
         return whole
 
-    @cached_property
-    def ttft_ms(self) -> Distribution:
-        return of_samples(self.ttft_us)
-
-    @cached_property
-    def e2e_ms(self) -> Distribution:
-        return of_samples(self.e2e_us)
+    def latency(self, name: str) -> Distribution:
+        """Return the distribution of a latency, by its field of the report."""
+        if name not in self._distributions:
+            samples_us = self.samples_us[name]
+            self._distributions[name] = (
+                of_ratios(samples_us) if SAMPLED[name].per_gap else of_samples(cast("array[int]", samples_us))
+            )
+        return self._distributions[name]
 
     def counts(self, *, varies: bool = False) -> RequestCounts:
         states = self.states
@@ -372,7 +358,7 @@ class _Tally:
             still_running=states[RequestState.RUNNING],
             dropped_unservable=states[RequestState.DROPPED_UNSERVABLE],
             timed_out=states[RequestState.TIMED_OUT],
-            length_capped=self.capped,
+            length_capped=self.totals["length_capped"],
             lost=states[RequestState.LOST] if varies else None,
         )
 
@@ -384,9 +370,9 @@ class _Tally:
             completed=counts.completed,
             dropped_unservable=counts.dropped_unservable,
             timed_out=counts.timed_out,
-            output_tokens=self.output_tokens,
-            ttft_ms=self.ttft_ms,
-            e2e_ms=self.e2e_ms,
+            output_tokens=self.totals["output_tokens"],
+            ttft_ms=self.latency("ttft_ms"),
+            e2e_ms=self.latency("e2e_ms"),
         )
 
 
@@ -449,7 +435,7 @@ def build_report(
     table = log.table(cluster, now_us)
     tallies = _Tallies(table, len(cluster.instances), experiment.warm_up_us)
     overall = tallies.overall
-    counts = overall.counts(varies=experiment.cluster.varies)
+    counts, output_tokens = overall.counts(varies=experiment.cluster.varies), overall.totals["output_tokens"]
     seconds = duration_us / 1e6
     gaps = _gaps_us(cluster)
     found = _sections(experiment, cluster, table, duration_us)
@@ -467,11 +453,11 @@ def build_report(
         experiment=experiment,
         step_models=_step_models(experiment, cluster),
         requests=counts,
-        tokens=TokenCounts(input=cluster.input_tokens, output=overall.output_tokens, cached=overall.cached_tokens),
+        tokens=TokenCounts(input=cluster.input_tokens, output=output_tokens, cached=overall.totals["cached_tokens"]),
         duration_us=duration_us,
         throughput=Throughput(
             requests_per_s=counts.completed / seconds if seconds else 0.0,
-            output_tokens_per_s=overall.output_tokens / seconds if seconds else 0.0,
+            output_tokens_per_s=output_tokens / seconds if seconds else 0.0,
         ),
         offered=tallies.flow.offered(cluster.pipeline.offered_output_tokens),
         steady=tallies.flow.steady(),
@@ -494,13 +480,7 @@ def build_report(
 
 
 def _latencies(overall: _Tally, cluster: Cluster) -> Latencies:
-    return Latencies(
-        ttft_ms=overall.ttft_ms,
-        e2e_ms=overall.e2e_ms,
-        itl_ms=of_histogram(seen_gaps_us(cluster)),
-        tpot_ms=of_ratios(overall.per_token_us),
-        scheduling_delay_ms=of_samples(overall.delays_us),
-    )
+    return Latencies(itl_ms=of_histogram(seen_gaps_us(cluster)), **{name: overall.latency(name) for name in SAMPLED})
 
 
 def latencies_so_far(experiment: Experiment, cluster: Cluster, log: RequestLog, now_us: int | None = None) -> Latencies:

@@ -20,6 +20,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.diagnostics import suggestion
 from blis_tui.base.nearness import nearest, words_of
 from blis_tui.base.scalars import flow
+from blis_tui.model import latencies
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -310,13 +311,6 @@ _NAMES_OF_DOCUMENTS: Final = {
 DOCUMENTS: Final = MappingProxyType({kind: _by_name(table) for kind, table in _NAMES_OF_DOCUMENTS.items()})
 """Kind of document -> common names -> names of shipped documents."""
 
-_NAMES_OF_LATENCIES: Final = {
-    "ttft_ms": "time_to_first_token",
-    "itl_ms": "inter_token_latency tbt time_between_tokens token_latency",
-    "tpot_ms": "time_per_output_token",
-    "e2e_ms": "e2el e2e_latency end_to_end end_to_end_latency request_latency request_e2e_time latency",
-    "scheduling_delay_ms": "queue queue_time queueing_delay waiting_time request_scheduling_delay request_queue_time",
-}
 _NAMES_OF_STATISTICS: Final = {
     "mean": "avg average",
     "p50": "median p50th 50th",
@@ -346,9 +340,7 @@ _NAMES_OF_METRICS: Final = {
     "duration_us": "duration makespan benchmark_duration simulated_time",
 }
 
-LATENCIES: Final = _by_name(
-    {ours: f"{ours.removesuffix('_ms')} {named}" for ours, named in _NAMES_OF_LATENCIES.items()}
-)
+LATENCIES: Final = _by_name({one.field: f"{one.name} {one.also}" for one in latencies.LATENCIES})
 STATISTICS: Final = _by_name({ours: f"{ours} {named}" for ours, named in _NAMES_OF_STATISTICS.items()})
 METRICS: Final = _by_name(_NAMES_OF_METRICS)
 """Names of latencies, statistics and other metrics in other tools -> their names in a report."""

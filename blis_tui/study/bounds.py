@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.request import RequestState
+from blis_tui.model.latencies import SAMPLED
 from blis_tui.results.sections.quality import figures_ms
 from blis_tui.results.stats import PERCENTILES
 from blis_tui.workload.arrivals import CLOSED_LOOP
@@ -107,15 +108,6 @@ _COUNTERS: Final = frozenset(
     | {"preempted_lookups", "preempted_queries", "preempted_requests", "preemptions"}
 )
 """Other figures that grow as long as a run goes on."""
-LATENCIES: Final[dict[str, Callable[[PackedRequest], float | None]]] = {
-    "ttft_ms": lambda row: row.ttft_us if row.ttft_us >= 0 else None,
-    "e2e_ms": lambda row: row.e2e_us if row.e2e_us >= 0 else None,
-    "tpot_ms": lambda row: (
-        (row.e2e_us - row.ttft_us) / (row.output_tokens - 1) if row.e2e_us >= 0 and row.output_tokens > 1 else None
-    ),
-    "scheduling_delay_ms": lambda row: row.scheduled_us - row.arrival_us if row.scheduled_us >= 0 else None,
-}
-"""Latency in a report -> a request's latency in microseconds; None = it has none."""
 
 
 def range_of(constraint: Expectation) -> Range:
@@ -182,13 +174,14 @@ class FollowerFactory:
         return None
 
     def _latency(self, latency: str, statistic: str, wanted: Range) -> Figure | None:
-        sample, percent, most = LATENCIES.get(latency), PERCENTS.get(statistic), self._most
-        if sample is None:
+        kind, percent, most = SAMPLED.get(latency), PERCENTS.get(statistic), self._most
+        if kind is None:
             return None
+        sample = kind.of
         scope = scope_of(wanted.metric.split("."), self._experiment.warm_up_us)
         # If transfers start early, the last token may precede the first one, which makes the time between them
         # negative.
-        negative = latency == "tpot_ms" and self._experiment.cluster.disaggregation is not None
+        negative = kind.start == "ttft_us" and self._experiment.cluster.disaggregation is not None
         if statistic == "mean" and most is not None and wanted.high is not None and not negative:
             return Mean(wanted, sample, scope, most, so_far=self._so_far(latency))
         if percent is None or not _ranks(percent, wanted, most):
@@ -595,8 +588,7 @@ def is_good(row: PackedRequest, target: SloTarget) -> bool:
     """Return whether a request completed and met all its targets, except for TTFAT, which is not known early."""
     if row.state != RequestState.COMPLETED:
         return False
-    figures, limits = figures_ms(row), {"ttft": target.ttft_ms, "tpot": target.tpot_ms, "e2e": target.e2e_ms}
-    pairs = [(figures[name], limit) for name, limit in limits.items()]
+    pairs = [(figure, getattr(target, f"{name}_ms")) for name, figure in figures_ms(row).items()]
     return all(limit is None or figure is None or figure <= limit for figure, limit in pairs)
 
 

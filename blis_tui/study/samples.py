@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.units import number_text
 from blis_tui.engine.request import RequestState
+from blis_tui.model.latencies import LATENCIES, SAMPLED
 from blis_tui.results.stationary import Ratio, Sample, ratio
-from blis_tui.study.bounds import LATENCIES, PERCENTS, is_good, range_of, scope_of
+from blis_tui.study.bounds import PERCENTS, is_good, range_of, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ MARGIN: Final = 0.85
 """A bound has room if it would hold at this share of it, too."""
 MIN_SERVED_SHARE: Final = 0.99
 """Minimum share of requests that must be served, because latencies cover only those."""
-_WORDS: Final = {"ttft_ms": "TTFT", "e2e_ms": "E2E", "tpot_ms": "TPOT", "itl_ms": "ITL"}
+_WORDS: Final = {one.field: one.short for one in LATENCIES}
 
 
 class BoundSamples:
@@ -268,9 +269,9 @@ def _upper(simulation: Simulation, metric: str, bound: float) -> Iterator[BoundS
         return
     if names[:2] == ["latency", "itl_ms"]:
         yield Gaps(metric, bound, percent, simulation.cluster)
-    elif names[0] in ("latency", "slo_classes", "tenants") and names[-2] in LATENCIES:
+    elif names[0] in ("latency", "slo_classes", "tenants") and names[-2] in SAMPLED:
         cluster = simulation.cluster if names[-2] in ("ttft_ms", "e2e_ms") else None
-        yield Latencies(metric, bound, percent, LATENCIES[names[-2]], scope_of(names), cluster)
+        yield Latencies(metric, bound, percent, SAMPLED[names[-2]].of, scope_of(names), cluster)
 
 
 def _lower(simulation: Simulation, metric: str, bound: float) -> Iterator[BoundSamples]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.request import RequestState
-from blis_tui.model import SLO_CLASSES
+from blis_tui.model import SLO_CLASSES, SloTarget
+from blis_tui.model.latencies import SAMPLED
 from blis_tui.results.stats import OMITTED_IF_ABSENT, of_samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.model import SloTarget
     from blis_tui.results.request_log import PackedRequest, RequestTable, TransferTimes
 
 
@@ -86,6 +86,11 @@ class FitnessReport:
     """Each between 0 and 1, larger is better; 0 if nothing was observed."""
 
 
+_TARGETS: Final = frozenset([one.name for one in fields(SloTarget)])
+_TARGETED: Final = {one.name: one for one in SAMPLED.values() if one.field in _TARGETS}
+"""By name: latencies for which SLO classes may have a target."""
+
+
 def slo_report(
     targets: Mapping[str, SloTarget],
     rows: Sequence[tuple[PackedRequest, TransferTimes]],
@@ -110,7 +115,7 @@ def slo_report(
 
 
 def _judge_class(target: SloTarget, rows: Sequence[PackedRequest], table: RequestTable, duration_us: int) -> ClassSlo:
-    limits = {"ttft": target.ttft_ms, "tpot": target.tpot_ms, "e2e": target.e2e_ms, "ttfat": target.ttfat_ms}
+    limits: dict[str, float | None] = {name: getattr(target, f"{name}_ms") for name in (*_TARGETED, "ttfat")}
     met, counted = dict.fromkeys(limits, 0), dict.fromkeys(limits, 0)
     injected = completed = good = 0
     for row in rows:
@@ -137,21 +142,13 @@ def _judge_class(target: SloTarget, rows: Sequence[PackedRequest], table: Reques
         good=good,
         attainment=good / injected if injected else None,
         goodput_rps=_per_second(good, duration_us),
-        ttft=dimensions["ttft"],
-        tpot=dimensions["tpot"],
-        e2e=dimensions["e2e"],
-        ttfat=dimensions["ttfat"],
+        **dimensions,
     )
 
 
 def figures_ms(row: PackedRequest) -> dict[str, float | None]:
     """Return a request's figures that targets refer to, except TTFAT; None where it has no such figure."""
-    tokens = row.output_tokens - 1
-    return {
-        "ttft": row.ttft_us / 1000 if row.ttft_us >= 0 else None,
-        "tpot": (row.e2e_us - row.ttft_us) / (1000 * tokens) if tokens > 0 else None,
-        "e2e": row.e2e_us / 1000,
-    }
+    return {name: one.of(row, 1000) for name, one in _TARGETED.items()}
 
 
 def fitness_report(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError
+from blis_tui.model.latencies import LATENCIES
 from blis_tui.results.sections.instances import zero_if_omitted
 from blis_tui.runs.compare.documents import Difference, experiment_differences
 from blis_tui.runs.compare.identity import match
@@ -33,7 +34,7 @@ LOWER: Final = "lower"
 HIGHER: Final = "higher"
 
 _DIRECTIONS: Final = (
-    (r"(.*\.)?(ttft|e2e|itl|tpot|scheduling_delay)_ms\..*", LOWER),
+    (rf"(.*\.)?({'|'.join([one.field for one in LATENCIES])})\..*", LOWER),
     (r"(.*\.)?(rejected|dropped_unservable|timed_out)", LOWER),
     (r"requests\.(still_queued|length_capped)", LOWER),
     (r"(.*\.)?kv\.(preemptions|preempted_requests|allocation_failures)", LOWER),
