@@ -94,11 +94,13 @@ class _NamedTuples(type):
         made = namedtuple(name, fields, defaults=defaults, module=str(body["__module__"]))  # type: ignore[misc]  # noqa: PYI024
         for key, value in body.items():
             setattr(made, key, value)
+        if len(bases) > 1:  # a generic one: its parameters are for readers and type checkers
+            setattr(made, "__class_getitem__", classmethod(lambda cls, _: cls))  # noqa: B010  (mypy rejects it otherwise)
         return made
 
 
 class _NamedTuple(metaclass=_NamedTuples):
-    """Does the same as :class:`typing.NamedTuple`, in modules that postpone annotations; no ``Generic`` beside it."""
+    """Does the same as :class:`typing.NamedTuple`, in modules that postpone annotations."""
 
 
 if not TYPE_CHECKING:

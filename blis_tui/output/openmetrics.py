@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.instance import Instance
     from blis_tui.model import Pool
-    from blis_tui.results.request_log import PackedRequest, RequestTable
+    from blis_tui.results.request_columns import RequestNumbers
+    from blis_tui.results.request_log import RequestTable
 
 
 US_PER_S: Final = 1_000_000
@@ -63,7 +64,7 @@ class Family:
 
     name: str
     help: str
-    of: Callable[[PackedRequest], tuple[int, int] | None]
+    of: Callable[[RequestNumbers], tuple[int, int] | None]
     buckets_s: tuple[float, ...] = ()
     counts: bool = False
     labels: tuple[tuple[str, str], ...] = ()
@@ -89,32 +90,32 @@ def longest(pool: Pool) -> int:
     return pool.engine.max_model_len or pool.model.max_position_embeddings
 
 
-def _ended(row: PackedRequest) -> bool:
+def _ended(row: RequestNumbers) -> bool:
     return row.state == RequestState.COMPLETED
 
 
-def _span(row: PackedRequest, begin_us: int, end_us: int) -> tuple[int, int] | None:
+def _span(row: RequestNumbers, begin_us: int, end_us: int) -> tuple[int, int] | None:
     """Return the time between two events of a completed request, contributed at its end."""
     return (row.completed_us, max(end_us - begin_us, 0)) if _ended(row) else None
 
 
-def _ttft(row: PackedRequest) -> tuple[int, int] | None:
+def _ttft(row: RequestNumbers) -> tuple[int, int] | None:
     return (row.first_token_us, row.ttft_us) if row.ttft_us >= 0 else None
 
 
-def _time_per_token(row: PackedRequest) -> tuple[int, int] | None:
+def _time_per_token(row: RequestNumbers) -> tuple[int, int] | None:
     gaps = row.output_tokens - 1
     if not _ended(row) or gaps < 1:
         return None
     return row.completed_us, (2 * (row.e2e_us - row.ttft_us) + gaps) // (2 * gaps)
 
 
-def _prompt(row: PackedRequest) -> tuple[int, int] | None:
+def _prompt(row: RequestNumbers) -> tuple[int, int] | None:
     return (row.first_token_us, row.input_tokens) if row.first_token_us >= 0 else None
 
 
 def _finished(reason: str) -> Family:
-    def of(row: PackedRequest) -> tuple[int, int] | None:
+    def of(row: RequestNumbers) -> tuple[int, int] | None:
         if reason == "abort":
             return (AT_DEADLINE, 1) if row.state == RequestState.TIMED_OUT else None
         return (row.completed_us, 1) if _ended(row) and row.length_capped == (reason == "length") else None
@@ -327,10 +328,10 @@ class Scrapes:
             self.take(cluster, cluster.now)
         first_tokens = [_Contributions(0) for _ in self._targets]
         added = [[_Contributions(len(self._buckets(family, one))) for one in self._targets] for family in FAMILIES]
-        for row, way in zip(table.plain(), table.detours(), strict=True):
+        for row in table.plain():
             if row.instance < 0:
                 continue
-            prefill = way.prefill_instance if way.prefill_instance >= 0 else row.instance
+            prefill = row.prefill_instance if row.prefill_instance >= 0 else row.instance
             for family, of_instances in zip(FAMILIES, added, strict=True):
                 found = family.of(row)
                 if found is not None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.model import Expectation
-    from blis_tui.results.request_log import PackedRequest, RequestTable
+    from blis_tui.results.request_columns import RequestNumbers
+    from blis_tui.results.request_log import RequestTable
     from blis_tui.results.stats import HistogramSamples
 
     Curve = Sequence[tuple[int, float]]
@@ -149,7 +150,7 @@ def windows(end_us: int) -> list[Window]:
     return [Window(start, start + length) for start in range(0, max(end_us, 1), length)]
 
 
-def shown_rows(rows: Sequence[PackedRequest], points: int = POINTS) -> list[PackedRequest]:
+def shown_rows(rows: Sequence[RequestNumbers], points: int = POINTS) -> list[RequestNumbers]:
     """Return the requests to draw individually: all, or some at equal distances plus the slowest of each part.
 
     Args:
@@ -159,7 +160,7 @@ def shown_rows(rows: Sequence[PackedRequest], points: int = POINTS) -> list[Pack
     if len(rows) <= points:
         return [*rows]
     third = points // 3
-    kept: dict[int, PackedRequest] = {}
+    kept: dict[int, RequestNumbers] = {}
     for part in range(third):
         stretch = rows[len(rows) * part // third : len(rows) * (part + 1) // third]
         for one in (stretch[0], max(stretch, key=lambda row: row.ttft_us), max(stretch, key=lambda row: row.e2e_us)):
@@ -167,7 +168,7 @@ def shown_rows(rows: Sequence[PackedRequest], points: int = POINTS) -> list[Pack
     return sorted(kept.values(), key=lambda row: (row.arrival_us, row.number))
 
 
-def arrivals_picture(table: RequestTable, rows: Sequence[PackedRequest]) -> Picture:
+def arrivals_picture(table: RequestTable, rows: Sequence[RequestNumbers]) -> Picture:
     """Return TTFT and E2E over arrival time.
 
     Args:
@@ -233,7 +234,7 @@ def _thinned(drawn: int, requests: int) -> str:
 
 
 def _points(
-    panel: int, name: str, color: int, table: RequestTable, rows: Sequence[PackedRequest], measure: str
+    panel: int, name: str, color: int, table: RequestTable, rows: Sequence[RequestNumbers], measure: str
 ) -> dict[str, object]:
     seen = [row for row in rows if getattr(row, measure) >= 0]
     return trace(
@@ -248,7 +249,7 @@ def _points(
     )
 
 
-def _about(row: PackedRequest) -> str:
+def _about(row: RequestNumbers) -> str:
     parts = [f"{plural(row.input_tokens, 'token')} in, {row.output_tokens:,} out"]
     if row.cached_tokens:
         parts.append(f"{row.cached_tokens:,} cached")
@@ -260,7 +261,7 @@ def _about(row: PackedRequest) -> str:
 
 
 def percentile_over_time(
-    rows: Sequence[PackedRequest], over: Sequence[Window], measure: str, percentile: str
+    rows: Sequence[RequestNumbers], over: Sequence[Window], measure: str, percentile: str
 ) -> list[float | None]:
     """Return a percentile of a figure in milliseconds, for the requests that arrived in each window."""
     length = over[0].end_us
@@ -281,7 +282,7 @@ class Rates(NamedTuple):
     output_tokens: float
 
 
-def rates(rows: Sequence[PackedRequest], end_us: int) -> list[Rates]:
+def rates(rows: Sequence[RequestNumbers], end_us: int) -> list[Rates]:
     """Return arrivals, completions and output tokens per second of each window.
 
     A request's tokens are spread evenly between its first and its last; tokens of incomplete requests do not count. The
@@ -310,7 +311,7 @@ def rates(rows: Sequence[PackedRequest], end_us: int) -> list[Rates]:
     return found
 
 
-def rates_picture(rows: Sequence[PackedRequest], end_us: int) -> Picture:
+def rates_picture(rows: Sequence[RequestNumbers], end_us: int) -> Picture:
     """Return requests and tokens per second over time."""
     found = rates(rows, end_us)
     x_axis = {"title": {"text": "simulated seconds"}, "rangemode": "tozero"}

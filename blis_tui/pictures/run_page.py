@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from blis_tui.results.expectations import Verdict
     from blis_tui.results.lints.finding import Finding
     from blis_tui.results.report import GroupReport, Report
-    from blis_tui.results.request_log import PackedRequest, RequestTable
+    from blis_tui.results.request_columns import RequestNumbers
+    from blis_tui.results.request_log import RequestTable
     from blis_tui.results.stats import Distribution
     from blis_tui.runs.simulation import Simulation
 
@@ -161,7 +162,7 @@ def _distributions(caption: str, found: Mapping[str, Distribution]) -> Table:
 
 
 def curves_of(
-    simulation: Simulation, table: RequestTable, rows: Sequence[PackedRequest]
+    simulation: Simulation, table: RequestTable, rows: Sequence[RequestNumbers]
 ) -> dict[str, dict[str, Curve]]:
     """Return latency -> group -> its percentiles: all requests, SLO classes and tenants.
 
@@ -174,7 +175,7 @@ def curves_of(
     counted = [row for row in rows if row.arrival_us >= since_us]
     whose = {"all requests": counted}
     for kind, place in (("class", 0), ("tenant", 1)):
-        members: dict[str, list[PackedRequest]] = {}
+        members: dict[str, list[RequestNumbers]] = {}
         for row in counted:
             members.setdefault(table.group(row)[place], []).append(row)
         largest = sorted((name for name in members if name), key=lambda name: (-len(members[name]), name))[:GROUPS]
@@ -187,11 +188,11 @@ def curves_of(
     return found
 
 
-def _curve(rows: Sequence[PackedRequest], latency: Latency) -> Curve:
+def _curve(rows: Sequence[RequestNumbers], latency: Latency) -> Curve:
     return curve(sorted(value for row in rows if (value := latency.of(row)) is not None))
 
 
-def _percentiles(simulation: Simulation, report: Report, rows: Sequence[PackedRequest]) -> Picture:
+def _percentiles(simulation: Simulation, report: Report, rows: Sequence[RequestNumbers]) -> Picture:
     curves = curves_of(simulation, report.rows, rows)
     body = []
     for name, title in NAMES.items():

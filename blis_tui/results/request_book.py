@@ -1,8 +1,7 @@
-"""The book of single requests: the packed row of each, and side tables for what does not fit into it."""
+"""The book of single requests: the numbers of each, and what few requests have besides."""
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple, mypyc_attr
@@ -10,10 +9,12 @@ from blis_tui.base.pickling import Picklable
 from blis_tui.engine.request import NO_MEDIA, Media, MediaItem, declared_segments
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from blis_tui.engine.request import Request, Segments
 
-PACKED: Final = Struct("<qqqqqqqqqqqiiiBB")
-"""The layout of a packed row."""
+NOTED: Final = ("names", "sessions", "requested", "budgets", "retries", "parts", "extras")
+"""Facts of which few requests have any."""
 
 
 class Extras(NamedTuple):
@@ -59,91 +60,58 @@ def contradicts(request: Request) -> bool:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RequestBook(Picklable):
-    """Facts that a packed row has no room for: names, sessions, truncated outputs, budgets; and the groups."""
+    """What the numbers of requests leave out.
 
-    def __init__(self) -> None:
-        self.numbers: dict[tuple[str, str, Segments, int, str, str], int] = {}
-        self.groups: list[Group] = []
-        self.names: dict[int, str] = {}
-        self.sessions: dict[int, tuple[str, int]] = {}
-        self.requested: dict[int, int] = {}
-        self.budgets: dict[int, tuple[int, bool]] = {}
-        self.retries: dict[int, int] = {}
-        self.parts: dict[int, Segments] = {}
-        self.extras: dict[int, Extras] = {}
+    Args:
+        groups: groups that have their numbers already, in order.
+        noted: facts about requests, shared with another book; None = there are none yet.
 
-    def page(self) -> RequestBook:
-        """Return a book for further requests that leaves this one unchanged and continues its group numbers."""
-        more = RequestBook()
-        more.numbers = dict(self.numbers)
-        more.groups = list(self.groups)
-        return more
+    Attributes:
+        groups: facts that requests share -> their number.
+        noted: what few requests have (a name of ``NOTED``) -> request number -> it.
+    """
 
-    def up_to(self, groups: int) -> RequestBook:
-        """Return the book as it was at a mark. It shares the facts about single requests, which never change."""
-        other = RequestBook()
-        other.groups = self.groups[:groups]
-        other.numbers = {group: number for number, group in enumerate(other.groups)}
-        other.names = self.names
-        other.sessions = self.sessions
-        other.requested = self.requested
-        other.budgets = self.budgets
-        other.retries = self.retries
-        other.parts = self.parts
-        other.extras = self.extras
-        return other
+    def __init__(
+        self,
+        groups: Iterable[tuple[str, str, Segments, int, str, str]] = (),
+        noted: dict[str, dict[int, object]] | None = None,
+    ) -> None:
+        self.groups: dict[tuple[str, str, Segments, int, str, str], int] = {
+            group: number for number, group in enumerate(groups)
+        }
+        self.noted: dict[str, dict[int, object]] = {name: {} for name in NOTED} if noted is None else noted
 
     def take_over(self, other: RequestBook) -> list[int]:
         """Add the facts of another process of the same run; return the number of each of its groups here."""
-        self.names |= other.names
-        self.sessions |= other.sessions
-        self.requested |= other.requested
-        self.budgets |= other.budgets
-        self.retries |= other.retries
-        self.parts |= other.parts
-        self.extras |= other.extras
-        found: list[int] = []
-        for group in other.groups:
-            found.append(self.numbers.setdefault(group, len(self.groups)))
-            if found[-1] == len(self.groups):
-                self.groups.append(group)
-        return found
+        for name, facts in other.noted.items():
+            self.noted[name].update(facts)
+        return [self.groups.setdefault(group, len(self.groups)) for group in other.groups]
 
-    def write(self, ended: list[tuple[Request, int, int]], packed: bytearray, contradictions: list[str]) -> None:
-        """Append the rows of ended requests, with their clients' TTFT and E2E, and note contradictions."""
-        for request, ttft_us, e2e_us in ended:
-            ordered = request.queued_us <= request.scheduled_us <= request.first_token_us <= request.completed_us
-            if not (ordered and request.arrival_us <= request.queued_us) and contradicts(request):
-                contradictions.append(f"the times of request {request.request_id} contradict each other")
-            packed += self.pack(request, ttft_us, e2e_us, request.answer_tokens)
-
-    def pack(self, request: Request, ttft_us: int, e2e_us: int, generated_tokens: int) -> bytes:
-        """Return the request's row; facts that do not fit into it go into the side tables."""
+    def row(self, request: Request, ttft_us: int, e2e_us: int, generated_tokens: int) -> tuple[int, ...]:
+        """Return the request's numbers (``Numbers``), with its client's TTFT and E2E, and note its other facts."""
         timeout_us = request.deadline_us and request.deadline_us - request.arrival_us
         segments = request.segments if not request.adapter else declared_segments(request)
         common = (request.slo_class, request.tenant, segments[:1], timeout_us, request.model, request.adapter)
-        group = self.numbers.get(common)
+        group = self.groups.get(common)
         if group is None:
-            group = self.numbers[common] = len(self.groups)
-            self.groups.append(Group(*common))
-        index = request.index
+            group = self.groups[common] = len(self.groups)
+        index, noted, way, media = request.index, self.noted, request.handover, request.media
         if generated_tokens != request.output_tokens:
-            self.requested[index] = request.output_tokens
+            noted["requested"][index] = request.output_tokens
         if request.declared_tokens != request.output_tokens or request.ignore_eos:
-            self.budgets[index] = (request.declared_tokens, request.ignore_eos)
+            noted["budgets"][index] = (request.declared_tokens, request.ignore_eos)
         if request.named and request.request_id != f"request_{index}":
-            self.names[index] = request.request_id
+            noted["names"][index] = request.request_id
         if request.retries:
-            self.retries[index] = request.retries
+            noted["retries"][index] = request.retries
         if len(segments) > 1:
-            self.parts[index] = segments
+            noted["parts"][index] = segments
         if request.session_id:
-            self.sessions[index] = (request.session_id, request.round_index)
-        media = request.media
+            noted["sessions"][index] = (request.session_id, request.round_index)
         if request.reasoning is not None or (media is not NO_MEDIA and media != NO_MEDIA):  # a restored one is a copy
             thought = (-1, -1, -1) if request.reasoning is None else request.reasoning.state()
-            self.extras[index] = Extras(*thought, media, request.media_items)
-        return PACKED.pack(
+            noted["extras"][index] = Extras(*thought, media, request.media_items)
+        return (
             index,
             request.arrival_us,
             request.queued_us,
@@ -160,4 +128,8 @@ class RequestBook(Picklable):
             group,
             request.state,
             request.length_capped,
+            -1 if way is None else way.prefill_instance,
+            -1 if way is None else way.transfer_start_us,
+            -1 if way is None else way.transfer_us,
+            request.gateway_us,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.engine.request import RequestState
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Cell = int | str | None
     Cells = Sequence[Cell]
 
+N = TypeVar("N")
 _T = TypeVar("_T")
 _Name = TypeVar("_Name")
 
@@ -40,34 +41,47 @@ _STATE_NAMES: Final[Mapping[int, str]] = MappingProxyType(
 """Name of each request state in files and tables."""
 
 
-class Block(NamedTuple):
-    """Some rows, by column: the fields of ``PackedRequest``, each with one number per row."""
+class Numbers(NamedTuple, Generic[N]):
+    """A request's books as integers, or the columns of many; times in microseconds, -1 = never happened."""
 
-    number: tuple[int, ...]
-    arrival_us: tuple[int, ...]
-    queued_us: tuple[int, ...]
-    scheduled_us: tuple[int, ...]
-    first_token_us: tuple[int, ...]
-    completed_us: tuple[int, ...]
-    ttft_us: tuple[int, ...]
-    e2e_us: tuple[int, ...]
-    input_tokens: tuple[int, ...]
-    output_tokens: tuple[int, ...]
-    cached_tokens: tuple[int, ...]
-    instance: tuple[int, ...]
-    preemptions: tuple[int, ...]
-    group: tuple[int, ...]
-    state: tuple[int, ...]
-    length_capped: tuple[int, ...]
+    number: N
+    """The request's ``index``."""
+    arrival_us: N
+    queued_us: N
+    scheduled_us: N
+    first_token_us: N
+    completed_us: N
+    ttft_us: N
+    e2e_us: N
+    input_tokens: N
+    output_tokens: N
+    cached_tokens: N
+    instance: N
+    preemptions: N
+    group: N
+    """Number of the facts that it shares with other requests; see ``RequestTable.group``."""
+    state: N
+    length_capped: N
+    prefill_instance: N
+    """The first of its way through gateway and transfer."""
+    transfer_start_us: N
+    transfer_us: N
+    gateway_us: N
 
 
-class DetourColumns(NamedTuple):
-    """The ways of some requests, by column: the fields of ``Way``."""
+RequestNumbers = Numbers[int]
+"""One request."""
+if TYPE_CHECKING:
+    Block = Numbers[Sequence[int]]
+    """Some requests, by column."""
 
-    prefill_instance: tuple[int, ...]
-    transfer_start_us: tuple[int, ...]
-    transfer_us: tuple[int, ...]
-    gateway_us: tuple[int, ...]
+WAYS: Final = Numbers._fields[Numbers._fields.index("prefill_instance") :]
+"""The columns of a request's way through gateway and transfer."""
+
+
+def is_split(row: RequestNumbers) -> bool:
+    """Whether prefill and decode were to run on two instances, and the prefill instance was chosen."""
+    return row.prefill_instance >= 0
 
 
 def split(block: Block, names: Sequence[_Name]) -> Iterator[tuple[_Name, Block]]:
@@ -79,7 +93,7 @@ def split(block: Block, names: Sequence[_Name]) -> Iterator[tuple[_Name, Block]]
     for name, row in zip(names, zip(*block, strict=True), strict=True):
         rows[name].append(row)
     for name, of_name in rows.items():
-        yield name, Block._make(zip(*of_name, strict=True))
+        yield name, Numbers._make(zip(*of_name, strict=True))
 
 
 def where(block: Block, moments: Sequence[int]) -> Block:
@@ -87,7 +101,7 @@ def where(block: Block, moments: Sequence[int]) -> Block:
     if min(moments, default=0) >= 0:
         return block
     rows = [row for row, at in zip(zip(*block, strict=True), moments, strict=True) if at >= 0]
-    return Block._make(zip(*rows, strict=True) if rows else [()] * len(Block._fields))
+    return Numbers._make(zip(*rows, strict=True) if rows else [()] * len(Numbers._fields))
 
 
 def happened(moments: Sequence[int]) -> Sequence[int]:
@@ -100,24 +114,24 @@ class RequestColumns:
 
     Args:
         book: facts about requests that have ended.
-        page: facts about the other requests, and all groups.
+        page: facts about the other requests.
+        groups: what requests share.
     """
 
-    def __init__(self, book: RequestBook, page: RequestBook) -> None:
+    def __init__(self, book: RequestBook, page: RequestBook, groups: Sequence[Group]) -> None:
         self._book = book
         self._page = page
+        self._groups = groups
 
-    def column(self, name: str, block: Block, ways: DetourColumns | None) -> Cells:
+    def column(self, name: str, block: Block) -> Cells:
         """Return the cells of a column; None where something never happened."""
         if name in _PLAIN:
-            numbers: tuple[int, ...] = getattr(block, name)
+            numbers: Sequence[int] = getattr(block, name)
             return numbers
         if name in _MOMENTS:
             return _happened(getattr(block, name))
-        if name in DetourColumns._fields:
-            return [None] * len(block.number) if ways is None else _happened(getattr(ways, name))
         if name in _OF_GROUPS:
-            of_group = [*map(_OF_GROUPS[name], self._page.groups)]
+            of_group = [*map(_OF_GROUPS[name], self._groups)]
             return [of_group[group] for group in block.group]
         return _OTHERS[name](self, block)
 
@@ -132,7 +146,7 @@ class RequestColumns:
 
     def deadlines(self, block: Block) -> Cells:
         """Return the requests' deadlines."""
-        timeouts = [group.timeout_us for group in self._page.groups]
+        timeouts = [group.timeout_us for group in self._groups]
         if not any(timeouts):
             return [None] * len(block.number)
         return [
@@ -176,8 +190,8 @@ class RequestColumns:
 
     def _noted(self, what: str, nothing: _T, block: Block) -> list[_T]:
         """Return what either book has noted of each request."""
-        ended: Mapping[int, _T] = getattr(self._book, what)
-        others: Mapping[int, _T] = getattr(self._page, what)
+        ended = cast("Mapping[int, _T]", self._book.noted[what])
+        others = cast("Mapping[int, _T]", self._page.noted[what])
         if not ended and not others:
             return [nothing] * len(block.number)
         return [ended[one] if one in ended else others.get(one, nothing) for one in block.number]
@@ -187,13 +201,13 @@ _AS_GENERATED: Final = (-2, False)
 """The budget of requests that declare exactly what they generate."""
 
 
-def _happened(moments: tuple[int, ...]) -> Cells:
+def _happened(moments: Sequence[int]) -> Cells:
     return moments if min(moments) >= 0 else [None if one < 0 else one for one in moments]
 
 
 _PLAIN: Final = frozenset(("arrival_us", "input_tokens", "output_tokens", "cached_tokens", "preemptions"))
 _MOMENTS: Final = frozenset(
-    ("instance", "queued_us", "scheduled_us", "first_token_us", "completed_us", "ttft_us", "e2e_us")
+    ("instance", "queued_us", "scheduled_us", "first_token_us", "completed_us", "ttft_us", "e2e_us", *WAYS)
 )
 _OF_GROUPS: Final[Mapping[str, Callable[[Group], Cell]]] = MappingProxyType(
     {

@@ -1,79 +1,39 @@
-"""The log of all requests: one packed row each, about 110 bytes, in order of their ends.
-
-If a gateway can hold requests or two instances can share one, another 28 bytes describe that.
-"""
+"""The log of all requests by columns, about 140 bytes each, in order of their ends; and its tables."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
 from hashlib import sha256
-from itertools import chain
+from itertools import chain, compress, islice
+from operator import itemgetter
 from struct import Struct
-from typing import TYPE_CHECKING, Final, overload
+from typing import TYPE_CHECKING, Final, TypeVar, cast, overload
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.engine.client_times import client_ttft_us
 from blis_tui.engine.request import Media, RequestState
-from blis_tui.results.request_book import NO_EXTRAS, PACKED, RequestBook
-from blis_tui.results.request_columns import BLOCK, Block, DetourColumns, RequestColumns
+from blis_tui.results.request_book import NO_EXTRAS, Group, RequestBook, contradicts
+from blis_tui.results.request_columns import BLOCK, WAYS, Numbers, RequestColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.cluster.cluster import Cluster
-    from blis_tui.engine.request import Request, Segments
+    from blis_tui.engine.request import Request
     from blis_tui.results.request_book import Extras
-    from blis_tui.results.request_columns import Cells
+    from blis_tui.results.request_columns import Block, Cells, RequestNumbers
 
-_DETOUR: Final = Struct("<iqqq")
-_NUMBERS: Final = Struct(f"<q{PACKED.size - 8}x")
-"""Unpacks only the request number of a row."""
-_STATE_BYTE: Final = PACKED.size - 2
-"""Position of the state within a row."""
+    Columns = Numbers[array[int]]
 
+_T = TypeVar("_T")
 
-class PackedRequest(NamedTuple):
-    """A request's books as integers; times in microseconds, -1 = never happened."""
-
-    number: int
-    """The request's ``index``."""
-    arrival_us: int
-    queued_us: int
-    scheduled_us: int
-    first_token_us: int
-    completed_us: int
-    ttft_us: int
-    e2e_us: int
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    instance: int
-    preemptions: int
-    group: int
-    """Number of the facts that it shares with other requests; see ``RequestTable.group``."""
-    state: int
-    length_capped: int
-
-
-_COMPLETED: Final = PackedRequest._fields.index("completed_us")
-
-
-class TransferTimes(NamedTuple):
-    """A request's way through gateway and transfer as integers; times in microseconds, -1 = never happened."""
-
-    prefill_instance: int
-    transfer_start_us: int
-    transfer_us: int
-    gateway_us: int
-
-    @property
-    def split(self) -> bool:
-        """Whether prefill and decode were to run on two instances, and the prefill instance was chosen."""
-        return self.prefill_instance >= 0
-
-
-_NO_DETOUR: Final = TransferTimes(-1, -1, -1, -1)
+_CODES: Final = "qqqqqqqqqqqiiiBBiqqq"
+"""The type code of each column."""
+_RECORD: Final = Struct("<qqqqqqqqqqqiiiBB")
+_WAY: Final = Struct("<iqqq")
+"""The bytes of a request, and of its way, of which digests are made."""
+_NO_ROWS: Final[Block] = Numbers._make([()] * len(Numbers._fields))
 
 
 class RequestRow(NamedTuple):
@@ -173,7 +133,7 @@ class RequestRow(NamedTuple):
 _AT_ONCE: Final = 64
 """Number of ended requests whose rows are written in one batch."""
 
-PLAIN_COLUMNS: Final = RequestRow._fields[: RequestRow._fields.index(TransferTimes._fields[0])]
+PLAIN_COLUMNS: Final = RequestRow._fields[: RequestRow._fields.index(WAYS[0])]
 """The columns of every request file."""
 
 
@@ -194,36 +154,37 @@ class RequestLog:
 
     Args:
         detours: whether a gateway may hold requests or two instances may share one (``Experiment.has_detours``), so
-            that their ways must be recorded.
+            that their ways are part of tables and digests.
         facts: further columns that its tables have (``Experiment.request_facts``).
 
     Attributes:
-        contradictions: requests whose times contradict each other (INV-5), in words.
+        columns: the numbers of the requests that have a row.
+        book: what is known of them besides.
     """
 
     def __init__(self, *, detours: bool = False, facts: tuple[str, ...] = ()) -> None:
+        self.detours = detours
         self.facts = facts
-        self._packed = bytearray()
-        self._detours: bytearray | None = bytearray() if detours else None
-        self._book = RequestBook()
+        self.columns: Columns = Numbers._make([array(code) for code in _CODES])
+        self.book = RequestBook()
         self._contradictions: list[str] = []
         self._ended: list[tuple[Request, int, int]] = []
         """Ended requests without a row yet; writing rows in a separate loop is faster than one at a time."""
         self._hasher, self._way_hasher = sha256(), sha256()
         self._hashed = 0
 
-    def __getstate__(self) -> tuple[bytearray, bytearray | None, RequestBook, list[str], tuple[str, ...]]:
+    def __getstate__(self) -> tuple[bool, tuple[str, ...], Columns, RequestBook, list[str]]:
         self.flush()
-        return (self._packed, self._detours, self._book, self._contradictions, self.facts)
+        return (self.detours, self.facts, self.columns, self.book, self._contradictions)
 
-    def __setstate__(self, state: tuple[bytearray, bytearray | None, RequestBook, list[str], tuple[str, ...]]) -> None:
-        self._packed, self._detours, self._book, self._contradictions, self.facts = state
+    def __setstate__(self, state: tuple[bool, tuple[str, ...], Columns, RequestBook, list[str]]) -> None:
+        self.detours, self.facts, self.columns, self.book, self._contradictions = state
         self._ended = []
         self._hasher, self._way_hasher = sha256(), sha256()
         self._hashed = 0
 
     def __len__(self) -> int:
-        return len(self._packed) // PACKED.size + len(self._ended)
+        return len(self.columns.number) + len(self._ended)
 
     @property
     def contradictions(self) -> list[str]:
@@ -241,29 +202,33 @@ class RequestLog:
         """Write the rows of all ended requests.
 
         Raises:
-            struct.error: a time is too large for its row.
+            OverflowError: a time is too large for its column.
         """
-        self._book.write(self._ended, self._packed, self._contradictions)
-        if self._detours is not None:
-            for request, _, _ in self._ended:
-                self._detours += _pack_detour(request)
+        if not self._ended:
+            return
+        for request, _, _ in self._ended:
+            ordered = request.queued_us <= request.scheduled_us <= request.first_token_us <= request.completed_us
+            if not (ordered and request.arrival_us <= request.queued_us) and contradicts(request):
+                self._contradictions.append(f"the times of request {request.request_id} contradict each other")
+        row = self.book.row
+        rows = [row(request, ttft_us, e2e_us, request.answer_tokens) for request, ttft_us, e2e_us in self._ended]
+        for column, cells in zip(self.columns, zip(*rows, strict=True), strict=True):
+            column.fromlist([*cells])  # a third of the time of ``extend``
         self._ended.clear()
 
     def mark(self) -> LogMark:
         """Return a mark of the log's current state."""
         self.flush()
-        return LogMark(len(self), len(self._book.groups), len(self._contradictions))
+        return LogMark(len(self), len(self.book.groups), len(self._contradictions))
 
     def up_to(self, mark: LogMark) -> RequestLog:
         """Return a log that ends where this one (or one that this one continues) was marked."""
         self.flush()
         if mark.rows > len(self):
             raise ValueError(f"the log has {len(self)} rows, not {mark.rows}")
-        other = RequestLog(detours=self._detours is not None, facts=self.facts)
-        if other._detours is not None and self._detours is not None:
-            other._detours += memoryview(self._detours)[: mark.rows * _DETOUR.size]
-        other._packed += memoryview(self._packed)[: mark.rows * PACKED.size]
-        other._book = self._book.up_to(mark.groups)
+        other = RequestLog(detours=self.detours, facts=self.facts)
+        other.columns = Numbers._make([column[: mark.rows] for column in self.columns])
+        other.book = RequestBook(islice(self.book.groups, mark.groups), self.book.noted)  # facts never change
         other._contradictions += self._contradictions[: mark.contradictions]
         return other
 
@@ -271,15 +236,12 @@ class RequestLog:
         """Add the requests of another process of the same run, without the rejected ones, which every process has."""
         other.flush()
         self.flush()
-        numbers = self._book.take_over(other._book)
+        numbers = self.book.take_over(other.book)
         self._contradictions += other._contradictions
-        states = other._packed[_STATE_BYTE :: PACKED.size]
-        if numbers == [*range(len(numbers))] and RequestState.REJECTED not in states:
-            self._packed += other._packed
-            return
-        for row in other.rows(0):
-            if row.state != RequestState.REJECTED:
-                self._packed += PACKED.pack(*row._replace(group=numbers[row.group]))
+        more = other.columns._replace(group=array("i", map(numbers.__getitem__, other.columns.group)))
+        kept = [state != RequestState.REJECTED for state in more.state]
+        for column, cells in zip(self.columns, more, strict=True):
+            column.extend(compress(cells, kept))
 
     def table(self, cluster: Cluster, now_us: int | None = None) -> RequestTable:
         """Return all requests that have arrived; live ones in their current state.
@@ -290,73 +252,46 @@ class RequestLog:
                 None = take them as the simulation has them.
         """
         self.flush()
-        page = self._book.page()
+        page = RequestBook(self.book.groups)
         closed = len(self) if now_us is None else self._count_ended_by(now_us)
-        live, ways = bytearray(), None if self._detours is None else bytearray()
+        live: list[Sequence[int]] = []
         if now_us is not None:
-            for row in self.rows(closed):
-                live += PACKED.pack(*(row if row.completed_us <= now_us else _row_before_end(row, now_us)))
-            if ways is not None and self._detours is not None:
-                ways += self._detours[closed * _DETOUR.size :]
+            live += [row if row.completed_us <= now_us else _row_before_end(row, now_us) for row in self.rows(closed)]
         for request in cluster.in_transit():
             # A request between two instances already has its first token.
             started = _has_first_token(request, now_us)
             ttft = client_ttft_us(request, cluster.instances[request.instance].latency) if started else -1
-            live += page.pack(request, ttft, -1, request.generated_tokens)
-            if ways is not None:
-                ways += _pack_detour(request)
+            live.append(page.row(request, ttft, -1, request.generated_tokens))
         for instance in cluster.instances:
             batch, cohort = instance.batch, instance.batch.cohort
             for request in batch.of_clients((*instance.waiting.ordered(), *batch.running.values())):
                 generated = cohort.generated_tokens(request)
                 started = _has_first_token(request, now_us) and (now_us is None or generated > 0)
                 ttft = client_ttft_us(request, instance.latency) if started else -1
-                live += page.pack(request, ttft, -1, generated)
-                if ways is not None:
-                    ways += _pack_detour(request)
-        table = RequestTable(self, self._book, closed, page, bytes(live), None if ways is None else bytes(ways))
+                live.append(page.row(request, ttft, -1, generated))
+        table = RequestTable(self, closed, page, Numbers._make(zip(*live, strict=True)) if live else _NO_ROWS)
         table.post_decode_us = tuple(instance.latency.post_decode_overhead_us for instance in cluster.instances)
         return table
 
     def _count_ended_by(self, now_us: int) -> int:
         """Return how many rows come before the first request that completes later."""
-        ends = (row[_COMPLETED] for row in PACKED.iter_unpack(bytes(self._packed)))
-        return next((number for number, end_us in enumerate(ends) if end_us > now_us), len(self))
+        ends = enumerate(self.columns.completed_us)
+        return next((number for number, end_us in ends if end_us > now_us), len(self))
 
-    def packed_slice(self, start: int, stop: int) -> bytearray:
-        """Return the packed rows of the requests from the ``start``-th to end up to, but without, the ``stop``-th."""
-        self.flush()
-        return self._packed[start * PACKED.size : stop * PACKED.size]
-
-    def packed(self) -> memoryview:
-        """Return the packed rows of all ended requests; release it before another request ends."""
-        self.flush()
-        return memoryview(self._packed)
-
-    def way(self, number: int) -> TransferTimes:
-        """Return the way of the ``number``-th request to end."""
-        self.flush()
-        return (
-            _NO_DETOUR
-            if self._detours is None
-            else TransferTimes._make(_DETOUR.unpack_from(self._detours, number * _DETOUR.size))
-        )
-
-    def rows(self, start: int) -> list[PackedRequest]:
+    def rows(self, start: int) -> list[RequestNumbers]:
         """Return the rows of the ended requests from the ``start``-th on."""
         self.flush()
-        with memoryview(self._packed) as packed:
-            return list(map(PackedRequest._make, PACKED.iter_unpack(packed[start * PACKED.size :])))
+        return [*map(Numbers._make, zip(*[column[start:] for column in self.columns], strict=True))]
 
     def groups(self) -> list[tuple[str, str]]:
         """Return the SLO class and tenant of each group of requests."""
         self.flush()
-        return [group[:2] for group in self._book.groups]
+        return [group[:2] for group in self.book.groups]
 
     def name(self, index: int) -> str:
         """Return the name of a request that has ended."""
         self.flush()
-        return self._book.names.get(index) or f"request_{index}"
+        return str(self.book.noted["names"].get(index) or f"request_{index}")
 
     def fingerprint(self) -> str:
         """Return a digest of all rows of ended requests, in order of their ends."""
@@ -364,12 +299,11 @@ class RequestLog:
         # Rows never change, so each is hashed once. Ways have a separate hash, so that the digest does not depend on
         # when it was computed before.
         done, self._hashed = self._hashed, len(self)
-        with memoryview(self._packed) as rows:
-            self._hasher.update(rows[done * PACKED.size :])
-        if self._detours is None:
+        new = [column[done:] for column in self.columns]
+        self._hasher.update(b"".join(map(_RECORD.pack, *new[: -len(WAYS)])))
+        if not self.detours:
             return self._hasher.hexdigest()
-        with memoryview(self._detours) as ways:
-            self._way_hasher.update(ways[done * _DETOUR.size :])
+        self._way_hasher.update(b"".join(map(_WAY.pack, *new[-len(WAYS) :])))
         return self._hasher.hexdigest() + self._way_hasher.hexdigest()
 
 
@@ -382,39 +316,37 @@ class RequestTable(Sequence["RequestRow"]):
         post_decode_us: time that clients of each instance wait after their last token.
     """
 
-    def __init__(
-        self, log: RequestLog, book: RequestBook, closed: int, page: RequestBook, live: bytes, ways: bytes | None = None
-    ) -> None:
+    def __init__(self, log: RequestLog, closed: int, page: RequestBook, live: Block) -> None:
         self._log = log
-        self._book = book
         self._closed = closed
         self._page = page
         self._live = live
-        self._detours = ways
+        self._groups = [*map(Group._make, page.groups)]
         self._order: array[int] | None = None
         self.post_decode_us: tuple[int, ...] = ()
 
     def __len__(self) -> int:
-        return self._closed + len(self._live) // PACKED.size
+        return self._closed + len(self._live.number)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Return the columns of the request file, including the optional ones that apply."""
-        parted = bool(self._book.parts or self._page.parts) and any(self._parts(row.number) for row in self.plain())
-        segments = ("prefix_segments",) if parted else ()
+        numbers = [row.number for row in self.plain()] if self._has("parts") or self._has("extras") else []
+        segments = ("prefix_segments",) if any(self._noted("parts", number, ()) for number in numbers) else ()
         adapters = ("adapter",) if self.has_adapters else ()
-        extras = [self.extras(row.number) for row in self.plain()] if self._book.extras or self._page.extras else []
+        extras = [self.extras(number) for number in numbers]
         reasoning = _REASONING if any(one.reasoning_tokens >= 0 for one in extras) else ()
         media = Media._fields if any(any(one.media) for one in extras) else ()
         items = ("media_items",) if any(one.items for one in extras) else ()
-        budgets = _BUDGETS if self._book.budgets or self._page.budgets else ()
-        ways = () if self._detours is None else TransferTimes._fields
+        budgets = _BUDGETS if self._has("budgets") else ()
+        ways = WAYS if self._log.detours else ()
         return (*PLAIN_COLUMNS, *ways, *self._log.facts, *segments, *adapters, *reasoning, *media, *items, *budgets)
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows by columns, a few thousand at a time, in the order of ``plain``."""
-        for piece in self._pieces():
-            yield Block._make(zip(*PACKED.iter_unpack(piece), strict=True))
+        for columns, rows in ((self._log.columns, self._closed), (self._live, len(self._live.number))):
+            for start in range(0, rows, BLOCK):
+                yield Numbers._make([column[start : min(start + BLOCK, rows)] for column in columns])
 
     def in_columns(self, names: Sequence[str], start: int = 0, stop: int | None = None) -> Iterator[list[Cells]]:
         """Yield the rows from the ``start``-th to arrive up to, but without, the ``stop``-th, a few thousand at a time.
@@ -424,14 +356,11 @@ class RequestTable(Sequence["RequestRow"]):
             start: index of the first row.
             stop: index after the last row; None = all.
         """
-        table = RequestColumns(self._book, self._page)
-        detours = any(name in DetourColumns._fields for name in names)
+        table = RequestColumns(self._log.book, self._page, self._groups)
         order, stop = self._in_order(), len(self) if stop is None else stop
         for first in range(start, stop, BLOCK):
-            places = order[first : min(first + BLOCK, stop)]
-            block = Block._make(zip(*self._unpacked(places), strict=True))
-            ways = DetourColumns._make(zip(*map(self._detour_of, places), strict=True)) if detours else None
-            yield [table.column(name, block, ways) for name in names]
+            block = self._at(order[first : min(first + BLOCK, stop)])
+            yield [table.column(name, block) for name in names]
 
     def __iter__(self) -> Iterator[RequestRow]:
         return self._rows(0, len(self))
@@ -443,7 +372,7 @@ class RequestTable(Sequence["RequestRow"]):
     def _in_order(self) -> Sequence[int]:
         """Return the positions of the rows in ``plain``, in order of arrival."""
         if self._order is None:
-            numbers = array("q", chain.from_iterable(chain.from_iterable(map(_NUMBERS.iter_unpack, self._pieces()))))
+            numbers = self._log.columns.number[: self._closed] + array("q", self._live.number)
             self._order = array("q", sorted(range(len(numbers)), key=numbers.__getitem__))
         return self._order
 
@@ -460,85 +389,71 @@ class RequestTable(Sequence["RequestRow"]):
         at = range(len(self))[number]
         return next(self._rows(at, at + 1))
 
-    def plain(self) -> Iterator[PackedRequest]:
+    def _at(self, places: Sequence[int]) -> Block:
+        """Return the rows at positions in ``plain``, by columns."""
+        closed = self._closed
+        if len(places) > 1 and max(places) < closed:
+            return Numbers._make(map(itemgetter(*places), self._log.columns))
+        both = zip(self._log.columns, self._live, strict=True)
+        return Numbers._make(
+            [[ended[at] if at < closed else live[at - closed] for at in places] for ended, live in both]
+        )
+
+    def plain(self) -> Iterator[RequestNumbers]:
         """Yield the rows as integers, in order of their ends; live requests last."""
-        for piece in self._pieces():
-            yield from map(PackedRequest._make, PACKED.iter_unpack(piece))
-
-    def _pieces(self) -> Iterator[bytes | bytearray]:
-        """Yield the packed rows, a few thousand at a time, in the order of ``plain``."""
-        for start in range(0, self._closed, BLOCK):
-            yield self._log.packed_slice(start, min(start + BLOCK, self._closed))
-        size = BLOCK * PACKED.size
-        for start in range(0, len(self._live), size):
-            yield self._live[start : start + size]
-
-    def detours(self) -> Iterator[TransferTimes]:
-        """Yield the ways, in the order of ``plain``."""
-        for place in range(len(self)):
-            yield self._detour_of(place)
+        for block in self.blocks():
+            yield from map(Numbers._make, zip(*block, strict=True))
 
     def group_names(self) -> list[tuple[str, str]]:
         """Return the SLO class and tenant of each group of rows."""
-        return [group[:2] for group in self._page.groups]
+        return [group[:2] for group in self._groups]
 
-    def group(self, row: PackedRequest) -> tuple[str, str]:
+    def group(self, row: RequestNumbers) -> tuple[str, str]:
         """Return the SLO class and tenant of a row."""
-        return self._page.groups[row.group][:2]
+        return self._groups[row.group][:2]
 
     @property
     def has_adapters(self) -> bool:
         """Whether any request asks for a LoRA adapter."""
-        return any(group.adapter for group in self._page.groups)
+        return any(group.adapter for group in self._groups)
 
     @property
     def has_media(self) -> bool:
         """Whether any prompt has images, audio or video."""
-        known = (*self._book.extras.values(), *self._page.extras.values())
-        return any(any(one.media) for one in known)
+        known = chain(self._log.book.noted["extras"].values(), self._page.noted["extras"].values())
+        return any(any(cast("Extras", one).media) for one in known)
 
-    def adapter(self, row: PackedRequest) -> str:
+    def adapter(self, row: RequestNumbers) -> str:
         """Return the LoRA adapter that a row's request asks for; empty = none."""
-        return self._page.groups[row.group].adapter
+        return self._groups[row.group].adapter
 
     def extras(self, number: int) -> Extras:
         """Return the reasoning and media of the request with a number."""
-        return self._page.extras.get(number) or self._book.extras.get(number) or NO_EXTRAS
+        return self._noted("extras", number, NO_EXTRAS)
 
-    def _parts(self, number: int) -> Segments:
-        """Return the shared prefix of a prompt if it has several segments."""
-        return self._book.parts.get(number) or self._page.parts.get(number) or ()
-
-    def deadline_us(self, row: PackedRequest) -> int:
+    def deadline_us(self, row: RequestNumbers) -> int:
         """Return the deadline of a row's request, which must have one."""
-        return row.arrival_us + self._page.groups[row.group].timeout_us
+        return row.arrival_us + self._groups[row.group].timeout_us
 
     def name(self, number: int) -> str:
         """Return the name of the request with a number."""
-        return self._book.names.get(number) or self._page.names.get(number) or f"request_{number}"
+        return self._noted("names", number, "") or f"request_{number}"
 
     def session(self, number: int) -> tuple[str, int] | None:
         """Return the session of the request with a number, and its call number; None if it has none."""
-        return self._book.sessions.get(number) or self._page.sessions.get(number)
+        return self._noted("sessions", number, None)
 
-    def _detour_of(self, place: int) -> TransferTimes:
-        if self._detours is None:
-            return _NO_DETOUR
-        if place < self._closed:
-            return self._log.way(place)
-        return TransferTimes._make(_DETOUR.unpack_from(self._detours, (place - self._closed) * _DETOUR.size))
+    def _has(self, what: str) -> bool:
+        """Whether something (a name of ``NOTED``) is noted of any request."""
+        return bool(self._log.book.noted[what] or self._page.noted[what])
 
-    def _unpacked(self, places: Sequence[int]) -> list[tuple[int, ...]]:
-        closed, size, unpack = self._closed, PACKED.size, PACKED.unpack_from
-        live = self._live
-        with self._log.packed() as packed:
-            return [
-                unpack(packed, place * size) if place < closed else unpack(live, (place - closed) * size)
-                for place in places
-            ]
+    def _noted(self, what: str, number: int, nothing: _T) -> _T:
+        """Return what is noted of the request with a number."""
+        then, since = self._page.noted[what], self._log.book.noted[what]
+        return cast("_T", then[number] if number in then else since.get(number, nothing))
 
 
-def _row_before_end(row: PackedRequest, now_us: int) -> PackedRequest:
+def _row_before_end(row: RequestNumbers, now_us: int) -> RequestNumbers:
     """Return the row of a request whose last token is being computed."""
     ttft_us = row.ttft_us if row.first_token_us <= now_us else -1
     return row._replace(completed_us=-1, e2e_us=-1, ttft_us=ttft_us, state=RequestState.RUNNING, length_capped=0)
@@ -546,11 +461,3 @@ def _row_before_end(row: PackedRequest, now_us: int) -> PackedRequest:
 
 def _has_first_token(request: Request, now_us: int | None) -> bool:
     return request.first_token_us >= 0 and (now_us is None or request.first_token_us <= now_us)
-
-
-def _pack_detour(request: Request) -> bytes:
-    way = request.handover
-    gateway_us = request.gateway_us
-    if way is None:
-        return _DETOUR.pack(-1, -1, -1, gateway_us)
-    return _DETOUR.pack(way.prefill_instance, way.transfer_start_us, way.transfer_us, gateway_us)

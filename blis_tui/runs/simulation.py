@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import wraps
 from hashlib import sha256
-from struct import error as StructError  # noqa: N812  (a class)
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
 
 from blis_tui._version import ENGINE, __version__
@@ -98,7 +97,7 @@ def _failed_plugin(
 
 def _overflow_error(error: BaseException) -> SimulationError | None:
     """Create the error for numbers that have grown too large, unless a plug-in's; None = another error."""
-    if not isinstance(error, OverflowError | StructError) or place_in_plugin(error):
+    if not isinstance(error, OverflowError) or place_in_plugin(error):
         return None
     return SimulationError(
         "a time exceeds 2**63 microseconds, about 292,000 years",

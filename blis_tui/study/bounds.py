@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.request import Request
     from blis_tui.model import Expectation, Experiment, PluginConfig, Session, SloTarget, Workload
-    from blis_tui.results.request_log import PackedRequest
+    from blis_tui.results.request_columns import RequestNumbers
     from blis_tui.workload.source import RequestSource
 
     Group = tuple[str, str]
     """SLO class and tenant of a request."""
-    Sample = Callable[[PackedRequest], float | None]
+    Sample = Callable[[RequestNumbers], float | None]
     SoFar = Callable[[Sequence[Request], int], list[int]]
 
 
@@ -92,7 +92,7 @@ _GROUPS: Final = {"slo_classes": 0, "tenants": 1}
 
 PERCENTS: Final = {"min": 0, **{f"p{percent}": percent for percent in PERCENTILES}, "max": 100}
 """Statistic in a report -> its percentile."""
-_COUNTS: Final[dict[str, Callable[[PackedRequest], int]]] = {
+_COUNTS: Final[dict[str, Callable[[RequestNumbers], int]]] = {
     "total": lambda _: 1,
     "injected": lambda row: row.state != RequestState.REJECTED,
     "rejected": lambda row: row.state == RequestState.REJECTED,
@@ -241,7 +241,7 @@ def _ranks(percent: int, wanted: Range, most: object) -> bool:
     return most is not None or extreme is not None
 
 
-def _counted(name: str, steps: Sequence[str]) -> Callable[[PackedRequest, Group], int]:
+def _counted(name: str, steps: Sequence[str]) -> Callable[[RequestNumbers, Group], int]:
     counts, scope = _COUNTS[name], scope_of(steps)
     return lambda row, group: counts(row) if scope.holds(row.arrival_us, group) else 0
 
@@ -279,7 +279,7 @@ class Scope:
         """Return whether the figure covers a request."""
         return arrival_us >= self.since_us and (not self.name or group[self.place] == self.name)
 
-    def samples_of(self, rows: Sequence[PackedRequest], groups: Sequence[Group], sample: Sample) -> list[float]:
+    def samples_of(self, rows: Sequence[RequestNumbers], groups: Sequence[Group], sample: Sample) -> list[float]:
         """Return the latencies of ended requests that the figure covers, in microseconds."""
         there = (
             rows if self == _ALL_REQUESTS else [one for one in rows if self.holds(one.arrival_us, groups[one.group])]
@@ -297,7 +297,7 @@ _ALL_REQUESTS: Final = Scope()
 class Figure(Protocol):
     """Follows one figure of a run."""
 
-    def ended(self, rows: Sequence[PackedRequest], groups: Sequence[Group]) -> None:
+    def ended(self, rows: Sequence[RequestNumbers], groups: Sequence[Group]) -> None:
         """Add ended requests; ``groups`` are indexed by the rows' group numbers."""
 
     def look(self, answering: Sequence[Request], now_us: int) -> None:
@@ -319,7 +319,7 @@ def allowed_above(percent: int, count: int) -> int:
 class Follower:
     """A base class that ignores everything."""
 
-    def ended(self, rows: Sequence[PackedRequest], groups: Sequence[Group]) -> None:
+    def ended(self, rows: Sequence[RequestNumbers], groups: Sequence[Group]) -> None:
         """Add ended requests; ``groups`` are indexed by the rows' group numbers."""
 
     def look(self, answering: Sequence[Request], now_us: int) -> None:
@@ -356,7 +356,7 @@ class Percentile(Follower):
         self._so_far = so_far
         self._above = self._below = self._late = 0
 
-    def ended(self, rows: Sequence[PackedRequest], groups: Sequence[Group]) -> None:
+    def ended(self, rows: Sequence[RequestNumbers], groups: Sequence[Group]) -> None:
         """Add ended requests; ``groups`` are indexed by the rows' group numbers."""
         samples = self._scope.samples_of(rows, groups, self._sample)
         if self._most is not None:
@@ -428,7 +428,7 @@ class Mean(Follower):
         self._so_far = so_far
         self._total_us = self._running_us = 0
 
-    def ended(self, rows: Sequence[PackedRequest], groups: Sequence[Group]) -> None:
+    def ended(self, rows: Sequence[RequestNumbers], groups: Sequence[Group]) -> None:
         """Add ended requests; ``groups`` are indexed by the rows' group numbers."""
         samples = self._scope.samples_of(rows, groups, self._sample)
         self._most -= len(rows) - len(samples)
@@ -485,13 +485,13 @@ class Count(Bounded):
         most: maximum number of requests; None = not known, or a request may contribute more than one.
     """
 
-    def __init__(self, wanted: Range, share: Callable[[PackedRequest, Group], int], most: int | None) -> None:
+    def __init__(self, wanted: Range, share: Callable[[RequestNumbers, Group], int], most: int | None) -> None:
         super().__init__(wanted)
         self._share = share
         self._left = most
         self._count = 0
 
-    def ended(self, rows: Sequence[PackedRequest], groups: Sequence[Group]) -> None:
+    def ended(self, rows: Sequence[RequestNumbers], groups: Sequence[Group]) -> None:
         """Add ended requests; ``groups`` are indexed by the rows' group numbers."""
         if self._left is not None:
             self._left -= len(rows)
@@ -536,7 +536,7 @@ class Attainment(Bounded):
         self._early = early
         self._injected = self._good = self._late = 0
 
-    def ended(self, rows: Sequence[PackedRequest], groups: Sequence[Group]) -> None:
+    def ended(self, rows: Sequence[RequestNumbers], groups: Sequence[Group]) -> None:
         """Add ended requests; ``groups`` are indexed by the rows' group numbers."""
         self._left -= len(rows)
         for row in rows:
@@ -584,7 +584,7 @@ def e2e_lower_bounds(answering: Sequence[Request], now_us: int) -> list[int]:
     return [0 if one.deadline_us else now_us - one.arrival_us for one in answering]
 
 
-def is_good(row: PackedRequest, target: SloTarget) -> bool:
+def is_good(row: RequestNumbers, target: SloTarget) -> bool:
     """Return whether a request completed and met all its targets, except for TTFAT, which is not known early."""
     if row.state != RequestState.COMPLETED:
         return False
@@ -635,7 +635,7 @@ class Gaps(Follower):
         self._ended = self._tokens = 0
         self._next_look = 0
 
-    def ended(self, rows: Sequence[PackedRequest], groups: Sequence[Group]) -> None:  # noqa: ARG002
+    def ended(self, rows: Sequence[RequestNumbers], groups: Sequence[Group]) -> None:  # noqa: ARG002
         """Add ended requests."""
         self._ended += len(rows)
         for row in rows:

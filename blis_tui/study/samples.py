@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.request import Request
     from blis_tui.model import Expectation, SloTarget
-    from blis_tui.results.request_log import PackedRequest
+    from blis_tui.results.request_columns import RequestNumbers
     from blis_tui.runs.simulation import Simulation
     from blis_tui.study.bounds import Group, Scope
 
-    Latency = Callable[[PackedRequest], float | None]
+    Latency = Callable[[RequestNumbers], float | None]
 
 MARGIN: Final = 0.85
 """A bound has room if it would hold at this share of it, too."""
@@ -49,7 +49,7 @@ class BoundSamples:
     def tick(self, now_us: int) -> None:
         """Note what is only known at regular moments."""
 
-    def ended(self, rows: Sequence[PackedRequest], groups: Sequence[Group]) -> None:
+    def ended(self, rows: Sequence[RequestNumbers], groups: Sequence[Group]) -> None:
         """Add requests that have ended; ``groups`` are indexed by the rows' group numbers."""
 
     def sentence(self, found: Ratio) -> str:
@@ -98,7 +98,7 @@ class Latencies(BoundSamples):
         self._ended: list[tuple[int, float]] = []
         """When each request was known, and its latency."""
 
-    def ended(self, rows: Sequence[PackedRequest], groups: Sequence[Group]) -> None:
+    def ended(self, rows: Sequence[RequestNumbers], groups: Sequence[Group]) -> None:
         """See :meth:`BoundSamples.ended`."""
         for row in rows:
             us = self._latency(row) if self._scope.holds(row.arrival_us, groups[row.group]) else None
@@ -225,7 +225,7 @@ class Missed(BoundSamples):
     """
 
     def __init__(
-        self, metric: str, least: float, missed: Callable[[PackedRequest, Group], bool | None], what: str
+        self, metric: str, least: float, missed: Callable[[RequestNumbers, Group], bool | None], what: str
     ) -> None:
         super().__init__(metric, 1 - least)
         self._missed = missed
@@ -239,7 +239,7 @@ class Missed(BoundSamples):
             return found
         return found._replace(error=max(found.error, sqrt(self.limit * (1 - self.limit) / found.weight)))
 
-    def ended(self, rows: Sequence[PackedRequest], groups: Sequence[Group]) -> None:
+    def ended(self, rows: Sequence[RequestNumbers], groups: Sequence[Group]) -> None:
         """See :meth:`BoundSamples.ended`."""
         for row in rows:
             missed = self._missed(row, groups[row.group])
@@ -286,14 +286,14 @@ def _lower(simulation: Simulation, metric: str, bound: float) -> Iterator[BoundS
             return
     if not any(one.ttfat_ms is not None for one in targets.values()):
 
-        def missed(row: PackedRequest, group: Group) -> bool | None:
+        def missed(row: RequestNumbers, group: Group) -> bool | None:
             target = targets.get(group[0] or "standard")
             return None if target is None or row.state == RequestState.REJECTED else not is_good(row, target)
 
         yield Missed(metric, bound, missed, "miss their targets")
 
 
-def _unserved(row: PackedRequest, group: Group) -> bool:
+def _unserved(row: RequestNumbers, group: Group) -> bool:
     del group
     return row.state != RequestState.COMPLETED
 

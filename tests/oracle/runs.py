@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import hypothesis
 from hypothesis import HealthCheck, settings
 
-from blis_tui.results.request_log import PackedRequest
+from blis_tui.results.request_columns import WAYS, RequestNumbers
 from blis_tui.workload.interactive import ClosedLoop, ClosedLoopSettings, InteractiveSource
 
 from .draws import at_random
@@ -122,11 +122,11 @@ def source_of(requests: list[Request], users: int) -> Source | InteractiveSource
     return InteractiveSource([Patient(requests, users)], len(requests)) if users else Source(requests)
 
 
-def books(row: PackedRequest, table: RequestTable) -> Books:
+def books(row: RequestNumbers, table: RequestTable) -> Books:
     """The ledger's row in the oracle's format."""
-    group = PackedRequest._fields.index("group")
+    group = RequestNumbers._fields.index("group")
     extras = table.extras(row.number)
-    return Books._make((*row[:group], *row[group + 1 :], extras.first_answer_us, extras.ttfat_us))
+    return Books._make((*row[:group], *row[group + 1 : -len(WAYS)], extras.first_answer_us, extras.ttfat_us))
 
 
 def books_of(simulation: Simulation) -> list[Books]:

@@ -25,7 +25,7 @@ from tests.pictures.pages import Page
 if TYPE_CHECKING:
     from blis_tui.pictures.load_pictures import LoadTable
     from blis_tui.results.report import Report
-    from blis_tui.results.request_log import PackedRequest
+    from blis_tui.results.request_columns import RequestNumbers
 
 TENANT = "<b>acme</b></script><!--"
 """A name that would break a page."""
@@ -173,7 +173,7 @@ def test_every_request_is_drawn_where_it_arrived(pressed: Run) -> None:
 
 
 def test_of_many_requests_the_slowest_are_drawn(classes: Run) -> None:
-    rows: list[PackedRequest] = sorted(classes.report.rows.plain(), key=lambda row: row.arrival_us)
+    rows: list[RequestNumbers] = sorted(classes.report.rows.plain(), key=lambda row: row.arrival_us)
     assert shown_rows(rows, len(rows)) == rows
     some = shown_rows(rows, 30)
     assert len(some) <= 30

@@ -13,7 +13,8 @@ from blis_tui.results.request_book import NO_EXTRAS
 from blis_tui.results.sections.quality import slo_report
 
 if TYPE_CHECKING:
-    from blis_tui.results.request_log import PackedRequest, RequestTable, TransferTimes
+    from blis_tui.results.request_columns import RequestNumbers
+    from blis_tui.results.request_log import RequestTable
 
 # TTFT 100 ms, TPOT (500 - 100) / 4 = 100 ms, E2E 500 ms
 ROW = SimpleNamespace(number=0, state=RequestState.COMPLETED, ttft_us=100_000, e2e_us=500_000, output_tokens=5)
@@ -34,7 +35,7 @@ TABLE = SimpleNamespace(group=lambda _row: ("", "", (), 0, "", ""), extras=lambd
     ],
 )
 def test_a_figure_that_is_just_the_target_meets_it(target: SloTarget, good: int) -> None:
-    rows = [(cast("PackedRequest", ROW), cast("TransferTimes", None))]
+    rows = [cast("RequestNumbers", ROW)]
     report = slo_report({"standard": target}, rows, cast("RequestTable", TABLE), 2_000_000)
     assert (report.injected, report.good, report.attainment, report.goodput_rps) == (1, good, good, good / 2)
     judged = [one for one in (report.classes["standard"].ttft, report.classes["standard"].tpot) if one is not None]

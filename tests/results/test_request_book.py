@@ -15,5 +15,5 @@ def test_of_a_request_that_a_checkpoint_brought_back_nothing_more_is_noted() -> 
         one.media = media
         for which in (one, pickle.loads(pickle.dumps(one))):  # noqa: S301  (our own)
             book = RequestBook()
-            book.pack(which, -1, -1, 2)
-            assert bool(book.extras) is noted
+            book.row(which, -1, -1, 2)
+            assert bool(book.noted["extras"]) is noted

@@ -20,7 +20,7 @@ from tests.results.clusters import DOCUMENTS, experiment
 
 if TYPE_CHECKING:
     from blis_tui.results.report import Report
-    from blis_tui.results.request_log import PackedRequest
+    from blis_tui.results.request_columns import RequestNumbers
 
 NAMES = sorted(DOCUMENTS)
 WARM_UP_US = 700_000
@@ -44,10 +44,10 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_are_what_the_books_say(name: str, block: int) -> None:
     table = halfway(name).rows
-    books = sorted(zip(table.plain(), table.detours(), strict=True))
+    books = sorted(table.plain())
     assert len(books) == len(table) > block or block > 3
-    for row, (plain, way) in zip(table, books, strict=True):
-        for field, said in (plain._asdict() | way._asdict()).items():
+    for row, plain in zip(table, books, strict=True):
+        for field, said in plain._asdict().items():
             if field in RequestRow._fields and field != "state":
                 assert (-1 if (told := getattr(row, field)) is None else told) == said, field
         assert row.state.replace("-", "_").upper() in {RequestState(plain.state).name, "IN_TRANSIT"}
@@ -120,7 +120,7 @@ def test_counts_and_samples_are_those_of_the_rows(name: str) -> None:
 class OneByOne:
     """What a flow says, added up a row at a time."""
 
-    def __init__(self, rows: list[PackedRequest]) -> None:
+    def __init__(self, rows: list[RequestNumbers]) -> None:
         self.first: dict[int, int] = {}
         self.thrashed, self.worst, self.answer_tokens = 0, (0, -1), 0
         waiting: list[tuple[int, int]] = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.client_times import client_ttft_us
 from blis_tui.output.openmetrics import AT_DEADLINE, FAMILIES, GAPS, US_PER_S, buckets_of_tokens, longest
-from blis_tui.results.request_log import PackedRequest
+from blis_tui.results.request_columns import RequestNumbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -78,7 +78,7 @@ class Metrics:
                 self._add(sums, first_tokens, _row(request, cluster.instances[request.instance]))
         return "".join(self._lines(cluster, sums, first_tokens))
 
-    def _add(self, sums: list[list[_Sum]], first_tokens: list[int], row: PackedRequest) -> None:
+    def _add(self, sums: list[list[_Sum]], first_tokens: list[int], row: RequestNumbers) -> None:
         if row.instance < 0:
             return
         for family, one in zip(FAMILIES, sums[row.instance], strict=True):
@@ -175,9 +175,9 @@ def _gaps(instance: Instance) -> tuple[list[int], int, int]:
     return counts, number, total
 
 
-def _row(request: Request, instance: Instance) -> PackedRequest:
+def _row(request: Request, instance: Instance) -> RequestNumbers:
     """Return the books of a request in progress."""
-    return PackedRequest(
+    return RequestNumbers(
         number=request.index,
         arrival_us=request.arrival_us,
         queued_us=request.queued_us,
@@ -194,6 +194,10 @@ def _row(request: Request, instance: Instance) -> PackedRequest:
         group=0,
         state=request.state,
         length_capped=0,
+        prefill_instance=-1,
+        transfer_start_us=-1,
+        transfer_us=-1,
+        gateway_us=-1,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import repeat
 from operator import add
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -11,7 +10,6 @@ from blis_tui.base.classes import NamedTuple
 from blis_tui.base.units import span_text
 from blis_tui.engine.request import RequestState
 from blis_tui.results.lints.finding import MIN_REQUESTS, Finding, load_keys, longer_keys
-from blis_tui.results.request_log import TransferTimes
 from blis_tui.results.sections.offered_load import Occupancy
 from blis_tui.results.stationary import drift, mean, trend
 from blis_tui.workload.arrivals import CLOSED_LOOP
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from blis_tui.results.lints.finding import LintContext
-    from blis_tui.results.request_log import PackedRequest
+    from blis_tui.results.request_columns import RequestNumbers
 
 _SLICES: Final = 40
 """Slices of the arrivals in which queues are looked at."""
@@ -56,8 +54,6 @@ _HELD_BACK: Final = 1.05
 _FRONT_END: Final = "engine.front_end.processes"
 _GATEWAY: Final = "policy.gateway.saturation"
 _COUNTED: Final = frozenset((RequestState.CREATED, RequestState.WAITING, RequestState.RUNNING, RequestState.COMPLETED))
-
-_NO_DETOUR: Final = TransferTimes(-1, -1, -1, -1)
 
 _Kind = Literal["gateway", "front end", "way", "queue", "transfer", "decode"]
 
@@ -218,10 +214,10 @@ def _stages(seen: LintContext) -> dict[_Stage, _Moments]:
     several, deferred = len({*names}) > 1, seen.experiment.policy.deferral != "none"
     fronts = [one.front_end is not None for one in cluster.instances]
     noted: list[tuple[_Kind, str, int, int]] = []
-    for row, way in _counted(seen):
-        index = way.prefill_instance if way.prefill_instance >= 0 else row.instance
+    for row in _counted(seen):
+        index = row.prefill_instance if row.prefill_instance >= 0 else row.instance
         pool = names[index] if several and index >= 0 else ""
-        released_us = row.arrival_us if not holds else row.arrival_us + way.gateway_us if way.gateway_us >= 0 else -1
+        released_us = row.arrival_us if not holds else row.arrival_us + row.gateway_us if row.gateway_us >= 0 else -1
         if holds:
             noted.append(("gateway", "", row.arrival_us, released_us))
         if not deferred and index >= 0 and fronts[index]:
@@ -236,18 +232,17 @@ def _later_stages(seen: LintContext) -> dict[_Stage, _Moments]:
     """Return when requests that two instances share came to each stage after prefill, and when they left it."""
     names = [pool.name for pool in seen.cluster.pools]
     noted: list[tuple[_Kind, str, int, int]] = []
-    for row, way in _counted(seen):
-        if way.transfer_start_us >= 0:
-            arrived_us = way.transfer_start_us + way.transfer_us if way.transfer_us >= 0 else -1
-            noted.append(("transfer", "", way.transfer_start_us, arrived_us))
+    for row in _counted(seen):
+        if row.transfer_start_us >= 0:
+            arrived_us = row.transfer_start_us + row.transfer_us if row.transfer_us >= 0 else -1
+            noted.append(("transfer", "", row.transfer_start_us, arrived_us))
             noted.append(("decode", names[row.instance], arrived_us, row.completed_us))
     return _by_stage(noted)
 
 
-def _counted(seen: LintContext) -> Iterator[tuple[PackedRequest, TransferTimes]]:
+def _counted(seen: LintContext) -> Iterator[RequestNumbers]:
     """Iterate over the requests that wait, run or have completed."""
-    detours = seen.table.detours() if seen.experiment.has_detours else repeat(_NO_DETOUR)
-    return ((row, way) for row, way in zip(seen.table.plain(), detours, strict=False) if row.state in _COUNTED)
+    return (row for row in seen.table.plain() if row.state in _COUNTED)
 
 
 def _by_stage(noted: Iterable[tuple[_Kind, str, int, int]]) -> dict[_Stage, _Moments]:

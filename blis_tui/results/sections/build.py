@@ -46,11 +46,9 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.model import Experiment
-    from blis_tui.results.request_log import PackedRequest, RequestTable, TransferTimes
+    from blis_tui.results.request_columns import RequestNumbers
+    from blis_tui.results.request_log import RequestTable
     from blis_tui.results.sections.instances import EncoderReport
-
-    Travelled = Sequence[tuple[PackedRequest, TransferTimes]]
-    """All requests, each with its way."""
 
 
 def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable, duration_us: int) -> Sections:
@@ -63,7 +61,7 @@ def build_sections(experiment: Experiment, cluster: Cluster, table: RequestTable
     sessions = cluster.sessions
     adapts = any(pool.engine.lora is not None for pool in experiment.pools)
     thinks, media = reasons(experiment, cluster), is_multimodal(experiment, cluster)
-    rows = list(zip(table.plain(), table.detours(), strict=True))
+    rows = list(table.plain())
     models = dict.fromkeys(pool.model.name for pool in experiment.pools)
     gateway, dispatcher, warm_up_us = cluster.gateway, cluster.dispatcher, experiment.warm_up_us
     return Sections(
@@ -111,8 +109,8 @@ def _preemption(cluster: Cluster) -> PreemptionReport:
     return preemption_report(cluster.instances, [pool.tensor_parallel for pool in cluster.pools])
 
 
-def _warm_up(until_us: int, rows: Travelled) -> WarmUp:
-    return WarmUp(until_us=until_us, requests=len([row for row, _ in rows if row.arrival_us < until_us]))
+def _warm_up(until_us: int, rows: Sequence[RequestNumbers]) -> WarmUp:
+    return WarmUp(until_us=until_us, requests=len([row for row in rows if row.arrival_us < until_us]))
 
 
 def _prompt_throughput(cluster: Cluster, duration_us: int) -> PromptThroughput:
@@ -181,14 +179,14 @@ def _ranks(cluster: Cluster) -> RanksReport:
     )
 
 
-def _pools(cluster: Cluster, rows: Travelled, duration_us: int) -> dict[str, PoolReport]:
+def _pools(cluster: Cluster, rows: Sequence[RequestNumbers], duration_us: int) -> dict[str, PoolReport]:
     completed, tokens, prefilled = ([0] * len(cluster.instances) for _ in range(3))
-    for row, way in rows:
+    for row in rows:
         if row.instance >= 0:
             completed[row.instance] += row.state == RequestState.COMPLETED
             tokens[row.instance] += row.output_tokens
-        if way.transfer_start_us >= 0:
-            prefilled[way.prefill_instance] += 1
+        if row.transfer_start_us >= 0:
+            prefilled[row.prefill_instance] += 1
     found: dict[str, PoolReport] = {}
     for pool in dict.fromkeys(one.name for one in cluster.pools):
         members = [index for index, one in enumerate(cluster.pools) if one.name == pool]
@@ -216,13 +214,15 @@ def _pools(cluster: Cluster, rows: Travelled, duration_us: int) -> dict[str, Poo
     return found
 
 
-def _models(names: Iterable[str], cluster: Cluster, rows: Travelled, warm_up_us: int) -> tuple[ModelReport, ...]:
+def _models(
+    names: Iterable[str], cluster: Cluster, rows: Sequence[RequestNumbers], warm_up_us: int
+) -> tuple[ModelReport, ...]:
     return tuple(_model(name, cluster, rows, warm_up_us) for name in names)
 
 
-def _model(name: str, cluster: Cluster, rows: Travelled, warm_up_us: int) -> ModelReport:
+def _model(name: str, cluster: Cluster, rows: Sequence[RequestNumbers], warm_up_us: int) -> ModelReport:
     instances = [at for at, pool in enumerate(cluster.pools) if pool.model.name == name]
-    there = [row for row, _ in rows if row.instance in instances]
+    there = [row for row in rows if row.instance in instances]
     timed = [row for row in there if row.arrival_us >= warm_up_us]
     return ModelReport(
         model=name,
@@ -234,9 +234,9 @@ def _model(name: str, cluster: Cluster, rows: Travelled, warm_up_us: int) -> Mod
     )
 
 
-def _fairness(rows: Travelled, table: RequestTable) -> Fairness:
+def _fairness(rows: Sequence[RequestNumbers], table: RequestTable) -> Fairness:
     tokens: dict[str, int] = {}
-    for row, _ in rows:
+    for row in rows:
         tenant = table.group(row)[1]
         if tenant:
             tokens[tenant] = tokens.get(tenant, 0) + row.output_tokens

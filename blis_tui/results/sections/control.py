@@ -13,6 +13,7 @@ from blis_tui.cluster.admission_control import BUDGET
 from blis_tui.cluster.life import accelerators
 from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL
 from blis_tui.engine.request import RequestState
+from blis_tui.results.request_columns import is_split
 from blis_tui.results.stats import OMITTED_IF_ABSENT, Distribution, of_samples, of_shares, sums
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.stages import NoGateway
     from blis_tui.engine.instance import Instance
     from blis_tui.model import Experiment, Policy
-    from blis_tui.results.request_log import PackedRequest, TransferTimes
+    from blis_tui.results.request_columns import RequestNumbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,13 +150,13 @@ def deferral_report(cluster: Cluster) -> DeferralReport:
 def gateway_report(
     gateway: NoGateway,
     rejections: Mapping[str, int],
-    rows: Sequence[tuple[PackedRequest, TransferTimes]],
+    rows: Sequence[RequestNumbers],
     warm_up_us: int,
 ) -> GatewayReport:
     """Return the section on the gateway for the run so far."""
     full, displaced, expired = (rejections.get(cause, 0) for cause in (FULL, DISPLACED, EXPIRED))
     depth = gateway.waiting
-    waited = [(row, way.gateway_us) for row, way in rows if way.gateway_us >= 0]
+    waited = [row for row in rows if row.gateway_us >= 0]
     return GatewayReport(
         offered=gateway.dispatched + full + displaced + expired + depth,
         dispatched=gateway.dispatched,
@@ -164,22 +165,22 @@ def gateway_report(
         expired=expired,
         depth=depth,
         peak_depth=gateway.peak_depth,
-        held=len([wait for _, wait in waited if wait]),
-        wait_ms=of_samples([wait for row, wait in waited if row.arrival_us >= warm_up_us]),
+        held=len([row for row in waited if row.gateway_us]),
+        wait_ms=of_samples([row.gateway_us for row in waited if row.arrival_us >= warm_up_us]),
     )
 
 
 def disaggregation_report(
     dispatcher: Dispatcher,
-    rows: Sequence[tuple[PackedRequest, TransferTimes]],
+    rows: Sequence[RequestNumbers],
     now_us: int,
     duration_us: int,
     warm_up_us: int,
 ) -> DisaggregationReport:
     """Return the section on disaggregation for the run so far."""
-    split = [(row, way) for row, way in rows if way.split]
-    prefilled = len([row for row, _ in split if 0 <= row.first_token_us <= now_us])
-    completed = len([row for row, _ in split if row.state == RequestState.COMPLETED])
+    split = [row for row in rows if is_split(row)]
+    prefilled = len([row for row in split if 0 <= row.first_token_us <= now_us])
+    completed = len([row for row in split if row.state == RequestState.COMPLETED])
     rates = [count / (duration_us / 1e6) if duration_us else 0.0 for count in (prefilled, completed)]
     link = dispatcher.link
     return DisaggregationReport(
@@ -192,7 +193,7 @@ def disaggregation_report(
         peak_concurrent_transfers=link.peak,
         transferred_bytes=link.bytes,
         transfer_ms=of_samples(
-            [way.transfer_us for row, way in split if way.transfer_us >= 0 and row.arrival_us >= warm_up_us]
+            [row.transfer_us for row in split if row.transfer_us >= 0 and row.arrival_us >= warm_up_us]
         ),
         prefills_per_s=rates[0],
         decodes_per_s=rates[1],
@@ -344,10 +345,10 @@ class Saturation:
     """From 0 to 1: arrivals / 20, at most 1."""
 
 
-def composite(rows: Sequence[tuple[PackedRequest, TransferTimes]]) -> Saturation:
+def composite(rows: Sequence[RequestNumbers]) -> Saturation:
     """Return the label of a run."""
-    events = [(row.arrival_us, 0, row.number, 0) for row, _ in rows if row.state != RequestState.REJECTED]
-    events += [(row.completed_us, 1, row.number, row.e2e_us) for row, _ in rows if row.state == RequestState.COMPLETED]
+    events = [(row.arrival_us, 0, row.number, 0) for row in rows if row.state != RequestState.REJECTED]
+    events += [(row.completed_us, 1, row.number, row.e2e_us) for row in rows if row.state == RequestState.COMPLETED]
     events.sort()
     sums_us = [*accumulate([e2e_us for *_, kind, _, e2e_us in events if kind], initial=0)]
     counts = dict.fromkeys(LABELS, 0)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.options.tiers import Tier, Tiers
     from blis_tui.model import Pool
-    from blis_tui.results.request_log import PackedRequest, RequestTable
+    from blis_tui.results.request_columns import RequestNumbers
+    from blis_tui.results.request_log import RequestTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +203,7 @@ class AdaptersReport:
 
 
 def adapters_report(
-    instances: Sequence[Instance], rows: Sequence[PackedRequest], table: RequestTable, warm_up_us: int
+    instances: Sequence[Instance], rows: Sequence[RequestNumbers], table: RequestTable, warm_up_us: int
 ) -> AdaptersReport | None:
     """Return the adapter figures of these instances; None if none of them has adapters.
 
@@ -211,7 +212,7 @@ def adapters_report(
     found = [one.batch.adapters for one in instances if one.batch.adapters is not None]
     if not found:
         return None
-    by_name: dict[str, list[PackedRequest]] = {}
+    by_name: dict[str, list[RequestNumbers]] = {}
     for row in rows:
         name = table.adapter(row)
         if name:
@@ -234,7 +235,7 @@ def adapters_report(
     )
 
 
-def _one(rows: Sequence[PackedRequest], loads: int, warm_up_us: int) -> AdapterReport:
+def _one(rows: Sequence[RequestNumbers], loads: int, warm_up_us: int) -> AdapterReport:
     tokens = whole_sum([row.output_tokens for row in rows])
     first = [row.ttft_us for row in rows if row.ttft_us >= 0 and row.arrival_us >= warm_up_us]
     return AdapterReport(

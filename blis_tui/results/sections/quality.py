@@ -15,7 +15,8 @@ from blis_tui.results.stats import OMITTED_IF_ABSENT, of_samples
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.results.request_log import PackedRequest, RequestTable, TransferTimes
+    from blis_tui.results.request_columns import RequestNumbers
+    from blis_tui.results.request_log import RequestTable
 
 
 _REQUESTS_PER_S: Final = 100.0
@@ -93,7 +94,7 @@ _TARGETED: Final = {one.name: one for one in SAMPLED.values() if one.field in _T
 
 def slo_report(
     targets: Mapping[str, SloTarget],
-    rows: Sequence[tuple[PackedRequest, TransferTimes]],
+    rows: Sequence[RequestNumbers],
     table: RequestTable,
     duration_us: int,
 ) -> SloReport:
@@ -101,7 +102,7 @@ def slo_report(
     classes = {}
     for name in SLO_CLASSES:
         if name in targets:
-            members = [row for row, _ in rows if (table.group(row)[0] or "standard") == name]
+            members = [row for row in rows if (table.group(row)[0] or "standard") == name]
             classes[name] = _judge_class(targets[name], members, table, duration_us)
     injected = whole_sum([one.injected for one in classes.values()])
     good = whole_sum([one.good for one in classes.values()])
@@ -114,7 +115,7 @@ def slo_report(
     )
 
 
-def _judge_class(target: SloTarget, rows: Sequence[PackedRequest], table: RequestTable, duration_us: int) -> ClassSlo:
+def _judge_class(target: SloTarget, rows: Sequence[RequestNumbers], table: RequestTable, duration_us: int) -> ClassSlo:
     limits: dict[str, float | None] = {name: getattr(target, f"{name}_ms") for name in (*_TARGETED, "ttfat")}
     met, counted = dict.fromkeys(limits, 0), dict.fromkeys(limits, 0)
     injected = completed = good = 0
@@ -146,27 +147,27 @@ def _judge_class(target: SloTarget, rows: Sequence[PackedRequest], table: Reques
     )
 
 
-def figures_ms(row: PackedRequest) -> dict[str, float | None]:
+def figures_ms(row: RequestNumbers) -> dict[str, float | None]:
     """Return a request's figures that targets refer to, except TTFAT; None where it has no such figure."""
     return {name: one.of(row, 1000) for name, one in _TARGETED.items()}
 
 
 def fitness_report(
     weights: Mapping[str, float],
-    rows: Sequence[tuple[PackedRequest, TransferTimes]],
+    rows: Sequence[RequestNumbers],
     duration_us: int,
     warm_up_us: int = 0,
 ) -> FitnessReport:
     """Return the components that have a weight, and their weighted sum; latencies exclude the warm-up."""
-    completed = whole_sum([row.state == RequestState.COMPLETED for row, _ in rows])
-    tokens = whole_sum([row.output_tokens for row, _ in rows])
+    completed = whole_sum([row.state == RequestState.COMPLETED for row in rows])
+    tokens = whole_sum([row.output_tokens for row in rows])
     requests_per_s, tokens_per_s = _per_second(completed, duration_us), _per_second(tokens, duration_us)
     components = {
         "throughput": requests_per_s / (requests_per_s + _REQUESTS_PER_S),
         "tokens_per_sec": tokens_per_s / (tokens_per_s + _TOKENS_PER_S),
     }
     for name in ("ttft", "e2e"):
-        samples_us = [getattr(row, f"{name}_us") for row, _ in rows if row.arrival_us >= warm_up_us]
+        samples_us = [getattr(row, f"{name}_us") for row in rows if row.arrival_us >= warm_up_us]
         found = of_samples([sample for sample in samples_us if sample >= 0])
         for statistic in ("p99", "p50", "mean"):
             value_ms = getattr(found, statistic)

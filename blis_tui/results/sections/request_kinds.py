@@ -8,6 +8,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.options.drafts import DraftTallies
 from blis_tui.engine.request import RequestState
+from blis_tui.results.request_columns import is_split
 from blis_tui.results.stats import Distribution, of_samples
 from blis_tui.workload.source import table_of
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.instance import Instance
     from blis_tui.model import Experiment
-    from blis_tui.results.request_log import PackedRequest, RequestTable, TransferTimes
+    from blis_tui.results.request_columns import RequestNumbers
+    from blis_tui.results.request_log import RequestTable
     from blis_tui.workload.interactive import SessionCounts
 
 
@@ -156,7 +158,7 @@ class Anomalies:
 
 
 def anomalies_of(
-    experiment: Experiment, cluster: Cluster, rows: Sequence[tuple[PackedRequest, TransferTimes]], table: RequestTable
+    experiment: Experiment, cluster: Cluster, rows: Sequence[RequestNumbers], table: RequestTable
 ) -> Anomalies:
     """Return the anomalies of the run so far."""
     policy = experiment.policy
@@ -168,9 +170,9 @@ def anomalies_of(
     )
 
 
-def _inversions(rows: Sequence[tuple[PackedRequest, TransferTimes]], table: RequestTable) -> int:
+def _inversions(rows: Sequence[RequestNumbers], table: RequestTable) -> int:
     groups: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for row, _ in rows:
+    for row in rows:
         if row.state == RequestState.COMPLETED:
             key = (table.group(row)[0], row.instance)
             groups.setdefault(key, []).append((row.number, row.e2e_us))
@@ -191,10 +193,10 @@ def doubled_pairs(values: Sequence[int]) -> tuple[int, list[int]]:
     return count, sorted((*early, *late))
 
 
-def _blocked(cluster: Cluster, rows: Sequence[tuple[PackedRequest, TransferTimes]]) -> int:
+def _blocked(cluster: Cluster, rows: Sequence[RequestNumbers]) -> int:
     waited_us = [0] * len(cluster.instances)
-    for row, way in rows:
-        first = way.prefill_instance if way.split else row.instance
+    for row in rows:
+        first = row.prefill_instance if is_split(row) else row.instance
         if first >= 0 and row.queued_us >= 0:
             if row.scheduled_us >= 0:
                 waited_us[first] += row.scheduled_us - row.queued_us
@@ -263,7 +265,7 @@ def is_multimodal(experiment: Experiment, cluster: Cluster) -> bool:
     return any(client.multimodal is not None for client in experiment.workload.clients)
 
 
-def reasoning_report(rows: Sequence[PackedRequest], table: RequestTable, warm_up_us: int) -> ReasoningReport:
+def reasoning_report(rows: Sequence[RequestNumbers], table: RequestTable, warm_up_us: int) -> ReasoningReport:
     """Return the figures of all requests; distributions exclude the warm-up."""
     requests = answered = thought = tokens = 0
     to_answer: list[int] = []
@@ -289,7 +291,7 @@ def reasoning_report(rows: Sequence[PackedRequest], table: RequestTable, warm_up
     )
 
 
-def multimodal_report(rows: Sequence[PackedRequest], table: RequestTable) -> MultimodalReport:
+def multimodal_report(rows: Sequence[RequestNumbers], table: RequestTable) -> MultimodalReport:
     """Return the prompt composition of all requests."""
     requests = text = image = audio = video = 0
     for row in rows:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from blis_tui.results.report import Report
-    from blis_tui.results.request_log import PackedRequest, RequestRow, RequestTable
+    from blis_tui.results.request_columns import RequestNumbers
+    from blis_tui.results.request_log import RequestRow, RequestTable
     from blis_tui.results.stats import Distribution
     from blis_tui.runs.compare.comparison import Comparison
     from blis_tui.runs.compare.divergence import Divergence
@@ -571,7 +572,7 @@ def _require_few(total: int, most: int, every: int, decisions: Sequence[RoutingD
     )
 
 
-def _books(simulation: Simulation) -> dict[_Key, PackedRequest]:
+def _books(simulation: Simulation) -> dict[_Key, RequestNumbers]:
     """Return the books of all requests."""
     table = simulation.log.table(simulation.cluster)
     return {_key(table, row.number): row for row in table.plain()}
@@ -588,11 +589,11 @@ def _key(table: RequestTable, number: int) -> _Key:
     return table.session(number) or number
 
 
-def _completed(rows: dict[_Key, PackedRequest]) -> int:
+def _completed(rows: dict[_Key, RequestNumbers]) -> int:
     return len([row for row in rows.values() if row.state == RequestState.COMPLETED])
 
 
-def _judged(decision: RoutingDecision, row: PackedRequest, tried: Sequence[Alternative]) -> JudgedDecision:
+def _judged(decision: RoutingDecision, row: RequestNumbers, tried: Sequence[Alternative]) -> JudgedDecision:
     regret, true = decision.regret_ppm, decision.true_regret_ppm
     return JudgedDecision(
         event=decision.event,
@@ -609,7 +610,7 @@ def _judged(decision: RoutingDecision, row: PackedRequest, tried: Sequence[Alter
 
 
 def _alternative(
-    instance: int, key: _Key, before: dict[_Key, PackedRequest], after: dict[_Key, PackedRequest]
+    instance: int, key: _Key, before: dict[_Key, RequestNumbers], after: dict[_Key, RequestNumbers]
 ) -> Alternative:
     row = after[key]
     ttft = e2e = 0
@@ -634,7 +635,7 @@ def _latency_change(before: int, after: int) -> int | None:
     return after - before if before >= 0 and after >= 0 else None
 
 
-def _state(row: PackedRequest) -> str:
+def _state(row: RequestNumbers) -> str:
     return RequestState(row.state).name.lower()
 
 
