@@ -61,6 +61,8 @@ class Model:
     """Width of the sliding window in tokens; 0 = none."""
     sliding_window_layers: int = 0
     """Number of layers with a sliding window."""
+    index_topk: int = 0
+    """Tokens of its context that each token attends to, chosen by an indexer (DeepSeek's sparse attention); 0 = all."""
     other_layers: str = ""
     """Layers that are simulated as full attention although they are not: ``linear attention``, ``sparse attention`` or
     ``state-space layers``; empty = none."""

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.engine.kv.capacity import parameters
+from blis_tui.model.defaults import HOST_US
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:
@@ -330,8 +331,8 @@ def _of_server(experiment: Experiment, pool: Pool, traits: ServerTraits, known: 
     expected = {**known.settings, "engine": known.coefficients[traits.engine], "steps": None}
     for name, own in pool.latency.settings.items():
         value = list(own) if isinstance(own, tuple) else own
-        if name == "steps" and value == 1.0:
-            continue  # its value is multiplied by zero
+        if (name == "steps" and value == 1.0) or value == HOST_US.get(name):
+            continue  # its value is multiplied by zero; follows from the batching rule's settings, which are asked for
         if name not in known.varied and value != expected.get(name):
             return f"{name} {value} beside this engine and these step times"
     return server_reason(pool, traits, known)

@@ -188,6 +188,11 @@ class ModelConfig:
         type=["array", "null"],
         items={"type": "string"},
     )
+    index_topk = _count(
+        "Tokens of its context that each token attends to, under latent attention with an indexer (sparse attention);"
+        " absent = all. `operators` step times count what the indexer costs.",
+        most=_WIDEST,
+    )
     quantization_config = document_key(
         None,
         "Weight quantisation, as in the Hugging Face configuration: bits (gptq, awq), fp8, mxfp4 (routed experts"

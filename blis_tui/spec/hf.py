@@ -213,6 +213,7 @@ def build_model(name: str, config: Mapping[str, object], kv_cache_dtype: str = "
         expert_weight_bytes=_MXFP4_BYTES if _is_mxfp4(config) else 0.0,
         sliding_window=window,
         sliding_window_layers=window_layers,
+        index_topk=_int(config, "index_topk"),
         other_layers=_other_layers(config),
     )
 

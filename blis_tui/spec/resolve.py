@@ -11,6 +11,7 @@ from blis_tui.base.errors import InputError, PolicyError, SpecError
 from blis_tui.base.input_files import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.base.source import as_map
 from blis_tui.engine.latency.creation import AUTO
+from blis_tui.model.defaults import HOST_US
 from blis_tui.spec.build import build_model_part, stack_of
 from blis_tui.spec.compose import (
     DOCUMENT,
@@ -260,7 +261,17 @@ def _with_tables(document: Document, owner: DataPath, latency: dict[str, Json], 
         problems.add(about(document, where(document, owner, "latency"), "BLIS2011", message, hint=hint))
         return latency
     sampling = latency.get("sampling") or _sampling(as_map(document.get(*where(document, owner, "model"))))
-    return {**latency, "tables": name, "tables_sha256": table_digest(name), "sampling": sampling}
+    filled: dict[str, Json] = {"tables": name, "tables_sha256": table_digest(name), "sampling": sampling}
+    if _waits_for_host(document, latency):
+        filled |= {key: us for key, us in HOST_US.items() if latency.get(key) is None}
+    return {**latency, **filled}
+
+
+def _waits_for_host(document: Document, latency: dict[str, Json]) -> bool:
+    """Return whether the GPU waits between steps for vLLM's host: without asynchronous scheduling."""
+    batching = as_map(document.get("policy", "batching"))
+    synchronous = batching.get("kind") == "vllm-v1" and batching.get("async_scheduling") is False
+    return synchronous and latency.get("engine", "vllm") == "vllm"
 
 
 def _sampling(model: dict[str, Json]) -> str:

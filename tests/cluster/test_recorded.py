@@ -82,9 +82,9 @@ def _pass(digests: Digests, scenario: Scenario, until_us: int) -> None:
         digests.add("stalled unseen", str(error))
 
 
-def _end(digests: Digests, simulation: Simulation) -> None:
-    digests.add("end", simulation.events, simulation.now_us, simulation.digest())
-    digests.add("rows", *simulation.report(verify=False).rows)
+def _end(digests: Digests, simulation: Simulation, kind: str = "end") -> None:
+    digests.add(kind, simulation.events, simulation.now_us, simulation.digest())
+    digests.add(kind, *simulation.report(verify=False).rows)
 
 
 @pytest.mark.parametrize("name", _SCENARIOS)
@@ -102,11 +102,9 @@ def test_shipped_experiments(file_regression: FileRegressionFixture) -> None:
     digests = Digests()
     for name in SHIPPED:
         simulation, records = shipped_run(name)
-        for record in records:
-            digests.add(record.kind, record)
-        digests.add("figures", *_figures(simulation))
-        _end(digests, simulation)
+        digests.add(name, *records, *_figures(simulation))
+        _end(digests, simulation, f"{name} at its end")
         unseen = Simulation(load(name, overrides={"workload.requests": 4 * REQUESTS}), check="end")
         unseen.run()
-        _end(digests, unseen)
+        _end(digests, unseen, f"{name} unseen")
     digests.check(file_regression)

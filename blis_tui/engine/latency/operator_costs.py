@@ -47,6 +47,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError
 from blis_tui.base.portable_math import ln
+from blis_tui.engine.latency.operator_kernels import marlin_experts, read_again_us, runs_marlin, sinks_factor, sparse_us
 from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, Curve, tables_in, touched_experts, worst
 from blis_tui.engine.latency.shape import check_expert_parallel, expert_layers, shared_expert_width
 from blis_tui.model import AllToAll
@@ -191,6 +192,8 @@ class Layers:
     cache_dim: int
     """Half the KV-cache elements of a token per layer and KV head; keys and values are equally wide."""
     kv_cache: str
+    latent: bool
+    """Whether attention is multi-head latent attention."""
     sums: int
     """Number of all-reduces in a step."""
     norm_sums: int
@@ -246,6 +249,7 @@ def layers_of(model: Model, split: int) -> Layers:
         head_dim=model.head_dim,
         cache_dim=max(1, elements // (2 * kv_heads)),
         kv_cache="fp8" if model.kv_cache_bytes < 2.0 else "bfloat16",
+        latent=model.kv_lora_rank > 0,
         sums=2 * layers + 1 if split > 1 else 0,
         norm_sums=2 * layers if split > 1 and model.qk_norm == "layer" else 0,
         moved_bytes=moved,
@@ -430,15 +434,15 @@ class OperatorSettings:
         "Extra time until the client sees a token (us).", default=0.0, minimum=0, maximum=10**9
     )
     host_us: float | None = setting(
-        "What the host does between steps while the GPU waits, without asynchronous scheduling: per step (us). Default:"
-        " 0. Recorded: 2,400 to 2,900.",
+        "What the host does between steps while the GPU waits: per step (us). Default: 1,300 for vLLM without"
+        " asynchronous scheduling, otherwise 0. It depends on the CPU; recorded on a slow one: 2,400 to 2,900.",
         default=None,
         minimum=0,
         maximum=10**9,
     )
     host_request_us: float | None = setting(
-        "The same, per request in the step (us). Default: 0. With 11, 256 requests and 2,600 a step take the 5 to 6 ms"
-        " that were measured (Llama 2 7B, vLLM issue 10634).",
+        "The same, per request in the step (us). Default: 18 for vLLM without asynchronous scheduling, otherwise 0."
+        " With both, 256 requests take 5.9 ms; measured were 5 to 6 (Llama 2 7B, vLLM issue 10634).",
         default=None,
         minimum=0,
         maximum=10**9,
@@ -567,7 +571,14 @@ class OperatorCosts:
             width = model.moe_intermediate_size or model.intermediate_size
             spread = rest.experts_spread * min(1.0, model.num_experts / SPREAD_EXPERTS)
             shape = (model.hidden_size, width, model.num_experts // apart, model.num_experts_per_tok / apart)
-            mixture = tables.experts(layers.expert_weights, *shape, max(1, split // apart), spread)
+            parts_of = max(1, split // apart)
+            mixture: Curve | None
+            if runs_marlin(layers.expert_weights, tables, settings.engine):
+                mixture = marlin_experts(
+                    tables, layers.expert_weights, model.hidden_size, width / parts_of, *shape[2:], spread
+                )
+            else:
+                mixture = tables.experts(layers.expert_weights, *shape, parts_of, spread)
             if mixture is None:
                 raise PolicyError(f"no mixture of experts was measured on {tables.name}")
             busiest = Busiest(
@@ -591,9 +602,13 @@ class OperatorCosts:
             cached = model.kv_lora_rank + model.qk_rope_head_dim
             self._decodes = tables.latent_decodes(layers.kv_cache, layers.heads, cached) or self._decodes
             prompts = tables.latent_prefill(layers.kv_cache, layers.head_dim, layers.heads) or prompts
-        self.alone, self.shared = prompts.alone, prompts.shared
+        slower = sinks_factor(layers, tables, settings.engine)
+        self.alone, self.shared = _beyond_launch(prompts.alone, slower), _beyond_launch(prompts.shared, slower)
         self.one_decode = self.decode_attention(1)
         self.start_us = min(self.one_decode.times_us[0], self.alone.times_us[0] * model.num_hidden_layers)
+        self.read_again_us = read_again_us(layers, tables, settings.engine)
+        """Per token of decodes' context and layer, in steps that also have prompts."""
+        self.sparse_step_us, self.sparse_token_us = sparse_us(model, layers, tables)
         self.moved_us_per_token = layers.moved_bytes / tables.bytes_per_us
         self.logits_us = _LOGIT_BYTES * model.vocab_size / tables.bytes_per_us
 
@@ -734,6 +749,12 @@ def _in_and_beyond_graphs(curve: Curve, inside: float, beyond: float) -> Curve:
         most = max(most, time * (inside if size <= _GRAPHS[-1] else beyond))
         times.append(most)
     return replace(curve, times_us=tuple(times))
+
+
+def _beyond_launch(curve: Curve, factor: float) -> Curve:
+    """Scale a curve, but not its smallest time, which is that of a launch."""
+    least = curve.times_us[0]
+    return replace(curve, times_us=tuple(least + factor * (time - least) for time in curve.times_us))
 
 
 def _over_tokens(curve: Curve, bytes_: float) -> Curve:

@@ -129,19 +129,21 @@ class OperatorModel(Overheads):
         self.front_end = work if max(work.request_us, work.prompt_token_us) > 0.0 else None
         doublings = (pool.tensor_parallel - 1).bit_length()
         self._step_us = pool.model.num_hidden_layers * rest.layer_tp_us * doublings + (settings.host_us or 0.0)
+        self._step_us += costs.sparse_step_us
         self._request_us = costs.logits_us + (settings.host_request_us or 0.0)
         if settings.sampling in ("top-p", "penalties"):
             self._step_us += settings.sort_step_us
             self._request_us += settings.sort_logits_us * pool.model.vocab_size / 1000.0
         if settings.sampling == "penalties":
             self._step_us += settings.penalties_step_us
-        self._moved_us = rest.moved * costs.moved_us_per_token
+        self._moved_us = rest.moved * costs.moved_us_per_token + costs.sparse_token_us
         self._longest = min(pool.engine.max_num_batched_tokens, _LISTED)
         self._tokens_us = [
             self._step_us + time + tokens * self._moved_us for tokens, time in enumerate(costs.listed(self._longest))
         ]
         self._prompts = _PromptAttention(costs)
         self._head = _Line(costs.head)
+        self._read_again_us = costs.read_again_us
         self._width = pool.engine.verify_width
         self._decodes: dict[int, _Decodes] = {}
 
@@ -197,6 +199,10 @@ class OperatorModel(Overheads):
             context = load.decode_context_tokens
             at = bisect_right(line.contexts, context)
             time_us += line.base_us[at] - line.other_us + context * line.slope_us[at]
+            if self._read_again_us:
+                layers = self.costs.layers
+                read = layers.attention_layers * context + layers.window_layers * min(context, count * layers.window)
+                time_us += self._read_again_us * read
         return max(1, int(time_us))
 
     def _of_tokens(self, tokens: int) -> float:

@@ -206,9 +206,17 @@ Known: TypeAlias = Literal["measured", "interpolated", "extrapolated"]
 KNOWN: Final[tuple[Known, ...]] = ("measured", "interpolated", "extrapolated")
 _LAUNCH_US: Final = 2.0
 """Added to rooflines, as no kernel takes less."""
-_EXPERTS_LAUNCH_US: Final = 30.0
+EXPERTS_LAUNCH_US: Final = 30.0
 """Added to rooflines of experts: routing, sorting and both products of a layer."""
 
+
+_WIDENED: Final = 1.2
+"""8-bit weights on GPUs without units for them: Marlin's kernel reads half the bytes of 16-bit weights and widens them,
+which takes this many times as long as reading alone."""
+_FP8_UNITS: Final = 8.9
+"""Least compute capability that has such units."""
+_BLOCK: Final = 128
+"""Width of a block of FP8 weights that shares one scale."""
 
 SPREAD_EXPERTS: Final = 128
 """Number of experts for which the spread of popularity is given; see :func:`chosen_experts`."""
@@ -250,6 +258,15 @@ def _from_there_on(grid: Grid, other: Grid) -> Grid:
     kept = [at for at, m in enumerate(grid.m) if m < other.m[0]]
     rows = tuple((*(row[at] for at in kept), *further) for row, further in zip(grid.rows, other.rows, strict=True))
     return replace(grid, m=(*(grid.m[at] for at in kept), *other.m), rows=rows)
+
+
+def _in_whole_blocks(mixture: Mixture) -> bool:
+    """Return whether a GPU's part of an expert is made of whole blocks of scales.
+
+    Other parts of FP8 experts were measured with a kernel that is two to six times slower and that no server runs: vLLM
+    refuses to split a block, and scales by channel need none.
+    """
+    return mixture.kind != "fp8" or mixture.intermediate % (_BLOCK * mixture.split) == 0
 
 
 def touched_experts(experts: int, top_k: float, tokens: float) -> float:
@@ -334,6 +351,7 @@ class OperatorTables:
         table = kind if kind in self._grids else "bfloat16"
         grid = self._grids[table]
         bytes_ = WEIGHT_BYTES[kind]
+        widened = self._widened(kind)
         first_n, next_n, weight_n, in_n = _between(grid.n, n)
         first_k, next_k, weight_k, in_k = _between(grid.k, k)
         corners = [
@@ -362,11 +380,19 @@ class OperatorTables:
             ratio = (
                 total / weights if weights > 0.0 else times[-1] / self._product_us(table, bytes_, grid.m[at - 1], n, k)
             )
-            times.append(ratio * self._product_us(table, bytes_, m, n, k))
+            times.append(widened * ratio * self._product_us(table, bytes_, m, n, k))
         known: Known = "measured" if weight_n in (0.0, 1.0) and weight_k in (0.0, 1.0) else "interpolated"
         if hole or table != kind or not (in_n and in_k):
             known = "extrapolated"
-        return Curve(tuple(map(float, grid.m)), _rising(times), known, float(grid.m[-1]))
+        return Curve(tuple(map(float, grid.m)), rising(times), known, float(grid.m[-1]))
+
+    def _widened(self, kind: str) -> float:
+        """Return how many times longer a product takes because the GPU has no units for weights of a type."""
+        return _WIDENED if kind == "fp8" and self.capability < _FP8_UNITS else 1.0
+
+    def peak_per_us(self, kind: str) -> float:
+        """Return the peak rate of the units for a type, in operations per microsecond; 0 = unknown."""
+        return self._peak_per_us.get(kind, 0.0)
 
     def _product_us(self, table: str, bytes_: float, m: int, n: int, k: int) -> float:
         """Roofline time of a product."""
@@ -476,7 +502,7 @@ class OperatorTables:
 
         if not self._mixtures:
             return None
-        nearest = min(self._mixtures, key=distance)
+        nearest = min([one for one in self._mixtures if _in_whole_blocks(one)] or self._mixtures, key=distance)
         row = _filled(self._tokens, row_of(nearest.times))
         ours = (hidden, intermediate / split, top_k)
         theirs = (nearest.hidden, nearest.intermediate / nearest.split, float(nearest.top_k))
@@ -486,15 +512,15 @@ class OperatorTables:
             used = chosen_experts(experts, top_k, tokens, spread)
             there = touched_experts(nearest.experts, nearest.top_k, tokens)
             scale = self._experts_us(kind, tokens, used, *ours) / self._experts_us(nearest.kind, tokens, there, *theirs)
-            times.append(time * scale)
-        return Curve(row.sizes, _rising(times), "measured" if exact else "extrapolated", row.measured_up_to)
+            times.append(time * scale * self._widened(kind))
+        return Curve(row.sizes, rising(times), "measured" if exact else "extrapolated", row.measured_up_to)
 
     def _experts_us(self, kind: str, tokens: float, used: float, hidden: int, width: float, top_k: float) -> float:
         """Roofline time of a layer's experts, ``used`` of which are used."""
         peak = self._peak_per_us.get(kind if kind in self._peak_per_us else "bfloat16", 0.0)
         compute = 6.0 * tokens * top_k * hidden * width / peak
         traffic = 3.0 * used * hidden * width * WEIGHT_BYTES[kind] / self.bytes_per_us
-        return max(compute, traffic) + _EXPERTS_LAUNCH_US
+        return max(compute, traffic) + EXPERTS_LAUNCH_US
 
     def all_reduce(self, gpus: int, engine: str = "vllm", *, peer_to_peer: bool = False) -> Curve:
         """All-reduce over GPUs, over the message's bytes.
@@ -562,7 +588,7 @@ class DecodeAttention:
         )
         return Curve(
             tuple(context / self.context_scale for context in contexts),
-            _rising(times),
+            rising(times),
             known,
             min(low.measured_up_to, high.measured_up_to) / self.context_scale,
         )
@@ -581,10 +607,10 @@ class PrefillAttention:
 def _over_area(points: Sequence[tuple[int, float]], known: Known) -> Curve:
     """Times of whole prompts over the number of pairs they compute: n (n + 1) / 2."""
     areas = tuple(length * (length + 1) / 2.0 for length, _ in points)
-    return Curve(areas, _rising([time for _, time in points]), known, areas[-1])
+    return Curve(areas, rising([time for _, time in points]), known, areas[-1])
 
 
-def _rising(times: Sequence[float]) -> tuple[float, ...]:
+def rising(times: Sequence[float]) -> tuple[float, ...]:
     """Make times monotonic."""
     highest = 0.0
     found = []
@@ -602,7 +628,7 @@ def _growing(curves: Sequence[Curve]) -> tuple[Curve, ...]:
             least = found[-1]
             sizes = tuple(sorted({*curve.sizes, *least.sizes}))
             times = [max(curve.at(size), least.at(size)) for size in sizes]
-            curve = replace(curve, sizes=sizes, times_us=_rising(times))  # noqa: PLW2901
+            curve = replace(curve, sizes=sizes, times_us=rising(times))  # noqa: PLW2901
         found.append(curve)
     return tuple(found)
 
@@ -610,7 +636,7 @@ def _growing(curves: Sequence[Curve]) -> tuple[Curve, ...]:
 def _filled(sizes: Sequence[int], row: Sequence[float | None]) -> Curve:
     """Create a curve through the measured points."""
     points = [(float(size), time) for size, time in zip(sizes, row, strict=True) if time is not None]
-    return Curve(tuple(size for size, _ in points), _rising([time for _, time in points]), "measured", points[-1][0])
+    return Curve(tuple(size for size, _ in points), rising([time for _, time in points]), "measured", points[-1][0])
 
 
 def _between(sizes: Sequence[int], size: float) -> tuple[int, int, float, bool]:

@@ -123,9 +123,9 @@ def test_types_without_a_table_move_their_own_bytes_and_are_extrapolated() -> No
     tables = OperatorTables(read_tables("a100"))
     sixteen, eight, four = (tables.gemm(kind, 16384, 8192) for kind in ("bfloat16", "fp8", "int4"))
     assert (sixteen.known, eight.known, four.known) == ("measured", "extrapolated", "extrapolated")
-    assert sixteen.at(1) / eight.at(1) == pytest.approx(2.0, rel=0.05)
+    assert sixteen.at(1) / eight.at(1) == pytest.approx(2.0 / 1.2, rel=0.05)  # a fifth longer: they are widened
     assert sixteen.at(1) / four.at(1) == pytest.approx(4.0, rel=0.1)
-    assert eight.at(16384) == pytest.approx(sixteen.at(16384), rel=0.02)
+    assert eight.at(16384) == pytest.approx(1.2 * sixteen.at(16384), rel=0.02)
 
 
 def test_experts_of_another_shape_scale_with_what_is_read_and_computed() -> None:
