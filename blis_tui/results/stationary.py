@@ -158,6 +158,21 @@ def ratio(samples: Iterable[Sample], start_us: int, end_us: int) -> Ratio:
     return Ratio(value, sqrt(squares * BATCHES / (BATCHES - 1)) / weight, weight)
 
 
+def lasting(found: Ratio, memory: float) -> Ratio:
+    """Return an estimate of :func:`ratio` for a load that lasts: with an error that counts what batches share.
+
+    A load that lasts for as long as a request or a session stays hardly varies within a shorter batch, whose mean
+    resembles its neighbours': errors by batch means are then too small. Of a process that forgets exponentially, the
+    variance of the mean of the whole is larger by two to three times the stay relative to a batch (Straatsma, Berendsen
+    and Stam 1986); once is taken, because a part of what makes requests late is forgotten at once.
+
+    Args:
+        found: the estimate.
+        memory: how long the load lasts, relative to the whole stretch.
+    """
+    return found._replace(error=found.error * sqrt(max(1.0, memory * BATCHES)))
+
+
 def _variance(values: Sequence[float]) -> float:
     """Return the sample variance."""
     centre = mean(values)

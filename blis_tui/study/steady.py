@@ -17,7 +17,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import number_text
 from blis_tui.results.expectations import judge
-from blis_tui.results.stationary import Ratio, Trend, mean, mser5, trend
+from blis_tui.results.stationary import Ratio, Trend, lasting, mean, mser5, trend
 from blis_tui.study.bounds import PERCENTS
 from blis_tui.study.samples import BoundSamples, samples_of
 
@@ -230,13 +230,13 @@ class SteadyRun:
         """Judge the second half of the run so far."""
         half, now_us = self._half, self._ticks * self._tick_us
         start_us = max(half * self._tick_us, self._simulation.experiment.warm_up_us)
-        estimates = [(bound, bound.estimate(start_us, now_us)) for bound in self._bounds]
-        nearest, share = max(estimates, key=lambda one: one[0].beyond(one[1]))
         span_s = max((self._ticks - half) * self._tick_us / 1e6, 1e-6)
         calls_per_s = max((self._arrived[-1] - self._arrived[half]) / span_s, 1e-9)
         stay_s = mean(self._in_system[half + 1 :] or [0.0]) / calls_per_s
         if self._started[-1]:
             stay_s = max(stay_s, mean(self._sessions[half + 1 :] or [0.0]) * now_us / 1e6 / self._started[-1])
+        estimates = [(bound, lasting(bound.estimate(start_us, now_us), stay_s / span_s)) for bound in self._bounds]
+        nearest, share = max(estimates, key=lambda one: one[0].beyond(one[1]))
         return _Look(
             start_us=start_us,
             end_us=now_us,
