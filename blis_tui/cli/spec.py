@@ -194,10 +194,9 @@ def new(kind: str, name: str | None, output: str | None, *, every: bool, force: 
 
 def _check_name(name: str) -> None:
     """Raise UsageError for a name that the document's schema would refuse."""
-    from blis_tui.spec.schema import violations  # noqa: PLC0415
+    from blis_tui.spec.reader import is_name  # noqa: PLC0415
 
-    wrong = [one for one in violations({"metadata": {"name": name}}, "Policy") if one.path == ("metadata", "name")]
-    if wrong:
+    if not is_name(name):
         raise click.UsageError(f"`{name}` is not a valid name: use lower-case letters, digits, `.` and `-`")
 
 

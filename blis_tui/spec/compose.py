@@ -15,15 +15,17 @@ from blis_tui.base.input_files import real_path
 from blis_tui.base.source import Document, as_map
 from blis_tui.spec.hints import document_hint
 from blis_tui.spec.library import find, find_by_id, how_to_add, is_id, names
-from blis_tui.spec.messages import check_schema
+from blis_tui.spec.messages import explained
 from blis_tui.spec.overrides import Override, apply_override
 from blis_tui.spec.pools import DIVISION, SLOTS
 from blis_tui.spec.read import ForeignFileError, read_document
-from blis_tui.spec.schema import KINDS, default, short_forms, takes_null
+from blis_tui.spec.reader import read
+from blis_tui.spec.schema import KINDS, default, takes_null
 
 if TYPE_CHECKING:
     from blis_tui.base.source import DataPath, Json
     from blis_tui.model.plug_ins import Registry
+    from blis_tui.spec.reader import Reading
 
 _HEADER = ("apiVersion", "kind", "metadata")
 
@@ -202,15 +204,15 @@ def inherit(document: Document, problems: Problems, chain: tuple[Path, ...] = ()
 
 def _is_experiment(parent: Document, problems: Problems) -> bool:
     """Check the parent before merging hides its problems: it must be an experiment with a valid header."""
-    data = parent.data
+    data, said = parent.data, parent.data
     header = parent
     if isinstance(data, dict):
-        said: Json = {
+        said = {
             **{key: data[key] for key in _HEADER if key in data},
             "extends": "others",
         }  # `extends` keeps the schema from reporting other missing keys
         header = Document(said, parent.source, parent.keys, parent.values)
-    found = check_document(header, "Experiment", problems.plugins)
+    found = check_document(header, "Experiment", read(said, "Experiment", problems.plugins))
     problems.found.extend(found)
     return not found
 
@@ -289,39 +291,41 @@ def merge(base: Document, top: Document, path: DataPath) -> None:
                 base.keys[here] = top.keys[here]
 
 
-def expand(document: Document, kind: str, plugins: Registry | None = None) -> None:
-    """Expand the short forms of a document of a kind, in place; all parts get the position of the short form.
+def expand(document: Document, kind: str, plugins: Registry | None = None) -> Reading:
+    """Read a document of a kind, and expand its short forms in place; all parts get the position of the short form.
 
     A bare word means that kind with default settings; a bare number means a distribution that always returns it. The
     schemas define where (``type: [object, string]`` with the words, ``type: [object, integer]``). After the first
     check, all code sees only long forms.
     """
-    for path, long_form in list(short_forms(document.data, kind, plugins)):
+    found = read(document.data, kind, plugins)
+    for path, long_form in found.long_forms:
         place = document.place(path)
         parts: dict[DataPath, Json] = {(): long_form, **{(key,): value for key, value in long_form.items()}}
         document.graft(path, Document(long_form, place.source, values=dict.fromkeys(parts, place)))
+    return found
 
 
 def checked(document: Document, kind: str, overrides: tuple[Override, ...], problems: Problems) -> bool:
     """Apply overrides and check the schema; return False if anything is wrong."""
     before = len(problems.found)
-    expand(document, kind, problems.plugins)
+    found = expand(document, kind, problems.plugins)
     for override in overrides:
         problem = apply_override(document, override, kind)
-        expand(document, kind, problems.plugins)
+        found = expand(document, kind, problems.plugins)
         if problem is not None:
             problems.add(problem)
     written = {place for one in overrides for place in one.places if place.source.name != "--set"}
     at = {(place.source.name, place.span.line, place.span.column) for place in written}
-    for one in check_document(document, kind, problems.plugins):
+    for one in check_document(document, kind, found):
         # The line that sets a key is not for the paths of cases, axes and other options.
         wrong = one.help is not None and (one.file, one.line, one.column) in at
         problems.found.append(replace(one, help=str(one.help).partition(": write ")[0]) if wrong else one)
     return len(problems.found) == before
 
 
-def check_document(document: Document, kind: str, plugins: Registry | None) -> list[Diagnostic]:
-    """Return the schema violations; for a document of another kind, only that."""
+def check_document(document: Document, kind: str, reading: Reading) -> list[Diagnostic]:
+    """Return what is wrong in a document that was read as one of a kind; of one of another kind, only that."""
     data: Json = document.data
     if isinstance(data, dict):
         found = data.get("kind")
@@ -329,7 +333,7 @@ def check_document(document: Document, kind: str, plugins: Registry | None) -> l
             message = f"expected kind `{kind}`, found kind `{found}`"
             hint = "use `blis-tui sweep` to run a study" if found == "Study" else None
             return [about(document, ("kind",), "BLIS1008", message, hint=hint)]
-    return check_schema(document, kind, plugins)
+    return explained(document, reading.violations)
 
 
 def fill_slot(
@@ -379,4 +383,5 @@ def inline_config_file(document: Document, at: DataPath, problems: Problems) -> 
     part["config"] = None
     document.graft((*at, "config"), config)
     if at:  # an inline body was checked before its file was read
-        problems.found.extend(check_document(document, "Experiment", problems.plugins))
+        found = read(document.data, "Experiment", problems.plugins)
+        problems.found.extend(check_document(document, "Experiment", found))

@@ -13,14 +13,14 @@ from blis_tui.model.keys import SMALLEST
 from blis_tui.spec.hints import WORDS, expected_hint, in_unit_of, key_hint, plain, renamed, unit_of, word_hint
 from blis_tui.spec.library import names
 from blis_tui.spec.pools import SLOTS, slot_of
-from blis_tui.spec.schema import Violation, node_at, property_of, violations
+from blis_tui.spec.schema import node_at, property_of
 from blis_tui.spec.shipped import are_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from blis_tui.base.source import DataPath, Document, Json
-    from blis_tui.model.plug_ins import Registry
+    from blis_tui.spec.reader import Violation
 
 
 _NEEDS: Final = {
@@ -76,7 +76,7 @@ def _disguised(document: Document, slot: DataPath, value: dict[str, Json], name:
 
 
 def _incomplete(document: Document, slot: DataPath, kind: str, missing: Iterable[Violation]) -> Diagnostic:
-    keys = [f"`{one.message.split(chr(39))[1]}`" for one in missing]
+    keys = [f"`{one.wanted}`" for one in missing]
     message = f"`{slot[-1]}` lacks the keys {', '.join(keys[:-1])} and {keys[-1]}"
     hint = f"a {kind} document has them all; to use an existing one, write its name, such as `{slot[-1]}: "
     return about(document, slot, "BLIS1002", message, key=True, hint=f"{hint}{_example_document(kind)}`")
@@ -108,11 +108,10 @@ _WITH_UNIT: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?(%|/?[A-Za-z]{
 """A number with a unit, which the names of keys have."""
 
 
-def check_schema(document: Document, kind: str, plugins: Registry | None = None) -> list[Diagnostic]:
-    """Return everything in ``document`` that violates the schema of ``kind``, sorted by position."""
+def explained(document: Document, broken: Sequence[Violation]) -> list[Diagnostic]:
+    """Return what a document violates in words, sorted by position."""
     found: list[Diagnostic] = []
-    broken = list(violations(document.data, kind, plugins))
-    if broken and kind == "Experiment":
+    if broken and broken[0].kind == "Experiment":
         found, broken = of_slots(document, broken)
     untyped = {one.path for one in broken if one.keyword == "type"}  # a number of the wrong type is not measured, too
     broken = [one for one in broken if one.keyword not in _BOUNDS or one.path not in untyped]
@@ -167,22 +166,13 @@ def _unknown_key(document: Document, violation: Violation) -> Iterator[Diagnosti
 
 
 def _missing_key(document: Document, violation: Violation) -> Iterator[Diagnostic]:
-    path, instance = violation.path, violation.instance
-    wanted = violation.wanted
-    if not isinstance(instance, dict) or not isinstance(wanted, list):
-        return
-    missing = [str(key) for key in wanted if key not in instance]
-    # The validator reports each missing key separately; its message begins with the key.
-    for key in missing:
-        if violation.message.startswith(repr(key)):
-            where = (
-                f"`{path[-1]}`" if path and isinstance(path[-1], str) else "the document" if not path else "this entry"
-            )
-            if path and isinstance(which := instance.get("kind"), str):
-                where += f" of kind {show(which)}"
-            help_ = _glued_key_hint(instance, key) or _renamed(instance, key) or _word_elsewhere(violation, key)
-            help_ = help_ or _required_help(violation, key)
-            yield about(document, path, _MISSING, f"{where} lacks the key `{key}`", key=True, hint=help_)
+    path, instance, key = violation.path, as_map(violation.instance), str(violation.wanted)
+    where = f"`{path[-1]}`" if path and isinstance(path[-1], str) else "the document" if not path else "this entry"
+    if path and isinstance(which := instance.get("kind"), str):
+        where += f" of kind {show(which)}"
+    help_ = _glued_key_hint(instance, key) or _renamed(instance, key) or _word_elsewhere(violation, key)
+    help_ = help_ or _required_help(violation, key)
+    yield about(document, path, _MISSING, f"{where} lacks the key `{key}`", key=True, hint=help_)
 
 
 def _glued_key_hint(instance: dict[str, Json], key: str) -> str | None:
@@ -364,7 +354,7 @@ def _is_number_word(options: list[str]) -> bool:
 
 def _is_short_form(violation: Violation) -> bool:
     """Return whether the words are alternatives to a map (``then`` of an ``if`` that the value is text)."""
-    return "then" in violation.schema_path[-2:]
+    return violation.under == "then"
 
 
 def _const(document: Document, violation: Violation) -> Iterator[Diagnostic]:
@@ -428,7 +418,7 @@ def _sized(value: Json) -> str | list[Json] | dict[str, Json]:
 
 def _pattern(document: Document, violation: Violation) -> Iterator[Diagnostic]:
     path, part = violation.path, violation.schema
-    if "propertyNames" in violation.schema_path:
+    if violation.under == "propertyNames":
         key = str(violation.instance)
         message = f"key `{key[:40]}` is not {_lower_first(part.get('description'))}"
         is_pointer = path == ("golden", "tolerance") and "." in key
@@ -439,8 +429,16 @@ def _pattern(document: Document, violation: Violation) -> Iterator[Diagnostic]:
     yield about(document, path, "BLIS1007", message, hint=_lower_first(part.get("description")))
 
 
+_OTHERS: Final = {
+    "uniqueItems": "has non-unique elements",
+    "maxProperties": "has too many properties",
+    "multipleOf": "is not a multiple of {}",
+}
+
+
 def _other(document: Document, violation: Violation) -> Iterator[Diagnostic]:
-    yield about(document, violation.path, "BLIS1099", f"{violation.message[:200]} ({violation.keyword})")
+    message = f"{violation.instance!r} {_OTHERS[violation.keyword].format(violation.wanted)}"
+    yield about(document, violation.path, "BLIS1099", f"{message[:200]} ({violation.keyword})")
 
 
 _FORMATTERS: Final[dict[str, Callable[[Document, Violation], Iterator[Diagnostic]]]] = {

@@ -33,7 +33,8 @@ from blis_tui.spec.operator_files import coverage_error, table_digest, table_nam
 from blis_tui.spec.overrides import apply_override
 from blis_tui.spec.pools import SLOTS, complete_pools, slot_of, slots, stacks, where
 from blis_tui.spec.read import ForeignFileError
-from blis_tui.spec.schema import complete, default, properties_of
+from blis_tui.spec.reader import complete, complete_key
+from blis_tui.spec.schema import default, properties_of
 from blis_tui.spec.shipped import builtin
 
 if TYPE_CHECKING:
@@ -217,8 +218,8 @@ def _coefficients(document: Document, owner: DataPath, latency: dict[str, Json],
     plugins = problems.plugins or builtin()
     if latency["kind"] == AUTO:
         stack = stack_of(as_map(document.data), as_map(document.get(*owner)) if owner else None)
-        choice: Json = {"latency": {"kind": chosen_kind(stack, plugins)}}
-        latency = as_map(as_map(complete(choice, "Experiment", problems.plugins))["latency"])
+        choice: Json = {"kind": chosen_kind(stack, plugins)}
+        latency = as_map(complete_key(choice, "Experiment", "latency", problems.plugins))
     kind = str(latency["kind"])
     at = where(document, owner, "latency")
     if kind == "operators":

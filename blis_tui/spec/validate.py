@@ -15,8 +15,9 @@ from blis_tui.spec.cluster_checks import check_policy
 from blis_tui.spec.compose import Problems, checked, inline_config_file, is_path
 from blis_tui.spec.library import find
 from blis_tui.spec.load import open_source, resolve_source
+from blis_tui.spec.reader import complete
 from blis_tui.spec.resolve import expand_model, pin_trace
-from blis_tui.spec.schema import KINDS, complete
+from blis_tui.spec.schema import KINDS
 from blis_tui.spec.shipped import builtin
 from blis_tui.spec.study.document import read_study
 from blis_tui.spec.workload_checks import check_workload

@@ -9,7 +9,8 @@ from blis_tui.base.input_files import real_path
 from blis_tui.spec.foreign.reading import Draft, Fate, Input, as_name
 from blis_tui.spec.hf import ATTENTION, build_model, canonical_config, missing_fields
 from blis_tui.spec.library import is_id
-from blis_tui.spec.schema import complete, properties_of
+from blis_tui.spec.reader import complete
+from blis_tui.spec.schema import properties_of
 
 if TYPE_CHECKING:
     from pathlib import Path

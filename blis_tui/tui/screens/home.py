@@ -391,9 +391,9 @@ class HomeScreen(Screen[None]):
     def _require_new(self, name: str) -> None:
         """Raise InputError unless an experiment of that name can be created."""
         from blis_tui.spec.authoring.template import file_name  # noqa: PLC0415  (only needed for new documents)
-        from blis_tui.spec.schema import violations  # noqa: PLC0415
+        from blis_tui.spec.reader import is_name  # noqa: PLC0415
 
-        if any(one.path == ("metadata", "name") for one in violations({"metadata": {"name": name}}, "Policy")):
+        if not is_name(name):
             raise InputError(f"{name!r} is not a valid name.")
         path = self._folder / file_name("Experiment", name)
         if path.exists():

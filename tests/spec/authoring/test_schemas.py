@@ -17,7 +17,8 @@ from blis_tui.spec.authoring.project import schema_files
 from blis_tui.spec.branches import with_plugins
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.plug_points import BY_PATH
-from blis_tui.spec.schema import complete, schema, violations
+from blis_tui.spec.reader import complete, read
+from blis_tui.spec.schema import schema
 from blis_tui.spec.shipped import builtin
 from docs.make_schemas import NAMES, catalog, extending, published
 
@@ -159,7 +160,7 @@ def test_a_new_plugin_moves_nothing_and_is_known_by_its_settings() -> None:
 def test_documents_are_checked_and_completed_with_it() -> None:
     def found(routing: dict[str, object]) -> list[str]:
         document = {"apiVersion": "blis/v1", "kind": "Policy", "metadata": {"name": "x"}, "routing": routing}
-        return [one.keyword for one in violations(document, "Policy", MORE)]  # type: ignore[arg-type]
+        return [one.keyword for one in read(document, "Policy", MORE).violations]  # type: ignore[arg-type]
 
     assert found({"kind": "constant", "least": 3}) == []
     assert found({"kind": "constant", "least": 0}) == ["minimum"]

@@ -13,7 +13,8 @@ from blis_tui.spec.authoring.layout import format_source
 from blis_tui.spec.authoring.template import schema_reference, short, template
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.read import parse
-from blis_tui.spec.schema import KINDS, violations
+from blis_tui.spec.reader import read
+from blis_tui.spec.schema import KINDS
 from blis_tui.spec.validate import validate
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def test_a_short_one_is_valid_and_what_it_offers_can_be_switched_on(kind: str) -
     assert text.count("\n") < 45
     for key, on in switched_on(text):
         if (kind, key) != ("Workload", "trace"):  # in the place of clients
-            assert [one.message for one in violations(parse(Source("x", on)).data, kind)] == [], key
+            assert read(parse(Source("x", on)).data, kind).violations == [], key
     assert f"`blis-tui spec new {kind.lower()} --all`" in text
 
 
@@ -67,8 +68,7 @@ def test_every_key_can_be_switched_on(kind: str) -> None:
     seen = set()
     for key, text in switched_on(template(kind, "mine", "x.json")):
         seen.add(key)
-        problems = [one.message for one in violations(parse(Source("x", text)).data, kind)]
-        assert problems == [], key
+        assert read(parse(Source("x", text)).data, kind).violations == [], key
     assert seen
 
 
