@@ -13,7 +13,7 @@ from blis_tui.model.keys import SMALLEST
 from blis_tui.spec.hints import WORDS, expected_hint, in_unit_of, key_hint, plain, renamed, unit_of, word_hint
 from blis_tui.spec.library import names
 from blis_tui.spec.pools import SLOTS, slot_of
-from blis_tui.spec.schema import node_at, property_of
+from blis_tui.spec.schema import node_at
 from blis_tui.spec.shipped import are_plugins
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _required_help(violation: Violation, key: str) -> str | None:
     known = violation.schema.get("properties")
     part = known.get(key) if isinstance(known, dict) else None
     if part is None and not violation.path:  # required by a condition that does not repeat the properties
-        part = property_of(violation.kind, key)
+        part = node_at(violation.kind, (key,))
     if not isinstance(part, dict):
         return None
     if "const" in part:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.source import as_list, copied
-from blis_tui.spec.schema import File, Schema, part_of, property_of, referred, schema
+from blis_tui.spec.schema import File, Schema, node_at, part_of, referred, schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -182,7 +182,7 @@ def complete(data: Json, kind: str, plugins: Plugins | None = None) -> Json:
 
 def complete_key(data: Json, kind: str, key: str, plugins: Plugins | None = None) -> Json:
     """Return the complete value of a key of a document of a kind."""
-    node = property_of(kind, key, plugins)
+    node = node_at(kind, (key,), plugins)
     return copied(Reading(kind).walk(data, data, node, File(kind.lower(), plugins), (key,)))
 
 

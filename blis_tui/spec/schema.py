@@ -64,13 +64,13 @@ def default(kind: str, *path: str) -> Json:
     return copied(node_at(kind, path).get("default"))
 
 
-def node_at(kind: str, path: DataPath) -> Schema:
+def node_at(kind: str, path: DataPath, plugins: Plugins | None = None) -> Schema:
     """Return the schema of the value at a path of a document of a kind; empty if the path leaves plain maps and lists.
 
     ``kind`` of a map adds keys that this does not follow.
     """
-    found: Json = _document(kind)
-    file = File(kind.lower(), None)
+    found: Json = _document(kind, plugins)
+    file = File(kind.lower(), plugins)
     for key in path:
         node, file = _follow(found, file)
         found = node.get("items") if isinstance(key, int) else part_of(node, "properties").get(key)
@@ -80,11 +80,6 @@ def node_at(kind: str, path: DataPath) -> Schema:
 def properties_of(kind: str, definition: str = "document") -> tuple[str, ...]:
     """Return the keys of a definition in the schema of a kind."""
     return tuple(part_of(part_of(part_of(schema(kind.lower()), "$defs"), definition), "properties"))
-
-
-def property_of(kind: str, name: str, plugins: Plugins | None = None) -> Json:
-    """Return the schema of a key of a document of a kind; None if there is no such key."""
-    return part_of(_document(kind, plugins), "properties").get(name)
 
 
 def takes_null(kind: str, path: DataPath) -> bool:
