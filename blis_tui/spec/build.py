@@ -40,6 +40,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_NOUNS: Final[Mapping[type, str]] = {
+    str: "text",
+    int: "a whole number",
+    bool: "true or false",
+    dict: "a map",
+    list: "a list",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -53,22 +61,26 @@ class Part:
         found = "missing" if key not in self.data else f"not {wanted}"
         return InputError(f"not a resolved experiment: `{where}` is {found}")
 
+    def _of(self, key: str, kind: type[T], otherwise: T | None = None) -> T:
+        """Return the value at a key, which must be of a type; a boolean is no number."""
+        value = self.data.get(key, otherwise)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise self._wrong(key, _NOUNS[kind])
+        return value
+
+    def _entries(self, key: str) -> Part:
+        """Return the list at a key as a map of its positions."""
+        path = f"{self.path}.{key}" if self.path else key
+        return Part({str(at): one for at, one in enumerate(self._of(key, list))}, path)
+
     def part(self, key: str) -> Part:
         """Return the map at a key."""
-        value = self.data.get(key)
-        if not isinstance(value, dict):
-            raise self._wrong(key, "a map")
-        return Part(value, f"{self.path}.{key}" if self.path else key)
+        return Part(self._of(key, dict), f"{self.path}.{key}" if self.path else key)
 
     def parts(self, key: str) -> Iterator[Part]:
-        """Yield the maps of the list at a key."""
-        value = self.data.get(key)
-        if not isinstance(value, list):
-            raise self._wrong(key, "a list")
-        for at, entry in enumerate(value):
-            if not isinstance(entry, dict):
-                raise self._wrong(f"{key}.{at}", "a map")
-            yield Part(entry, f"{self.path}.{key}.{at}" if self.path else f"{key}.{at}")
+        """Return the maps of the list at a key."""
+        entries = self._entries(key)
+        return map(entries.part, entries.data)
 
     def name(self) -> str:
         """Return the document's name."""
@@ -76,24 +88,15 @@ class Part:
 
     def text(self, key: str, otherwise: str | None = None) -> str:
         """Return a text."""
-        value = self.data.get(key, otherwise)
-        if not isinstance(value, str):
-            raise self._wrong(key, "text")
-        return value
+        return self._of(key, str, otherwise)
 
     def integer(self, key: str, otherwise: int | None = None) -> int:
         """Return an integer."""
-        value = self.data.get(key, otherwise)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise self._wrong(key, "a whole number")
-        return value
+        return self._of(key, int, otherwise)
 
     def flag(self, key: str, otherwise: bool | None = None) -> bool:
         """Return a bool."""
-        value = self.data.get(key, otherwise)
-        if not isinstance(value, bool):
-            raise self._wrong(key, "true or false")
-        return value
+        return self._of(key, bool, otherwise)
 
     def number(self, key: str, otherwise: float | None = None) -> float:
         """Return a number."""
@@ -104,19 +107,11 @@ class Part:
 
     def numbers(self, key: str) -> tuple[float, ...]:
         """Return a list of numbers."""
-        value = self.data.get(key)
-        if not isinstance(value, list):
-            raise self._wrong(key, "a list")
-        listed = Part({str(at): item for at, item in enumerate(value)}, f"{self.path}.{key}")
-        return tuple(listed.number(at) for at in listed.data)
+        return tuple(self._entries(key).floats().values())
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a list of texts."""
-        value = self.data.get(key)
-        if not isinstance(value, list):
-            raise self._wrong(key, "a list")
-        listed = Part({str(at): item for at, item in enumerate(value)}, f"{self.path}.{key}")
-        return tuple(listed.text(at) for at in listed.data)
+        return tuple(self._entries(key).words().values())
 
     def optional(self, key: str, read: Callable[[Part], T]) -> T | None:
         """Return what ``read`` makes of the map at a key; None if there is none."""
