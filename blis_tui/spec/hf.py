@@ -1,4 +1,4 @@
-"""Hugging Face ``config.json`` fields: one name per meaning, and figures derived from them."""
+"""Hugging Face ``config.json`` fields: one name per meaning, and figures derived from them; how models sample."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.base.source import as_map
 from blis_tui.model import Model
 
 if TYPE_CHECKING:
@@ -122,6 +123,22 @@ ATTENTION: Final = frozenset({"full_attention", "sliding_attention"})
 _MXFP4_BYTES: Final = 4.25 / 8
 """Four bits per weight, plus eight bits for every 32 weights."""
 
+_LLAMA_3: Final[Mapping[str, Json]] = MappingProxyType({"temperature": 0.6, "top_p": 0.9})
+_QWEN_3: Final[Mapping[str, Json]] = MappingProxyType({"temperature": 0.6, "top_p": 0.95, "top_k": 20})
+_FAMILIES: Final[Mapping[tuple[str, int], Mapping[str, Json]]] = MappingProxyType(
+    {
+        ("llama", 128256): _LLAMA_3,
+        ("llama4", 202048): _LLAMA_3,
+        ("llama4_text", 202048): _LLAMA_3,
+        ("qwen3", 151936): _QWEN_3,
+        ("qwen3_moe", 151936): _QWEN_3,
+        ("deepseek_v2", 102400): MappingProxyType({"temperature": 0.3, "top_p": 0.95}),
+        ("deepseek_v3", 129280): MappingProxyType({"temperature": 0.6, "top_p": 0.95}),
+    }
+)
+"""Type and vocabulary size of a model -> the ``generation_config.json`` that its chat models share: Llama 3.1 to 3.3
+and 4, Qwen3, DeepSeek V2, V3 and R1. Other types are left out because their models differ (such as ``qwen2``), or may.
+"""
 _REQUIRED: Final = (
     "hidden_size",
     "num_hidden_layers",
@@ -298,3 +315,22 @@ def _weight_bytes(name: str, config: Mapping[str, object], activation_bytes: flo
     if (match := re.search(r"(?:^|[-_.])w(\d{1,2})a\d{1,2}(?![0-9a-z])", name.lower())) is not None:
         return int(match.group(1)) / 8
     return 1.0 if re.search(r"(?:^|[-_.])fp8(?![0-9a-z])", name.lower()) else activation_bytes
+
+
+def sampling_of(model: Mapping[str, Json]) -> str:
+    """Return how tokens are sampled by default, derived from the model's generation configuration."""
+    said = as_map(model["generation_config"]) if "generation_config" in model else _family_generation(model)
+    if said.get("repetition_penalty", 1.0) != 1.0:
+        return "penalties"
+    top_k = said.get("top_k", 0)
+    limited = isinstance(top_k, int) and top_k > 0
+    return "top-p" if said.get("temperature", 1.0) and (limited or said.get("top_p", 1.0) != 1.0) else "plain"
+
+
+def _family_generation(model: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return the generation configuration of a model's family; empty if it is unknown."""
+    config = as_map(model.get("config"))
+    kind, vocabulary = config.get("model_type"), config.get("vocab_size")
+    if not isinstance(kind, str) or not isinstance(vocabulary, int):
+        return {}
+    return _FAMILIES.get((kind, vocabulary), {})

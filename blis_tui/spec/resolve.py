@@ -25,8 +25,7 @@ from blis_tui.spec.compose import (
     shown,
     unreadable_path,
 )
-from blis_tui.spec.generation import family_generation
-from blis_tui.spec.hf import canonical_config, contradictions, missing_fields
+from blis_tui.spec.hf import canonical_config, contradictions, missing_fields, sampling_of
 from blis_tui.spec.library import find
 from blis_tui.spec.limits import fill_limits
 from blis_tui.spec.operator_files import coverage_error, table_digest, table_names, tables_of
@@ -261,7 +260,7 @@ def _with_tables(document: Document, owner: DataPath, latency: dict[str, Json], 
         hint = f"there are tables for {', '.join(table_names())}; or use another kind, such as trained-physics"
         problems.add(about(document, where(document, owner, "latency"), "BLIS2011", message, hint=hint))
         return latency
-    sampling = latency.get("sampling") or _sampling(as_map(document.get(*where(document, owner, "model"))))
+    sampling = latency.get("sampling") or sampling_of(as_map(document.get(*where(document, owner, "model"))))
     filled: dict[str, Json] = {"tables": name, "tables_sha256": table_digest(name), "sampling": sampling}
     if _waits_for_host(document, latency):
         filled |= {key: us for key, us in HOST_US.items() if latency.get(key) is None}
@@ -273,16 +272,6 @@ def _waits_for_host(document: Document, latency: dict[str, Json]) -> bool:
     batching = as_map(document.get("policy", "batching"))
     synchronous = batching.get("kind") == "vllm-v1" and batching.get("async_scheduling") is False
     return synchronous and latency.get("engine", "vllm") == "vllm"
-
-
-def _sampling(model: dict[str, Json]) -> str:
-    """Return how tokens are sampled by default, derived from the model's generation configuration."""
-    said = as_map(model["generation_config"]) if "generation_config" in model else family_generation(model)
-    if said.get("repetition_penalty", 1.0) != 1.0:
-        return "penalties"
-    top_k = said.get("top_k", 0)
-    limited = isinstance(top_k, int) and top_k > 0
-    return "top-p" if said.get("temperature", 1.0) and (limited or said.get("top_p", 1.0) != 1.0) else "plain"
 
 
 def _matching_row(document: Document, owner: DataPath, rows: Json, problems: Problems) -> Json:
