@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.diagnostics import about, in_order, suggestion
 from blis_tui.base.errors import SpecError
-from blis_tui.base.source import Document
-from blis_tui.spec.build import Part, trace_of
+from blis_tui.base.source import Document, as_map
+from blis_tui.spec.build import Part, build_workload, trace_of
 from blis_tui.spec.checks import check_model
 from blis_tui.spec.cluster_checks import check_policy
 from blis_tui.spec.compose import Problems, checked, inline_config_file, is_path
 from blis_tui.spec.library import find
 from blis_tui.spec.load import open_source, resolve_source
+from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.reader import complete
 from blis_tui.spec.resolve import expand_model, pin_trace
 from blis_tui.spec.schema import KINDS
@@ -24,7 +26,10 @@ from blis_tui.spec.workload_checks import check_workload
 from blis_tui.workload.traces.read import check_trace
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.base.source import Json
+    from blis_tui.model import Workload
     from blis_tui.model.plug_ins import Registry
     from blis_tui.spec.resolve import Resolved
     from blis_tui.spec.study.study_records import Study
@@ -41,6 +46,17 @@ class Valid:
     """The study, if the document is one."""
     resolved: Resolved | None = None
     """The experiment, if the document is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenWorkload:
+    """A checked Workload document."""
+
+    workload: Workload
+    given: dict[str, Json]
+    """The document as given, without defaults."""
+    files: tuple[Path, ...]
+    """Its trace file, if it has one."""
 
 
 def validate(source: str | Path, *, stdin_text: str | None = None, plugins: Registry | None = None) -> Valid:
@@ -115,3 +131,27 @@ def check_alone(document: Document, kind: str, problems: Problems) -> Path | Non
             problems.found.extend(checks[kind](inside))
     document.data = complete(document.data, kind, problems.plugins)
     return trace_path
+
+
+def open_workload(
+    document: Document, *, overrides: Sequence[str] = (), plugins: Registry | None = None
+) -> OpenWorkload:
+    """Check a Workload document as part of an experiment, and build what it describes.
+
+    Args:
+        document: the document as it was read.
+        overrides: ``path=value`` texts; paths start in the document.
+        plugins: plug-ins that it may name; None = those of this package.
+
+    Raises:
+        SpecError: with every problem found.
+        InputError: its trace cannot be read.
+    """
+    problems = Problems(plugins)
+    checked(document, "Workload", parse_overrides(overrides), problems)
+    given = copy.deepcopy(as_map(document.data))
+    path = None if problems.found else check_alone(document, "Workload", problems)
+    if problems.found:
+        raise SpecError(in_order(problems.found))
+    workload = build_workload(Part(as_map(document.data), "workload"), None if path is None else str(path))
+    return OpenWorkload(workload=workload, given=given, files=() if path is None else (path,))

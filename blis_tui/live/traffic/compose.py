@@ -13,7 +13,7 @@ from blis_tui.base.errors import PolicyError
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.source import Source, as_list, as_map
 from blis_tui.spec.read import parse
-from blis_tui.spec.workloads import open_workload
+from blis_tui.spec.validate import open_workload
 from blis_tui.spec.yaml_text import yaml_text
 from blis_tui.workload.arrivals import CLOSED_LOOP
 

@@ -36,7 +36,7 @@ from blis_tui.live.traffic.traffic_figures import MINUTE, SECOND, dispersion, ga
 from blis_tui.model import PluginConfig
 from blis_tui.spec.read import parse
 from blis_tui.spec.shipped import builtin
-from blis_tui.spec.workloads import open_workload
+from blis_tui.spec.validate import open_workload
 from blis_tui.spec.yaml_text import yaml_text
 from blis_tui.workload.arrivals import weibull_shape
 

@@ -23,7 +23,7 @@ from blis_tui.spec.library import find, names
 from blis_tui.spec.load import build, resolve_source
 from blis_tui.spec.read import parse, read_document
 from blis_tui.spec.shipped import builtin
-from blis_tui.spec.workloads import open_workload
+from blis_tui.spec.validate import open_workload
 from blis_tui.workload.arrivals import CLOSED_LOOP
 from blis_tui.workload.source import TraceSource, create_source
 from blis_tui.workload.traces.cells import read_items, read_segments
