@@ -19,11 +19,10 @@ from blis_tui.base.source import as_list, as_map
 from blis_tui.engine.latency.model import LATENCY
 from blis_tui.model.keys import GROUP, WHICH, keys_of
 from blis_tui.output.result_files import write_tree
-from blis_tui.spec.branches import with_plugins
 from blis_tui.spec.compose import TEST_KEYS
 from blis_tui.spec.definitions import DEFINITIONS, METADATA, SHAPES, SHARED
 from blis_tui.spec.library import schema_path, suffix
-from blis_tui.spec.plug_points import POINTS
+from blis_tui.spec.plug_points import POINTS, with_plugins
 from blis_tui.spec.schema import EXTENDING, KINDS, schema
 from blis_tui.spec.shipped import builtin
 

@@ -45,7 +45,7 @@ def schema(name: str, plugins: Plugins | None = None) -> Schema:
         InputError: the installation is incomplete.
     """
     if plugins is not None:
-        from blis_tui.spec.branches import with_plugins  # noqa: PLC0415  (only needed with plug-ins)
+        from blis_tui.spec.plug_points import with_plugins  # noqa: PLC0415  (only needed with plug-ins)
 
         return with_plugins(name, schema(name), plugins)
     path = schema_path(name)

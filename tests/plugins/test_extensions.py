@@ -16,7 +16,7 @@ from blis_tui.base.errors import PolicyError
 from blis_tui.model import PluginConfig, named_in
 from blis_tui.model.keys import keys_of, plug_in
 from blis_tui.model.plug_ins import PlugPoint, Registry, plugins_in, setting
-from blis_tui.spec import branches, plug_points
+from blis_tui.spec import plug_points
 from blis_tui.spec.plug_points import PlugPointRow
 from blis_tui.spec.shipped import SHIPPED
 from blis_tui.spec.user_plugins import load_plugins
@@ -71,7 +71,7 @@ class Linear:
 def listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plug point in the table, its plug-in in the index, its mark where authors find it."""
     points = (*plug_points.POINTS, ROW)
-    for module in (plug_points, branches, make_plugins):
+    for module in (plug_points, make_plugins):
         monkeypatch.setattr(module, "POINTS", points)
     monkeypatch.setitem(SHIPPED, FAN.path, {"linear": __name__})
     monkeypatch.setattr(plugins, "FAN", FAN, raising=False)
@@ -111,8 +111,8 @@ def test_the_schema_offers_them(tmp_path: Path) -> None:
     cluster: dict[str, Json] = {"properties": {"fan": node}}
     before = {"$defs": {"cluster": cluster}}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(branches, "POINTS", [ROW])
-        offered = branches.with_plugins("experiment", before, load_plugins([tmp_path / "still.py"]))  # type: ignore[arg-type]
+        patch.setattr(plug_points, "POINTS", [ROW])
+        offered = plug_points.with_plugins("experiment", before, load_plugins([tmp_path / "still.py"]))  # type: ignore[arg-type]
     assert '"enum": ["linear", "still"]' in json.dumps(offered)
     definitions = offered["$defs"]
     assert isinstance(definitions, dict)

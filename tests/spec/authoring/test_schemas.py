@@ -14,9 +14,8 @@ from referencing.jsonschema import DRAFT202012
 
 from blis_tui.model.plug_ins import NoSettings, Plugin, Registry, setting
 from blis_tui.spec.authoring.project import schema_files
-from blis_tui.spec.branches import with_plugins
 from blis_tui.spec.library import schema_path
-from blis_tui.spec.plug_points import BY_PATH
+from blis_tui.spec.plug_points import BY_PATH, with_plugins
 from blis_tui.spec.reader import complete, read
 from blis_tui.spec.schema import schema
 from blis_tui.spec.shipped import builtin
