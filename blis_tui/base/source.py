@@ -155,6 +155,11 @@ def copied(value: Json) -> Json:
     return value
 
 
+def equal(one: Json, other: Json) -> bool:
+    """Return whether two plain values are equal; a bool never equals a number."""
+    return isinstance(one, bool) is isinstance(other, bool) and one == other
+
+
 def as_map(value: Json) -> dict[str, Json]:
     """Return a map unchanged; for anything else, an empty map."""
     return value if isinstance(value, dict) else {}

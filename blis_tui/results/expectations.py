@@ -6,6 +6,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.source import equal
 from blis_tui.base.units import time_text
 from blis_tui.results.sections.instances import zero_if_omitted
 from blis_tui.results.stats import OMITTED_IF_ABSENT
@@ -85,16 +86,11 @@ def look_up(metric: str, report: dict[str, object]) -> float | str | bool | None
     return here if isinstance(here, (int, float, str)) else None
 
 
-def _same(value: float | str | bool, wish: float | str | bool) -> bool:
-    """Return whether two values are equal; a bool never equals a number."""
-    return isinstance(value, bool) == isinstance(wish, bool) and value == wish
-
-
 def holds(expectation: Expectation, value: float | str | bool | None) -> bool:
     """Return whether a value is within the bounds; None never is."""
     if value is None:
         return False
-    if expectation.equals is not None and not _same(value, expectation.equals):
+    if expectation.equals is not None and not equal(value, expectation.equals):
         return False
     if expectation.min is None and expectation.max is None:
         return True

@@ -13,7 +13,7 @@ from operator import ge, gt, le, lt
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple
-from blis_tui.base.source import as_list, copied
+from blis_tui.base.source import as_list, copied, equal
 from blis_tui.spec.schema import File, Schema, node_at, part_of, referred, schema
 
 if TYPE_CHECKING:
@@ -242,12 +242,11 @@ def _is_no(value: Json, types: str | list[str]) -> bool:
 
 
 def _differs(value: Json, wanted: Json) -> bool:
-    """Return whether two plain values differ as in JSON: 1 equals 1.0, but no boolean."""
-    return isinstance(value, bool) is not isinstance(wanted, bool) or value != wanted
+    return not equal(value, wanted)
 
 
 def _is_none_of(value: Json, words: list[Json]) -> bool:
-    return all(_differs(value, one) for one in words)
+    return not any(equal(value, one) for one in words)
 
 
 def _repeats(items: list[Json], wanted: bool) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.diagnostics import about
 from blis_tui.base.scalars import flow
-from blis_tui.base.source import Document, Location, Span, as_list, as_map
+from blis_tui.base.source import Document, Location, Span, as_list, as_map, equal
 from blis_tui.spec.overrides import Override
 from blis_tui.spec.study.study_records import MAX_POINTS, Axis, Point
 
@@ -187,19 +187,14 @@ def agrees(entry: Mapping[str, Json], coordinates: Mapping[str, Json]) -> bool:
 
 def _is_meant(wanted: Json, value: Json) -> bool:
     if isinstance(wanted, list):
-        return any(_equal(one, value) for one in wanted)
+        return any(equal(one, value) for one in wanted)
     if not isinstance(wanted, dict):
-        return _equal(wanted, value)
+        return equal(wanted, value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     low, high = wanted.get("min"), wanted.get("max")
     above = not isinstance(low, int | float) or value >= low
     return above and (not isinstance(high, int | float) or value <= high)
-
-
-def _equal(one: Json, other: Json) -> bool:
-    """Return whether two values are equal; a bool never equals a number."""
-    return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
 def values_of(given: Json) -> list[Json]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.diagnostics import about, in_order, located, suggestion
 from blis_tui.base.errors import BlisError, InputError, SpecError
 from blis_tui.base.input_files import real_path
-from blis_tui.base.source import Document, as_list, as_map, copied
+from blis_tui.base.source import Document, as_list, as_map
 from blis_tui.model import Expectation
 from blis_tui.spec.build import Part, decode
 from blis_tui.spec.cases import expanded_cases
@@ -128,17 +128,13 @@ def _case(document: Document, base: Document, problems: Problems) -> tuple[Overr
 def resolve_point(study: Study, point: Point, seed: int | None = None) -> Resolved:
     """Return the resolved experiment of a point. Raises SpecError if it is invalid."""
     seeded = () if seed is None else parse_overrides((), seed)
-    return resolve_document(_fresh(study.base), (*study.fixed, *point.overrides, *seeded), study.plugins)
+    base = study.base.copy()  # resolving changes it
+    return resolve_document(base, (*study.fixed, *point.overrides, *seeded), study.plugins)
 
 
 def experiment_of(study: Study, point: Point, seed: int) -> Experiment:
     """Return the experiment of a point with one of the study's seeds. Raises SpecError if it is invalid."""
     return build(resolve_point(study, point, seed))
-
-
-def _fresh(document: Document) -> Document:
-    """Return a copy, because resolving changes the document."""
-    return Document(copied(document.data), document.source, dict(document.keys), dict(document.values))
 
 
 def _try_out(
@@ -177,7 +173,7 @@ def _first_sound(
     tried = points[:: -(-len(points) // _MOST_TRIED)]
     for point in tried:
         try:
-            return resolve_document(_fresh(base), (*fixed, *point.overrides), plugins)
+            return resolve_document(base.copy(), (*fixed, *point.overrides), plugins)
         except SpecError as error:
             wrong = wrong or error
     found = () if wrong is None else wrong.diagnostics
@@ -194,7 +190,7 @@ def _first_sound(
 
 def _wrong_form(base: Document, overrides: tuple[Override, ...], plugins: Registry | None) -> list[Diagnostic]:
     try:
-        resolve_document(_fresh(base), overrides, plugins)
+        resolve_document(base.copy(), overrides, plugins)
     except SpecError as error:
         unknown = [one for one in error.diagnostics if one.code in {"BLIS2001", "BLIS2002", "BLIS2013"}]
         return [one for one in error.diagnostics if not one.code.startswith(_OF_MEANING)] or unknown
