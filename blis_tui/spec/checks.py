@@ -32,7 +32,6 @@ from blis_tui.spec.engine_checks import (
     check_version,
 )
 from blis_tui.spec.hf import contradictions, missing_fields
-from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.metric_names import all_metrics, entry_metrics, is_metric, is_open_ended, name_in
 from blis_tui.spec.pools import is_own, pool_paths, stacks, where
 from blis_tui.spec.workload_checks import check_answer_targets, check_workload
@@ -323,6 +322,8 @@ def expectation_problems(
         if not is_metric(metric) and metric not in others and not is_open_ended(metric):
             named = name_in(metric)
             known = all_metrics().union(others) if named is None else entry_metrics(*named[:2])
+            from blis_tui.spec.hints import metric_hint  # noqa: PLC0415  (only needed for wrong documents)
+
             near = metric_hint(metric, known)
             yield about(document, (*path, "metric"), "BLIS2013", f"there is no metric named `{metric}`", hint=near)
         if not entry.keys() & {"min", "max", "equals"}:

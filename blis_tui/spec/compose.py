@@ -13,9 +13,7 @@ from blis_tui.base.diagnostics import Diagnostic, about
 from blis_tui.base.errors import InputError, SpecError
 from blis_tui.base.input_files import real_path
 from blis_tui.base.source import Document, as_map
-from blis_tui.spec.hints import document_hint
 from blis_tui.spec.library import find, find_by_id, how_to_add, is_id, names
-from blis_tui.spec.messages import explained
 from blis_tui.spec.overrides import Override, apply_override
 from blis_tui.spec.pools import DIVISION, SLOTS
 from blis_tui.spec.read import ForeignFileError, read_document
@@ -133,6 +131,8 @@ def _locate(document: Document, path: DataPath, kind: str, reference: str) -> Pa
         if (found := find(kind, reference, directory)) is not None:
             return found
         message = f"no {kind.lower()} is named `{reference}`"
+        from blis_tui.spec.hints import document_hint  # noqa: PLC0415  (only needed for wrong documents)
+
         hint = document_hint(kind, reference, names(kind, directory))
         if kind == "Model" and not hint.startswith("did you mean"):
             hint = how_to_add(reference, directory)
@@ -333,6 +333,10 @@ def check_document(document: Document, kind: str, reading: Reading) -> list[Diag
             message = f"expected kind `{kind}`, found kind `{found}`"
             hint = "use `blis-tui sweep` to run a study" if found == "Study" else None
             return [about(document, ("kind",), "BLIS1008", message, hint=hint)]
+    if not reading.violations:
+        return []
+    from blis_tui.spec.messages import explained  # noqa: PLC0415  (only needed for wrong documents)
+
     return explained(document, reading.violations)
 
 

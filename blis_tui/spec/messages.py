@@ -109,9 +109,14 @@ _WITH_UNIT: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?(%|/?[A-Za-z]{
 
 
 def explained(document: Document, broken: Sequence[Violation]) -> list[Diagnostic]:
-    """Return what a document violates in words, sorted by position."""
+    """Return in words what a document violates, sorted by position.
+
+    Args:
+        document: it is wrong.
+        broken: what was found, which is not nothing.
+    """
     found: list[Diagnostic] = []
-    if broken and broken[0].kind == "Experiment":
+    if broken[0].kind == "Experiment":
         found, broken = of_slots(document, broken)
     untyped = {one.path for one in broken if one.keyword == "type"}  # a number of the wrong type is not measured, too
     broken = [one for one in broken if one.keyword not in _BOUNDS or one.path not in untyped]

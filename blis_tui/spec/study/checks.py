@@ -9,7 +9,6 @@ from blis_tui.base.diagnostics import about, suggestion
 from blis_tui.base.scalars import flow
 from blis_tui.base.source import as_list, as_map
 from blis_tui.spec.checks import expectation_problems
-from blis_tui.spec.hints import metric_hint
 from blis_tui.spec.metric_names import COSTS, all_metrics, is_study_metric
 from blis_tui.spec.study.axes import agrees, coordinates_of, count_points
 from blis_tui.spec.study.study_records import MAX_POINTS
@@ -127,6 +126,8 @@ def check_figures(document: Document, problems: Problems) -> None:
     for at, entry in enumerate(map(as_map, as_list(document.get("objectives")))):
         metric = str(entry["metric"])
         if not is_study_metric(metric):
+            from blis_tui.spec.hints import metric_hint  # noqa: PLC0415  (only needed for wrong documents)
+
             near = metric_hint(metric, all_metrics() | COSTS.keys())
             message = f"there is no metric named `{metric}`"
             problems.add(about(document, ("objectives", at, "metric"), "BLIS2013", message, hint=near))
