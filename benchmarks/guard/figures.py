@@ -22,7 +22,7 @@ ROOT: Final = HERE.parents[1]
 ANCHOR: Final = HERE / "anchor.json"
 COARSE: Final = 1.15
 """Counts do not say what an operation costs, so smaller increases are left to CPU time in pairs (``pairs.py``)."""
-COUNTED_WITH: Final = ("click", "PyYAML", "jsonschema", "referencing", "textual")
+COUNTED_WITH: Final = ("click", "PyYAML", "textual")
 """Dependencies whose calls and modules are counted, too."""
 
 

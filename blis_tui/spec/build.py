@@ -1,8 +1,7 @@
 """Builds the frozen experiment from a resolved document: type-checked access, records by their keys, pools.
 
-Builds the frozen experiment from a resolved document (plain data with defaults and references filled in).
-
-This module uses only the standard library, so a resolved document can be simulated without PyYAML and jsonschema.
+A resolved document is plain data with defaults and references filled in. This module uses only the standard library, so
+that one can be simulated without PyYAML.
 """
 
 from __future__ import annotations

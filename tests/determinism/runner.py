@@ -1,7 +1,7 @@
 """Simulate experiments and say what came out: ``python runner.py jobs.json`` prints outcomes as JSON.
 
 Tests run this file under other interpreters, so it uses the standard library and the package only. A job that holds
-a resolved document needs neither PyYAML nor jsonschema; a job that is a mere name is loaded like a user would. A job
+a resolved document needs no PyYAML; a job that is a mere name is loaded like a user would. A job
 goes on from the ``checkpoint`` it names; where it is to ``save`` one after some ``events``, it goes back to that from
 the end; one that is ``unwatched`` runs without observers.
 """
@@ -124,7 +124,7 @@ def arithmetic(count: int = 3000) -> dict[str, str]:
 def _experiment(name: str, job: dict[str, object]) -> Experiment:
     document = job.get("document")
     if not isinstance(document, dict):
-        from blis_tui.spec.load import load  # noqa: PLC0415  (needs PyYAML and jsonschema)
+        from blis_tui.spec.load import load  # noqa: PLC0415  (needs PyYAML)
 
         return load(name)
     from blis_tui.spec.build import build_experiment  # noqa: PLC0415
