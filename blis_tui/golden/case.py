@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.base.diagnostics import about, in_order
-from blis_tui.base.errors import InputError, SpecError
+from blis_tui.base.diagnostics import about
+from blis_tui.base.errors import InputError
 from blis_tui.base.nearness import nearest
 from blis_tui.base.source import as_list, as_map
 from blis_tui.golden.golden_store import stem_of
@@ -132,8 +132,7 @@ def cases_in(document: Document, spec: Path, plugins: Registry | None = None) ->
     if cases:
         _check_twins(document, problems)
         _check_pointers(document, problems)
-    if problems.found:
-        raise SpecError(in_order(problems.found))
+    problems.stop()
     runs = tuple(
         Case(
             spec=spec,

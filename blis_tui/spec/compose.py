@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.base.diagnostics import Diagnostic, about
+from blis_tui.base.diagnostics import Diagnostic, about, in_order
 from blis_tui.base.errors import InputError, SpecError
 from blis_tui.base.input_files import real_path
 from blis_tui.base.source import Document, as_map
@@ -63,6 +63,11 @@ class Problems:
     def take(self, error: SpecError) -> None:
         """Add all diagnostics of an error."""
         self.found.extend(error.diagnostics)
+
+    def stop(self) -> None:
+        """Raise SpecError with all diagnostics, sorted by position, if there are any."""
+        if self.found:
+            raise SpecError(in_order(self.found))
 
 
 def is_path(reference: str) -> bool:

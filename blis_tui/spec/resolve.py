@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.base.diagnostics import about, in_order
+from blis_tui.base.diagnostics import about
 from blis_tui.base.errors import InputError, PolicyError, SpecError
 from blis_tui.base.input_files import MAX_TRACE_BYTES, input_digest, real_path
 from blis_tui.base.source import as_map
@@ -74,12 +74,12 @@ def resolve(document: Document, overrides: tuple[Override, ...] = (), plugins: R
         size = len(slot)
         deferred = tuple(one.below(size) for one in overrides if _path(one)[:size] == slot and one not in own)
         fill_slot(document, slot, kind, deferred, problems)
-    _stop_at(problems)
+    problems.stop()
     for slot, kind in slots(document):
         if kind == "Model":
             expand_model(document, problems, slot)
     trace_path = pin_trace(document, problems)
-    _stop_at(problems)
+    problems.stop()
     complete_pools(document)
     document.data = complete(document.data, "Experiment", plugins)
     _strip(document)
@@ -89,14 +89,9 @@ def resolve(document: Document, overrides: tuple[Override, ...] = (), plugins: R
     for slot, kind in slots(document):
         if kind == "Model":
             as_map(document.get(*slot)).pop("generation_config", None)
-    _stop_at(problems)
+    problems.stop()
     files = [*problems.files, *([] if trace_path is None else [trace_path])]
     return Resolved(document, trace_path, tuple(files), plugins)
-
-
-def _stop_at(problems: Problems) -> None:
-    if problems.found:
-        raise SpecError(in_order(problems.found))
 
 
 def _set_parent(document: Document, overrides: tuple[Override, ...], problems: Problems) -> tuple[Override, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import dataclass
-from blis_tui.base.diagnostics import about, in_order, suggestion
+from blis_tui.base.diagnostics import about, suggestion
 from blis_tui.base.errors import SpecError
 from blis_tui.base.source import Document, as_map
 from blis_tui.spec.build import Part, build_workload, trace_of
@@ -83,9 +83,9 @@ def validate(source: str | Path, *, stdin_text: str | None = None, plugins: Regi
     if kind == "Model":
         inline_config_file(document, (), problems)
     checked(document, kind, (), problems)
-    trace_path = None if problems.found else check_alone(document, kind, problems)
-    if problems.found:
-        raise SpecError(in_order(problems.found))
+    problems.stop()
+    trace_path = check_alone(document, kind, problems)
+    problems.stop()
     _check_rows(document.get("trace"), trace_path, plugins)
     return Valid(kind, str(document.get("metadata", "name")), document.data)
 
@@ -150,8 +150,8 @@ def open_workload(
     problems = Problems(plugins)
     checked(document, "Workload", parse_overrides(overrides), problems)
     given = copy.deepcopy(as_map(document.data))
-    path = None if problems.found else check_alone(document, "Workload", problems)
-    if problems.found:
-        raise SpecError(in_order(problems.found))
+    problems.stop()
+    path = check_alone(document, "Workload", problems)
+    problems.stop()
     workload = build_workload(Part(as_map(document.data), "workload"), None if path is None else str(path))
     return OpenWorkload(workload=workload, given=given, files=() if path is None else (path,))

@@ -312,8 +312,7 @@ class Draft:
             inside = Document({slot: data}, given.source)
             inside.graft((slot,), document)
             problems.found.extend(check_model(inside) if self.kind == "Model" else check_workload(inside))
-        if problems.found:
-            raise SpecError(in_order(problems.found))
+        problems.stop()
 
 
 def as_name(text: str) -> str:

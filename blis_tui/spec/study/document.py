@@ -55,8 +55,8 @@ def read_study(
         SpecError: with every problem of the study, of its axes, and of values that are invalid at every point.
     """
     problems = Problems(plugins)
-    if not checked(document, "Study", (), problems):
-        raise SpecError(in_order(problems.found))
+    checked(document, "Study", (), problems)
+    problems.stop()
     if base is None:
         base = open_reference(document, ("experiment",), "Experiment", problems)
     fixed = tuple(assignments(document, ("set",), problems))
@@ -76,8 +76,7 @@ def read_study(
     added = parse_overrides(given)
     _check_added(added, axes, problems)
     fixed = (*_case(document, base, problems), *fixed, *added)
-    if problems.found:
-        raise SpecError(in_order(problems.found))
+    problems.stop()
     _try_out(base, fixed, axes, points[0], plugins)
     first = _first_sound(document, base, fixed, points, plugins)
     return Study(
