@@ -159,10 +159,8 @@ def _noun(value: Json) -> str:
 
 
 def _unknown_key(document: Document, violation: Violation) -> Iterator[Diagnostic]:
-    path, instance = violation.path, violation.instance
-    known = violation.schema.get("properties")
-    if not isinstance(instance, dict) or not isinstance(known, dict):
-        return
+    path, instance = violation.path, as_map(violation.instance)
+    known = as_map(violation.schema.get("properties"))
     for key in instance:
         if key not in known:
             given = document.place((*path, key), key=True).source.is_argument
@@ -205,12 +203,9 @@ def _word_elsewhere(violation: Violation, key: str) -> str | None:
 
 
 def _required_help(violation: Violation, key: str) -> str | None:
-    known = violation.schema.get("properties")
-    part = known.get(key) if isinstance(known, dict) else None
-    if part is None and not violation.path:  # required by a condition that does not repeat the properties
+    part = as_map(as_map(violation.schema.get("properties")).get(key))
+    if not part and not violation.path:  # required by a condition that does not repeat the properties
         part = node_at(violation.kind, (key,))
-    if not isinstance(part, dict):
-        return None
     if "const" in part:
         return f"add `{key}: {part['const']}`"
     if isinstance(values := part.get("enum"), list):
@@ -330,9 +325,8 @@ def _number_help(value: str, violation: Violation) -> str | None:
 
 
 def _choice(document: Document, violation: Violation) -> Iterator[Diagnostic]:
-    value, allowed = violation.instance, violation.wanted
-    options = [str(option) for option in allowed] if isinstance(allowed, list) else [str(allowed)]
-    path = violation.path
+    value, path = violation.instance, violation.path
+    options = [str(option) for option in as_list(violation.wanted)]
     if isinstance(value, str):
         others = "a number, or " if _is_number_word(options) else "a map, or " if _is_short_form(violation) else ""
         words = f"use {others}one of" if len(options) > 1 else f"use {others}".rstrip()
@@ -410,15 +404,12 @@ _SIZES: Final = {
 
 def _size(document: Document, violation: Violation) -> Iterator[Diagnostic]:
     words, what = _SIZES[violation.keyword]
-    wanted, found = violation.wanted, len(_sized(violation.instance))
+    value, wanted = violation.instance, violation.wanted
+    found = len(value) if isinstance(value, str | list | dict) else 0
     noun = what if wanted != 1 else {"entries": "entry", "keys": "key", "characters": "character"}[what]
     part = violation.schema
     message = f"expected {words} {wanted} {noun}, found {found}"
     yield about(document, violation.path, "BLIS1006", message, hint=_lower_first(part.get("description")))
-
-
-def _sized(value: Json) -> str | list[Json] | dict[str, Json]:
-    return value if isinstance(value, str | list | dict) else ""
 
 
 def _pattern(document: Document, violation: Violation) -> Iterator[Diagnostic]:
