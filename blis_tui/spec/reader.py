@@ -166,7 +166,7 @@ def read(data: Json, kind: str, plugins: Plugins | None = None) -> Reading:
     """Return what the schema of a kind says about data.
 
     Args:
-        data: may be changed later, which does not change the reading.
+        data: plain data, in long or short forms. It may be changed later: what is remembered of it stays.
         kind: of document, such as ``Experiment``.
         plugins: those whose names and settings it may have; None = those of this package.
     """
