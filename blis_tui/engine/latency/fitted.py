@@ -22,7 +22,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError
 from blis_tui.base.portable_math import ln, power
 from blis_tui.engine.latency.model import LATENCY, Overheads
-from blis_tui.engine.latency.operator_costs import layers_of
+from blis_tui.engine.latency.operator_layers import layers_of
 from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, chosen_experts
 from blis_tui.engine.latency.shape import check_heads_or_copies, expert_layers, shape_of, shared_expert_width
 from blis_tui.model.plug_ins import setting

@@ -48,8 +48,9 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import PolicyError
 from blis_tui.base.portable_math import ln
 from blis_tui.engine.latency.operator_kernels import marlin_experts, read_again_us, runs_marlin, sinks_factor, sparse_us
+from blis_tui.engine.latency.operator_layers import layers_of
 from blis_tui.engine.latency.operator_tables import SPREAD_EXPERTS, Curve, tables_in, touched_experts, worst
-from blis_tui.engine.latency.shape import check_expert_parallel, expert_layers, shared_expert_width
+from blis_tui.engine.latency.shape import check_expert_parallel
 from blis_tui.model import AllToAll
 from blis_tui.model.keys import SMALLEST
 from blis_tui.model.plug_ins import setting
@@ -57,7 +58,7 @@ from blis_tui.model.plug_ins import setting
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.engine.latency.operator_tables import Known
+    from blis_tui.engine.latency.operator_tables import Known, OperatorTables
     from blis_tui.model import Engine, Model
 
 
@@ -155,124 +156,6 @@ def wide_of(engine: Engine, model: Model, tensor_parallel: int) -> ExpertParalle
         once_us_per_token=bytes_ * once,
         backend=links.backend,
     )
-
-
-_TYPES: Final = {2.0: "bfloat16", 1.0: "fp8", 0.5: "int4"}
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """A dense product of the tokens with a matrix of ``k`` times ``n`` weights, with its number per step."""
-
-    times: int
-    n: int
-    k: int
-    weights: str
-    """Type of the weights; routers and the head are never quantized."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layers:
-    """The operators of a model on one of ``split`` GPUs."""
-
-    expert_weights: str
-    expert_scales: str
-    """Scaling of FP8 experts: ``block`` or ``channel``; empty for others."""
-    products: tuple[Product, ...]
-    head: Product
-    expert_layers: int
-    attention_layers: int
-    """Number of layers with full attention."""
-    window_layers: int
-    """Number of layers with attention to the last ``window`` tokens only."""
-    window: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    cache_dim: int
-    """Half the KV-cache elements of a token per layer and KV head; keys and values are equally wide."""
-    kv_cache: str
-    latent: bool
-    """Whether attention is multi-head latent attention."""
-    sums: int
-    """Number of all-reduces in a step."""
-    norm_sums: int
-    """Number of all-reduces of four bytes a token: sums of squares over heads that are split over the GPUs."""
-    moved_bytes: float
-    """Bytes that a token reads and writes between the operators in all layers: norms, activations, rotations."""
-
-
-def weight_type(bytes_: float) -> str:
-    """Return the type of weights of that size; for other sizes the next wider type."""
-    return next(name for size, name in sorted(_TYPES.items()) if bytes_ <= size or size == 2.0)
-
-
-def layers_of(model: Model, split: int) -> Layers:
-    """Decompose a model as vLLM does: fused QKV and gate-up products, columns or rows split over the GPUs."""
-    hidden, layers, act = model.hidden_size, model.num_hidden_layers, model.activation_bytes
-    query = model.num_attention_heads * model.head_dim
-    kv_heads = max(1, model.num_key_value_heads // split)
-    experts = expert_layers(model)
-    expert_bytes = model.expert_weight_bytes or model.weight_bytes
-    width = model.intermediate_size or 4 * hidden
-    dense = (model.dense_intermediate_size or width) if model.num_experts > 1 else width
-    if model.kv_lora_rank:
-        attention = _latent_attention(model, split)
-        kv_heads, elements = 1, model.kv_lora_rank + model.qk_rope_head_dim
-    else:
-        elements = 2 * kv_heads * model.head_dim
-        attention = [(query // split + elements, hidden), (hidden, query // split)]
-    weights = weight_type(model.weight_bytes)
-    products = [Product(layers, n, k, weights) for n, k in attention]
-    moved = layers * (8.0 * hidden + (3.0 * query + elements) / split) * act
-    if model.qk_norm:
-        moved += layers * 2.0 * (query / split + elements / 2.0) * act
-    for count, wide in ((layers - experts, dense), (experts, shared_expert_width(model))):
-        if count and wide:
-            products.append(Product(count, 2 * wide // split, hidden, weights))
-            products.append(Product(count, hidden, wide // split, weights))
-            moved += count * 3.0 * wide / split * act
-    if experts:
-        products.append(Product(experts, model.num_experts, hidden, "bfloat16"))
-        moved += experts * 2.0 * hidden * act
-    return Layers(
-        expert_weights="mxfp4" if 0.5 < expert_bytes < 1.0 else weight_type(expert_bytes),
-        expert_scales=model.fp8_scales if expert_bytes == 1.0 else "",
-        products=tuple(products),
-        head=Product(1, -(-model.vocab_size // split), hidden, "bfloat16"),
-        expert_layers=experts,
-        attention_layers=layers - model.sliding_window_layers,
-        window_layers=model.sliding_window_layers,
-        window=model.sliding_window,
-        heads=max(1, model.num_attention_heads // split),
-        kv_heads=kv_heads,
-        head_dim=model.head_dim,
-        cache_dim=max(1, elements // (2 * kv_heads)),
-        kv_cache="fp8" if model.kv_cache_bytes < 2.0 else "bfloat16",
-        latent=model.kv_lora_rank > 0,
-        sums=2 * layers + 1 if split > 1 else 0,
-        norm_sums=2 * layers if split > 1 and model.qk_norm == "layer" else 0,
-        moved_bytes=moved,
-    )
-
-
-def _latent_attention(model: Model, split: int) -> list[tuple[int, int]]:
-    """Products of multi-head latent attention: query, compressed KV (on every GPU), its two expansions, output.
-
-    If queries are compressed, every GPU computes the compression.
-    """
-    heads = max(1, model.num_attention_heads // split)
-    rank, rope, wide = model.kv_lora_rank, model.qk_rope_head_dim, model.head_dim
-    compressed = model.q_lora_rank
-    query = [(compressed, model.hidden_size)] if compressed else []
-    return [
-        *query,
-        (heads * (wide + rope), compressed or model.hidden_size),
-        (rank + rope, model.hidden_size),
-        (heads * wide, rank),
-        (heads * wide, rank),
-        (model.hidden_size, heads * wide),
-    ]
 
 
 ENGINES: Final = ("vllm", "tensorrt-llm")
@@ -559,35 +442,9 @@ class OperatorCosts:
         self.layers = layers = layers_of(model, split)
         self.rest = rest = rest_of(settings, tables.capability, sparse=layers.expert_layers > 0)
         self._hidden_bytes = model.hidden_size * model.activation_bytes
-        parts: dict[str, list[tuple[float, Curve]]] = {"products": []}
-        for product in layers.products:
-            own = tables.gemm(product.weights, product.n, product.k)
-            if product.weights == "fp8":
-                own = _in_and_beyond_graphs(own, rest.products_fp8, rest.products_fp8_long)
-                parts["products"].append((product.times, own))
-            else:
-                parts["products"].append((product.times * rest.products, own))
+        parts = {"products": self._products(tables)}
         if layers.expert_layers:
-            width = model.moe_intermediate_size or model.intermediate_size
-            spread = rest.experts_spread * min(1.0, model.num_experts / SPREAD_EXPERTS)
-            shape = (model.hidden_size, width, model.num_experts // apart, model.num_experts_per_tok / apart)
-            parts_of = max(1, split // apart)
-            mixture: Curve | None
-            if runs_marlin(layers.expert_weights, tables, settings.engine):
-                mixture = marlin_experts(
-                    tables, layers.expert_weights, model.hidden_size, width / parts_of, *shape[2:], spread
-                )
-            else:
-                mixture = tables.experts(layers.expert_weights, *shape, parts_of, spread)
-            if mixture is None:
-                raise PolicyError(f"no mixture of experts was measured on {tables.name}")
-            busiest = Busiest(
-                gpus=apart,
-                experts=model.num_experts,
-                top_k=model.num_experts_per_tok,
-                lasting=popularity_excess(apart, model.num_experts, spread) if wide is None else wide.imbalance - 1.0,
-            )
-            parts["experts"] = [(layers.expert_layers, _of_the_busiest(mixture, busiest))]
+            parts["experts"] = [(layers.expert_layers, self._experts(tables, model, split, apart, settings.engine))]
         if layers.sums:
             curve = tables.all_reduce(split, settings.engine, peer_to_peer=settings.peer_to_peer)
             parts["all-reduce"] = self._sums(curve, spread=wide is not None and wide.ranks > 1)
@@ -611,6 +468,43 @@ class OperatorCosts:
         self.sparse_step_us, self.sparse_token_us = sparse_us(model, layers, tables)
         self.moved_us_per_token = layers.moved_bytes / tables.bytes_per_us
         self.logits_us = _LOGIT_BYTES * model.vocab_size / tables.bytes_per_us
+
+    def _products(self, tables: OperatorTables) -> list[tuple[float, Curve]]:
+        """Return the dense products of a step, with their number."""
+        rest, found = self.rest, list[tuple[float, Curve]]()
+        for product in self.layers.products:
+            own = tables.gemm(product.weights, product.n, product.k)
+            if product.weights == "fp8":
+                own = _in_and_beyond_graphs(own, rest.products_fp8, rest.products_fp8_long)
+                found.append((product.times, own))
+            else:
+                found.append((product.times * rest.products, own))
+        return found
+
+    def _experts(self, tables: OperatorTables, model: Model, split: int, apart: int, engine: str) -> Curve:
+        """Return the time of a layer's experts, which are spread over ``apart`` GPUs; the busiest counts.
+
+        Raises:
+            PolicyError: the tables have none.
+        """
+        kind, wide, parts = self.layers.expert_weights, self._wide, max(1, split // apart)
+        width = model.moe_intermediate_size or model.intermediate_size
+        experts, top_k = model.num_experts // apart, model.num_experts_per_tok / apart
+        spread = self.rest.experts_spread * min(1.0, model.num_experts / SPREAD_EXPERTS)
+        found: Curve | None
+        if runs_marlin(kind, tables, engine):
+            found = marlin_experts(tables, kind, model.hidden_size, width / parts, experts, top_k, spread)
+        else:
+            found = tables.experts(kind, model.hidden_size, width, experts, top_k, parts, spread)
+        if found is None:
+            raise PolicyError(f"no mixture of experts was measured on {tables.name}")
+        busiest = Busiest(
+            gpus=apart,
+            experts=model.num_experts,
+            top_k=model.num_experts_per_tok,
+            lasting=popularity_excess(apart, model.num_experts, spread) if wide is None else wide.imbalance - 1.0,
+        )
+        return _of_the_busiest(found, busiest)
 
     def _sums(self, curve: Curve, *, spread: bool) -> list[tuple[float, Curve]]:
         """Return the all-reduces of a step; ``spread``: experts are shared by several ranks."""

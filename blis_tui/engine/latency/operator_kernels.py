@@ -17,7 +17,7 @@ from blis_tui.engine.latency.operator_tables import (
 )
 
 if TYPE_CHECKING:
-    from blis_tui.engine.latency.operator_costs import Layers
+    from blis_tui.engine.latency.operator_layers import Layers
     from blis_tui.engine.latency.operator_tables import OperatorTables
     from blis_tui.model import Model
 
