@@ -72,7 +72,8 @@ _GROWS: Final = 0.30
 _SURE_GROWS: Final = 2.0
 _OVERLOADED: Final = 0.60
 _SURE_OVERLOADED: Final = 6.0
-"""Growth, and its standard errors, that show an overload before the cap."""
+"""Growth, and its standard errors, that show an overload before the cap, at two looks in a row: few sessions that come
+in bursts double by chance, but not twice."""
 _STAYS: Final = 4.0
 """A run shorter than this many mean stays of a request, or of a session, says nothing about the steady state."""
 _KV_FULL: Final = 0.85
@@ -171,6 +172,8 @@ class SteadyRun:
         self._read = 0
         self._arrived, self._started = [0], [0]
         self._in_system, self._sessions, self._kv = [0.0], [0.0], [0.0]
+        self._grown = False
+        """Whether the system grew like an overloaded one at the latest look."""
 
     def decide(self) -> dict[str, object]:
         """Run until the verdict is certain, or the cap is reached; return the report of the stretch that counts."""
@@ -257,7 +260,8 @@ class SteadyRun:
         if found.share.weight >= _FEWEST_SAMPLES and found.z > _SURE_FAILS:
             return "fails", found.nearest.sentence(found.share)
         stayed = found.end_s >= _STAYS * found.stay_s and found.end_s >= self._asked.duration_s
-        if stayed and found.grows.growth > _OVERLOADED and found.grows.z > _SURE_OVERLOADED:
+        grown, self._grown = self._grown, found.grows.growth > _OVERLOADED and found.grows.z > _SURE_OVERLOADED
+        if stayed and grown and self._grown:
             return "fails", _growth_text(found)
         swinging = found.waves.growth > _WAVES_SETTLED and found.waves.z > _SURE_GROWS
         settled = stayed and found.grows.growth < _SETTLED and not found.transient and not swinging
