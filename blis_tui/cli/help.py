@@ -86,9 +86,7 @@ class Command(click.Command):
             formatter.write_dl([record for one in shown if (record := one.get_help_record(ctx))])
         if rare:
             left = len(params) - len(shown)
-            formatter.write_paragraph()
-            with formatter.indentation():
-                formatter.write_text(f"{left} more option{'s' * (left > 1)}: {ctx.command_path} {ALL}")
+            formatter.write(f"\n  {left} more option{'s' * (left > 1)}: {ctx.command_path} {ALL}\n")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands that only this one's help names."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import accumulate
 from math import fsum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from blis_tui.base.classes import dataclass
@@ -60,7 +61,7 @@ EMPTY: Final = Distribution(mean=None, min=None, p50=None, p90=None, p95=None, p
 def sums(parts: Iterable[object], names: Iterable[str]) -> dict[str, int]:
     """Return, by name, the sums of counters that each of these parts has."""
     every = [*parts]
-    return {name: whole_sum([getattr(one, name) for one in every]) for name in names}
+    return {name: whole_sum(map(attrgetter(name), every)) for name in names}
 
 
 def of_samples(samples_us: Sequence[int]) -> Distribution:

@@ -41,7 +41,7 @@ _MARLIN_ROWS: Final = (8, 16, 32, 48, 64)
 _MARLIN_FULL: Final = 0.9
 """Marlin's blocks of rows, and how full the mean number of an expert's tokens may make one before vLLM takes the next
 (``fused_marlin_moe``)."""
-_MARLIN_TOKENS: Final = (*(2**at for at in range(8)), *range(192, 1025, 64), *range(1280, 4097, 256), 8192, 16384)
+_MARLIN_TOKENS: Final = (*(1 << at for at in range(8)), *range(192, 1025, 64), *range(1280, 4097, 256), 8192, 16384)
 _MARLIN_REACHED: Final = 0.55
 """Share of the peak of 16-bit units that it reaches."""
 _MARLIN_READ: Final = 0.8
