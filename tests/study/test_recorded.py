@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import pytest
-
 from tests.recorded import Digests, commands
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
     from pytest_regressions.file_regression import FileRegressionFixture
 
 _FEW: Final = "--set workload.requests=60 --set expect=[] --store none -j 1"
@@ -25,17 +24,11 @@ _LINES: Final = (
     f"sensitivity fcfs {_FEW} {_SLO} --seeds 2 --format json",
     "shrink kv-pressure --expect kv.preemptions<=0 --set workload.requests=40 -o small --runs 60",
 )
-_PLANS: Final = (
-    f"plan quickstart --rate 6 {_SLO} --store none -j 1 --duration 10 --set expect=[] --price h100=2 --html plan.html",
-)
 
 
-@pytest.mark.parametrize("lines", [_LINES, _PLANS], ids=["sweeps", "plans"])
-def test_commands(
-    lines: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_regression: FileRegressionFixture
-) -> None:
+def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_regression: FileRegressionFixture) -> None:
     monkeypatch.chdir(tmp_path)
     digests = Digests()
-    for number, line in enumerate(lines):
+    for number, line in enumerate(_LINES):
         commands(digests, tmp_path, line, kind=f"{number} {line.split()[0]}")
     digests.check(file_regression)
