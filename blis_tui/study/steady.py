@@ -72,8 +72,10 @@ _GROWS: Final = 0.30
 _SURE_GROWS: Final = 2.0
 _OVERLOADED: Final = 0.60
 _SURE_OVERLOADED: Final = 6.0
-"""Growth, and its standard errors, that show an overload before the cap, at two looks in a row: few sessions that come
-in bursts double by chance, but not twice."""
+"""Growth, and its standard errors, that show an overload before the cap."""
+_WAIT: Final = 0.1
+"""The share of the requests in the system that also wait then. Sessions that come in bursts double by chance, too, and
+a batch that fills grows; but nobody waits there."""
 _STAYS: Final = 4.0
 """A run shorter than this many mean stays of a request, or of a session, says nothing about the steady state."""
 _KV_FULL: Final = 0.85
@@ -137,6 +139,8 @@ class _Look:
     """Mean stay of a request, or of a session if that is longer, by Little's law."""
     kv: float
     """Highest share of the KV cache in use."""
+    waits: float
+    """Share of the requests in the system that are in no batch."""
 
     @property
     def end_s(self) -> float:
@@ -171,9 +175,7 @@ class SteadyRun:
         self._ticks = 0
         self._read = 0
         self._arrived, self._started = [0], [0]
-        self._in_system, self._sessions, self._kv = [0.0], [0.0], [0.0]
-        self._grown = False
-        """Whether the system grew like an overloaded one at the latest look."""
+        self._in_system, self._sessions, self._kv, self._waiting = [0.0], [0.0], [0.0], [0.0]
 
     def decide(self) -> dict[str, object]:
         """Run until the verdict is certain, or the cap is reached; return the report of the stretch that counts."""
@@ -216,6 +218,8 @@ class SteadyRun:
             blocks = whole_sum([one.pool.total for one in cluster.instances])
             free = whole_sum([one.pool.free for one in cluster.instances])
             self._kv.append((blocks - free) / blocks if blocks else 0.0)
+            running = whole_sum([len(one.batch.running) for one in cluster.instances])
+            self._waiting.append(self._in_system[-1] - running)
             for bound in self._bounds:
                 bound.tick(self._ticks * self._tick_us)
         log = simulation.log
@@ -253,6 +257,7 @@ class SteadyRun:
             calls_per_s=calls_per_s,
             stay_s=stay_s,
             kv=max(self._kv[half + 1 :], default=0.0),
+            waits=mean(self._waiting[half + 1 :] or [0.0]) / max(mean(self._in_system[half + 1 :] or [0.0]), 1.0),
         )
 
     def _early(self, found: _Look) -> tuple[Verdict | Literal[""], str]:
@@ -260,8 +265,8 @@ class SteadyRun:
         if found.share.weight >= _FEWEST_SAMPLES and found.z > _SURE_FAILS:
             return "fails", found.nearest.sentence(found.share)
         stayed = found.end_s >= _STAYS * found.stay_s and found.end_s >= self._asked.duration_s
-        grown, self._grown = self._grown, found.grows.growth > _OVERLOADED and found.grows.z > _SURE_OVERLOADED
-        if stayed and grown and self._grown:
+        grown = found.grows.growth > _OVERLOADED and found.grows.z > _SURE_OVERLOADED
+        if stayed and grown and found.waits > _WAIT:
             return "fails", _growth_text(found)
         swinging = found.waves.growth > _WAVES_SETTLED and found.waves.z > _SURE_GROWS
         settled = stayed and found.grows.growth < _SETTLED and not found.transient and not swinging
