@@ -237,5 +237,5 @@ def left_out(key: str) -> str:
 
 HOST_US: Final[Mapping[str, float]] = MappingProxyType({"host_us": 1300.0, "host_request_us": 18.0})
 """What vLLM's host does between steps without asynchronous scheduling, in microseconds: per step and per request in it
-(keys of `operators` step times). Found on pairs of servers of a performance lab that differ in nothing else: 0.65 ms a
-step at 4 users, 5 ms at 256."""
+(keys of `operators` step times). In between what was measured: pairs of servers of a performance lab that differ in
+nothing else are 0.65 ms a step apart at 4 users and 5 ms at 256; elsewhere it was 2.4 to 2.9 ms with few requests."""

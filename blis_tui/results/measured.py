@@ -329,10 +329,12 @@ def _of_server(experiment: Experiment, pool: Pool, traits: ServerTraits, known: 
         rules = ", ".join(f"`{rule}`" for rule in ENGINES)
         return f"`{experiment.policy.batching.kind}` batching (measured: {rules})"
     expected = {**known.settings, "engine": known.coefficients[traits.engine], "steps": None}
+    if experiment.policy.batching.settings.get("async_scheduling") is False:
+        expected |= HOST_US  # follows from that setting, which is asked for by itself
     for name, own in pool.latency.settings.items():
         value = list(own) if isinstance(own, tuple) else own
-        if (name == "steps" and value == 1.0) or value == HOST_US.get(name):
-            continue  # its value is multiplied by zero; follows from the batching rule's settings, which are asked for
+        if name == "steps" and value == 1.0:
+            continue  # its value is multiplied by zero
         if name not in known.varied and value != expected.get(name):
             return f"{name} {value} beside this engine and these step times"
     return server_reason(pool, traits, known)

@@ -319,6 +319,7 @@ CHANGES: list[tuple[dict[str, object], set[str], str]] = [
         "`engine.speculative`",
     ),
     (policy(batching={**VLLM, "async_scheduling": False}), ALL, "`policy.batching.async_scheduling: false`"),
+    ({"latency": {"kind": "operators", "host_us": 1300.0}}, ALL, "host_us 1300.0"),  # as on a synchronous server
     (policy(preemption={"restore": "swap"}), ALL, "`policy.preemption.restore: swap` (measured: recompute)"),
     (
         cluster(disaggregation={"prefill_instances": 1, "decode_instances": 1}, instances=2),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -10,8 +11,9 @@ import pytest
 
 import blis_tui
 from blis_tui.model import Expectation
+from blis_tui.results.stationary import Trend
 from blis_tui.study.planning.run_load import MOST
-from blis_tui.study.steady import SECTION, Steady, steady_report
+from blis_tui.study.steady import SECTION, Steady, SteadyRun, steady_report
 
 SET: Final = {
     "cluster.instances": 1,
@@ -133,3 +135,39 @@ def test_gaps_before_the_stretch_do_not_count() -> None:
     moments = {"warm_up_us": section["start_us"], "horizon_us": section["end_us"]}
     again: Any = blis_tui.run(blis_tui.load("quickstart", set={**values, **moments})).to_dict()["latency"]
     assert report["latency"]["itl_ms"] == again["itl_ms"]
+
+
+def looked_at() -> tuple[SteadyRun, Any]:
+    """A run that holds before the cap, and its last look."""
+    rate = 0.5 * capacity()
+    simulation = blis_tui.Simulation(blis_tui.load("quickstart", set={**SET, "workload.rate_per_s": rate}))
+    run = SteadyRun(simulation, Steady(bounds=(bound(max=2000.0),), kind="long", rate_per_s=rate, duration_s=90.0))
+    assert run.decide()[SECTION]["verdict"] == "holds"  # type: ignore[index]
+    return run, run._look()
+
+
+def test_numbers_that_swing_ever_more_widely_are_not_settled() -> None:
+    run, look = looked_at()
+    assert run._early(look)[0] == "holds"
+    assert run._early(replace(look, waves=Trend(100.0, 119.0, 9.0)))[0] == "holds"
+    assert run._early(replace(look, waves=Trend(100.0, 121.0, 1.9)))[0] == "holds"
+    assert run._early(replace(look, waves=Trend(100.0, 121.0, 2.1)))[0] == ""
+
+
+@pytest.mark.parametrize(("waits", "verdict"), [(0.0, ""), (0.099, ""), (0.101, "fails")])
+def test_growth_is_an_overload_only_where_requests_wait(waits: float, verdict: str) -> None:
+    """A batch that fills grows like one, and so do few sessions that come in a burst."""
+    run, look = looked_at()
+    assert run._early(replace(look, in_system=Trend(10.0, 17.0, 7.0), waits=waits))[0] == verdict
+    assert run._early(replace(look, in_system=Trend(10.0, 15.0, 7.0), waits=waits))[0] == ""
+
+
+def test_who_waits_is_in_the_system_and_in_no_batch() -> None:
+    """Two places are always taken under an overload: all the others wait."""
+    rate = 1.3 * capacity()
+    simulation = blis_tui.Simulation(blis_tui.load("quickstart", set={**SET, "workload.rate_per_s": rate}))
+    run = SteadyRun(simulation, Steady(bounds=(bound(max=1e9),), kind="long", rate_per_s=rate, duration_s=90.0))
+    run.decide()
+    present = run._in_system[-1]
+    assert run._waiting[-1] == present - 2
+    assert looked_at()[1].waits < 0.5 < run._look().waits

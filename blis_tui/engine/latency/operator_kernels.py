@@ -1,7 +1,7 @@
 """Times of kernels that no table has: formulas whose constants were found on measured servers, each with its reason.
 
-The constants were chosen on servers of a performance lab (A100: gpt-oss, Qwen3 235B) and judged on others, which no fit
-has seen; ``docs/lab/measured-servers.md`` has both.
+The constants were chosen with servers of a performance lab in view (GPUStack's: gpt-oss, Qwen3 235B, DeepSeek V3.2);
+``docs/lab/measured-servers.md`` says how far off each group of them is with and without these laws.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SPARSE_REACHED: Final = 0.5
 """Share of the peak of 16-bit units that it reaches."""
 _SPARSE_LAYER_US: Final = 165.0
 """What the indexer of a layer costs a step: its products, scores, choice and conversions. Found on one row of DeepSeek
-V3.2 (8 x H200); the others of that server and one of GLM-5.2 hold with it."""
+V3.2 (8 x H200); with it six rows of that model are 15 % off in TPOT at the median, one of GLM-5.2 28 % in ITL."""
 _MARLIN_BELOW: Final = {"fp8": 8.9, "mxfp4": 9.0}
 """Least compute capability on which vLLM has other kernels than Marlin's for experts of a type."""
 _MARLIN_ROWS: Final = (8, 16, 32, 48, 64)
