@@ -97,11 +97,12 @@ def document(run: dict[str, Any], folder: Path, trace: Path) -> dict[str, object
         client = {"id": "users", "arrivals": arrivals, "input_tokens": both[0], "output_tokens": both[1]}
         workload = {"requests": load["prompts"], "clients": [client]}
     else:
-        shared = CACHED_TEMPLATE if load["template_tokens"] > CACHED_TEMPLATE else 0
+        template = load["template_tokens"]
+        shared = CACHED_TEMPLATE if template > CACHED_TEMPLATE else 0
         with trace.open("w") as file:
             file.write("arrival_us,input_tokens,output_tokens,prefix_group,prefix_tokens\n")
             for number, (prompt, tokens) in enumerate(asked):
-                file.write(f"{number},{prompt},{tokens},{'template' if shared else ''},{min(shared, prompt - 1)}\n")
+                file.write(f"{number},{prompt + template},{tokens},{'template' if shared else ''},{shared}\n")
         workload = {"trace": {"file": str(trace)}}
     return {
         "apiVersion": "blis/v1",
