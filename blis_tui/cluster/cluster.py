@@ -117,6 +117,7 @@ class Cluster(LoopState):
             exact = exact or not pipeline.can_run_ahead or bool(self.dispatcher.route_overrides)
             run_unobserved(self, first + max_events, limit, exact=exact)
         # Between two calls the first event is never stale, so that looking at it changes nothing.
+        self.dispatcher.correct_intake()
         self.queue.drop_stale()
         return pipeline.events - first
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import mypyc_attr
 from blis_tui.base.pickling import Picklable
-from blis_tui.cluster.routed_request import QUEUED, RoutedRequest
+from blis_tui.cluster.routed_request import NO_NEXT_STAGE, QUEUED, RoutedRequest, put_off
 from blis_tui.engine.events import NO_STEP, RequestCallback, Step
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def run_observed(cluster: LoopState, last: int, limit: int) -> None:
     while True:  # (in Python 3.11, loops with a condition of their own do not speed up while they run)
         if pipeline.events >= last or not (steps or heap):
             break
-        time, order, _, event = heap[0] if not steps or (heap and heap[0] < steps[0]) else steps[0]
+        time, order, seq, event = heap[0] if not steps or (heap and heap[0] < steps[0]) else steps[0]
         if time > limit:
             break
         observers.event = pipeline.events + 1
@@ -51,6 +51,9 @@ def run_observed(cluster: LoopState, last: int, limit: int) -> None:
         elif type(event) is RoutedRequest:
             heappop(heap)
             upcoming = event.handler(event, time)
+            if upcoming < NO_NEXT_STAGE:
+                heappush(heap, (put_off(upcoming), order, seq, event))
+                continue
             if upcoming >= 0:
                 queue.push(upcoming, event.order, event)
         else:
@@ -121,10 +124,11 @@ def _run(cluster: LoopState, last: int, bound: int, *, exact: bool) -> int:
             elif bar >= bound:
                 break
             else:
-                time, order, _, event = heappop(heap)
+                time, order, seq, event = heappop(heap)
                 pipeline.events = events
                 if type(event) is RoutedRequest:
-                    time = _advance_passage(cluster, event, time, last, bound)
+                    if (time := _advance_passage(cluster, event, (time, seq), last, bound)) < 0:
+                        continue
                 elif not _process_event(pipeline, event, order, time):
                     continue
                 events = pipeline.events
@@ -195,15 +199,17 @@ def _settle(pipeline: Pipeline, flow: StepLoop, order: int, time: int) -> None:
             heappush(steps, entry)
 
 
-def _advance_passage(cluster: LoopState, passage: RoutedRequest, time: int, last: int, bound: int) -> int:
+def _advance_passage(cluster: LoopState, passage: RoutedRequest, due: tuple[int, int], last: int, bound: int) -> int:
     """Move a request through all stages between which nothing else happens; return the time of the last one.
 
-    Followers have been told about all of these stages but the last.
+    Followers have been told about all of these stages but the last. A stage that puts itself off has not happened; the
+    time is -1 if no other has.
     """
     pipeline = cluster.pipeline
     queue, roster, ended = pipeline.queue, pipeline.roster, pipeline.arrivals.ended
     heap, steps, tells = queue.heap, queue.steps, roster.watched
-    events = pipeline.events
+    events, latest = pipeline.events, -1
+    time, seq = due
     while True:
         index = passage.instance_index
         if index is not None:
@@ -212,11 +218,15 @@ def _advance_passage(cluster: LoopState, passage: RoutedRequest, time: int, last
             if flow.next_us < flow.due_us and not (passage.kind == QUEUED and flow.batch.waiting.items):
                 _settle(pipeline, flow, passage.order, time)
         upcoming = passage.handler(passage, time)
+        if upcoming < NO_NEXT_STAGE:
+            heappush(heap, (put_off(upcoming), passage.order, seq, passage))
+            break
         events += 1
+        latest = time
         if upcoming < 0:
             break
         queue.seq += 1
-        order = passage.order
+        seq, order = queue.seq, passage.order
         if (
             (heap and heap[0][0] <= upcoming and (heap[0][0] < upcoming or heap[0][1] <= order))
             or (steps and steps[0][0] <= upcoming and (steps[0][0] < upcoming or steps[0][1] <= order))
@@ -224,14 +234,14 @@ def _advance_passage(cluster: LoopState, passage: RoutedRequest, time: int, last
             or events >= last
             or cluster.stopping
         ):
-            heappush(heap, (upcoming, order, queue.seq, passage))
+            heappush(heap, (upcoming, order, seq, passage))
             break
         if tells or ended:
             _tell(pipeline, passage, time)
         time = upcoming
         pipeline.events = events
     pipeline.events = events
-    return time
+    return latest
 
 
 def _process_event(pipeline: Pipeline, event: Event, order: int, time: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import heapify
 from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import mypyc_attr
@@ -16,6 +17,7 @@ from blis_tui.cluster.routed_request import (
     ROUTING,
     RoutedRequest,
     emit_arrival,
+    put_off,
 )
 from blis_tui.cluster.router import NAME as ROUTER
 from blis_tui.cluster.stages import NoDeferral, NoGateway, NoLifecycle, Transfers
@@ -263,6 +265,8 @@ class Dispatcher(Picklable):
         self._roster = pipeline.roster
         self._latency_us = experiment.cluster.routing_latency_us
         self._varies = experiment.cluster.varies
+        self._fronted = False
+        """Whether an instance with a front end has had a request."""
 
     @property
     def splits(self) -> bool:
@@ -352,12 +356,30 @@ class Dispatcher(Picklable):
         passage.kind = QUEUED
         passage.handler = self._enqueue
         passage.order = instance.order_queued
+        self._fronted = self._fronted or instance.front_end is not None
         return now + instance.intake_us(passage.request, now)
+
+    def correct_intake(self) -> None:
+        """Give each request in a front end its time, which others may have put off: for those who look."""
+        if not self._fronted:
+            return
+        heap, instances = self._pipeline.queue.heap, self._roster.instances
+        for at, (time, order, seq, event) in enumerate(heap):
+            if event.kind == QUEUED and type(event) is RoutedRequest and event.instance_index is not None:
+                end_us = instances[event.instance_index].intake_end_us(event.request)
+                if end_us > time:
+                    heap[at] = (end_us, order, seq, event)
+        heapify(heap)
 
     def _enqueue(self, passage: RoutedRequest, now: int) -> int:
         request = passage.request
+        instance = self._roster.instances[request.instance]
+        if (front_end := instance.front_end) is not None:
+            if (end_us := instance.intake_end_us(request)) > now:
+                return put_off(end_us)
+            front_end.forget(request)
         if not self._varies or self._pipeline.lifecycle.may_enqueue(request, now):
-            self._roster.instances[request.instance].enqueue(request, now)
+            instance.enqueue(request, now)
         return NO_NEXT_STAGE
 
     # ---- for requests on two instances; here there are none ----

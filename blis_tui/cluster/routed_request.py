@@ -35,6 +35,11 @@ NO_NEXT_STAGE: Final = -1
 """Return value of a stage: the request does not go on by itself."""
 
 
+def put_off(time_us: int) -> int:
+    """Return value of a stage that comes only at this time, after 0: nothing has happened yet."""
+    return ~time_us
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RoutedRequest(Picklable):
     """A request on its way: one event that moves from stage to stage.
@@ -42,7 +47,8 @@ class RoutedRequest(Picklable):
     Attributes:
         kind: the next stage.
         request: the request.
-        handler: called at that stage; returns when the passage reaches the following stage, or ``NO_NEXT_STAGE``.
+        handler: called at that stage; returns when the passage reaches the following stage, ``NO_NEXT_STAGE``, or
+            when this one comes if it is not yet time (``put_off``).
         order: tie-breaker of that stage among simultaneous events.
         instance_index: the chosen instance; None before that.
         incoming: the request as the control plane sees it.

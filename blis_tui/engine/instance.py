@@ -153,12 +153,17 @@ class Instance(Picklable):
     # ---- into the queue ----
 
     def intake_us(self, request: Request, now: int) -> int:
-        """Time from the arrival of a request at ``now`` until it is in the waiting queue."""
+        """Time from the arrival of a request at ``now`` until it is in the waiting queue, if no other follows it."""
         delay = self.steps.latency.queueing_time_us(request)
         if self.front_end is None:
             return delay
         self.flow.catch_up(now)
         return delay + self.front_end.delay_us(request, self.batch.load, now)
+
+    def intake_end_us(self, request: Request) -> int:
+        """Time at which it is there, as others have followed it; 0 = they no longer matter."""
+        accepted_us = 0 if self.front_end is None else self.front_end.accepted_us(request)
+        return accepted_us + self.steps.latency.queueing_time_us(request) if accepted_us else 0
 
     def enqueue(self, request: Request, now: int) -> None:
         """Put a request into the waiting queue, or drop it if it can never be served here."""

@@ -254,7 +254,7 @@ class Encoder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServer:
-    """The API server in front of an instance, which takes requests in one after the other.
+    """The API server in front of an instance, which takes in requests that wait together, and works on one at a time.
 
     What is left out is what the step-time model has (``operators``), or else what it has for vLLM.
     """
@@ -548,7 +548,7 @@ class Engine:
         examples=[{"token_us": 8}],
     )
     front_end: ApiServer | None = part(
-        "The API server, which takes requests in one after the other and streams tokens beside it; left out = what the"
+        "The API server, which works on one request at a time and streams tokens beside it; left out = what the"
         " step times say (`operators` has one, others none).",
         ApiServer,
         absent=None,

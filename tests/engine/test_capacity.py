@@ -228,6 +228,43 @@ def test_graphs_are_set_aside_where_they_are_captured() -> None:
     assert kv_capacity(replace(memory, graphs=False), "profiled-with-graphs") == plain
 
 
+def test_quantised_models_keep_embeddings_and_head_in_16_bits() -> None:
+    """Llama 3.1 70B in FP8: 2.1 billion of its weights are twice as large, 1.96 GiB; the checkpoint has 72.7 GB."""
+    memory = memory_of(replace(LLAMA_70B, weight_bytes=1.0), 2)
+    planner, served = (kv_capacity(memory, sizing).weights_gib for sizing in ("", "profiled"))
+    assert served - planner == pytest.approx(2 * 128256 * 8192 / 2**30, rel=1e-9)
+    assert served * 2**30 / 1e9 == pytest.approx(72.7, rel=0.002)
+    tied = memory_of(replace(LLAMA_70B, weight_bytes=1.0, tie_word_embeddings=True), 2)
+    assert kv_capacity(tied, "static").weights_gib == pytest.approx(served - 1.5 * 2 * 128256 * 8192 / 2**31, rel=0.01)
+
+
+GPT_OSS = replace(
+    shape("gpt-oss-120b", 2880, 36, (64, 8), (2880, 201088)),
+    head_dim=64,
+    num_experts=128,
+    num_experts_per_tok=4,
+    moe_intermediate_size=2880,
+    expert_weight_bytes=17 / 32,
+)
+A100 = replace(H100, name="a100-80", peak_tflops_bf16=312.0, peak_tflops_fp8=0.0, memory_bandwidth_tb_per_s=2.04)
+
+
+@pytest.mark.parametrize(("split", "width"), [(1, 2944), (2, 1536), (4, 768), (8, 384)])
+def test_marlins_experts_are_padded(split: int, width: int) -> None:
+    """Three products of 2,880 x 2,880 for each of 128 experts in 36 layers: 57 GiB become 62 on one A100."""
+    on_h100, on_a100 = (
+        kv_capacity(replace(memory_of(GPT_OSS, split), hardware=gpu), "profiled").weights_gib for gpu in (H100, A100)
+    )
+    unpadded, padded = (36 * 128 * 3 * one * 17 / 32 / 2**30 for one in (2880 * 2880, 3072 * width * split))
+    assert on_a100 - on_h100 == pytest.approx(padded - unpadded, rel=1e-6)
+    for elsewhere in ("", "static", "free", "rank"):
+        assert kv_capacity(replace(memory_of(GPT_OSS, split), hardware=A100), elsewhere).weights_gib <= on_h100
+    ranks = replace(memory_of(GPT_OSS, 1), hardware=A100, expert_ranks=8)
+    alone = kv_capacity(replace(ranks, hardware=H100), "profiled").weights_gib
+    whole = 36 * 128 * 3 * (3072 * 2944 - 2880 * 2880) * 17 / 32 / 2**30
+    assert kv_capacity(ranks, "profiled").weights_gib - alone == pytest.approx(whole / 8, rel=1e-6)
+
+
 def test_each_engine_takes_its_share_of_something_else() -> None:
     """The same memory of a group of two, by hand."""
     memory = replace(memory_of(QWEN3_14B, 2, utilization=0.8), reserved_bytes=2**30)

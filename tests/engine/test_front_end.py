@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.base.streams import Streams
@@ -40,15 +43,59 @@ def works(tokens: list[int]) -> list[float]:
     return [(1000.0 + 2.0 * one) * (1.0 + stream.exponential()) / 2.0 for one in tokens]
 
 
-def test_one_request_after_the_other() -> None:
-    tokens, times = [100, 900, 10], [0, 0, 50_000]
-    first, second, third = map(int, works(tokens))
-    found = front_end()
-    delays = [
-        found.delay_us(request(at, now, new, 1), IDLE, now)
-        for at, (new, now) in enumerate(zip(tokens, times, strict=True))
-    ]
-    assert delays == [first, first + second, third]
+def accepted(found: FrontEnd, arrivals: list[tuple[int, int]]) -> list[int]:
+    """When requests are accepted that arrive with (time, prompt tokens), in order."""
+    requests = [request(at, now, tokens, 1) for at, (now, tokens) in enumerate(arrivals)]
+    first = [now + found.delay_us(one, IDLE, now) for one, (now, _) in zip(requests, arrivals, strict=True)]
+    times = [found.accepted_us(one) or time for one, time in zip(requests, first, strict=True)]
+    assert all(time >= before for time, before in zip(times, first, strict=True))
+    for one in requests:
+        found.forget(one)
+    return times
+
+
+def looped(arrivals: list[tuple[int, int]], first_pass: float) -> list[int]:
+    """The same by an event loop: as long as requests wait it takes all of them, and accepts one after the other."""
+    work = [int(one) for one in works([tokens for _, tokens in arrivals])]
+    times: list[int] = []
+    free = 0
+    while len(times) < len(arrivals):
+        first = len(times)
+        start = max(free, arrivals[first][0])
+        # One that finds it idle is taken in alone.
+        more = [at for at in range(first, len(arrivals)) if arrivals[at][0] < start] or [first]
+        in_all = sum(work[at] for at in more)
+        for number in range(len(more)):
+            up_to = sum(work[at] for at in more[: number + 1])
+            times.append(start + int(first_pass * in_all + (1.0 - first_pass) * up_to))
+        free = start + in_all
+    return times
+
+
+@given(
+    gaps=st.lists(st.tuples(st.sampled_from((0, 0, 0, 1, 400, 2000, 20_000)), st.integers(1, 3000)), max_size=40),
+    first_pass=st.sampled_from((0.0, 0.25, 0.5, 1.0)),
+)
+def test_those_that_wait_are_taken_in_together(gaps: list[tuple[int, int]], first_pass: float) -> None:
+    arrivals = list(zip(accumulate(gap for gap, _ in gaps), (tokens for _, tokens in gaps), strict=True))
+    found = FrontEnd(TIMES._replace(first_pass=first_pass), Streams(7).stream("front-end/0"), Steps())
+    assert accepted(found, arrivals) == looped(arrivals, first_pass)
+
+
+def test_without_a_first_pass_one_request_follows_the_other() -> None:
+    first, second, third = map(int, works([100, 900, 10]))
+    found = FrontEnd(TIMES._replace(first_pass=0.0), Streams(7).stream("front-end/0"), Steps())
+    assert accepted(found, [(0, 100), (0, 900), (50_000, 10)]) == [first, first + second, 50_000 + third]
+
+
+def test_the_engine_begins_late_with_a_burst() -> None:
+    """Of 1,000 requests of 4 ms, the second is accepted after half of all their work, the last one after all of it."""
+    times = ServiceTimes(request_us=4000.0, prompt_token_us=0.0, varying=0.0)
+    found = FrontEnd(times, Streams(7).stream("front-end/0"), Steps())
+    burst = accepted(found, [(0, 100)] * 1000)
+    assert burst[0] == 4000
+    assert burst[1] == 4000 + 999 * 4000 // 2 + 2000
+    assert burst[-1] == 1000 * 4000
 
 
 def test_streams_leave_it_the_rest_of_its_time() -> None:
@@ -60,20 +107,19 @@ def test_streams_leave_it_the_rest_of_its_time() -> None:
 
 
 def test_who_comes_first_is_taken_in_first() -> None:
-    found = front_end()
-    arrivals = [at * 700 for at in range(50)]
-    taken = [now + found.delay_us(request(at, now, 300, 1), IDLE, now) for at, now in enumerate(arrivals)]
+    taken = accepted(front_end(), [(at * 700, 300) for at in range(50)])
     assert all(before < after for before, after in pairwise(taken))
-    assert taken[-1] > arrivals[-1] + 20_000  # 1.6 ms each, one every 0.7 ms
+    assert taken[-1] > 49 * 700 + 20_000  # 1.6 ms each, one every 0.7 ms
 
 
 def test_processes_take_requests_in_turn() -> None:
     """Two of them: the third request waits for the first alone; streaming takes half as much of each."""
     times = ServiceTimes(request_us=1000.0, prompt_token_us=2.0, stream_us=50.0, varying=0.0, processes=2)
     found = FrontEnd(times, Streams(7).stream("front-end/0"), Steps())
-    assert [found.delay_us(request(at, 0, 500, 1), IDLE, 0) for at in range(5)] == [2000, 2000, 4000, 4000, 6000]
+    # The third and the fifth are taken in together.
+    assert accepted(found, [(0, 500)] * 5) == [2000, 2000, 5000, 4000, 6000]
     assert found.delay_us(request(5, 10_000, 500, 1), StepLoad([], 100, 10_000), 10_000) == int(2000 / 0.75)
-    assert found.state()[:3] == (6000, 10_000 + int(2000 / 0.75), 0)
+    assert found.state()[:3] == (((2000, 4000), (10_000, int(2000 / 0.75))), 0, ())
 
 
 def closed_loop(users: int, **latency: object) -> list[RequestRow]:
@@ -126,8 +172,9 @@ def test_any_step_times_may_have_one() -> None:
         simulation = blis_tui.Simulation(blis_tui.load("steady-chat", set=overrides))
         simulation.run()
         rows = simulation.report().rows
-        # Nothing is streamed while the first of them come in; each keeps it busy for 7 ms.
-        assert [row.queued_us for row in rows][:2] == [7000 + besides, 14_000 + besides]
+        # Nothing is streamed while the first of them come in; each keeps it busy for 7 ms. Half of that is a first
+        # pass: the second waits for those of the four behind it, too.
+        assert [row.queued_us for row in rows][:2] == [7000 + besides, 28_000 + besides]
         assert len({row.queued_us for row in rows}) == 6
 
 

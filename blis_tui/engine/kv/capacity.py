@@ -137,6 +137,10 @@ _OVERHEAD_SINGLE_GIB: Final = 0.15
 _OVERHEAD_PER_ACCELERATOR_GIB: Final = 0.6
 _GATED_ACTIVATIONS: Final = ("silu", "swiglu", "geglu", "")
 _LARGEST_TENSOR_PARALLEL: Final = 64
+_NARROWEST_MXFP4: Final = 0.5
+"""Bytes of a 4-bit weight without scales; MXFP4 has 17/32."""
+_PADDED_HIDDEN: Final = 256
+_PADDED_WIDTH: Final = 128
 _SAMPLER_BYTES: Final = 38.4
 """Bytes that vLLM's sampler takes for each request and word of the vocabulary, in its profile run of ``max_num_seqs``
 requests. Source: peak activations of five models on H100, 0.6B to 120B, with 1,024 requests and 8,192 tokens
@@ -240,7 +244,8 @@ def kv_capacity(memory: InstanceMemory, sizing: str = "") -> KvCapacity:
             f"gpu_memory_utilization {share}",
             help="the first two must be at least 1, the utilization in (0, 1]",
         )
-    weights, reserved = _weights_gib(memory), memory.reserved_bytes / _GIB
+    weights = _weights_gib(memory) + (_unquantised_gib(memory) + _padding_gib(memory, sizing) if sizing else 0.0)
+    reserved = memory.reserved_bytes / _GIB
     activation = _activation_gib(memory, sizing)
     overhead = (_OVERHEAD_SINGLE_GIB if split == 1 else _OVERHEAD_PER_ACCELERATOR_GIB) * split
     whole = memory.hardware.memory_gib * split
@@ -283,6 +288,31 @@ def _weights_gib(memory: InstanceMemory) -> float:
         elsewhere = _expert_parameters(model) * (memory.expert_ranks - 1) // memory.expert_ranks
         weights -= int(elsewhere * (model.expert_weight_bytes or model.weight_bytes)) / _GIB
     return weights
+
+
+def _unquantised_gib(memory: InstanceMemory) -> float:
+    """Return what embeddings and head take beyond quantised weights: checkpoints keep them in 16 bits."""
+    model = memory.model
+    width = max(0.0, model.activation_bytes - model.weight_bytes)
+    return int(_embedding_parameters(model) * width) / _GIB
+
+
+def _padding_gib(memory: InstanceMemory, sizing: str) -> float:
+    """Return what padding adds to MXFP4 experts where vLLM multiplies them with Marlin's kernel: below Hopper.
+
+    The kernel takes hidden sizes in multiples of 256 and a rank's part of an expert's width in multiples of 128, so
+    gpt-oss 120B on one A100 has 9 % more (2,880 becomes 3,072 and 2,944). Source: vLLM 0.11,
+    ``model_executor/layers/quantization/mxfp4.py`` (``create_weights``). GPUs without FP8 units stand for those below
+    Hopper, so Ada's (RTX 4090, L40S) are taken as unpadded.
+    """
+    model = memory.stage_model()
+    mxfp4 = _NARROWEST_MXFP4 < model.expert_weight_bytes < 1.0
+    if not (mxfp4 and sizing.startswith("profiled")) or memory.hardware.peak_tflops_fp8:
+        return 0.0
+    ranks, split = memory.expert_ranks, 1 if memory.expert_ranks > 1 else memory.tensor_parallel
+    hidden, width = model.hidden_size, (model.moe_intermediate_size or model.intermediate_size) / split
+    padded = (-(-hidden // _PADDED_HIDDEN) * _PADDED_HIDDEN) * (-(-width // _PADDED_WIDTH) * _PADDED_WIDTH)
+    return _expert_parameters(model) / ranks * model.expert_weight_bytes * (padded / (hidden * width) - 1.0) / _GIB
 
 
 def _activation_gib(memory: InstanceMemory, sizing: str) -> float:
@@ -397,5 +427,9 @@ def parameters(model: Model) -> int:
         mlp = dense_layers * dense_mlp + (layers - dense_layers) * (routed + shared + router)
     else:
         mlp = layers * dense_mlp
-    embeddings = model.vocab_size * hidden * (1 if model.tie_word_embeddings else 2)
-    return embeddings + layers * (attention + norms) + mlp + hidden
+    return _embedding_parameters(model) + layers * (attention + norms) + mlp + hidden
+
+
+def _embedding_parameters(model: Model) -> int:
+    """Number of weights of the embeddings and the head."""
+    return model.vocab_size * model.hidden_size * (1 if model.tie_word_embeddings else 2)

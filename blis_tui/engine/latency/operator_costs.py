@@ -180,6 +180,7 @@ class Rest:
     request_us: float = 3900.0
     prompt_token_us: float = 0.5
     stream_us: float = 20.0
+    first_pass: float = 0.5
     attention_16_bit: bool = False
 
 
@@ -296,8 +297,8 @@ class OperatorSettings:
         default=None,
     )
     request_us: float | None = setting(
-        "The process in front of the engine: a request (us). It takes requests in one after the other; half of the time"
-        " varies from request to request. Default: 3900 for vLLM, 9000 for TensorRT-LLM.",
+        "The process in front of the engine: a request (us). Those that come while it is busy wait, and are taken in"
+        " together. Half of the time varies from request to request. Default: 3900 for vLLM, 9000 for TensorRT-LLM.",
         default=None,
         minimum=0,
         maximum=10**9,
@@ -311,6 +312,13 @@ class OperatorSettings:
         default=None,
         minimum=0,
         maximum=10**9,
+    )
+    first_pass: float | None = setting(
+        "The same: share of a request's time that it waits for others that came with it, too, as the process parses all"
+        " of them before it hands on the first. Default: 0.5 for vLLM, 0 for TensorRT-LLM (not known).",
+        default=None,
+        minimum=0,
+        maximum=1,
     )
     queue_per_token_us: float = setting("The same, more per input token (us).", default=0.0, minimum=0, maximum=10**9)
     output_token_us: float = setting(
@@ -362,6 +370,7 @@ _PRESETS: Final[Mapping[str, Rest]] = MappingProxyType(
             queue_us=9000.0,
             request_us=9000.0,
             stream_us=15.0,
+            first_pass=0.0,
         ),
     }
 )

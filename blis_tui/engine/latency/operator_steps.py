@@ -125,7 +125,7 @@ class OperatorModel(Overheads):
             output_token_us=settings.output_token_us,
             post_decode_us=0.0,
         )
-        work = ServiceTimes(rest.request_us, rest.prompt_token_us, rest.stream_us)
+        work = ServiceTimes(rest.request_us, rest.prompt_token_us, rest.stream_us, first_pass=rest.first_pass)
         self.front_end = work if max(work.request_us, work.prompt_token_us) > 0.0 else None
         doublings = (pool.tensor_parallel - 1).bit_length()
         self._step_us = pool.model.num_hidden_layers * rest.layer_tp_us * doublings + (settings.host_us or 0.0)
