@@ -208,9 +208,9 @@ def main() -> None:
         folder = Path(name)
         for one in COPIED:
             shutil.copytree(ROOT / one, folder / one, ignore=shutil.ignore_patterns("__pycache__"))
-        for one in ("pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "LICENSE"):
-            if (ROOT / one).exists():
-                shutil.copy(ROOT / one, folder / one)
+        for path in sorted(ROOT.iterdir()):
+            if path.is_file():
+                shutil.copy(path, folder / path.name)
         last_s: float | None = None
         for place in asked.places or PLACES:
             tests = f"tests/{place}"
