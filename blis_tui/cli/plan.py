@@ -164,7 +164,7 @@ class _Written:
         "--precision",
         type=FiniteRange(min=0.01, max=1.0),
         metavar="SHARE",
-        default=0.05,
+        default=0.075,
         show_default=True,
         help="With --max-rate: how far the lowest failing rate may be above the highest passing one.",
     ),

@@ -161,7 +161,7 @@ def plan(
     duration_s: float = DURATION_S,
     headroom: float = 0.0,
     spare: int = 0,
-    precision: float = 0.05,
+    precision: float = 0.075,
     confidence: float | None = None,
     prices: Mapping[str, float] | None = None,
     set: Mapping[str, object] | None = None,  # noqa: A002  (the command line's word for it)

@@ -73,7 +73,7 @@ class Question:
     """Share by which the load may be higher: bounds hold at the load times 1 + this; not with ``max_rate``."""
     spare: int = 0
     """Number of instances that may be down: bounds hold with as many fewer; not with ``max_rate``."""
-    precision: float = 0.05
+    precision: float = 0.075
     """Maximum width of the found rate interval, relative to its lower end, if seeds agree."""
     confidence: float | None = None
     """The share of measured servers with no slower steps than the answer allows for; None = the answer holds with the

@@ -26,6 +26,8 @@ _STEP: Final = 1.2
 """Factor of the first two steps away from a guess; each later one is the square of the previous."""
 _FAILED_BEFORE_IDLE: Final = 3
 """After this many failing rates in a row, the search asks whether any rate holds at all."""
+_MARGIN: Final = 1 / 3
+"""Share of the precision by which the answer stays below the highest rate that holds in the long run."""
 _NEAR: Final = 0.5
 """Above this share of a bound, figures rise so steeply that the failing rate is close to the holding one."""
 
@@ -109,15 +111,19 @@ def search_rate(guess: float, *, precision: float, seeds: int, quick: bool = Fal
 
     First one seed brackets and bisects. Then the other seeds are tried at both ends, which move apart until every seed
     holds at the lower and none at the upper one. The interval between is the noise of the workload, or the precision.
+    Where probes are of the long run, a third of the interval is kept as a margin below the rate that holds: just below
+    the knee, ten minutes of bursts are as often too much as not.
 
     Args:
         guess: the rate to begin with, such as the capacity.
         precision: maximum width of the interval, relative to its lower end.
         seeds: how many runs must agree at an end.
-        quick: whether to begin with quick probes, which find the rates that certainly fail.
+        quick: whether probes are of the long run. Then quick ones, which find the rates that certainly fail, come first.
     """
-    known = _Known(seeds)
+    known, margin = _Known(seeds), 0.0
     if quick:
+        margin = _MARGIN * precision
+        precision -= margin
         ends = yield from _narrowed(known, guess, max(precision, _STEP - 1), quick=True)
         if isinstance(ends, Knee) and ends.fails is not None:
             return ends
@@ -129,6 +135,8 @@ def search_rate(guess: float, *, precision: float, seeds: int, quick: bool = Fal
     yield from known.ask(Probe(end, seed) for end in (low, high) for seed in range(seeds))
     lowest = yield from _expand_rate(known, low, 1 / (1 + precision), holds=True)
     highest = yield from _expand_rate(known, high, 1 + precision, holds=False)
+    if margin and lowest is not None:
+        lowest = yield from _expand_rate(known, rounded(lowest / (1 + margin)), 1 / (1 + precision), holds=True)
     return Knee(holds=lowest, fails=highest)
 
 

@@ -51,6 +51,18 @@ def test_seeds_that_agree_leave_no_more_than_the_precision(knee: float, off: flo
     assert found.fails / found.holds <= 1.1 or found.fails - found.holds <= 0.011 * knee  # three digits
 
 
+@given(st.floats(1, 500), st.floats(0.7, 1.4), st.sampled_from([0.03, 0.075, 0.2]))
+def test_of_the_long_run_a_third_of_the_precision_is_a_margin(knee: float, off: float, precision: float) -> None:
+    """An eleventh above the answer nothing holds, a fortieth above it everything does, by default."""
+    found, asked = drive(search_rate(knee * off, precision=precision, seeds=1, quick=True), up_to([knee]))
+    assert found.holds is not None
+    assert found.fails is not None
+    digits = 0.011 * knee  # three of them
+    assert found.holds * (1 + precision / 3) <= knee + digits
+    assert found.fails / found.holds <= (1 + precision / 3) * (1 + 2 * precision / 3) + digits / found.holds
+    assert Probe(found.holds, 0) in asked
+
+
 @pytest.mark.parametrize(("noise", "most"), [(0.0, 9.0), (0.02, 10.5), (0.04, 11.0)])
 def test_a_search_takes_few_runs(noise: float, most: float) -> None:
     runs = 0
