@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test quick lint golden docs site notebooks gallery pictures bench guard clean
+.PHONY: run test quick nightly lint golden docs site notebooks gallery pictures bench guard clean
 
 run: .venv/installed
 	$(BIN)/blis-tui run quickstart --format table
@@ -12,6 +12,9 @@ test: lint
 
 quick: .venv/installed
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not slow"
+
+nightly: .venv/installed
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m nightly
 
 lint: .venv/installed
 	$(BIN)/ruff check .

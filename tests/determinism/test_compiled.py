@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .conftest import Halfway, Jobs
     from .runner import Outcome
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("determinism")]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.xdist_group("determinism")]
 """In one process: what they share takes long to make."""
 
 CARRIED = ("blis_tui", "specs", "schemas", "pyproject.toml", "README.md", "LICENSE", "NOTICE")

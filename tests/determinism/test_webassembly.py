@@ -158,6 +158,7 @@ def found(node: str, pyodide: Path, resolved: Jobs, tmp_path_factory: pytest.Tem
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_webassembly(found: dict[str, Any], baseline: dict[str, Outcome]) -> None:
     """With the standard library alone."""
     elsewhere = parsed(found["jobs"])
@@ -167,6 +168,7 @@ def test_webassembly(found: dict[str, Any], baseline: dict[str, Outcome]) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.xdist_group("determinism")
 def test_a_bundle_opens(found: dict[str, Any]) -> None:
     """It gives the same results, and has the same state where it opens."""

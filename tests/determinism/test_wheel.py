@@ -28,7 +28,7 @@ from .elsewhere import ROOT, RUNNER, run_elsewhere
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 GOLDEN = ROOT / "golden"
 RUN = ("kv-pressure", "mixture-of-experts", "prompts-first", "schedulers", "trace-replay")

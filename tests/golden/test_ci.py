@@ -242,6 +242,7 @@ def test_where_a_document_is_wrong_the_log_says_it_and_no_comment(project: Path)
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_github_does_all_of_that_with_nothing_but_the_project(project: Path, machine: Mapping[str, str]) -> None:
     """Its lines as written, the installation first, which GitLab has too: blis-tui is in the project. All holds."""
     assert on_github(project, "pull_request", machine) == []
@@ -251,6 +252,7 @@ def test_github_does_all_of_that_with_nothing_but_the_project(project: Path, mac
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_action_installs_its_own_checkout(project: Path, machine: Mapping[str, str]) -> None:
     """What it does then is tested above."""
     action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
@@ -260,6 +262,7 @@ def test_the_action_installs_its_own_checkout(project: Path, machine: Mapping[st
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_wheel_of_a_project_is_that_which_was_installed(wheel: Path, installed: Path, tmp_path: Path) -> None:
     """Made by an installation of the wheel, and by this one, out of a checkout."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}

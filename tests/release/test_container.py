@@ -44,6 +44,7 @@ def test_it_runs_as_a_user_without_rights() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_its_steps_make_what_it_starts(tmp_path: Path) -> None:
     programs = with_borrowed(tmp_path / "machine", "hatchling", "hatch-fancy-pypi-readme")
     environment = {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from email.message import Message
     from pathlib import Path
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 HOME: Final = str(PROJECT["urls"]["Homepage"])

@@ -21,7 +21,7 @@ from tests.wheels import ROOT, SCRIPTS, checked, uv
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PYTHONS: Final = [match[1] for one in PROJECT["classifiers"] if (match := re.fullmatch(r".*Python :: (3\.\d+)", one))]

@@ -94,6 +94,7 @@ def test_what_is_built_is_what_the_tests_build_and_install() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_plain_wheel_is_tried_as_written(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "golden").symlink_to(ROOT / "golden")
     path = f"{installed}{os.pathsep}{os.environ['PATH']}"
@@ -106,6 +107,7 @@ def test_the_plain_wheel_is_tried_as_written(installed: Path, tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_wheel_that_is_not_compiled_is_not_taken_for_one(installed: Path, tmp_path: Path) -> None:
     """The compiled one is built in ``tests/determinism/test_compiled.py``."""
     first, *_ = PROJECT["tool"]["cibuildwheel"]["test-command"]
