@@ -118,7 +118,7 @@ def search_rate(guess: float, *, precision: float, seeds: int, quick: bool = Fal
         guess: the rate to begin with, such as the capacity.
         precision: maximum width of the interval, relative to its lower end.
         seeds: how many runs must agree at an end.
-        quick: whether probes are of the long run. Quick ones, which find the rates that certainly fail, come first then.
+        quick: whether probes are of the long run. Quick ones, which find what certainly fails, come first then.
     """
     known, margin = _Known(seeds), 0.0
     if quick:
