@@ -24,6 +24,7 @@ from blis_tui.output.result_files import write_tree
 from blis_tui.spec.authoring.code_examples import explain
 from blis_tui.spec.authoring.key_tree import Key, root
 from blis_tui.spec.authoring.report_figures import Field, Part, as_code, part_of, report_parts
+from blis_tui.spec.foreign.server_arguments import SGLANG, VLLM
 from blis_tui.spec.library import suffix
 from blis_tui.spec.metric_names import all_metrics
 from blis_tui.spec.schema import KINDS
@@ -48,6 +49,7 @@ def pages() -> dict[str, str]:
     made["records.md"] = _records_page()
     made["errors.md"] = _errors_page()
     made["traces.md"] = _traces_page()
+    made["servers.md"] = _servers_page()
     return {"README.md": _index(), **made}
 
 
@@ -57,6 +59,7 @@ def _index() -> str:
     lines += [
         "",
         "- [Trace formats](traces.md): the files of recorded workloads.",
+        "- [Arguments of servers](servers.md): what `spec import vllm` and `spec import sglang` make of them.",
         "- [Plug points](python/plugins.md): what policies of your own implement, and the types that they see.",
         "",
         "Results:",
@@ -84,6 +87,24 @@ def _traces_page() -> str:
         about, reads = getdoc(import_module(plugin.module)), getdoc(plugin.make)
         lines += ["", f"## `{plugin.name}`", "", plugin.summary, "", about or "", "", reads or ""]
     return "\n".join(lines).replace("``", "`") + "\n"
+
+
+def _servers_page() -> str:
+    """The arguments of servers, by what becomes of them."""
+    lines = [_NOTE, "# Arguments of servers", ""]
+    lines += [
+        "What `blis-tui spec import vllm` and `spec import sglang` make of each argument. One that is not here is"
+    ]
+    lines += ["listed as unknown."]
+    for title, server in (("vLLM 0.33", VLLM), ("SGLang 0.5.23", SGLANG)):
+        names = {name: [short for short, of in server.short.items() if of == name] for name in server.taken}
+        lines += ["", f"## {title}", "", "| argument | what becomes of it |", "|---|---|"]
+        for name, key in server.taken.items():
+            shown = ", ".join(f"`{'--' if len(one) > 3 else '-'}{one}`" for one in (name, *names[name]))
+            lines.append(f"| {shown} | taken: {f'`{key}`' if key else 'see the notes of the import'} |")
+        lines += [f"| `--{name}` | no effect: {why} |" for name, why in server.no_effect.items()]
+        lines += [f"| `--{name}` | not carried: {why} |" for name, why in server.lost.items()]
+    return "\n".join(lines) + "\n"
 
 
 def _kind_page(kind: str) -> str:

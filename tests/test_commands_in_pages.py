@@ -70,6 +70,8 @@ def test_a_shown_command_is_one(line: str) -> None:
         assert found is not None, f"`{name}` is no command of {context.command_path}"
         assert not found.hidden, f"`{name}` is an old name"
         command, context = found, click.Context(found, info_name=name, parent=context)
+    if "--" in words:  # what is behind it is another program's
+        words = words[: words.index("--")]
     unknown = [word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)]
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     known |= {"--help", "-h"}

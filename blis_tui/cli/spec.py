@@ -97,6 +97,35 @@ def guidellm(file: Path, rate: float | None, output: Path | None, name: str | No
     _finish([(output, import_guidellm(file, name=name, rate=rate))], strict=strict)
 
 
+def _serving(engine: str, title: str, command: str) -> None:
+    """Add the command that converts what starts a server."""
+
+    @import_.command(engine, help=f"Convert what starts a server of {title} to an experiment: {command}")
+    @click.argument("words", metavar="FILE | -- COMMAND", nargs=-1, required=True, type=click.UNPROCESSED)
+    @click.option("--hardware", metavar="GPU", required=True, help="The GPU, which no command names.")
+    @click.option("--model", metavar="MODEL", help="The model's document, instead of the id that the command has.")
+    @click.option("--workload", metavar="LOAD", help="The workload [default: of a benchmark in the script].")
+    @click.option("--var", "variables", metavar="NAME=VALUE", multiple=True, help="A variable of the script.")
+    @_OUTPUT
+    @_NAME
+    @_STRICT
+    @reported
+    def convert(
+        words: tuple[str, ...], output: Path | None, *, strict: bool, variables: tuple[str, ...], **wanted: str | None
+    ) -> None:
+        from blis_tui.spec.foreign import server_commands  # noqa: PLC0415
+
+        pairs = {name: value for name, given, value in (one.partition("=") for one in variables) if given}
+        given = Path(words[0]) if len(words) == 1 and not words[0].startswith("-") else words
+        asked = server_commands.Wanted(**wanted, variables=pairs)  # type: ignore[arg-type]
+        done = server_commands.import_vllm if engine == "vllm" else server_commands.import_sglang
+        _finish([(output, done(given, asked))], strict=strict)
+
+
+_serving("vllm", "vLLM", "`vllm serve ...`, also in `docker run`, and `vllm bench serve ...` as its load.")
+_serving("sglang", "SGLang", "`python3 -m sglang.launch_server ...`, and `sglang.bench_serving ...` as its load.")
+
+
 @import_.command("servegen")
 @click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
 @click.option(

@@ -37,6 +37,8 @@ _KEY_IS_NOT_TEXT: Final = "BLIS0003"
 class Fate(StrEnum):
     """What becomes of a key."""
 
+    TAKEN = "taken"
+    """Converted; noted only where all arguments of a command are listed."""
     NOT_CARRIED = "not carried"
     """Lost: results will differ."""
     APPROXIMATED = "approximated"

@@ -1,0 +1,218 @@
+"""What arguments of servers mean that are no key of the same kind, one function each."""
+
+from __future__ import annotations
+
+import json
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.base.source import as_map
+from blis_tui.spec.foreign.reading import Fate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from blis_tui.base.source import DataPath, Json
+    from blis_tui.spec.foreign.reading import Input
+
+_ACCEPTANCE: Final = 0.7
+
+
+class Conversion:
+    """The arguments of a server, and the experiment that they become.
+
+    Attributes:
+        given: the command, with the place of each argument, and the notes.
+        options: the arguments by name.
+        body: the experiment.
+        origins: path in the experiment -> argument.
+    """
+
+    def __init__(self, given: Input) -> None:
+        self.given = given
+        self.options: dict[str, Json] = {}
+        self.body: dict[str, Json] = {}
+        self.origins: dict[DataPath, DataPath] = {}
+
+    def set(self, key: str, value: Json, origin: DataPath) -> None:
+        """Set a key of the experiment, and note the argument that says so; an empty origin = none says so."""
+        *folders, last = key.split(".")
+        inside = self.body
+        for folder in folders:
+            inside = as_map(inside.setdefault(folder, {}))
+        inside[last] = value
+        self.origins[tuple(key.split("."))] = origin
+        if origin:
+            self.given.note(Fate.TAKEN, origin, f"`{key}: {json.dumps(value)}`")
+
+    def note(self, fate: Fate, name: str, text: str) -> None:
+        """Note what became of an argument."""
+        self.given.note(fate, (name,), text)
+
+
+def _vllm_data_parallel_size(made: Conversion, value: Json) -> None:
+    if made.options.get("enable-expert-parallel"):
+        made.set("engine.data_parallel", value, ("data-parallel-size",))
+    else:
+        made.set("cluster.instances", value, ("data-parallel-size",))
+        made.set("policy.routing", {"kind": "least-loaded"}, ())
+
+
+def _vllm_enable_expert_parallel(made: Conversion, value: Json) -> None:
+    split = made.options.get("tensor-parallel-size", 1)
+    if not value:
+        made.note(Fate.NO_EFFECT, "enable-expert-parallel", "it is off")
+    elif made.options.get("data-parallel-size", 1) != 1:
+        made.set("engine.expert_parallel", True, ("enable-expert-parallel",))
+    elif isinstance(split, int) and split > 1:
+        made.set("latency", {"kind": "operators", "expert_parallel": split}, ("enable-expert-parallel",))
+    else:
+        made.note(Fate.NO_EFFECT, "enable-expert-parallel", "with one GPU all experts are on it")
+
+
+def _vllm_compilation_config(made: Conversion, value: Json) -> None:
+    config = as_map(value)
+    mode = config.get("cudagraph_mode")
+    if isinstance(mode, str) and mode in ("FULL_AND_PIECEWISE", "FULL_DECODE_ONLY"):
+        made.set("engine.cudagraph_mode", mode, ("compilation-config",))
+    elif mode == "NONE":
+        made.set("engine.enforce_eager", True, ("compilation-config",))
+    if (others := [one for one in config if one != "cudagraph_mode"]) or not isinstance(mode, str):
+        text = f"`{'`, `'.join(others)}`: not simulated" if others else "only `cudagraph_mode` is known of it"
+        made.note(Fate.NOT_CARRIED, "compilation-config", text)
+
+
+def _vllm_scheduling_policy(made: Conversion, value: Json) -> None:
+    if value == "priority":
+        made.set("policy.scheduling", {"kind": "priority-fcfs"}, ("scheduling-policy",))
+    else:
+        made.note(Fate.NO_EFFECT, "scheduling-policy", "first come, first served is the default")
+
+
+def _vllm_speculative_config(made: Conversion, value: Json) -> None:
+    config = as_map(value)
+    tokens, method = config.get("num_speculative_tokens"), str(config.get("method") or "draft_model")
+    if not isinstance(tokens, int):
+        made.given.problem(("speculative-config",), "it lacks `num_speculative_tokens`")
+        return
+    known = method if method in ("ngram", "ngram_gpu", "eagle", "eagle3", "mtp") else ""
+    if not known:
+        made.note(Fate.NOT_CARRIED, "speculative-config", f"drafts by `{method}` are not simulated")
+        return
+    drafts: dict[str, Json] = {"draft_tokens": tokens, "method": known.rstrip("3"), "acceptance": _ACCEPTANCE}
+    made.set("engine.speculative", drafts, ("speculative-config",))
+    if known == "ngram":  # as vLLM does: this drafter runs on the host
+        made.set("policy.batching.async_scheduling", False, ())
+    text = f"how often drafts are accepted is in no command: {_ACCEPTANCE} of each token is assumed"
+    made.note(Fate.APPROXIMATED, "speculative-config", text)
+
+
+def _vllm_max_num_partial_prefills(made: Conversion, value: Json) -> None:
+    batching = as_map(as_map(made.body["policy"])["batching"])
+    if batching.get("version") == "0.10":
+        made.set("policy.batching.max_num_partial_prefills", value, ("max-num-partial-prefills",))
+    else:
+        made.note(Fate.NOT_CARRIED, "max-num-partial-prefills", "vLLM 0.32 has it no more")
+
+
+def _vllm_quantization(made: Conversion, value: Json) -> None:
+    _quantised(made, str(value))
+
+
+def _sglang_quantization(made: Conversion, value: Json) -> None:
+    _quantised(made, str(value))
+
+
+def _quantised(made: Conversion, method: str) -> None:
+    if method == "fp8":
+        made.note(Fate.TAKEN, "quantization", "the weights of `model`")
+    else:
+        made.note(Fate.NO_EFFECT, "quantization", "the model's document says how its weights are quantised")
+
+
+def _vllm_enable_lora(made: Conversion, value: Json) -> None:
+    _lora(made, "enable-lora", value)
+
+
+def _sglang_enable_lora(made: Conversion, value: Json) -> None:
+    _lora(made, "enable-lora", value)
+
+
+def _lora(made: Conversion, name: str, value: Json) -> None:
+    if value:
+        as_map(made.body.setdefault("engine", {})).setdefault("lora", {})
+        made.note(Fate.TAKEN, name, "`engine.lora`")
+
+
+def _sglang_dp_size(made: Conversion, value: Json) -> None:
+    if made.options.get("enable-dp-attention"):
+        text = "ranks that share their experts are not simulated with SGLang's scheduler: one instance has all requests"
+        made.note(Fate.NOT_CARRIED, "dp-size", text)
+    else:
+        made.set("cluster.instances", value, ("dp-size",))
+
+
+def _sglang_enable_dp_attention(made: Conversion, _: Json) -> None:
+    made.note(Fate.NOT_CARRIED, "enable-dp-attention", "attention is split over all GPUs of the instance instead")
+
+
+def _sglang_ep_size(made: Conversion, value: Json) -> None:
+    if value == 1:
+        made.note(Fate.NO_EFFECT, "ep-size", "experts are split as all else")
+    else:
+        made.set("latency", {"kind": "operators", "expert_parallel": value}, ("ep-size",))
+
+
+def _sglang_chunked_prefill_size(made: Conversion, value: Json) -> None:
+    chunk: Json = "none" if value == -1 else value
+    made.set("policy.batching.chunked_prefill_size", chunk, ("chunked-prefill-size",))
+
+
+def _sglang_kv_cache_dtype(made: Conversion, value: Json) -> None:
+    known: Json = "fp8" if str(value).startswith("fp8") else "auto" if value in ("auto", "bf16", "bfloat16") else value
+    made.set("engine.kv_cache_dtype", known, ("kv-cache-dtype",))
+
+
+def _sglang_max_total_tokens(made: Conversion, value: Json) -> None:
+    size = made.options.get("page-size", 1)
+    blocks: Json = value // size if isinstance(value, int) and isinstance(size, int) and size > 0 else value
+    made.set("engine.kv_blocks", blocks, ("max-total-tokens",))
+
+
+def _sglang_disable_radix_cache(made: Conversion, value: Json) -> None:
+    made.set("engine.enable_prefix_caching", not value, ("disable-radix-cache",))
+
+
+def _sglang_disable_overlap_schedule(made: Conversion, value: Json) -> None:
+    made.set("policy.batching.overlap_schedule", not value, ("disable-overlap-schedule",))
+
+
+def _sglang_enable_hierarchical_cache(made: Conversion, value: Json) -> None:
+    if value:
+        made.set("engine.kv_tiers.kind", "hicache", ("enable-hierarchical-cache",))
+
+
+RULES: Final[Mapping[tuple[str, str], Callable[[Conversion, Json], None]]] = MappingProxyType(
+    {
+        ("vllm", "data-parallel-size"): _vllm_data_parallel_size,
+        ("vllm", "enable-expert-parallel"): _vllm_enable_expert_parallel,
+        ("vllm", "compilation-config"): _vllm_compilation_config,
+        ("vllm", "scheduling-policy"): _vllm_scheduling_policy,
+        ("vllm", "speculative-config"): _vllm_speculative_config,
+        ("vllm", "max-num-partial-prefills"): _vllm_max_num_partial_prefills,
+        ("vllm", "quantization"): _vllm_quantization,
+        ("sglang", "quantization"): _sglang_quantization,
+        ("vllm", "enable-lora"): _vllm_enable_lora,
+        ("sglang", "enable-lora"): _sglang_enable_lora,
+        ("sglang", "dp-size"): _sglang_dp_size,
+        ("sglang", "enable-dp-attention"): _sglang_enable_dp_attention,
+        ("sglang", "ep-size"): _sglang_ep_size,
+        ("sglang", "chunked-prefill-size"): _sglang_chunked_prefill_size,
+        ("sglang", "kv-cache-dtype"): _sglang_kv_cache_dtype,
+        ("sglang", "max-total-tokens"): _sglang_max_total_tokens,
+        ("sglang", "disable-radix-cache"): _sglang_disable_radix_cache,
+        ("sglang", "disable-overlap-schedule"): _sglang_disable_overlap_schedule,
+        ("sglang", "enable-hierarchical-cache"): _sglang_enable_hierarchical_cache,
+    }
+)
+"""Engine and argument -> what it means."""
