@@ -92,10 +92,8 @@ def _traces_page() -> str:
 def _servers_page() -> str:
     """The arguments of servers, by what becomes of them."""
     lines = [_NOTE, "# Arguments of servers", ""]
-    lines += [
-        "What `blis-tui spec import vllm` and `spec import sglang` make of each argument. One that is not here is"
-    ]
-    lines += ["listed as unknown."]
+    lines += ["What `blis-tui spec import vllm` and `spec import sglang` make of each argument. One that is not"]
+    lines += ["here is listed as unknown."]
     for title, server in (("vLLM 0.33", VLLM), ("SGLang 0.5.23", SGLANG)):
         names = {name: [short for short, of in server.short.items() if of == name] for name in server.taken}
         lines += ["", f"## {title}", "", "| argument | what becomes of it |", "|---|---|"]
