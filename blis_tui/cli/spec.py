@@ -6,7 +6,7 @@ import sys
 from codecs import BOM_UTF8
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from blis_tui.base.source import Source
     from blis_tui.spec.foreign.reading import Imported
+    from blis_tui.spec.foreign.server_commands import Wanted
     from blis_tui.spec.library import LibraryEntry
 
 
@@ -97,33 +98,64 @@ def guidellm(file: Path, rate: float | None, output: Path | None, name: str | No
     _finish([(output, import_guidellm(file, name=name, rate=rate))], strict=strict)
 
 
+_SERVED = (
+    click.option("--model", metavar="MODEL", help="The model's document, instead of the id that the command has."),
+    click.option("--workload", metavar="LOAD", help="The workload [default: of a benchmark in the script]."),
+    click.option("--var", "variables", metavar="NAME=VALUE", multiple=True, help="A variable that is not set there."),
+)
+
+
+def _served(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that all imports of servers have."""
+    for option in reversed((*_SERVED, _OUTPUT, _NAME, _STRICT)):
+        command = option(command)
+    return command
+
+
+def _wanted(hardware: str, variables: Sequence[str], **named: str | None) -> Wanted:
+    from blis_tui.spec.foreign.server_commands import Wanted  # noqa: PLC0415
+
+    pairs = {name: value for name, given, value in (one.partition("=") for one in variables) if given}
+    return Wanted(hardware, named["model"], named["workload"], named["name"], pairs)
+
+
 def _serving(engine: str, title: str, command: str) -> None:
     """Add the command that converts what starts a server."""
 
     @import_.command(engine, help=f"Convert what starts a server of {title} to an experiment: {command}")
     @click.argument("words", metavar="FILE | -- COMMAND", nargs=-1, required=True, type=click.UNPROCESSED)
     @click.option("--hardware", metavar="GPU", required=True, help="The GPU, which no command names.")
-    @click.option("--model", metavar="MODEL", help="The model's document, instead of the id that the command has.")
-    @click.option("--workload", metavar="LOAD", help="The workload [default: of a benchmark in the script].")
-    @click.option("--var", "variables", metavar="NAME=VALUE", multiple=True, help="A variable of the script.")
-    @_OUTPUT
-    @_NAME
-    @_STRICT
+    @_served
     @reported
-    def convert(
-        words: tuple[str, ...], output: Path | None, *, strict: bool, variables: tuple[str, ...], **wanted: str | None
-    ) -> None:
+    def convert(words: tuple[str, ...], output: Path | None, *, strict: bool, **wanted: Any) -> None:
         from blis_tui.spec.foreign import server_commands  # noqa: PLC0415
 
-        pairs = {name: value for name, given, value in (one.partition("=") for one in variables) if given}
         given = Path(words[0]) if len(words) == 1 and not words[0].startswith("-") else words
-        asked = server_commands.Wanted(**wanted, variables=pairs)  # type: ignore[arg-type]
         done = server_commands.import_vllm if engine == "vllm" else server_commands.import_sglang
-        _finish([(output, done(given, asked))], strict=strict)
+        _finish([(output, done(given, _wanted(**wanted)))], strict=strict)
 
 
 _serving("vllm", "vLLM", "`vllm serve ...`, also in `docker run`, and `vllm bench serve ...` as its load.")
 _serving("sglang", "SGLang", "`python3 -m sglang.launch_server ...`, and `sglang.bench_serving ...` as its load.")
+
+
+def _deployed(kind: str, about: str) -> None:
+    """Add the command that converts a file which deploys servers."""
+
+    @import_.command(kind, help=about)
+    @_FILE
+    @click.option("--hardware", metavar="GPU", default="", help="The GPU [default: that of the nodes it is for].")
+    @click.option("--service", metavar="NAME", help="The container or service, if several start a server.")
+    @_served
+    @reported
+    def convert(file: Path, output: Path | None, service: str | None, *, strict: bool, **wanted: Any) -> None:
+        from blis_tui.spec.foreign.manifests import import_kubernetes  # noqa: PLC0415
+
+        _finish([(output, import_kubernetes(file, _wanted(**wanted), service))], strict=strict)
+
+
+_deployed("kubernetes", "Convert a Kubernetes manifest that starts vLLM or SGLang to an experiment.")
+_deployed("compose", "Convert a compose file that starts vLLM or SGLang to an experiment.")
 
 
 @import_.command("servegen")

@@ -16,8 +16,8 @@ from blis_tui.spec.foreign.bench_commands import load_of
 from blis_tui.spec.foreign.reading import Draft, Fate, Input, as_name
 from blis_tui.spec.foreign.server_arguments import SGLANG, VLLM
 from blis_tui.spec.foreign.server_rules import RULES, Conversion
-from blis_tui.spec.foreign.shell import Command, Word, commands, places
-from blis_tui.spec.library import find_by_id
+from blis_tui.spec.foreign.shell import Command, Word, commands, place_of, places
+from blis_tui.spec.library import find, find_by_id
 from blis_tui.spec.read import read_document, read_source
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from blis_tui.base.diagnostics import Diagnostic
     from blis_tui.base.source import Json
-    from blis_tui.spec.foreign.reading import Imported
+    from blis_tui.spec.foreign.reading import Imported, Note
     from blis_tui.spec.foreign.server_arguments import Server
 
 _ENTRIES: Final = {"vllm": "vllm.entrypoints.openai.api_server", "sglang": "sglang.launch_server"}
@@ -34,6 +34,7 @@ _IMAGES: Final = {
     "sglang": re.compile(r"\S*/sglang(?::v?(\d+\.\d+(?:\.\d+)?))?(?:[-:@]\S*)?"),
 }
 _SIZE: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([kKmMgG])?")
+_SHELLS: Final = ("bash", "sh")
 _FACTORS: Final = {"k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20, "g": 10**9, "G": 2**30, "": 1}
 _QUANTISED: Final = re.compile(
     r"[-_](fp8|awq|gptq[-_]int8|gptq(?:[-_]int4)?)(?:[-_]dynamic|[-_]block)?$", re.IGNORECASE
@@ -62,6 +63,8 @@ class Wanted(NamedTuple):
     """Name of the experiment."""
     variables: Mapping[str, str] = {}
     """Values of the script's variables."""
+    instances: int = 1
+    """Copies of the server."""
 
 
 def import_vllm(given: Path | Sequence[str], wanted: Wanted) -> Imported:
@@ -81,17 +84,31 @@ def import_sglang(given: Path | Sequence[str], wanted: Wanted) -> Imported:
 
 def _imported(engine: str, server: Server, given: Path | Sequence[str], wanted: Wanted) -> Imported:
     source, found = _read(given, wanted.variables)
-    started = [(one, start) for one in found for start in [_start(engine, one)] if start is not None]
+    started = [start for one in found if (start := start_of(engine, one)) is not None]
     problem = Input(Document({}, source))
     if len(started) != 1:
-        lines = ", ".join(str(start.words[0].place.span.line) for _, start in started if start.words)
+        lines = ", ".join(str(start.words[0].place.span.line) for start in started if start.words)
         text = f"the script starts several servers (lines {lines})" if started else f"no command starts {engine}"
         hint = "put the command of one into a file of its own" if started else f"expected `{_USAGE[engine]}`"
         problem.problem((), text, hint=hint)
         problem.stop_at_problems()
-    (_, start), *_rest = started
-    taken = _Converted(engine, server, source, start, wanted)
+    taken = _Converted(engine, server, source, started[0], wanted)
     loads = [load for one in found if (load := load_of(one, taken.given)) is not None]
+    return _finished(taken, wanted, loads)
+
+
+def import_started(engine: str, source: Source, start: Start, wanted: Wanted, notes: Sequence[Note] = ()) -> Imported:
+    """Convert a server that is started with these arguments; ``notes`` come first.
+
+    Raises:
+        SpecError: it has something that is impossible here.
+    """
+    taken = _Converted(engine, VLLM if engine == "vllm" else SGLANG, source, start, wanted)
+    taken.given.notes += notes
+    return _finished(taken, wanted, [])
+
+
+def _finished(taken: _Converted, wanted: Wanted, loads: Sequence[dict[str, Json]]) -> Imported:
     body = taken.convert()
     taken.given.stop_at_problems()
     workload: Json = wanted.workload or (loads[0] if loads else None)
@@ -103,7 +120,7 @@ def _imported(engine: str, server: Server, given: Path | Sequence[str], wanted: 
         source=taken.given,
         kind="Experiment",
         name=name,
-        description=f"Imported from a command that starts {_TITLES[engine]}.",
+        description=f"Imported from a command that starts {_TITLES[taken.engine]}.",
         body={**body, "workload": workload},
         origins=taken.origins,
     )
@@ -139,47 +156,62 @@ def _read(given: Path | Sequence[str], variables: Mapping[str, str]) -> tuple[So
 def _unwrapped(command: Command, variables: Mapping[str, str]) -> list[Command]:
     """Return the commands of ``bash -c "…"``, otherwise the command itself."""
     texts = [one.text for one in command.words]
-    if "-c" in texts[:-1] and texts[0].rpartition("/")[2] in ("bash", "sh"):
-        inner = command.words[texts.index("-c") + 1]
-        source = Source(inner.place.source.name, inner.text)
+    if "-c" in texts[:-1] and texts[0].rpartition("/")[2] in _SHELLS:
+        script, known = command.words[texts.index("-c") + 1], {**command.variables, **variables}
+        outer, line = script.place.source, script.place.span.line
         return [
-            inner
-            for one in commands(source, {**command.variables, **variables})
-            for inner in _unwrapped(one, variables)
+            inner._replace(words=tuple(one._replace(place=place_of(one.text, outer, line)) for one in inner.words))
+            for command in commands(Source(outer.name, script.text, outer.directory), known)
+            for inner in _unwrapped(command, variables)
         ]
     return [command]
 
 
-class _Start(NamedTuple):
+class Start(NamedTuple):
     """The words behind the command that starts a server, and what its image says of the version."""
 
     words: tuple[Word, ...]
     version: str = ""
 
 
-def _start(engine: str, command: Command) -> _Start | None:
-    """Return the arguments of a server's command; None = it starts none."""
-    words, version, inside = list(command.words), "", False
-    if words[0].text.rpartition("/")[2] in ("docker", "podman"):
-        at = next((at for at, one in enumerate(words) if _IMAGES[engine].fullmatch(one.text)), None)
-        if at is None:
-            return None
-        image = _IMAGES[engine].fullmatch(words[at].text)
-        version, inside = (image[1] or "") if image else "", True
-        words = words[at + 1 :]
+def engine_of(image: str) -> str:
+    """Return the engine that an image has; empty = another program."""
+    return next((engine for engine, pattern in _IMAGES.items() if pattern.fullmatch(image)), "")
+
+
+def start_of(engine: str, command: Command) -> Start | None:
+    """Return the arguments of a server's command, which may run in a container; None = it starts none."""
+    words = list(command.words)
+    if words[0].text.rpartition("/")[2] not in ("docker", "podman"):
+        return _named(engine, words, "")
+    at = next((at for at, one in enumerate(words) if _IMAGES[engine].fullmatch(one.text)), None)
+    if at is None:
+        return None
+    image = _IMAGES[engine].fullmatch(words[at].text)
+    version, words = (image[1] or "") if image else "", words[at + 1 :]
+    if words and words[0].text.rpartition("/")[2] in _SHELLS:
+        for inner in _unwrapped(Command(tuple(words), command.variables), command.variables):
+            if (found := _named(engine, list(inner.words), version)) is not None:
+                return found
+    # vLLM's image starts the server by itself.
+    return _named(engine, words, version) or (Start(tuple(words), version) if engine == "vllm" else None)
+
+
+def _named(engine: str, words: list[Word], version: str) -> Start | None:
+    """Return what stands behind the server's name; None = it is not named."""
     texts = [one.text for one in words]
     if _ENTRIES[engine] in texts:
-        return _Start(tuple(words[texts.index(_ENTRIES[engine]) + 1 :]), version)
+        return Start(tuple(words[texts.index(_ENTRIES[engine]) + 1 :]), version)
     for at, text in enumerate(texts[:-1]):
         if text.rpartition("/")[2] == engine and texts[at + 1] == "serve":
-            return _Start(tuple(words[at + 2 :]), version)
-    return _Start(tuple(words), version) if inside and engine == "vllm" else None
+            return Start(tuple(words[at + 2 :]), version)
+    return None
 
 
 class _Converted(Conversion):
     """The arguments of one server, and the experiment that they make."""
 
-    def __init__(self, engine: str, server: Server, source: Source, start: _Start, wanted: Wanted) -> None:
+    def __init__(self, engine: str, server: Server, source: Source, start: Start, wanted: Wanted) -> None:
         super().__init__(Input(Document({}, source)))
         self.engine = engine
         self.model = ""
@@ -260,6 +292,8 @@ class _Converted(Conversion):
     def convert(self) -> dict[str, Json]:
         """Return the experiment without its workload, having noted what became of each argument."""
         self.body = {"model": "", "hardware": self._wanted.hardware}
+        if self._wanted.instances != 1:
+            self.set("cluster.instances", self._wanted.instances, ())
         kind = "vllm-v1" if self.engine == "vllm" else "sglang"
         self.body["policy"] = {"batching": {"kind": kind}}
         self._versions()
@@ -330,9 +364,11 @@ class _Converted(Conversion):
         quantised = _QUANTISED.search(wanted)
         method = str(self.options.get("quantization") or "")
         weights = quantised[1].lower().replace("_", "-") if quantised else method if method == "fp8" else ""
-        base = find_by_id(wanted[: quantised.start()] if quantised else wanted)
+        name = wanted[: quantised.start()] if quantised else wanted
+        base = find_by_id(name) or find("Model", name)
         self.body["model"] = wanted
-        if weights and base is not None and find_by_id(wanted if quantised else "") is None:
+        known = quantised is not None and (find_by_id(wanted) or find("Model", wanted)) is not None
+        if weights and base is not None and not known:
             document = read_document(base)
             config = {**as_map(document.get("config")), "quantization_config": _WEIGHTS[weights]}
             self.body["model"] = {**as_map(document.data), "metadata": {"name": as_name(wanted.rpartition("/")[2])}}

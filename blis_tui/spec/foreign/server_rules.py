@@ -50,11 +50,18 @@ class Conversion:
         self.given.note(fate, (name,), text)
 
 
+def _replicas(made: Conversion, name: str, value: Json) -> None:
+    """Ranks that share nothing are instances: as many for each copy of the server."""
+    copies = as_map(made.body.get("cluster")).get("instances", 1)
+    many = value * copies if isinstance(value, int) and isinstance(copies, int) else value
+    made.set("cluster.instances", many, (name,))
+
+
 def _vllm_data_parallel_size(made: Conversion, value: Json) -> None:
     if made.options.get("enable-expert-parallel"):
         made.set("engine.data_parallel", value, ("data-parallel-size",))
     else:
-        made.set("cluster.instances", value, ("data-parallel-size",))
+        _replicas(made, "data-parallel-size", value)
         made.set("policy.routing", {"kind": "least-loaded"}, ())
 
 
@@ -149,7 +156,7 @@ def _sglang_dp_size(made: Conversion, value: Json) -> None:
         text = "ranks that share their experts are not simulated with SGLang's scheduler: one instance has all requests"
         made.note(Fate.NOT_CARRIED, "dp-size", text)
     else:
-        made.set("cluster.instances", value, ("dp-size",))
+        _replicas(made, "dp-size", value)
 
 
 def _sglang_enable_dp_attention(made: Conversion, _: Json) -> None:

@@ -6,7 +6,10 @@ Known are comments, quotes, continued lines, variables that the script or the ca
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple
@@ -15,7 +18,7 @@ from blis_tui.base.errors import SpecError
 from blis_tui.base.source import Location, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from blis_tui.base.source import Source
 
@@ -23,6 +26,16 @@ _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)=")
 _NAME: Final = re.compile(r"\$(?:(\w+)|\{(\w+)(\[[@*]\])?(?::?-([^{}]*))?\})")
 _COMPUTED: Final = re.compile(r"\$[({][^\s]*")
 """What is left of a value that only running the script would give."""
+_SUM: Final = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)")
+_OPERATIONS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = MappingProxyType(
+    {
+        ast.Add: operator.add,
+        ast.Sub: operator.sub,
+        ast.Mult: operator.mul,
+        ast.Div: lambda one, other: int(one / other),
+        ast.Mod: lambda one, other: one - other * int(one / other),
+    }
+)
 _ENDS: Final = (";", "&", "|", "\n")
 _LEADING: Final = frozenset({"export", "exec", "nohup", "time", "sudo", "env", "do", "then", "else", "{", "("})
 """Words before a command that do not change what it is."""
@@ -64,6 +77,30 @@ def places(words: list[str], source: Source) -> list[Word]:
         found.append(Word(text, Location(source, Span(1, column, column + max(1, len(text))))))
         column += len(text) + 1
     return found
+
+
+def _whole(node: ast.expr) -> int:
+    """Return the value of a sum of whole numbers, as a shell computes it.
+
+    Raises:
+        ValueError: it is none.
+        ZeroDivisionError: it divides by zero.
+    """
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_whole(node.operand)
+    if isinstance(node, ast.BinOp) and (compute := _OPERATIONS.get(type(node.op))) is not None:
+        return compute(_whole(node.left), _whole(node.right))
+    raise ValueError("not a sum of whole numbers")
+
+
+def place_of(text: str, source: Source, line: int) -> Location:
+    """Return where a text stands, from a line on; that line's beginning if it is nowhere."""
+    for at, one in enumerate(source.lines[line - 1 :], line):
+        if text and (column := one.find(text)) >= 0:
+            return Location(source, Span(at, column + 1, column + 1 + len(text)))
+    return Location(source, Span(line, 1, 2))
 
 
 class _Reader:
@@ -213,10 +250,21 @@ class _Reader:
                 return match[0]
             return known or match[4] or ""
 
-        found = _NAME.sub(value, text)
+        found = _NAME.sub(value, _SUM.sub(self._computed, text))
         if not unknown and (computed := _COMPUTED.search(found)) is not None:
             unknown = computed[0]
         return found.replace("\0", "$"), unknown
+
+    def _computed(self, match: re.Match[str]) -> str:
+        """Return the value of ``$((…))``; what is no sum of known numbers stays as it is written."""
+        names = {**self._variables, **self._given}
+        text = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", lambda name: names.get(name[1], name[1]), match[1])
+        if not re.fullmatch(r"[\d\s+*/%()-]{1,100}", text):
+            return match[0]
+        try:
+            return str(_whole(ast.parse(text.strip(), mode="eval").body))
+        except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
+            return match[0]
 
     def _place(self, begin: int) -> Location:
         line = self._text.count("\n", 0, begin) + 1
