@@ -102,11 +102,12 @@ def _vllm_speculative_config(made: Conversion, value: Json) -> None:
     if not isinstance(tokens, int):
         made.given.problem(("speculative-config",), "it lacks `num_speculative_tokens`")
         return
-    known = method if method in ("ngram", "ngram_gpu", "eagle", "eagle3", "mtp") else ""
+    known = "mtp" if method.endswith("mtp") else "eagle" if method == "eagle3" else method
+    known = known if known in ("ngram", "ngram_gpu", "eagle", "mtp") else ""
     if not known:
         made.note(Fate.NOT_CARRIED, "speculative-config", f"drafts by `{method}` are not simulated")
         return
-    drafts: dict[str, Json] = {"draft_tokens": tokens, "method": known.rstrip("3"), "acceptance": _ACCEPTANCE}
+    drafts: dict[str, Json] = {"draft_tokens": tokens, "method": known, "acceptance": _ACCEPTANCE}
     made.set("engine.speculative", drafts, ("speculative-config",))
     if known == "ngram":  # as vLLM does: this drafter runs on the host
         made.set("policy.batching.async_scheduling", False, ())

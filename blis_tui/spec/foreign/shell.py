@@ -26,6 +26,7 @@ _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)=")
 _NAME: Final = re.compile(r"\$(?:(\w+)|\{(\w+)(\[[@*]\])?(?::?-([^{}]*))?\})")
 _COMPUTED: Final = re.compile(r"\$[({][^\s]*")
 """What is left of a value that only running the script would give."""
+_REDIRECTED: Final = re.compile(r"\d*(>>|<<<|<<|>|<)(&[\d-]+)?")
 _SUM: Final = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)")
 _OPERATIONS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = MappingProxyType(
     {
@@ -140,14 +141,35 @@ class _Reader:
         return len(self._text) if end < 0 else end
 
     def _skipped(self) -> bool:
-        """Skip a blank, a continued line, or a redirection's operator."""
-        if self._text.startswith("\\\n", self._at):
+        """Skip a blank, a continued line, or a redirection with its file or document."""
+        if (redirected := _REDIRECTED.match(self._text, self._at)) is not None:
+            self._at = redirected.end()
+            if redirected[1] == "<<":
+                self._skip_document()
+            elif not redirected[2]:
+                while self._text.startswith((" ", "\t"), self._at):
+                    self._at += 1
+                self._joined()
+        elif self._text.startswith("\\\n", self._at):
             self._at += 2
         elif self._text[self._at] in " \t":
             self._at += 1
         else:
             return False
         return True
+
+    def _skip_document(self) -> None:
+        """Skip a document that is written behind the line, up to its last line."""
+        begin = self._end_of_line()
+        name = re.match(r"-?\s*['\"]?([\w.]+)", self._text[self._at : begin])
+        if name is None:
+            return
+        rest = self._text[self._at + name.end() : begin].lstrip("'\"")
+        lines = self._text[begin + 1 :].split("\n")
+        size = next((at for at, line in enumerate(lines) if line.strip() == name[1]), len(lines))
+        after = "\n".join(lines[size + 1 :])
+        # The rest of the line comes before what follows the document; its lines stay, so that places are right.
+        self._text = self._text[: self._at] + rest + "\n" * (min(size, len(lines) - 1) + 2) + after
 
     def _word(self, *, first: bool) -> Iterator[Word]:
         """Yield the next word: none of an assignment, several of an array."""

@@ -214,7 +214,21 @@ export C=$B; run --x="$C" '$C' \\
     assert found == [["run", "--x=a b c", "$C", "two words", "none", "$(date)"], ["tee", "log"]]
 
 
-@given(st.text("ab$({['\"\\ \n;&|#=-)}]:A", max_size=60))
+def test_redirections_and_documents_are_no_words() -> None:
+    text = """cat > options.yaml <<'EOF' && next a
+vllm serve no
+EOF
+run --x 1 > log.txt 2>&1 < /dev/null & wait
+read -r a <<< "$b"
+"""
+    found = commands(Source("s", text))
+    assert [[word.text for word in one.words] for one in found] == [
+        *(["cat"], ["next", "a"], ["run", "--x", "1"], ["wait"], ["read", "-r", "a"])
+    ]
+    assert found[2].words[0].place.span.line == 4
+
+
+@given(st.text("ab$({['\"\\ \n;&|#=-)}]:A<>0", max_size=60))
 def test_any_script_is_read_or_refused(text: str) -> None:
     with suppress(BlisError):
         commands(Source("s", text))
