@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import cache
+from gzip import decompress
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from click.testing import CliRunner
@@ -83,13 +84,19 @@ def commands(digests: Digests, folder: Path, *lines: str, kind: str = "") -> Non
         done = CliRunner(env={"COLUMNS": "100"}).invoke(cli, line.split())
         assert done.exception is None or isinstance(done.exception, SystemExit), line
         name = kind or line.split()[0]
-        digests.add(name, str(done.exit_code), _lasting(done.output, folder))
+        digests.add(name, str(done.exit_code), lasting(done.output, folder))
         for file in sorted({one for one in folder.rglob("*") if one.is_file()} - known):
             known.add(file)
-            digests.add(f"{name} {file.suffix}", _lasting(file.read_bytes().decode("utf-8", "replace"), folder))
+            digests.add(f"{name} {file.suffix}", lasting(_content(file), folder))
 
 
-def _lasting(text: str, folder: Path) -> str:
+def _content(file: Path) -> str:
+    """What is in a file, not how it is compressed: that differs from machine to machine."""
+    written = file.read_bytes()
+    return (decompress(written) if file.suffix == ".gz" else written).decode("utf-8", "replace")
+
+
+def lasting(text: str, folder: Path) -> str:
     """Text without what differs from run to run and from machine to machine: folders, times, versions, schemas."""
     lasting = text.replace(str(folder), "FOLDER").replace(str(ROOT), "ROOT")
     lasting = re.sub(r"ROOT(\S*) +#", r"ROOT\1  #", lasting)  # a comment stands where the longest path leaves it
