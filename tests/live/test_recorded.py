@@ -1,18 +1,59 @@
-"""Workloads described and fitted, twins and calibrations by the command line, as recorded."""
+"""Traffic, servers, recordings, twins and calibrations, as recorded."""
 
 from __future__ import annotations
 
+import io
+import json
+import re
 import shutil
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
 
-from tests.recorded import Digests, commands
+from blis_tui.engine.request import Request
+from blis_tui.live.observe.answers import error_text, read_answer, read_stream, read_whole
+from blis_tui.live.observe.exchange import longest_answer
+from blis_tui.live.observe.prompts import Prompts, RequestForm, TextScale
+from blis_tui.live.observe.server_reports import differences, settings, step_of, values
+from blis_tui.live.observe.wire import target_of
+from blis_tui.live.recording.folder import read_recording, table_csv, write_tables
+from blis_tui.live.recording.lines import read_request, read_scrape, read_step, request_line, scrape_line, step_line
+from blis_tui.live.recording.recording import OUTCOMES, Observed, Server
+from blis_tui.live.recording.recording_summary import (
+    Progress,
+    status_text,
+    summarize,
+    summary_document,
+    summary_text,
+    warnings,
+)
+from blis_tui.live.recording.recording_tracks import write_timeline
+from blis_tui.live.serving.core import Core
+from blis_tui.live.serving.metrics import Metrics
+from blis_tui.live.serving.openai_api import RefusedError, Shape, most_bytes, parse_request
+from blis_tui.live.serving.shared_prefixes import Answer, Contents, encode, encode_chat, served_csv
+from blis_tui.live.twin.course import Levels, sampled
+from blis_tui.live.twin.twin import compare_recordings, compare_with_simulation
+from blis_tui.live.twin.twin_text import pairs_csv, twin_document, twin_text
+from tests.live.observe.servers import METRICS, Replying
+from tests.live.observe.servers import serving as server
+from tests.live.observe.test_misbehaviour import every_second, observed
+from tests.live.serving.test_core import ask, made
+from tests.live.serving.test_server import serving
+from tests.live.twin.servers import experiment, recorded
+from tests.recorded import Digests, commands, lasting, outcome
 from tests.wheels import ROOT
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
+    from io import BytesIO
 
     import pytest
     from pytest_regressions.file_regression import FileRegressionFixture
+
+    from tests.live.observe.servers import Asked
 
 _RECORDING: Final = ROOT / "docs" / "recordings" / "monday"
 _ONE: Final = "--set cluster.instances=1"
@@ -46,4 +87,508 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_regressi
     digests = Digests()
     for number, line in enumerate(_LINES):
         commands(digests, tmp_path, line, kind=f"{number} {' '.join(line.split()[:2])}")
+    digests.check(file_regression)
+
+
+# ---- traffic ----
+
+_AZURE: Final = (
+    "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n"
+    "2023-11-16 18:15:51.2225669,879,55\n"
+)
+_BURST: Final = (
+    "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n"
+    "7,GPT-4,100,30,130,API log\n9,ChatGPT,20,0,20,API log\n"
+)
+_MOONCAKE: Final = "".join(
+    json.dumps({"timestamp": 900 * n, "input_length": 600 + n, "output_length": 5, "hash_ids": [0, n % 2]}) + "\n"
+    for n in range(5)
+)
+_BENCH: Final = json.dumps(
+    {
+        "date": "x",
+        "request_throughput": 5.0,
+        "request_rate": 2.0,
+        "input_lens": [10, 20, 30],
+        "output_lens": [3, 4, 5],
+        "ttfts": [0.1, 0.2, 0.3],
+        "itls": [[0.01] * 2, [0.02] * 3, [0.03] * 4],
+        "start_times": [1.0, 1.5, 2.25],
+    }
+)
+_SHARE: Final = json.dumps(
+    [
+        {"id": f"c{n}", "conversations": [{"from": who, "value": "word " * (n + 3)} for who in ("human", "gpt") * 2]}
+        for n in range(3)
+    ]
+)
+_FOREIGN: Final = {"a.csv": _AZURE, "b.csv": _BURST, "m.jsonl": _MOONCAKE, "v.json": _BENCH, "s.json": _SHARE}
+_KINDS: Final = (
+    *("prefix-heavy", "mixed-slo", "bursty", "thinking", "multidoc", "unfair-tenants"),
+    *("conversations", "lora-adapters", "photos", "trace-replay"),
+)
+_TRAFFIC: Final = (
+    *(
+        f"workload convert {name} {options} -o {name}.csv"
+        for name in _FOREIGN
+        for options in ("", "--set trace.time_scale=3")
+    ),
+    *(f"workload describe {name}" for name in _FOREIGN),
+    *(f"workload convert {kind} --seed 3 --requests 200 -o {kind}.csv" for kind in _KINDS),
+    *(f"workload fit {kind}.csv --format json" for kind in _KINDS),
+    *(f"workload describe {kind}.csv --format json --html {kind}.html" for kind in _KINDS[:4]),
+    *(f"workload describe {kind} --requests 30" for kind in _KINDS),
+    "workload fit prefix-heavy.csv --block-size 4 --stage 2 -o staged.yaml",
+    "workload fit mixed-slo.csv -o one.yaml",
+    "workload describe one.yaml --requests 100",
+    "workload compose prefix-heavy.csv mixed-slo.csv -o both.csv",
+    "workload compose one.yaml bursty --name three -o three.yaml",
+    "workload describe three.yaml --format json --requests 40",
+)
+
+
+def test_traffic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_regression: FileRegressionFixture) -> None:
+    """Files of all that generates load, and shipped workloads, described, converted, fitted and put together."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in _FOREIGN.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    digests = Digests()
+    for line in _TRAFFIC:
+        commands(digests, tmp_path, line, kind=" ".join(line.split()[:3]))
+    digests.check(file_regression)
+
+
+# ---- serving ----
+
+_SAID: Final = [{"role": "user", "content": "Tell me of the old town."}, {"role": "assistant", "content": "It is old."}]
+_BODIES: Final[tuple[Mapping[str, object], ...]] = (
+    {"prompt": "hello there, old friend", "max_tokens": 5},
+    {"prompt": [5] * 40, "max_tokens": 7, "ignore_eos": True, "return_token_ids": True, "user": "me"},
+    {"prompt": ["one text"], "min_tokens": 3, "stream": True, "stream_options": {"include_usage": True}},
+    {"prompt": [[1, 2, 3]], "stream": True, "stream_options": {"continuous_usage_stats": True}},
+    {"messages": _SAID, "max_tokens": 4, "max_completion_tokens": 6},
+    {"messages": [*_SAID, {"role": "user", "content": [{"type": "text", "text": "Go on"}, {"image": 1}, 3]}]},
+    {"messages": _SAID, "stream": True, "return_token_ids": True, "stream_options": {"include_usage": True}},
+    *({"messages": wrong} for wrong in ([], "x", [{"content": "x"}], [{"role": 3}], ["x"], [{"role": "user"}])),
+    *(
+        {"prompt": wrong}
+        for wrong in ("", [], ["a", "b"], [1, "a"], [-1], [True], None, [2**31], [1] * 1023, [1] * 1025)
+    ),
+    *({"prompt": "x", "max_tokens": wrong} for wrong in (0, 1, -1, 1024, 1025, "3", 2.0, True, None)),
+    *({"prompt": "x", key: wrong} for key in ("n", "best_of", "min_tokens") for wrong in (0, 1, 2, -1, "1", None)),
+    *(
+        {"prompt": "x", key: wrong}
+        for key in ("stream", "ignore_eos", "return_token_ids")
+        for wrong in ("yes", 1, None)
+    ),
+    *({"prompt": "x", key: wrong} for key in ("model", "user") for wrong in (5, "gpt", "x" * 1000, "y" * 1001, "")),
+    {"prompt": "x", "stream_options": 3},
+)
+
+
+def test_requests_of_servers(file_regression: FileRegressionFixture) -> None:
+    """What an endpoint makes of documents, right and wrong, and how it puts answers into words."""
+    digests = Digests()
+    for body, chat in product((*_BODIES, [], "x"), (False, True)):
+        try:
+            found = parse_request(body, chat=chat, longest=1024)
+        except RefusedError as error:
+            digests.add("refused", error.document())
+            continue
+        digests.add("understood", repr(found))
+        shape = Shape(found, "cmpl-1", 77, "m")
+        usage = shape.usage(3, 2)
+        digests.add("shaped", usage, shape.first_chunk(), shape.ending(usage), shape.whole("t", [1, 2], "stop", usage))
+        digests.add("shaped", shape.chunk("t", [1], None), shape.chunk("t", [1], "length", usage))
+    for status in (400, 404, 429, 499, 500, 503):
+        digests.add("refused", RefusedError(status, "why", "what").document())
+    digests.add("sizes", *(most_bytes(longest) for longest in (1, 1024, 524_288, 524_289, 10**6)))
+    for text, most in product(("", "One two, three!", "a" * 50, "\u6f22\u5b57 \U0001f600", "  x "), (None, 0, 1, 5)):
+        digests.add("tokens", encode(text, most), encode_chat([("user", text), ("assistant", text)], most))
+    for number, count, goes_on in product((0, 7, 4099), (1, 2, 17), (False, True)):
+        answer = Answer(number, count, goes_on=goes_on)
+        digests.add("answers", answer.tokens(), answer.piece(0, count), answer.piece(count // 2, count))
+    digests.check(file_regression)
+
+
+async def test_answers_of_servers(file_regression: FileRegressionFixture) -> None:
+    """The status and the answer to each document, without times and what depends on them."""
+    digests = Digests()
+    async with serving(made(**{"cluster.instances": 1}), speed=1000.0) as client:
+        for body in _BODIES:
+            path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
+            async with client.session.post(client.url + path, json=body) as answer:
+                said = _without_times(await answer.text())
+                digests.add(f"{path} {answer.status}", answer.headers["Content-Type"], said)
+        for path in ("/v1/models", "/health", "/ping", "/nothing", "/v1/completions"):
+            async with client.session.get(client.url + path) as answer:
+                digests.add(path, answer.status, _without_times(await answer.text()))
+        documents: tuple[object, ...] = ({"prompt": "hello there"}, {"messages": _SAID}, {}, [], {"prompt": ""})
+        for document in documents:
+            async with client.session.post(client.url + "/tokenize", json=document) as answer:
+                digests.add("/tokenize", answer.status, await answer.text())
+        for data, encoding in (
+            (b"{", ""),
+            (b"{}", "gzip"),
+            (b"{}", "br"),
+            (b"", ""),
+            (b"NaN", ""),
+            (b"\xff", "identity"),
+        ):
+            headers = {"Content-Encoding": encoding} if encoding else {}
+            async with client.session.post(client.url + "/v1/completions", data=data, headers=headers) as answer:
+                digests.add("no JSON", answer.status, (await answer.text())[:60])
+    digests.check(file_regression)
+
+
+def _without_times(text: str) -> str:
+    """An answer without its date; of a stream only what all its chunks together say."""
+    if not text.startswith("data: "):
+        return re.sub(r'"(created|cached_tokens)": \d+', "", text)
+    events = [one.removeprefix("data: ") for one in text.split("\n\n") if one]
+    chunks = [json.loads(one) for one in events[:-1]]
+    choices = [choice for chunk in chunks for choice in chunk["choices"]]
+    texts = [choice.get("text") or choice.get("delta", {}).get("content", "") for choice in choices]
+    ids = [token for choice in choices for token in choice.get("token_ids", ())]
+    usage = [chunk["usage"]["completion_tokens"] for chunk in chunks if chunk.get("usage")][-1:]
+    kinds = list(dict.fromkeys(f"{chunk['id']} {chunk['object']}" for chunk in chunks))
+    return repr((kinds, "".join(texts), ids, usage, choices[-1]["finish_reason"], events[-1]))
+
+
+def test_core_of_servers(file_regression: FileRegressionFixture) -> None:
+    """When tokens come of requests at given times, what the metrics then say, and what is kept for a replay."""
+    digests = Digests()
+    drawn = Random(3)  # noqa: S311  (no secret)
+    for kind, changes in _CORES.items():
+        core, contents, metrics = Core(made(**changes)), Contents(16), Metrics()
+        for number in range(30):
+            prompt = [number % 3] * 16 * drawn.randrange(1, 8) + [number] * drawn.randrange(1, 20)
+            at_us = 9000 * number
+            digests.add(f"{kind}: news", *core.advance(at_us - 1))
+            ask(core, contents, at_us, prompt, drawn.randrange(1, 60))
+            if number % 7 == 5:
+                core.abort(number - 3, at_us)
+            if number % 9 == 8:
+                live = [one for one in core.requests if one.completed_us < 0]
+                digests.add(f"{kind}: metrics", metrics.text(core.simulation.cluster, core.simulation.log, live))
+        while (upcoming := core.next_us()) is not None:
+            digests.add(f"{kind}: news", *core.advance(upcoming))
+        digests.add(f"{kind}: end", core.running, core.now_us, core.simulation.report().to_json())
+        digests.add(f"{kind}: metrics", metrics.text(core.simulation.cluster, core.simulation.log, []))
+        digests.add(f"{kind}: kept", *served_csv(core.requests, core.simulation.report().rows))
+    digests.check(file_regression)
+
+
+_CORES: Final[Mapping[str, dict[str, Any]]] = {
+    "plain": {"cluster.instances": 1},
+    "two": {"engine.kv_blocks": 40},
+    "vllm": {"policy.batching": {"kind": "vllm-v1"}, "engine.max_num_seqs": 3},
+    "bucket": {"policy.admission": {"kind": "token-bucket", "capacity_tokens": 500, "refill_tokens_per_s": 900}},
+}
+
+
+# ---- observing ----
+
+
+def _event(*ids: int, text: str = "x", finish: str | None = None, **more: object) -> bytes:
+    choice = {"index": 0, "text": text, "finish_reason": finish, "token_ids": list(ids)}
+    return b"data: " + json.dumps({"choices": [choice], **more}).encode() + b"\n\n"
+
+
+def _plain(text: str, key: str = "content", **more: object) -> bytes:
+    choice = {"index": 0, "delta": {key: text}, "finish_reason": None}
+    return b"data: " + json.dumps({"choices": [choice], **more}).encode() + b"\n\n"
+
+
+_USAGE: Final = {"prompt_tokens": 5, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 3}}
+_STREAMS: Final = (
+    [_event(1), _event(2, 3), _event(), _event(4, finish="length"), b"data: [DONE]\n\n"],
+    [_plain(""), _plain("a"), _plain("b", "reasoning"), _plain("c", usage=_USAGE), b": comment\n", b"data: [DONE]"],
+    [_plain("t", usage={"completion_tokens": 2 * n, "prompt_tokens": 1}) for n in range(1, 5)],
+    [_event(1), b'data: {"error": {"message": "no memory"}}\n\n', _event(2)],
+    [_event(1), b"data: {\n\n", _event(2)],
+    [_event(1), b"data: [3]\n\n"],
+    [b'data: {"error": "busy"}\n\n', b'data: {"choices": [3]}\n\n', b'data: {"choices": 3, "usage": [1]}\n\n'],
+    [_event(-1), _event(2**31), _event(1, usage={"prompt_tokens": -1, "completion_tokens": 10**9}), _plain("z")],
+    [b'{"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}], "usage": {"completion_tokens": 9}}'],
+    [b'{"choices": [{"text": "a", "token_ids": [1, 2]}]}'],
+    [b'{"error": {"message": "' + b"long " * 100 + b'"}}'],
+    [b""],
+)
+
+
+def test_answers(file_regression: FileRegressionFixture) -> None:
+    """What clients make of answers, cut anywhere, and of what servers say of themselves."""
+    digests = Digests()
+    for stream in _STREAMS:
+        whole = b"".join(stream)
+        pieces = [(100 * number, piece) for number, piece in enumerate(stream)]
+        for size in (3, 40, 150):
+            cuts = [(at, whole[at : at + size]) for at in range(0, len(whole), size)]
+            digests.add("streams", repr(read_stream(cuts)))
+        digests.add("streams", repr(read_stream(pieces)), repr(read_whole(whole, 7)))
+        for kind, packed, asked in product(("application/json; x", "text/event-stream"), ("", "gzip"), (True, False)):
+            headers = {"content-type": kind, "content-encoding": packed}
+            digests.add("answers", repr(read_answer(pieces, 9, headers, stream=asked)))
+        digests.add("refusals", *(error_text(whole, status, {"retry-after": "7"}) for status in (404, 503)))
+    for url in (
+        "h",
+        "http://h:81/v1/",
+        "https://h/a/v1",
+        "ftp://h",
+        "http://u@h",
+        "h?x",
+        "h/v1/models",
+        "h:x",
+        "a b",
+        "",
+    ):
+        target = outcome(target_of, url, {"X-Key": "1"})
+        if isinstance(target, str):
+            digests.add("addresses", target)
+            continue
+        heads = [target.head(method, "/v1", length) for method, length in (("GET", 0), ("POST", 3))]
+        digests.add("addresses", target.host, target.port, target.root, target.tls is None, *heads)
+    for headers in ({"A\n": "1"}, {" ": "1"}, {"Host": "x"}, {"content-length": "3"}, {"A": "\u00e9"}, {"b": "\0"}):
+        digests.add("addresses", outcome(target_of, "h", headers))
+    digests.add("longest", *map(longest_answer, (0, 1, 100, 10**6)))
+    _reports(digests)
+    digests.check(file_regression)
+
+
+def _reports(digests: Digests) -> None:
+    """Take what is read of metrics and logs."""
+    engines = METRICS.format(preemptions=3, generated=1000)
+    second = engines.replace('engine="0"', 'engine="1"').replace("1.0", "7.5").replace("0.25", "0.5")
+    odd = 'vllm:num_requests_running{engine="0" 3\nvllm:kv_cache_usage_perc{a="\\"},"} 1e999\nnothing\n# x\n'
+    for text in (engines, second, engines + second, odd, "", engines.replace('"200"', '"x"').replace("True", "False")):
+        digests.add("metrics", values(text), settings(text))
+        digests.add("metrics", differences(values(engines), values(text)), differences(values(text), values(second)))
+    line = "Iteration(12): 1 context requests, 90 context tokens, 4 generation requests, 5 generation tokens, "
+    for end in (
+        "12.345 ms",
+        "12 ms, GPU KV cache usage: 55.5%",
+        "1.0 ms (dummy)",
+        "1.0",
+        "9 ms, x KV cache usage: 100.0%",
+    ):
+        digests.add("steps", step_of(f"x {line}iteration elapsed time: {end}".encode(), 77))
+
+
+def test_prompts(file_regression: FileRegressionFixture) -> None:
+    """Bodies of requests in every form, with shared beginnings and earlier answers."""
+    digests = Digests()
+    forms = product(
+        ("completions", "chat"), ("vllm", "openai"), (False, True), (False, True), (None, 60), (False, True)
+    )
+    for api, dialect, stream, text, longest, exact in forms:
+        asking = RequestForm(
+            api=api, dialect=dialect, model="m", stream=stream, exact=exact, text=text, longest=longest, seed="s"
+        )
+        for scale in (None, TextScale(per_word=1.3, fixed=4.0)):
+            prompts = Prompts(asking, scale)
+            for request in _requests():
+                digests.add(f"{api} {dialect}", prompts.body(request))
+                prompts.record_answer(request, read_stream([(1, _event(7, 8, text="seven eight"))]))
+            digests.add("probes", asking.path, prompts.probe(9, "p"), prompts.warm_up(2, 30, 4))
+    for tokens, alone in product((0, 1, 5, 100), (False, True)):
+        digests.add(
+            "scales", *(TextScale(*given).words(tokens, alone=alone) for given in ((1.0, 0.0), (1.3, 4.0), (0.5, 9.0)))
+        )
+    digests.check(file_regression)
+
+
+def _requests() -> list[Request]:
+    """Two calls of a session, and requests with shared beginnings."""
+    made = []
+    for number in range(5):
+        request = Request(number, f"r{number}", 0, 40 + number, 6, (("shared", 20), ("r", number + 1))[: number % 3])
+        request.session_id, request.round_index = ("talk", number) if number < 2 else ("", 0)
+        request.max_output_tokens = 50 * (number % 2)
+        request.adapter = "lora" if number == 4 else ""
+        made.append(request)
+    return made
+
+
+def _refused(_asked: Asked, reply: Replying) -> None:
+    reply.whole("429 Too Many Requests", {"error": {"message": "busy"}})
+
+
+def _failing(_asked: Asked, reply: Replying) -> None:
+    reply.whole("500 Internal", {"detail": "out of memory"})
+
+
+def _reset(_asked: Asked, reply: Replying) -> None:
+    reply.reset()
+
+
+def _silent(_asked: Asked, _reply: Replying) -> None:
+    pass
+
+
+def _no_json(_asked: Asked, reply: Replying) -> None:
+    reply.head()
+    reply.chunk(b"data: {\n\n")
+    reply.done()
+
+
+def _no_end(_asked: Asked, reply: Replying) -> None:
+    reply.head()
+    reply.token(1, 2)
+    reply.writer.close()
+
+
+def _too_few(_asked: Asked, reply: Replying) -> None:
+    reply.head()
+    reply.token(1)
+    reply.usage(8, 2)
+    reply.done()
+
+
+_ODD: Final = (_refused, _failing, _reset, _silent, _no_json, _no_end, _too_few)
+"""What a server does to every second request."""
+
+
+async def test_observing(tmp_path: Path, file_regression: FileRegressionFixture) -> None:
+    """What a recording says of servers that misbehave, without times."""
+    digests = Digests()
+    for odd in _ODD:
+        kind = odd.__name__
+        async with server(every_second(odd)) as served:  # type: ignore[arg-type]
+            recording = await observed(served, tmp_path / kind, 4, 0.5 if odd is _silent else 30)
+            bodies = [(one.path, sorted(one.headers), one.body) for one in served.asked if one.path != "/v1/models"]
+        rows = [(one.outcome, one.status, one.tokens, one.finish_reason, one.error) for one in recording.requests]
+        digests.add(kind, *(re.sub(r"\d+:|[0-9.]+ s", "", repr(row)) for row in rows), len(bodies))
+        digests.add("bodies", *(repr(body) for body in sorted(bodies, key=repr)[:4]), repr(recording.server))
+    digests.check(file_regression)
+
+
+# ---- recordings ----
+
+
+def _rows(count: int) -> list[Observed]:
+    """Requests that ended in every way, with everything that may be told of one."""
+    drawn = Random(count)  # noqa: S311  (no secret)
+    rows = []
+    for number in range(count):
+        sent_us = 9000 * number + drawn.randrange(3) * 4000
+        chunks = tuple((sent_us + 5000 * (one + 1), drawn.randrange(1, 4)) for one in range(drawn.randrange(5)))
+        ended = sorted(OUTCOMES)[number % len(OUTCOMES)] if number % 2 else "completed"
+        told = sum(tokens for _, tokens in chunks)
+        rows.append(
+            Observed(
+                request_id=f"r{number}",
+                index=number,
+                due_us=sent_us - drawn.randrange(2) * 30_000,
+                sent_us=sent_us,
+                done_us=sent_us + 5000 * len(chunks) + 90,
+                outcome=ended,
+                input_tokens=30 + number,
+                output_tokens=told + (number % 5 == 4),
+                chunks=chunks,
+                prompt_tokens=(None, 30 + number, 31 + number)[number % 3],
+                completion_tokens=(None, told, told, told + 1)[number % 4],
+                cached_tokens=(None, 0, 16)[number % 3],
+                told_ids=number % 3 != 1,
+                whole=number % 11 == 10,
+                merged=number % 2,
+                status=(200, 0, 503)[number % 3],
+                finish_reason=("length", "stop", "")[number % 3],
+                error="" if ended == "completed" else "it broke",
+                segments=(("shared", 16), (f"own{number}", 8))[: number % 3],
+                slo_class=("standard", "batch")[number % 2],
+                tenant=("", "a")[number % 2],
+                session_id=("", "talk")[number % 2],
+                round_index=number % 2,
+                deadline_us=(0, sent_us + 10_000)[number % 2],
+            )
+        )
+    return rows
+
+
+def test_recordings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_regression: FileRegressionFixture) -> None:
+    """Lines that are written and read, tables, summaries, warnings and the state while it goes on."""
+    monkeypatch.chdir(tmp_path)
+    digests = Digests()
+    whole = recorded(experiment(workload__requests=20), Path("whole"), gap_us=800, front_us=5000)
+    for count in (0, 1, 2, 9, 60):
+        rows = _rows(count)
+        told = [
+            replace(whole, requests=tuple(rows)),
+            replace(whole, requests=tuple(rows), server=Server(), steps=(), scrapes=()),
+        ]
+        digests.add("lines", *map(request_line, rows), *(read_request(request_line(row)) == row for row in rows))
+        digests.add("rows", *((one.late_us, one.tokens, one.guessed, one.ttft_us, one.e2e_us) for one in rows))
+        digests.add("rows", *((one.prompt, one.contradicts) for one in rows))
+        digests.add("tables", *table_csv(rows))
+        summary = summarize(rows)
+        for recording in told:
+            said = warnings(summary, recording)
+            digests.add("summaries", *said, summary_text(summary, recording))
+            digests.add("summaries", summary_document(summary, recording, said))
+        progress = Progress(count or None)
+        for number, row in enumerate(rows):
+            progress.note(row)
+            digests.add("states", status_text(progress.look(row.done_us, number + 1, number % 3)))
+    for number, step in enumerate(whole.steps[:9]):
+        one = replace(step, kv_share=None if number % 2 else step.kv_share, end_us=None if number % 3 else step.end_us)
+        digests.add("steps", step_line(one, 199), step_line(one), repr(outcome(read_step, step_line(one, 199))))
+    digests.add("scrapes", *(scrape_line(one) for one in whole.scrapes), *map(repr, whole.scrapes))
+    digests.add("scrapes", *(read_scrape(scrape_line(one)) == one for one in whole.scrapes))
+    _damaged(digests, Path())
+    digests.check(file_regression)
+
+
+def _damaged(digests: Digests, folder: Path) -> None:
+    """Take what is said of lines that are none, and of tables that are written again."""
+    wrong = ("", "[]", "{}", '{"outcome": "completed", "chunks": [[1]]}', '{"outcome": 3}', '{"time_us": -1}', "NaN")
+    for name, line in product(("requests.jsonl", "metrics.jsonl", "steps.csv", "recording.json"), wrong):
+        copy = folder / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder / "whole", copy)
+        with (copy / name).open("a", encoding="utf-8") as out:
+            out.write(f"{line}\n")
+        found = outcome(read_recording, copy)
+        digests.add("damaged", found if isinstance(found, str) else "read")
+    recording = read_recording(folder / "whole")
+    write_tables(recording)
+    for file in sorted((folder / "whole").iterdir()):
+        digests.add(file.name, file.read_bytes().decode("utf-8", "replace"))
+    timeline: BytesIO = io.BytesIO()
+    write_timeline(timeline, recording)
+    digests.add("timeline", timeline.getvalue())
+
+
+# ---- twins ----
+
+_SERVERS: Final[Mapping[str, dict[str, Any]]] = {
+    "same": {},
+    "slower": {"latency__beta": [12_000, 20, 300]},
+    "smaller": {"engine__kv_blocks": 60},
+    "fewer": {"engine__max_num_seqs": 4},
+    "budget": {"engine__max_num_batched_tokens": 200},
+    "order": {"policy__scheduling": "sjf"},
+    "caching": {"engine__enable_prefix_caching": False},
+}
+
+
+def test_twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_regression: FileRegressionFixture) -> None:
+    """A recording beside simulations that differ from it in one thing each, and beside other recordings."""
+    monkeypatch.chdir(tmp_path)
+    digests = Digests()
+    first = recorded(experiment(workload__requests=25), Path("first"), gap_us=1500, front_us=9000)
+    bare = replace(first, steps=(), scrapes=())
+    for kind, changes in _SERVERS.items():
+        for recording, steps in ((first, "model"), (first, "fitted"), (first, "measured"), (bare, "model")):
+            twin = outcome(compare_with_simulation, recording, experiment(**changes), kind, steps)
+            if isinstance(twin, str):
+                digests.add(kind, lasting(twin, tmp_path))
+                continue
+            digests.add(kind, twin_text(twin), twin_document(twin), *pairs_csv(twin))
+            digests.add(f"{kind}: parting", repr(twin.parting), *(twin.alike(rung) for rung in twin.rungs))
+    other = recorded(experiment(workload__requests=25, engine__kv_blocks=60), Path("other"), line_late_us=None)
+    for left, right in ((first, other), (other, first), (first, bare)):
+        digests.add("recordings", twin_text(compare_recordings(left, right)))
+    levels = Levels((0, 500, 900), (1.0, 3.0, 2.0))
+    digests.add("levels", *(sampled(levels, end, cells) for end in (1, 500, 1000) for cells in (1, 3, 10)))
     digests.check(file_regression)
