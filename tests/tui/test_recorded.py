@@ -122,8 +122,10 @@ async def test_tools(here: Path, file_regression: FileRegressionFixture) -> None
         await walk.see("why", "question_mark", "tab", "right", "enter", "shift+tab", "backspace", "y", "escape")
         await walk.see("export", "x", "down", "enter", "x", "enter", "x", "escape")
         await walk.see(
-            "breaks", "b", "B", ":", ":wait > 1ms", "escape", "w", ":running", "ctrl+b", "down", "space", "r"
+            "breaks", "b", "B", ":", ":nonsense", "escape", "B", ":preempted", "w", ":running", "w", ":waiting"
         )
+        await walk.see("listed", "ctrl+b", "down", "space", "r", "space", "r", "ctrl+r", "enter", "escape")
+        await walk.see("removed", "down", "enter", "escape", "down", "delete", "up", "up", "delete", "delete", "delete")
         await walk.see("ranks", *"lllll", *"uuu", "a", "a", "d")
         await walk.see("moves", *"soOmM", "t", "left_curly_bracket", "right_curly_bracket", "backspace", "ctrl+r")
         await walk.see("places", "g", ":nowhere", "escape", "g", ":1s", "g", ":request_7", "ctrl+o", "escape")
