@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from itertools import product
 from shutil import copytree
@@ -11,18 +12,23 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import pytest
 
 import blis_tui
+from blis_tui.base.canonical import to_json
+from blis_tui.base.errors import InputError
 from blis_tui.golden import determinism
 from blis_tui.golden.bundle import pack, unpacked, verified
 from blis_tui.golden.case import cases_of
-from blis_tui.golden.comment import STYLES, comment
+from blis_tui.golden.comment import STYLES, comment, write_html
 from blis_tui.golden.compare import compare
 from blis_tui.golden.determinism import find_broken_invariant, find_nondeterminism, record_run
-from blis_tui.golden.golden_store import HEADER, REPORT, Baseline, files_of
+from blis_tui.golden.golden_store import ACCEPTED, HEADER, RECORDS, REPORT, Baseline, GoldenFiles, files_of
 from blis_tui.golden.options import ComparisonOptions, Tolerance
-from blis_tui.golden.produce import produce
+from blis_tui.golden.other_process import OtherProcess
+from blis_tui.golden.produce import CHECKS, produce, produce_checked
+from blis_tui.golden.produce import digests as run_digests
 from blis_tui.golden.project import project_of_experiment, project_of_folder
-from blis_tui.golden.review import difference_text, find, look, survey
+from blis_tui.golden.review import difference_text, find, look, record_full, survey
 from blis_tui.golden.session import GoldenSettings, decide_mode, on_ci, run_case
+from blis_tui.golden.stored import is_stored, read_stored
 from tests.golden.projects import SPEC
 from tests.golden.test_studies import STUDY
 from tests.golden.test_twins import record, server_in, slower
@@ -433,4 +439,123 @@ def test_determinism(here: Path, monkeypatch: pytest.MonkeyPatch, file_regressio
         digests.add(
             f"{key}: {value}", _lasting(find_nondeterminism(experiment), here), find_broken_invariant(experiment)
         )
+    digests.check(file_regression)
+
+
+def test_engines(here: Path, file_regression: FileRegressionFixture) -> None:
+    """Goldens of other engines, of results that are the same and that are not, and those whose text alone differs."""
+    digests = Digests()
+    for number, (engine, text) in enumerate(product(("0", "2", "x"), (_SMALL, _SMALL.replace("20, 30]", "20, 31]")))):
+        folder = here / f"{number}"
+        folder.mkdir()
+        _kept(folder, _SMALL)
+        for kind in (HEADER, REPORT):
+            path = folder / "golden" / f"demo{kind}"
+            old = path.read_text(encoding="utf-8").replace('"engine": "1"', f'"engine": "{engine}"')
+            path.write_text(old, encoding="utf-8")
+        _waiting(folder, text)
+        _told(folder, digests, f"engine {engine}")
+    digests.check(file_regression)
+
+
+def test_cases(here: Path, file_regression: FileRegressionFixture) -> None:
+    """The tests in a file, with all that it may say of them, right and wrong; and how they are named."""
+    digests = Digests()
+    spec = here / "demo.blis.yaml"
+    twins = "twins: [{name: a, recording: r}, {name: b, recording: r, steps: fitted, tolerance: {rel: 0.5, abs: 2}}]\n"
+    golden = "golden: {records: false, redact: [/latency], tolerance: {/duration_us: {abs: 3, rel: 0.25}}}\n"
+    for text in (
+        _SMALL + _CASES + twins + golden + "tags: [fast]\n",
+        _SMALL + twins.replace("name: b", "name: a"),
+        _SMALL + golden.replace("/latency", "/latenc") + "skip: later\n",
+        _SMALL + golden.replace("/duration_us", "/requests/complete~1d") + "xfail: known\n",
+        _SMALL + golden.replace("/duration_us", "/latency/ttft_ms/p9~0"),
+        STUDY,
+        "kind: Policy\n",
+        "[]",
+    ):
+        spec.write_text(text, encoding="utf-8")
+        found = outcome(cases_of, spec)
+        for one in [found] if isinstance(found, str) else found:
+            digests.add("cases", _lasting(one, here))
+            if not isinstance(one, str):
+                digests.add("named", one.what, one.is_run, _lasting(outcome(one.load), here))
+    (here / "demo@calm.blis.yaml").write_text(_SMALL, encoding="utf-8")
+    digests.add("cases", _lasting(outcome(cases_of, here / "demo@calm.blis.yaml"), here))
+    _kept(here, _SMALL + _CASES)
+    for pattern in ("demo*", "demo.blis.yaml", "./*.yaml::calm*", "demo@calm,seed=1", "other", "*.yml", "d/emo"):
+        digests.add("found", *(_lasting(one, here) for one in find(here / "golden", [pattern])))
+    digests.check(file_regression)
+
+
+def test_stored(here: Path, file_regression: FileRegressionFixture) -> None:
+    """Stored results as others read them, record streams, a golden that was half written, and the page of a run."""
+    digests = Digests()
+    _kept(here, _SMALL)
+    files = GoldenFiles(here / "golden", "demo")
+    golden = files.read()
+    pack("run.blis", "demo.blis.yaml")
+    for source in (f"golden/demo{REPORT}", f"golden/demo{HEADER}", "run.blis", "demo.blis.yaml", "none.json"):
+        digests.add("read", is_stored(source), _lasting(outcome(read_stored, source), here))
+    files.write_records(iter(["one\n"]))
+    digests.add("records", files.read_records(golden))
+    record_full(files, here)
+    digests.add("records", len(list(files.read_records(golden) or ())), files.file(RECORDS).is_file())
+    _waiting(here, _SMALL.replace("kv_blocks: 60", "kv_blocks: 40"))
+    digests.add("records", _lasting(outcome(difference_text, files, here), here))
+    half = {HEADER: golden.header(), REPORT: golden.report}
+    for text in (to_json(half), "{", "{}", to_json({HEADER: golden.header()})):
+        files.file(ACCEPTED).write_text(text, encoding="utf-8")
+        digests.add("half", files.exists(), _lasting(look(files, here), here), _lasting(outcome(files.finish), here))
+        digests.add("half", sorted(one.name for one in files.folder.iterdir()))
+    files.file(ACCEPTED).unlink()
+    files.remove()
+    digests.add("removed", sorted(one.name for one in files.folder.iterdir()))
+    report = json.loads(golden.report)
+    rows: list[dict[str, object]] = [
+        {"nodeid": "b", "outcome": "passed", "status": "equal", "report": report},
+        {
+            "nodeid": "a<",
+            "outcome": "failed",
+            "status": "changed",
+            "text": "why<",
+            "report": report | {"latency": {"ttft_ms": {}}},
+        },
+        {"nodeid": "c", "outcome": "skipped", "report": {"runs": {}}},
+    ]
+    write_html(here / "page.html", rows)
+    digests.add("page", (here / "page.html").read_text(encoding="utf-8"))
+    digests.check(file_regression)
+
+
+_HERE: Final = "tests.golden.test_recorded"
+
+
+def _fails(_experiment: Experiment) -> object:
+    raise ValueError("nothing")
+
+
+def _refuses(_experiment: Experiment) -> object:
+    raise InputError("not here", help="go there")
+
+
+def _ends(_experiment: Experiment) -> object:
+    os._exit(3)
+
+
+def test_another_process(here: Path, file_regression: FileRegressionFixture) -> None:
+    """What another process says of a run: the same, an error of each kind, and its own end."""
+    digests = Digests()
+    (here / "demo.blis.yaml").write_text(_SMALL, encoding="utf-8")
+    experiment = cases_of(here / "demo.blis.yaml")[0].load()
+    with OtherProcess() as other:
+        for function in ("blis_tui.golden.produce:digests", *(f"{_HERE}:{one}" for one in ("_fails", "_refuses"))):
+            digests.add(function, outcome(other.call, function, experiment))
+        digests.add("ends", outcome(other.call, f"{_HERE}:_ends", experiment))
+        result, trouble = produce_checked(experiment, spec="demo", case="default", checks=CHECKS, other=other)
+        digests.add("checked", trouble, run_digests(experiment))
+        again = produce_checked(
+            experiment, spec="demo", case="default", checks=CHECKS, other=other, is_known=lambda one: one == result
+        )
+        digests.add("checked", again[1])
     digests.check(file_regression)
