@@ -13,6 +13,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from blis_tui.engine.request import Request
+from blis_tui.live.calibration.measured import Measured, notes_of
+from blis_tui.live.calibration.measured import read_recording as measured_in
+from blis_tui.live.calibration.simulated_load import Pair, agreement, by_batch, by_stage, disagreement, size_of
 from blis_tui.live.observe.answers import error_text, read_answer, read_stream, read_whole
 from blis_tui.live.observe.exchange import longest_answer
 from blis_tui.live.observe.prompts import Prompts, RequestForm, TextScale
@@ -34,9 +37,15 @@ from blis_tui.live.serving.core import Core
 from blis_tui.live.serving.metrics import Metrics
 from blis_tui.live.serving.openai_api import RefusedError, Shape, most_bytes, parse_request
 from blis_tui.live.serving.shared_prefixes import Answer, Contents, encode, encode_chat, served_csv
+from blis_tui.live.traffic.opening import Choice, ends, open_load
 from blis_tui.live.twin.course import Levels, sampled
+from blis_tui.live.twin.course import of_recording as course_of_recording
+from blis_tui.live.twin.course import of_simulation as course_of_simulation
+from blis_tui.live.twin.fitting import pace_of
+from blis_tui.live.twin.simulated_requests import replaying, simulate
 from blis_tui.live.twin.twin import compare_recordings, compare_with_simulation
 from blis_tui.live.twin.twin_text import pairs_csv, twin_document, twin_text
+from tests.live.calibration.servers import served
 from tests.live.observe.servers import METRICS, Replying
 from tests.live.observe.servers import serving as server
 from tests.live.observe.test_misbehaviour import every_second, observed
@@ -591,4 +600,139 @@ def test_twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_regression:
         digests.add("recordings", twin_text(compare_recordings(left, right)))
     levels = Levels((0, 500, 900), (1.0, 3.0, 2.0))
     digests.add("levels", *(sampled(levels, end, cells) for end in (1, 500, 1000) for cells in (1, 3, 10)))
+    digests.check(file_regression)
+
+
+# ---- calibrations ----
+
+
+def _measured() -> dict[str, str]:
+    """Files of load generators, of engines, and what is wrong in each way."""
+    rows = [(1 + n * 0.5, 20 + n, 3 + n % 4, 0.02 + n * 0.001) for n in range(30)]
+    ends = [start + first + 0.01 * output for start, _, output, first in rows]
+    bench = {
+        "start_times": [one[0] for one in rows],
+        "input_lens": [one[1] for one in rows],
+        "output_lens": [one[2] for one in rows],
+        "ttfts": [0.0 if n == 5 else one[3] for n, one in enumerate(rows)],
+        "itls": [[0.01] * one[2] for one in rows],
+    }
+    perf = [
+        {
+            "start_time": start,
+            "end_time": end,
+            "error": None if n != 3 else "x",
+            "info": {"input_tokens": tokens, "output_tokens": output, "output_token_times": [start + first, end]},
+        }
+        for n, ((start, tokens, output, first), end) in enumerate(zip(rows, ends, strict=True))
+    ]
+    guide = [
+        {"start_time": start, "prompt_tokens": tokens, "output_tokens": output, "time_to_first_token_ms": 1e3 * first}
+        | {"request_latency": end - start}
+        for (start, tokens, output, first), end in zip(rows, ends, strict=True)
+    ]
+    plain = "".join(f"{n}000,20,5,{900 + n},{9000 + n}\n" for n in range(30))
+    head = "arrival_us,input_tokens,output_tokens,ttft_us,e2e_us\n"
+    trace = "".join(f"r{n},{n}000,20,21,5,{n}900,{n}9000,ok\n" for n in range(1, 30))
+    columns = "request_id,arrival_time_us,input_tokens,server_input_tokens,output_tokens,"
+    line = "INFO Iteration({}): 2 context requests, 101 context tokens, 43 generation requests, 43 generation tokens"
+    end = ", iteration elapsed time: 25.94 ms, GPU KV cache usage: 50.0%\n"
+    log = "".join(f"{line.format(n)}{end}" for n in range(1, 30))
+    steps = "".join(f"{9000 + n},{n},{n * 100},{n % 2},{n % 2 * 50}\n" for n in range(1, 30))
+    step_columns = "duration_us,decode_requests,context_tokens,prefill_requests,prefill_tokens\n"
+    return {
+        "bench": json.dumps(bench),
+        "bench, short": json.dumps(bench | {"ttfts": [1.0]}),
+        "bench, lacking": json.dumps({"ttfts": []}),
+        "bench, sums": json.dumps({"mean_ttft_ms": 3, "request_throughput": 3}),
+        "perf": json.dumps(perf),
+        "perf, wrong": json.dumps([perf[0], 3]),
+        "guide": json.dumps({"benchmarks": [{"requests": {"successful": guide, "errored": [1], "incomplete": None}}]}),
+        "guide, many": json.dumps({"benchmarks": [1, 2]}),
+        "guide, wrong": json.dumps({"benchmarks": [{"requests": {"successful": [3]}}]}),
+        "plain": head + plain,
+        "plain, few": head + "0,20,5,900,9000\n",
+        "plain, no times": head + plain + "9,20,5,,\n8,20,5,9000,900\n",
+        "plain, words": head + plain.replace("20", "x", 1),
+        "plain, cut": head + plain + "9,20",
+        "plain, twice": head + plain + head,
+        "plain, lacking": head.replace(",ttft_us", "") + plain,
+        "trace": f"{columns}first_chunk_time_us,last_chunk_time_us,status\n{trace}",
+        "log": log,
+        "log, restarted": log + log,
+        "log, bare": log.replace(", GPU KV cache usage: 50.0%", ""),
+        "steps": step_columns + steps,
+        "steps, wrong": step_columns + steps.replace("100", "-1", 1),
+        "none": "hello\n",
+        "empty": " \n",
+        "brackets": "[",
+        "map": "{}",
+    }
+
+
+def test_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_regression: FileRegressionFixture) -> None:
+    """What is read of files of load generators and engines, and how well simulations agree with it."""
+    monkeypatch.chdir(tmp_path)
+    digests = Digests()
+    pool = served("llama-3.1-8b-instruct", 2.0, 1500).pools[0]
+    pool = replace(pool, engine=replace(pool.engine, kv_blocks=1000, block_size_tokens=16))
+    for name, text in _measured().items():
+        path = Path(f"{name}.txt")
+        path.write_text(text, encoding="utf-8")
+        found = outcome(measured_in, path, pool)
+        digests.add(
+            "read", name, found if isinstance(found, str) else repr((found, found.size)).replace("PosixPath(", "Path(")
+        )
+        if not isinstance(found, str):
+            digests.add("notes", name, *notes_of([found], [1.0, 2.0]))
+    _agreements(digests)
+    commands(digests, tmp_path, f"run quickstart {_ONE} --set workload.requests=30 --requests few.csv -o few.json")
+    for number, options in enumerate(("", "--stages 1,2", "--set latency=operators", "--set latency=roofline")):
+        commands(digests, tmp_path, f"calibrate few.csv --spec quickstart {_ONE} --compare {options}", kind=f"{number}")
+    commands(digests, tmp_path, f"calibrate steps.txt few.csv --spec quickstart {_ONE} --compare --format json")
+    digests.check(file_regression)
+
+
+def _agreements(digests: Digests) -> None:
+    """Take grades of simulated times that are right, late, scattered and constant."""
+    drawn = Random(4)  # noqa: S311  (no secret)
+    for spread, shift, count in product((0.0, 0.01, 0.3, 2.0), (1.0, 1.1, 3.0), (1, 2, 40)):
+        asked = [Measured(9e5 * n, 10 * n + 9, 2 + n % 5, 1e4 * (1 + n % 7), 3e4 * (1 + n % 7)) for n in range(count)]
+        errors = [shift * (1.0 + spread * (drawn.random() - 0.5)) for _ in asked]
+        pairs = [Pair(one, one.ttft_us * off, one.e2e_us * off) for one, off in zip(asked, errors, strict=True)]
+        for metric in ("ttft", "itl", "e2e"):
+            found = agreement(pairs, metric)
+            digests.add("agreement", repr(found), None if found is None else found.grade)
+        digests.add("agreement", *(len(one) for one in by_stage(pairs, [2.0, 9.0])), *map(len, by_batch(pairs)))
+        digests.add("agreement", size_of(pairs), disagreement({"a": pairs}), disagreement({"a": pairs}, of_means=True))
+
+
+def test_courses(tmp_path: Path, file_regression: FileRegressionFixture) -> None:
+    """A recording and a simulation over time, at times between, on and after all that happens."""
+    digests = Digests()
+    made = experiment(workload__requests=12)
+    recording = recorded(made, tmp_path / "r", gap_us=1500, front_us=4000)
+    run = simulate(replaying(made, recording), follow=True)
+    for course in (course_of_recording(recording, pace_of(recording)), course_of_simulation("s", run)):
+        digests.add("courses", course.name, course.end_us, course.begins_us, course.batches, repr(course.step_times))
+        for life in course.lives.values():
+            digests.add("lives", repr(life), life.ttft_us, life.e2e_us, life.tokens(life.end_us - 1))
+        for time_us in (0, 1, 5000, 123_456, 500_000, course.end_us, course.end_us + 1):
+            digests.add("times", course.step(time_us), course.in_flight(time_us), course.tokens(time_us))
+            digests.add("times", len(course.answered(time_us)))
+    two = experiment(cluster__instances=2)
+    digests.add("refused", outcome(replaying, two, recording))
+    digests.check(file_regression)
+
+
+def test_loads(file_regression: FileRegressionFixture) -> None:
+    """What is opened by name, with limits and seeds, and why some is not."""
+    digests = Digests()
+    for name in (*_KINDS, "burst", "steady-chat", "quickstart", "nothing", "chatbo"):
+        for choice in (Choice(), Choice(requests=5, seed=9), Choice(overrides=("seed=3",))):
+            found = outcome(open_load, name, choice)
+            if isinstance(found, str):
+                digests.add("refused", lasting(found, ROOT))
+            else:
+                digests.add(name, found.name, repr(found.workload)[:3000], found.seed, ends(found.workload))
     digests.check(file_regression)
