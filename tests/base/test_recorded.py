@@ -107,7 +107,9 @@ def test_units(file_regression: FileRegressionFixture) -> None:
     _all(digests, "in words", lambda *parts: units.in_words(parts), ("a",), ("a", "b"), ("a", "b", "c"))
     spoken = "expired after 3000 us, 12,345 us of 7us, 1us and 2500000 us"
     _all(digests, "spans", units.with_spans, spoken, "none", "5 usual")
-    template = "{a:ms} {a:span} {a:time} {a:place} {a:ppm} {a:token} {a:yes|no} {a:,} {b:share} {c} {d} {reason}"
+    template = (
+        "{a:ms} {a:span} {a:time} {a:place} {a:ppm} {a:token} {a:yes|no} {a:,} {a:,d} {a:d} {b:share} {c} {d} {reason}"
+    )
     for a, b in product((0, 1, 2, 12, 1_234_567), (0.0, 0.1234, 2.0)):
         digests.add("filled", units.filled(template, {"a": a, "b": b, "c": None, "reason": "after 1500 us"}))
     digests.check(file_regression)
