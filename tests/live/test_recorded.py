@@ -734,5 +734,5 @@ def test_loads(file_regression: FileRegressionFixture) -> None:
             if isinstance(found, str):
                 digests.add("refused", lasting(found, ROOT))
             else:
-                digests.add(name, found.name, repr(found.workload)[:3000], found.seed, ends(found.workload))
+                digests.add(name, found.name, lasting(repr(found.workload), ROOT), found.seed, ends(found.workload))
     digests.check(file_regression)

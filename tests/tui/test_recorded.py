@@ -126,7 +126,8 @@ async def test_tools(here: Path, file_regression: FileRegressionFixture) -> None
         )
         await walk.see("listed", "ctrl+b", "down", "space", "r", "space", "r", "ctrl+r", "enter", "escape")
         await walk.see("removed", "down", "enter", "escape", "down", "delete", "up", "up", "delete", "delete", "delete")
-        await walk.see("ranks", *"lllll", *"uuu", "a", "a", "d")
+        await walk.see("filter", "1", "slash", ":-step queued i0", "full_stop", "comma", "comma", "escape", "escape")
+        await walk.see("ranks", *"lllll", *"uuu", "a", "a", "right", "left", "d")
         await walk.see("moves", *"soOmM", "t", "left_curly_bracket", "right_curly_bracket", "backspace", "ctrl+r")
         await walk.see("places", "g", ":nowhere", "escape", "g", ":1s", "g", ":request_7", "ctrl+o", "escape")
         await walk.see("rooms", "plus", "underscore", "y", "Y", "i", "e")
@@ -146,6 +147,7 @@ async def test_whatif(here: Path, file_regression: FileRegressionFixture) -> Non
     async with debugging("WEIGHTED", requests=40, size=NARROW, at="500", at_once=True) as open_:
         walk = Walk(open_.pilot, digests, here)
         await walk.see("what if", "R", "down", "down", "i", "y", "enter", "n", "tab", "enter", "i", "q", "q", "escape")
+        await walk.see("fleet", "a", "a", "right", "left", *"uuu", "down", "enter", "escape")
         await walk.see("named", "E", "i", ":x", "backspace", ":99", "backspace", "backspace", ":11", "escape")
     digests.check(file_regression)
 

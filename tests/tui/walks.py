@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from blis_tui.tui.panes.events import EventList
 from blis_tui.tui.screens.compare import CompareScreen
+from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.goldens import GoldensScreen
 from tests.tui.debugging import NAMES
 from tests.tui.screens import draw, finish, screen_rows, settle
@@ -71,6 +73,9 @@ class Walk:
     async def _come_to_rest(self) -> None:
         await settle(self.pilot)
         screen = self.pilot.app.screen
+        while isinstance(screen, DebuggerScreen) and _is_busy(screen):
+            await asyncio.sleep(0.005)
+            await finish(self.pilot)
         while isinstance(screen, CompareScreen) and (screen.busy or screen._figures.pause is not None):
             screen.tick()
             await asyncio.sleep(0)
@@ -82,3 +87,11 @@ class Walk:
 
     def _lasting(self, text: str) -> str:
         return text.replace(self._folder, "FOLDER").replace(str(ROOT), "ROOT")
+
+
+def _is_busy(screen: DebuggerScreen) -> bool:
+    """Whether a move goes on, or events that match are still looked for."""
+    events = screen.query_one(EventList)
+    frontier = screen.session.debugger.frontier
+    looks = events._matches is not None and events.is_on_screen and events._searched < frontier
+    return looks or screen.session.driver.busy
