@@ -138,3 +138,15 @@ def test_a_waiting_pair_is_never_of_two_results(changed: Path, monkeypatch: pyte
     with pytest.raises(KeyboardInterrupt):
         files.write(later, pending=True)
     assert not files.exists(pending=True)
+
+
+def test_records_are_stored_of_goldens_and_not_of_what_waits(tmp_path: Path) -> None:
+    """A first result that nobody has accepted does not keep the goldens behind it from having theirs."""
+    folder = project(tmp_path)
+    pytest_in(folder, "--blis-update=always")
+    (folder / "another.blis.yaml").write_text(SPEC.replace("demo", "another"), encoding="utf-8")
+    pytest_in(folder)
+    assert "another.golden.json.new" in files(folder)
+    done = blis_in(folder, "golden", "record")
+    assert (done.returncode, done.stdout) == (0, "waits for its first review: another\nstored demo\n")
+    assert "demo.records.jsonl.gz" in files(folder)

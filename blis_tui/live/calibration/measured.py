@@ -269,7 +269,8 @@ def _guidellm(benchmarks: object) -> Iterator[Measured | None]:
         if not isinstance(one, dict):
             raise TypeError(f"{one!r} is not a request")
         timing = one.get("info", {}).get("timings", {}) if isinstance(one.get("info"), dict) else {}
-        start = one.get("start_time") or one.get("request_start_time") or timing["request_start"]
+        said = [at for at in (one.get("start_time"), one.get("request_start_time")) if at is not None]
+        start = said[0] if said else timing["request_start"]
         yield Measured(
             _number(start) * 1e6,
             int(_number(one["prompt_tokens"])),
