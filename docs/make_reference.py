@@ -24,7 +24,7 @@ from blis_tui.output.result_files import write_tree
 from blis_tui.spec.authoring.code_examples import explain
 from blis_tui.spec.authoring.key_tree import Key, root
 from blis_tui.spec.authoring.report_figures import Field, Part, as_code, part_of, report_parts
-from blis_tui.spec.foreign.server_arguments import SGLANG, VLLM
+from blis_tui.spec.foreign.server_arguments import SGLANG, TENSORRT_LLM, VLLM
 from blis_tui.spec.library import suffix
 from blis_tui.spec.metric_names import all_metrics
 from blis_tui.spec.schema import KINDS
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _PACKAGE: Final = Path(blis_tui.__file__).resolve().parent
 FOLDER: Final = Path(__file__).resolve().parent / "reference"
 _NOTE: Final = "<!-- Made by `make docs` from the schemas and docstrings. Do not edit. -->\n"
+_SERVERS: Final = {"vLLM 0.33": VLLM, "SGLang 0.5.23": SGLANG, "TensorRT-LLM 1.1": TENSORRT_LLM}
 _REPORT_ROOTS: Final = ("Report", "RequestTable", "RequestRow", "Finding")
 """Types that the report's page describes, with all their parts."""
 _LAYERS: Final = {"BLIS0": "YAML syntax", "BLIS1": "Schema", "BLIS2": "Meaning"}
@@ -59,7 +60,7 @@ def _index() -> str:
     lines += [
         "",
         "- [Trace formats](traces.md): the files of recorded workloads.",
-        "- [Arguments of servers](servers.md): what `spec import vllm` and `spec import sglang` make of them.",
+        "- [Arguments of servers](servers.md): what `spec import` makes of them.",
         "- [Plug points](python/plugins.md): what policies of your own implement, and the types that they see.",
         "",
         "Results:",
@@ -92,9 +93,9 @@ def _traces_page() -> str:
 def _servers_page() -> str:
     """The arguments of servers, by what becomes of them."""
     lines = [_NOTE, "# Arguments of servers", ""]
-    lines += ["What `blis-tui spec import vllm` and `spec import sglang` make of each argument. One that is not"]
-    lines += ["here is listed as unknown."]
-    for title, server in (("vLLM 0.33", VLLM), ("SGLang 0.5.23", SGLANG)):
+    lines += ["What `blis-tui spec import vllm`, `sglang` and `tensorrt-llm` make of each argument. One that is"]
+    lines += ["not here is listed as unknown."]
+    for title, server in _SERVERS.items():
         names = {name: [short for short, of in server.short.items() if of == name] for name in server.taken}
         lines += ["", f"## {title}", "", "| argument | what becomes of it |", "|---|---|"]
         for name, key in server.taken.items():

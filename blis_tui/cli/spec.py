@@ -131,12 +131,15 @@ def _serving(engine: str, title: str, command: str) -> None:
         from blis_tui.spec.foreign import server_commands  # noqa: PLC0415
 
         given = Path(words[0]) if len(words) == 1 and not words[0].startswith("-") else words
-        done = server_commands.import_vllm if engine == "vllm" else server_commands.import_sglang
+        done: Callable[..., Imported] = getattr(server_commands, f"import_{engine.replace('-', '_')}")
         _finish([(output, done(given, _wanted(**wanted)))], strict=strict)
 
 
 _serving("vllm", "vLLM", "`vllm serve ...`, also in `docker run`, and `vllm bench serve ...` as its load.")
 _serving("sglang", "SGLang", "`python3 -m sglang.launch_server ...`, and `sglang.bench_serving ...` as its load.")
+
+
+_serving("tensorrt-llm", "TensorRT-LLM", "`trtllm-serve ...` with its file of options.")
 
 
 def _deployed(kind: str, about: str) -> None:
@@ -154,8 +157,8 @@ def _deployed(kind: str, about: str) -> None:
         _finish([(output, import_kubernetes(file, _wanted(**wanted), service))], strict=strict)
 
 
-_deployed("kubernetes", "Convert a Kubernetes manifest that starts vLLM or SGLang to an experiment.")
-_deployed("compose", "Convert a compose file that starts vLLM or SGLang to an experiment.")
+_deployed("kubernetes", "Convert a Kubernetes manifest that starts an engine to an experiment.")
+_deployed("compose", "Convert a compose file that starts an engine to an experiment.")
 
 
 @import_.command("servegen")

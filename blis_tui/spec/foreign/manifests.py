@@ -90,7 +90,7 @@ def import_kubernetes(path: Path, wanted: Wanted, service: str | None = None) ->
     taken = [one for one in left if service in (None, one.name)]
     if len(taken) != 1:
         names = ", ".join(f"`{printable(one.name)}`" for one in left)
-        text = f"several containers start a server: {names}" if len(taken) > 1 else "no container starts vLLM or SGLang"
+        text = f"several containers start a server: {names}" if len(taken) > 1 else "no container starts a known engine"
         given.problem((), text, hint="choose with --service" if left else None)
         given.stop_at_problems()
     (one,) = taken

@@ -1,7 +1,8 @@
 """The arguments of engines' servers: which of them a simulation knows, which change nothing, and which it cannot have.
 
 One table for each server. An argument that no table has is listed as unknown, never dropped. Sources: vLLM 0.33,
-``engine/arg_utils.py`` and ``entrypoints/openai/cli_args.py``; SGLang 0.5.23, ``server_args.py``.
+``engine/arg_utils.py`` and ``entrypoints/openai/cli_args.py``; SGLang 0.5.23, ``server_args.py``; TensorRT-LLM 1.1,
+``commands/serve.py`` and ``llmapi/llm_args.py``.
 """
 
 from __future__ import annotations
@@ -144,6 +145,55 @@ VLLM: Final = Server(
             "performance-mode optimization-level": _KERNELS,
             "kv-cache-memory-bytes": "the KV cache is what `gpu_memory_utilization` leaves: see `engine.kv_blocks`",
             "scheduler-cls": "the scheduler is vLLM's own",
+        }
+    ),
+)
+
+TENSORRT_LLM: Final = Server(
+    taken=MappingProxyType(
+        {
+            "model": "model",
+            "tp-size": "cluster.tensor_parallel",
+            "pp-size": "engine.pipeline_parallel",
+            "ep-size": "",
+            "max-batch-size": "engine.max_num_seqs",
+            "max-num-tokens": "engine.max_num_batched_tokens",
+            "max-seq-len": "engine.max_model_len",
+            "kv-cache-free-gpu-memory-fraction": "engine.gpu_memory_utilization",
+            "kv-cache-dtype": "",
+            "kv-cache-config.free-gpu-memory-fraction": "engine.gpu_memory_utilization",
+            "kv-cache-config.enable-block-reuse": "engine.enable_prefix_caching",
+            "kv-cache-config.dtype": "",
+            "kv-cache-config.tokens-per-block": "engine.block_size_tokens",
+            "enable-chunked-prefill": "policy.batching.enable_chunked_prefill",
+            "disable-overlap-scheduler": "policy.batching.disable_overlap_scheduler",
+            "scheduler-config.capacity-scheduler-policy": "policy.batching.capacity_scheduler_policy",
+            "batch-wait-timeout-iters": "policy.batching.batch_wait_timeout_iters",
+            "batch-wait-max-tokens-ratio": "policy.batching.batch_wait_max_tokens_ratio",
+        }
+    ),
+    flags=frozenset({"enable-chunked-prefill", "disable-overlap-scheduler"}),
+    short=MappingProxyType({"tensor-parallel-size": "tp-size", "pipeline-parallel-size": "pp-size"}),
+    no_effect=_each(
+        {
+            "host port log-level print-iter-log enable-iter-perf-stats return-perf-metrics": _REACHED,
+            "metadata-server-config-file metrics-log-interval": _REACHED,
+            "reasoning-parser tool-parser chat-template served-model-name": _ANSWERED,
+            "tokenizer trust-remote-code backend load-format revision dtype": _LOADED,
+            "gpus-per-node cluster-size num-postprocess-workers": _PLACED,
+        }
+    ),
+    lost=_each(
+        {
+            "speculative-config": "speculative decoding of TensorRT-LLM is not simulated",
+            "cuda-graph-config torch-compile-config moe-config attn-backend use-cuda-graph": _KERNELS,
+            "enable-attention-dp attention-dp-config": "attention is split over all GPUs of the instance",
+            "cache-transceiver-config server-role": "roles are not read from a command: see `cluster.disaggregation`",
+            "kv-cache-config.host-cache-size kv-cache-config.max-tokens": "the KV cache is what"
+            " `gpu_memory_utilization` leaves on the GPU",
+            "stream-interval": "each token is streamed by itself",
+            "max-beam-width": "answers have one beam",
+            "max-input-len": "see `engine.max_model_len`",
         }
     ),
 )

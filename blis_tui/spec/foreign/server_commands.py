@@ -14,23 +14,30 @@ from blis_tui.base.source import Document, Location, Source, Span, as_map
 from blis_tui.base.text import printable
 from blis_tui.spec.foreign.bench_commands import load_of
 from blis_tui.spec.foreign.reading import Draft, Fate, Input, as_name
-from blis_tui.spec.foreign.server_arguments import SGLANG, VLLM
+from blis_tui.spec.foreign.server_arguments import SGLANG, TENSORRT_LLM, VLLM
 from blis_tui.spec.foreign.server_rules import RULES, Conversion
 from blis_tui.spec.foreign.shell import Command, Word, commands, place_of, places
 from blis_tui.spec.library import find, find_by_id
-from blis_tui.spec.read import read_document, read_source
+from blis_tui.spec.read import parse, read_document, read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from blis_tui.base.diagnostics import Diagnostic
     from blis_tui.base.source import Json
     from blis_tui.spec.foreign.reading import Imported, Note
-    from blis_tui.spec.foreign.server_arguments import Server
 
-_ENTRIES: Final = {"vllm": "vllm.entrypoints.openai.api_server", "sglang": "sglang.launch_server"}
+_SERVERS: Final = {"vllm": VLLM, "sglang": SGLANG, "tensorrt-llm": TENSORRT_LLM}
+_ENTRIES: Final = {
+    "vllm": ("vllm.entrypoints.openai.api_server",),
+    "sglang": ("sglang.launch_server",),
+    "tensorrt-llm": ("trtllm-serve",),
+}
+_OPTIONS_FILES: Final = {"vllm": ("config",), "tensorrt-llm": ("extra-llm-api-options", "config")}
+"""Arguments that name a file with others. vLLM's counts less than the command, TensorRT-LLM's more."""
 _IMAGES: Final = {
     "vllm": re.compile(r"\S*(?:vllm-openai|/vllm)(?::v?(\d+\.\d+(?:\.\d+)?))?(?:[-:@]\S*)?"),
+    "tensorrt-llm": re.compile(r"\S*/tensorrt-llm(?:/release)?(?::v?(\d+\.\d+(?:\.\d+)?))?(?:[-:@]?\S*)?"),
     "sglang": re.compile(r"\S*/sglang(?::v?(\d+\.\d+(?:\.\d+)?))?(?:[-:@]\S*)?"),
 }
 _SIZE: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([kKmMgG])?")
@@ -74,15 +81,20 @@ def import_vllm(given: Path | Sequence[str], wanted: Wanted) -> Imported:
         InputError: the script cannot be read.
         SpecError: there is no such command, or it has something that is impossible here.
     """
-    return _imported("vllm", VLLM, given, wanted)
+    return _imported("vllm", given, wanted)
 
 
 def import_sglang(given: Path | Sequence[str], wanted: Wanted) -> Imported:
     """Convert ``python -m sglang.launch_server …``; otherwise like :func:`import_vllm`."""
-    return _imported("sglang", SGLANG, given, wanted)
+    return _imported("sglang", given, wanted)
 
 
-def _imported(engine: str, server: Server, given: Path | Sequence[str], wanted: Wanted) -> Imported:
+def import_tensorrt_llm(given: Path | Sequence[str], wanted: Wanted) -> Imported:
+    """Convert ``trtllm-serve …`` with its file of options; otherwise like :func:`import_vllm`."""
+    return _imported("tensorrt-llm", given, wanted)
+
+
+def _imported(engine: str, given: Path | Sequence[str], wanted: Wanted) -> Imported:
     source, found = _read(given, wanted.variables)
     started = [start for one in found if (start := start_of(engine, one)) is not None]
     problem = Input(Document({}, source))
@@ -92,7 +104,7 @@ def _imported(engine: str, server: Server, given: Path | Sequence[str], wanted: 
         hint = "put the command of one into a file of its own" if started else f"expected `{_USAGE[engine]}`"
         problem.problem((), text, hint=hint)
         problem.stop_at_problems()
-    taken = _Converted(engine, server, source, started[0], wanted)
+    taken = _Converted(engine, source, started[0], wanted)
     loads = [load for one in found if (load := load_of(one, taken.given)) is not None]
     return _finished(taken, wanted, loads)
 
@@ -103,7 +115,7 @@ def import_started(engine: str, source: Source, start: Start, wanted: Wanted, no
     Raises:
         SpecError: it has something that is impossible here.
     """
-    taken = _Converted(engine, VLLM if engine == "vllm" else SGLANG, source, start, wanted)
+    taken = _Converted(engine, source, start, wanted)
     taken.given.notes += notes
     return _finished(taken, wanted, [])
 
@@ -140,8 +152,12 @@ def _at_its_argument(problem: Diagnostic, made: Conversion) -> Diagnostic:
     return problem
 
 
-_USAGE: Final = {"vllm": "vllm serve MODEL …", "sglang": "python3 -m sglang.launch_server --model-path MODEL …"}
-_TITLES: Final = {"vllm": "vLLM", "sglang": "SGLang"}
+_USAGE: Final = {
+    "vllm": "vllm serve MODEL …",
+    "sglang": "python3 -m sglang.launch_server --model-path MODEL …",
+    "tensorrt-llm": "trtllm-serve MODEL …",
+}
+_TITLES: Final = {"vllm": "vLLM", "sglang": "SGLang", "tensorrt-llm": "TensorRT-LLM"}
 
 
 def _read(given: Path | Sequence[str], variables: Mapping[str, str]) -> tuple[Source, list[Command]]:
@@ -172,6 +188,8 @@ class Start(NamedTuple):
 
     words: tuple[Word, ...]
     version: str = ""
+    files: Mapping[str, str] = {}
+    """Files that the script has written."""
 
 
 def engine_of(image: str) -> str:
@@ -183,7 +201,7 @@ def start_of(engine: str, command: Command) -> Start | None:
     """Return the arguments of a server's command, which may run in a container; None = it starts none."""
     words = list(command.words)
     if words[0].text.rpartition("/")[2] not in ("docker", "podman"):
-        return _named(engine, words, "")
+        return _named(engine, words, "", command.files)
     at = next((at for at, one in enumerate(words) if _IMAGES[engine].fullmatch(one.text)), None)
     if at is None:
         return None
@@ -191,31 +209,32 @@ def start_of(engine: str, command: Command) -> Start | None:
     version, words = (image[1] or "") if image else "", words[at + 1 :]
     if words and words[0].text.rpartition("/")[2] in _SHELLS:
         for inner in _unwrapped(Command(tuple(words), command.variables), command.variables):
-            if (found := _named(engine, list(inner.words), version)) is not None:
+            if (found := _named(engine, list(inner.words), version, inner.files)) is not None:
                 return found
     # vLLM's image starts the server by itself.
-    return _named(engine, words, version) or (Start(tuple(words), version) if engine == "vllm" else None)
+    alone = Start(tuple(words), version, command.files) if engine == "vllm" else None
+    return _named(engine, words, version, command.files) or alone
 
 
-def _named(engine: str, words: list[Word], version: str) -> Start | None:
+def _named(engine: str, words: list[Word], version: str, files: Mapping[str, str]) -> Start | None:
     """Return what stands behind the server's name; None = it is not named."""
     texts = [one.text for one in words]
-    if _ENTRIES[engine] in texts:
-        return Start(tuple(words[texts.index(_ENTRIES[engine]) + 1 :]), version)
-    for at, text in enumerate(texts[:-1]):
-        if text.rpartition("/")[2] == engine and texts[at + 1] == "serve":
-            return Start(tuple(words[at + 2 :]), version)
+    for at, text in enumerate(texts):
+        name, following = text.rpartition("/")[2], texts[at + 1 : at + 2] == ["serve"]
+        if name in _ENTRIES[engine] or (name == engine and following):
+            return Start(tuple(words[at + 1 + following :]), version, files)
     return None
 
 
 class _Converted(Conversion):
     """The arguments of one server, and the experiment that they make."""
 
-    def __init__(self, engine: str, server: Server, source: Source, start: Start, wanted: Wanted) -> None:
+    def __init__(self, engine: str, source: Source, start: Start, wanted: Wanted) -> None:
         super().__init__(Input(Document({}, source)))
         self.engine = engine
         self.model = ""
-        self._server = server
+        self._server = _SERVERS[engine]
+        self._files = start.files
         self._wanted = wanted
         self._version = start.version
         self._unknown: dict[str, Word] = {}
@@ -268,20 +287,25 @@ class _Converted(Conversion):
             whole = as_map(self.options.get(name))
             one = {**whole, inside: one}
         self._put(name, one, place)
-        if name == "config" and self.engine == "vllm" and isinstance(one, str):
+        if name in _OPTIONS_FILES.get(self.engine, ()) and isinstance(one, str):
             self._read_file(one, place)
 
     def _read_file(self, name: str, place: Location) -> None:
-        folder = place.source.directory
-        document = read_document(folder / name if folder is not None else Path(name))
-        for key, value in as_map(document.data).items():
-            known = self._server.short.get(key.replace("_", "-"), key.replace("_", "-"))
+        folder, written = place.source.directory, self._files.get(name)
+        if written is not None:
+            document = parse(Source(f"{name} of {place.source.name}", written))
+        else:
+            document = read_document(folder / name if folder is not None else Path(name))
+        wins = self.engine == "tensorrt-llm"
+        for path, value in _flat(as_map(document.data), deep=wins):
+            key = ".".join(path).replace("_", "-")
+            known = self._server.short.get(key, key)
             off = known.startswith("no-") and known[3:] in self._server.flags
             known = known[3:] if off else known
-            if known not in self.options:
+            if wins or known not in self.options:
                 self.options[known] = not value if off else _value(value) if isinstance(value, str) else value
-                self.given.document.keys[(known,)] = document.place((key,), key=True)
-                self.given.document.values[(known,)] = document.place((key,))
+                self.given.document.keys[(known,)] = document.place(path, key=True)
+                self.given.document.values[(known,)] = document.place(path)
 
     def _put(self, name: str, value: Json, place: Location) -> None:
         self.options[name] = value
@@ -294,8 +318,9 @@ class _Converted(Conversion):
         self.body = {"model": "", "hardware": self._wanted.hardware}
         if self._wanted.instances != 1:
             self.set("cluster.instances", self._wanted.instances, ())
-        kind = "vllm-v1" if self.engine == "vllm" else "sglang"
-        self.body["policy"] = {"batching": {"kind": kind}}
+        self.body["policy"] = {"batching": {"kind": "vllm-v1" if self.engine == "vllm" else self.engine}}
+        if self.engine == "tensorrt-llm":
+            self.body["latency"] = {"kind": "operators", "engine": self.engine}
         self._versions()
         for name, value in self.options.items():
             if (word := self._unknown.get(name)) is not None and word.text == name and word.unknown:
@@ -306,7 +331,7 @@ class _Converted(Conversion):
                 self.note(Fate.NO_EFFECT, name, self._server.no_effect[name])
             elif name in self._server.lost:
                 self.note(Fate.NOT_CARRIED, name, self._server.lost[name])
-            elif name != "config":
+            elif name not in _OPTIONS_FILES.get(self.engine, ()):
                 self.note(Fate.NOT_CARRIED, name, "unknown argument")
         self._model()
         return self.body
@@ -315,9 +340,11 @@ class _Converted(Conversion):
         if not self._version:
             return
         numbers = tuple(int(one) for one in self._version.split("."))[:2]
-        if self.engine == "sglang":
-            text = f"SGLang {self._version} is simulated as 0.5.23, the version whose scheduler is known"
-            self.given.note(Fate.APPROXIMATED, (), text)
+        if self.engine != "vllm":
+            known, title = {"sglang": "0.5.23", "tensorrt-llm": "1.1"}[self.engine], _TITLES[self.engine]
+            if not self._version.startswith(known):
+                text = f"{title} {self._version} is simulated as {known}, the version whose scheduler is known"
+                self.given.note(Fate.APPROXIMATED, (), text)
             return
         rules = "0.10" if numbers < (0, 12) else "0.33" if numbers >= (0, 33) else ""
         if rules:
@@ -357,10 +384,10 @@ class _Converted(Conversion):
         """Find the document of the model; a quantised one may be another's with other weights."""
         wanted = self._wanted.model or self.model
         if not wanted:
-            hint = "the model comes first: `vllm serve MODEL …`" if self.engine == "vllm" else "`--model-path MODEL`"
+            hint = f"expected `{_USAGE[self.engine]}`"
             self.given.problem((), "the command names no model", hint=hint)
             return
-        origin = ("model",) if self.engine == "vllm" else ("model-path",)
+        origin = ("model-path",) if self.engine == "sglang" else ("model",)
         quantised = _QUANTISED.search(wanted)
         method = str(self.options.get("quantization") or "")
         weights = quantised[1].lower().replace("_", "-") if quantised else method if method == "fp8" else ""
@@ -379,6 +406,17 @@ class _Converted(Conversion):
         elif not self._wanted.model:
             self.origins[("model",)] = origin
             self.given.note(Fate.TAKEN, origin, f"`model: {wanted}`")
+
+
+def _flat(
+    data: Mapping[str, Json], *, deep: bool, above: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Json]]:
+    """Yield the values of a file of options with their paths; maps inside are one value unless ``deep``."""
+    for key, value in data.items():
+        if deep and isinstance(value, dict):
+            yield from _flat(value, deep=True, above=(*above, key))
+        else:
+            yield (*above, key), value
 
 
 def _values(rest: list[str] | list[Word]) -> list[str]:

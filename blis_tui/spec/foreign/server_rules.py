@@ -164,6 +164,15 @@ def _sglang_enable_dp_attention(made: Conversion, _: Json) -> None:
     made.note(Fate.NOT_CARRIED, "enable-dp-attention", "attention is split over all GPUs of the instance instead")
 
 
+def _tensorrt_llm_ep_size(made: Conversion, value: Json) -> None:
+    made.set("latency.expert_parallel", value, ("ep-size",))
+
+
+def _tensorrt_llm_kv_cache_dtype(made: Conversion, value: Json) -> None:
+    name = "kv-cache-config.dtype" if "kv-cache-config.dtype" in made.options else "kv-cache-dtype"
+    made.set("engine.kv_cache_dtype", value, (name,))
+
+
 def _sglang_ep_size(made: Conversion, value: Json) -> None:
     if value == 1:
         made.note(Fate.NO_EFFECT, "ep-size", "experts are split as all else")
@@ -214,6 +223,9 @@ RULES: Final[Mapping[tuple[str, str], Callable[[Conversion, Json], None]]] = Map
         ("sglang", "enable-lora"): _sglang_enable_lora,
         ("sglang", "dp-size"): _sglang_dp_size,
         ("sglang", "enable-dp-attention"): _sglang_enable_dp_attention,
+        ("tensorrt-llm", "ep-size"): _tensorrt_llm_ep_size,
+        ("tensorrt-llm", "kv-cache-dtype"): _tensorrt_llm_kv_cache_dtype,
+        ("tensorrt-llm", "kv-cache-config.dtype"): _tensorrt_llm_kv_cache_dtype,
         ("sglang", "ep-size"): _sglang_ep_size,
         ("sglang", "chunked-prefill-size"): _sglang_chunked_prefill_size,
         ("sglang", "kv-cache-dtype"): _sglang_kv_cache_dtype,

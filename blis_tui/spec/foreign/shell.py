@@ -56,6 +56,8 @@ class Command(NamedTuple):
 
     words: tuple[Word, ...]
     variables: Mapping[str, str]
+    files: Mapping[str, str] = MappingProxyType({})
+    """Files that the script has written before: ``cat > NAME <<EOF``."""
 
 
 def commands(source: Source, given: Mapping[str, str] | None = None) -> list[Command]:
@@ -113,6 +115,9 @@ class _Reader:
         self._given = given
         self._variables: dict[str, str] = {}
         self._arrays: dict[str, tuple[Word, ...]] = {}
+        self._files: dict[str, str] = {}
+        self._written: tuple[str, str] = ("", "")
+        """Of the command that is read: the file that it writes, and the document that it is given."""
         self._at = 0
 
     def read(self) -> list[Command]:
@@ -133,7 +138,10 @@ class _Reader:
         while words and words[0].text in _LEADING:
             del words[0]
         if words:
-            found.append(Command(tuple(words), {**self._variables, **self._given}))
+            found.append(Command(tuple(words), {**self._variables, **self._given}, {**self._files}))
+        if all(self._written):
+            self._files[self._written[0]] = self._written[1]
+        self._written = ("", "")
         words.clear()
 
     def _end_of_line(self) -> int:
@@ -149,7 +157,8 @@ class _Reader:
             elif not redirected[2]:
                 while self._text.startswith((" ", "\t"), self._at):
                     self._at += 1
-                self._joined()
+                name = self._expanded(self._joined()[0])[0]
+                self._written = (name if ">" in redirected[1] else self._written[0], self._written[1])
         elif self._text.startswith("\\\n", self._at):
             self._at += 2
         elif self._text[self._at] in " \t":
@@ -168,6 +177,7 @@ class _Reader:
         lines = self._text[begin + 1 :].split("\n")
         size = next((at for at, line in enumerate(lines) if line.strip() == name[1]), len(lines))
         after = "\n".join(lines[size + 1 :])
+        self._written = (self._written[0], "\n".join(lines[:size]) + "\n")
         # The rest of the line comes before what follows the document; its lines stay, so that places are right.
         self._text = self._text[: self._at] + rest + "\n" * (min(size, len(lines) - 1) + 2) + after
 

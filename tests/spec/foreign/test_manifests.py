@@ -88,7 +88,7 @@ def test_a_compose_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("kind: Pod\n", "no container starts vLLM or SGLang"),
+        ("kind: Pod\n", "no container starts a known engine"),
         (COMPOSE.replace("BAAI/bge-m3", "Qwen/Qwen3-14B").replace(', "--task", "embed"', ""), "several containers"),
         (COMPOSE, "the file does not say which GPU"),
         ("a: [", "expected"),

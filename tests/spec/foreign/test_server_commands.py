@@ -16,8 +16,8 @@ import blis_tui
 from blis_tui.base.errors import BlisError, SpecError
 from blis_tui.base.source import Source
 from blis_tui.spec.foreign.reading import Fate, notes_text
-from blis_tui.spec.foreign.server_arguments import SGLANG, VLLM
-from blis_tui.spec.foreign.server_commands import Wanted, import_sglang, import_vllm
+from blis_tui.spec.foreign.server_arguments import SGLANG, TENSORRT_LLM, VLLM
+from blis_tui.spec.foreign.server_commands import Wanted, import_sglang, import_tensorrt_llm, import_vllm
 from blis_tui.spec.foreign.server_rules import RULES
 from blis_tui.spec.foreign.shell import commands
 
@@ -163,6 +163,37 @@ def test_sglang() -> None:
     blis_tui.load(found)
 
 
+def test_tensorrt_llm(tmp_path: Path) -> None:
+    """Its file of options beats the command, and the script may write the file."""
+    script = tmp_path / "serve.sh"
+    script.write_text(
+        """cat > options.yaml <<EOF
+max_batch_size: 512
+enable_chunked_prefill: true
+kv_cache_config: {free_gpu_memory_fraction: 0.85, enable_block_reuse: false, dtype: fp8}
+scheduler_config: {capacity_scheduler_policy: MAX_UTILIZATION}
+EOF
+mpirun -n 1 trtllm-serve Qwen/Qwen3-14B --tp_size 2 --max_batch_size 256 --extra_llm_api_options options.yaml
+""",
+        encoding="utf-8",
+    )
+    found, fates = told(import_tensorrt_llm(script, H100))
+    assert found["policy"]["batching"] == {
+        "kind": "tensorrt-llm",
+        "enable_chunked_prefill": True,
+        "capacity_scheduler_policy": "MAX_UTILIZATION",
+    }
+    assert found["engine"] == {
+        "max_num_seqs": 512,
+        "gpu_memory_utilization": 0.85,
+        "enable_prefix_caching": False,
+        "kv_cache_dtype": "fp8",
+    }
+    assert found["cluster"] == {"tensor_parallel": 2}
+    assert set(fates.values()) == {Fate.TAKEN}
+    assert blis_tui.load(found).pools[0].latency.settings["engine"] == "tensorrt-llm"
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -192,9 +223,8 @@ def test_the_page_shows_what_is_told() -> None:
     assert notes_text(import_vllm(shown[1].split(), H100).notes) == shown[2]
 
 
-@pytest.mark.parametrize("server", [VLLM, SGLANG])
-def test_an_argument_is_in_one_table(server: Server) -> None:
-    engine = "vllm" if server is VLLM else "sglang"
+@pytest.mark.parametrize(("engine", "server"), [("vllm", VLLM), ("sglang", SGLANG), ("tensorrt-llm", TENSORRT_LLM)])
+def test_an_argument_is_in_one_table(engine: str, server: Server) -> None:
     assert not {*server.taken} & {*server.no_effect}
     assert not {*server.taken} & {*server.lost}
     assert not {*server.no_effect} & {*server.lost}
