@@ -161,6 +161,34 @@ _deployed("kubernetes", "Convert a Kubernetes manifest that starts an engine to 
 _deployed("compose", "Convert a compose file that starts an engine to an experiment.")
 
 
+@import_.command("load")
+@click.argument("words", metavar="FILE | -- COMMAND", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--var", "variables", metavar="NAME=VALUE", multiple=True, help="A variable that is not set there.")
+@click.option("--rate", type=FiniteRange(min=0, min_open=True), help="One of several rates or numbers of users.")
+@_OUTPUT
+@_NAME
+@_STRICT
+@reported
+def load(
+    words: tuple[str, ...],
+    variables: tuple[str, ...],
+    rate: float | None,
+    output: Path | None,
+    name: str | None,
+    strict: bool,
+) -> None:
+    """Convert the command of a load generator to a workload.
+
+    Known are `vllm bench serve`, `sglang.bench_serving`, `guidellm benchmark`, `aiperf profile` and `genai-perf
+    profile`, alone or in a script.
+    """
+    from blis_tui.spec.foreign.bench_commands import import_load  # noqa: PLC0415
+
+    pairs = {key: value for key, given, value in (one.partition("=") for one in variables) if given}
+    given = Path(words[0]) if len(words) == 1 and not words[0].startswith("-") else words
+    _finish([(output, import_load(given, pairs, name=name, rate=rate))], strict=strict)
+
+
 @import_.command("servegen")
 @click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
 @click.option(

@@ -1,16 +1,31 @@
-"""The load of a command that measures a server: ``vllm bench serve`` and ``sglang.bench_serving``."""
+"""The load of a command that measures a server, of vLLM, SGLang, GuideLLM, AIPerf or GenAI-Perf."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.spec.foreign.reading import Fate
+from blis_tui.base.source import Document, Source
+from blis_tui.base.text import printable
+from blis_tui.spec.foreign.guidellm import from_scenario
+from blis_tui.spec.foreign.reading import Draft, Fate, Input, clamped_normal
+from blis_tui.spec.foreign.shell import Command, commands, places
+from blis_tui.spec.read import read_source
 
 if TYPE_CHECKING:
-    from blis_tui.base.source import Json
-    from blis_tui.spec.foreign.reading import Input
-    from blis_tui.spec.foreign.shell import Command
+    from collections.abc import Mapping, Sequence
 
+    from blis_tui.base.source import Json
+    from blis_tui.spec.foreign.reading import Imported
+
+_TITLES: Final = {"vllm": "vLLM", "sglang": "SGLang", "aiperf": "AIPerf", "genai-perf": "GenAI-Perf"}
+_USAGE: Final = {
+    "vllm": "vllm bench serve …",
+    "sglang": "python3 -m sglang.bench_serving …",
+    "guidellm": "guidellm benchmark …",
+    "aiperf": "aiperf profile …",
+    "genai-perf": "genai-perf profile …",
+}
 _AT_ONCE: Final = 10_000.0
 """Requests a second that stand for all at once: a process in front of the engine takes none so fast."""
 _PROMPTS: Final = 1000
@@ -18,17 +33,115 @@ _LENGTHS: Final = {"vllm": (1024, 128), "sglang": (1024, 1024)}
 """Tokens of random prompts and answers where a command leaves them out."""
 
 
+def import_load(
+    path_or_words: Path | Sequence[str],
+    variables: Mapping[str, str],
+    *,
+    name: str | None = None,
+    rate: float | None = None,
+) -> Imported:
+    """Convert the command of a load generator, or the only one of a script, to a workload.
+
+    Args:
+        path_or_words: a script's path, or the words of a command line.
+        variables: values of the script's variables.
+        name: name of the workload; default: that of the tool.
+        rate: which of several rates (or numbers of users), for GuideLLM.
+
+    Raises:
+        InputError: the script cannot be read.
+        SpecError: there is no such command, or its load has no counterpart.
+    """
+    if isinstance(path_or_words, Path):
+        source = read_source(path_or_words)
+        found = commands(source, variables)
+    else:
+        source = Source("--", " ".join(path_or_words))
+        found = [Command(tuple(places(list(path_or_words), source)), {})]
+    given = Input(Document({}, source))
+    tools = [(tool, one) for one in found if (tool := tool_of(one))]
+    if len(tools) != 1:
+        text = f"{len(tools)} commands measure a server" if tools else "no command measures a server"
+        given.problem((), text, hint="expected one of " + ", ".join(f"`{one}`" for one in _USAGE.values()))
+        given.stop_at_problems()
+    (tool, command), *_ = tools
+    if unknown := next((word for word in command.words if word.unknown), None):
+        given.document.values[()] = unknown.place
+        text = f"the script does not say what `{printable(unknown.unknown)}` is"
+        given.problem((), text, hint="give it with `--var NAME=VALUE`")
+        given.stop_at_problems()
+    given.document.values[()] = command.words[0].place
+    if tool == "guidellm":
+        given.document.data = _scenario([one.text for one in command.words])
+        return from_scenario(given, name or tool, "of a command", rate)
+    body = load_of(command, given) if tool in ("vllm", "sglang") else _profiled(command, given)
+    given.stop_at_problems()
+    description = f"Imported from a command of {_TITLES[tool]}."
+    return Draft(source=given, kind="Workload", name=name or tool, description=description, body=body or {}).finish()
+
+
+def tool_of(command: Command) -> str:
+    """Return the load generator that a command starts; empty = none."""
+    texts = [one.text for one in command.words]
+    if texts[1:3] == ["bench", "serve"] or any("benchmark_serving" in one for one in texts[:3]):
+        return "vllm"
+    if "sglang.bench_serving" in texts:
+        return "sglang"
+    name = texts[0].rpartition("/")[2]
+    return name if name in ("guidellm", "aiperf", "genai-perf") and len(texts) > 1 else ""
+
+
+def _scenario(texts: list[str]) -> dict[str, Json]:
+    """Return the scenario of ``guidellm benchmark``."""
+    options = _options(texts)
+    made: dict[str, Json] = {}
+    for key, value in options.items():
+        known = key.replace("-", "_")
+        numbers = [_number({"": one}, "", -1.0) for one in value.split(",")]
+        if known == "rate":
+            made[known] = list(numbers)
+        elif known in ("max_seconds", "max_requests", "random_seed"):
+            made[known] = numbers[0]
+        elif known in ("profile", "rate_type", "data"):
+            made[known] = value
+        else:
+            made["target"] = value  # how the server is reached and what is written
+    return made
+
+
+def _profiled(command: Command, given: Input) -> dict[str, Json]:
+    """Return the load of ``aiperf profile`` and ``genai-perf profile``, which have the same options."""
+    options = _options([one.text for one in command.words])
+    client: dict[str, Json] = {"id": "profile"}
+    for key, name, mean in (("input", "synthetic-input-tokens", 550.0), ("output", "output-tokens", 0.0)):
+        average, spread = _number(options, f"{name}-mean", mean), _number(options, f"{name}-stddev", 0.0)
+        if not average:
+            given.problem((), "the command does not say how long answers are", hint="`--output-tokens-mean`")
+            return {}
+        client[f"{key}_tokens"] = clamped_normal(average, spread, 1, int(average + 5 * spread))
+    rate = _number(options, "request-rate", 0.0)
+    users = int(_number(options, "concurrency", 0.0 if rate else 1.0))
+    requests = int(_number(options, "request-count", _number(options, "num-requests", 0.0))) or max(10, 10 * users)
+    if "request-count" not in options and "num-requests" not in options:
+        given.note(Fate.APPROXIMATED, (), f"the command does not say how many requests: {requests:,}")
+    if not rate:
+        client["arrivals"] = {"kind": "closed-loop", "users": min(users, requests)}
+        return {"requests": requests, "clients": [client]}
+    if users:
+        given.note(Fate.APPROXIMATED, (), f"a rate with at most {users} in flight became the rate alone")
+    client["arrivals"] = {"kind": "constant" if options.get("request-rate-mode") == "constant" else "poisson"}
+    return {"requests": requests, "rate_per_s": rate, "clients": [client]}
+
+
 def load_of(command: Command, given: Input) -> dict[str, Json] | None:
-    """Return the workload of a benchmark's command; None = it is none.
+    """Return the workload of a benchmark's command of vLLM or SGLang; None = it is none.
 
     Lengths that are only in a data set cannot be read from a command: that is a problem of ``given``.
     """
-    texts = [one.text for one in command.words]
-    engine = "vllm" if texts[1:3] == ["bench", "serve"] or any("benchmark_serving" in one for one in texts[:3]) else ""
-    engine = "sglang" if "sglang.bench_serving" in texts else engine
-    if not engine:
+    engine = tool_of(command)
+    if engine not in _LENGTHS:
         return None
-    options = _options(texts)
+    options = _options([one.text for one in command.words])
     data = options.get("dataset-name", "random")
     place = command.words[0].place.span.line
     if data not in ("random", "random-ids"):
@@ -75,6 +188,8 @@ def _lengths(options: dict[str, str], engine: str) -> dict[str, Json]:
 def _options(texts: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for at, text in enumerate(texts):
+        if text == "--":
+            break
         if text.startswith("--"):
             name, given, value = text[2:].partition("=")
             following = texts[at + 1] if at + 1 < len(texts) and not texts[at + 1].startswith("--") else ""

@@ -35,8 +35,15 @@ def import_guidellm(path: Path, *, name: str | None = None, rate: float | None =
         InputError: the file cannot be read.
         SpecError: it is not such a scenario, or its load has no counterpart.
     """
-    given = Input.read(path)
-    scenario = given.root()
+    return from_scenario(Input.read(path), as_name(path.stem) if name is None else name, path.name, rate)
+
+
+def from_scenario(given: Input, name: str, title: str, rate: float | None) -> Imported:
+    """Convert a scenario that has been read; ``title`` says where it comes from.
+
+    Raises:
+        SpecError: it is not such a scenario, or its load has no counterpart.
+    """
     _underscored(given)
     scenario = given.root()
     scenario = scenario.section("spec") or scenario
@@ -54,8 +61,8 @@ def import_guidellm(path: Path, *, name: str | None = None, rate: float | None =
     return Draft(
         source=given,
         kind="Workload",
-        name=as_name(path.stem) if name is None else name,
-        description=f"Imported from the GuideLLM scenario {path.name}.",
+        name=name,
+        description=f"Imported from the GuideLLM scenario {title}.",
         body=body,
         origins={("rate_per_s",): (*scenario.path, "rate"), ("clients",): (*scenario.path, "data")},
     ).finish()
