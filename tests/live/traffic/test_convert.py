@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blis_tui.base.errors import PolicyError
 from blis_tui.engine.request import Request
 from blis_tui.live.traffic.describe import trace_csv
 from blis_tui.live.traffic.opening import Choice, RequestTiming, open_traffic
@@ -109,3 +110,24 @@ def test_another_client_changes_no_byte_of_what_the_others_send(tmp_path: Path, 
     for name in ("anna", "bert"):
         assert len(alone[name]) > 50
         assert beside[name][: len(alone[name])] == alone[name]
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_a_replay_that_waits_is_written_as_it_was_recorded_or_not_at_all(tmp_path: Path, *, timed: bool) -> None:
+    """The file says when requests came, even if a replay waits for answers; with a rate of its own nothing does."""
+    (tmp_path / "talks.csv").write_text(
+        "arrival_us,input_tokens,output_tokens,session_id\n5,10,2,a\n900,20,3,a\n", encoding="utf-8"
+    )
+    rate = "" if timed else ", rate_per_s: 2.0"
+    (tmp_path / "w.yaml").write_text(
+        "apiVersion: blis/v1\nkind: Workload\nmetadata: {name: w}\n"
+        f"trace: {{file: talks.csv, pacing: answers{rate}}}\n",
+        encoding="utf-8",
+    )
+    choice = Choice(generating=True)
+    if timed:
+        found = [one.request.arrival_us for one in open_traffic(str(tmp_path / "w.yaml"), choice).requests]
+        assert found == [5, 900]
+    else:
+        with pytest.raises(PolicyError, match="wait for their answers: when they send depends on the cluster"):
+            open_traffic(str(tmp_path / "w.yaml"), choice)
