@@ -135,11 +135,11 @@ def _serving(engine: str, title: str, command: str) -> None:
         _finish([(output, done(given, _wanted(**wanted)))], strict=strict)
 
 
-_serving("vllm", "vLLM", "`vllm serve ...`, also in `docker run`, and `vllm bench serve ...` as its load.")
-_serving("sglang", "SGLang", "`python3 -m sglang.launch_server ...`, and `sglang.bench_serving ...` as its load.")
+_serving("vllm", "vLLM", "`vllm serve`, also in `docker run`, with `vllm bench serve` as its load.")
+_serving("sglang", "SGLang", "`sglang.launch_server`, with `sglang.bench_serving` as its load.")
 
 
-_serving("tensorrt-llm", "TensorRT-LLM", "`trtllm-serve ...` with its file of options.")
+_serving("tensorrt-llm", "TensorRT-LLM", "`trtllm-serve` with its file of options.")
 
 
 def _deployed(kind: str, about: str) -> None:

@@ -12,7 +12,9 @@ from blis_tui.base.errors import InputError, SpecError
 from blis_tui.base.source import Source
 from blis_tui.base.units import number_text, plural
 from blis_tui.output.section_text import expected_data
+from blis_tui.results import expected_error
 from blis_tui.results.expected_error import ObservedLoad, SlowerServer, slower_server
+from blis_tui.results.measured import medians
 from blis_tui.spec.read import parse
 from blis_tui.spec.study.document import experiment_of, read_study
 from blis_tui.study.planning.answer import Plan, Question
@@ -136,13 +138,20 @@ def test_what_it_says_of_the_answer_is_so(sized: Plan) -> None:
     assert {line[:2] for line in remarks[1:]} == {"- ", "  "}
 
 
-def test_a_step_time_model_with_another_answer_is_named_however_close_its_figures_are(store: MemoryStore) -> None:
+def test_a_step_time_model_with_another_answer_is_named_however_close_its_figures_are(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If its error on such servers is known and small; here it is taken to be."""
     asked = question(rate_per_s=RATE)
     document = {**asked.study.document, "set": {**SHORT, "latency": "fitted", "policy": "default"}}
     document["constraints"] = [{"metric": "latency.itl_ms.p99", "max": 11.7}]
     study = read_study(parse(Source("x", json.dumps(document))))
     found = plan(replace(asked, study=study), InProcessRunner(), store)
-    assert {one.kind for one in found.opinions} == {"operators", "trained-physics"}, "roofline is 57 % off on H100"
+    assert {one.kind for one in found.opinions} == {"operators"}, "trained-physics is 28 % off on H100, roofline 58"
+    small = {"h100": {"ttft": 10.0, "itl": 10.0}}
+    monkeypatch.setattr(expected_error, "medians", lambda kind: small if kind == "trained-physics" else medians(kind))
+    found = plan(replace(asked, study=study), InProcessRunner(), store)
+    assert {one.kind for one in found.opinions} == {"operators", "trained-physics"}
     (other,) = [one for one in found.opinions if one.kind == "trained-physics"]
     assert other.own < 11.7 < other.value < 1.2 * other.own
     assert (other.apart, other.holds) == (False, False)
