@@ -23,7 +23,7 @@ from .editor import Editor
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("editors")]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.xdist_group("editors")]
 """In one process: what they share takes long to make."""
 
 ROOT = Path(__file__).parents[3]

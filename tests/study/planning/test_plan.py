@@ -175,7 +175,7 @@ def test_the_same_question_gets_the_same_bytes_whatever_is_known(sized: Plan, st
 
 
 def test_the_highest_rate_lies_between_one_that_holds_and_one_that_does_not(store: MemoryStore) -> None:
-    found = plan(question(max_rate=True), InProcessRunner(), store)
+    found = plan(question(max_rate=True, precision=0.3), InProcessRunner(), store)
     assert found.best is not None
     assert found.best.knee is not None
     low, high = found.best.knee.holds, found.best.knee.fails
