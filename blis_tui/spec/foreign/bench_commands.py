@@ -159,6 +159,9 @@ def load_of(command: Command, given: Input) -> dict[str, Json] | None:
     if rate == "inf":
         given.note(Fate.APPROXIMATED, (), f"line {place}: all requests at once became {_AT_ONCE:,.0f} a second")
     burstiness = _number(options, "burstiness", 1.0)
+    if not burstiness:
+        given.problem((), f"line {place}: `--burstiness` must be more than 0")
+        return None
     client["arrivals"] = (
         {"kind": "poisson"} if burstiness == 1.0 else {"kind": "gamma", "cv": min(10.0, burstiness**-0.5)}
     )

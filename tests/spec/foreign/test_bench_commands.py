@@ -80,6 +80,7 @@ def test_in_a_script(tmp_path: Path) -> None:
     [
         ("vllm serve x", "no command measures a server"),
         ("vllm bench serve --dataset-name sharegpt", "the lengths of `sharegpt` are not in the command"),
+        ("vllm bench serve --request-rate 1 --burstiness 0", "`--burstiness` must be more than 0"),
         ("aiperf profile --concurrency 3", "does not say how long answers are"),
         ("guidellm benchmark --rate-type sweep --data prompt_tokens=1,output_tokens=1", "has no rate of its own"),
     ],
