@@ -115,8 +115,15 @@ def _served(command: Callable[..., None]) -> Callable[..., None]:
 def _wanted(hardware: str, variables: Sequence[str], **named: str | None) -> Wanted:
     from blis_tui.spec.foreign.server_commands import Wanted  # noqa: PLC0415
 
-    pairs = {name: value for name, given, value in (one.partition("=") for one in variables) if given}
-    return Wanted(hardware, named["model"], named["workload"], named["name"], pairs)
+    return Wanted(hardware, named["model"], named["workload"], named["name"], _set(variables))
+
+
+def _set(variables: Sequence[str]) -> dict[str, str]:
+    """Return the variables of ``--var``."""
+    pairs = [one.partition("=") for one in variables]
+    if (wrong := next((name for name, given, _ in pairs if not given or not name), None)) is not None:
+        raise click.UsageError(f"--var {wrong}: expected NAME=VALUE")
+    return {name: value for name, _, value in pairs}
 
 
 def _serving(engine: str, title: str, command: str) -> None:
@@ -137,8 +144,6 @@ def _serving(engine: str, title: str, command: str) -> None:
 
 _serving("vllm", "vLLM", "`vllm serve`, also in `docker run`, with `vllm bench serve` as its load.")
 _serving("sglang", "SGLang", "`sglang.launch_server`, with `sglang.bench_serving` as its load.")
-
-
 _serving("tensorrt-llm", "TensorRT-LLM", "`trtllm-serve` with its file of options.")
 
 
@@ -184,9 +189,8 @@ def load(
     """
     from blis_tui.spec.foreign.bench_commands import import_load  # noqa: PLC0415
 
-    pairs = {key: value for key, given, value in (one.partition("=") for one in variables) if given}
     given = Path(words[0]) if len(words) == 1 and not words[0].startswith("-") else words
-    _finish([(output, import_load(given, pairs, name=name, rate=rate))], strict=strict)
+    _finish([(output, import_load(given, _set(variables), name=name, rate=rate))], strict=strict)
 
 
 @import_.command("servegen")

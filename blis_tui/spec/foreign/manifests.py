@@ -35,12 +35,12 @@ _GPUS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "h200": "h200",
         "h100": "h100",
+        "gb300": "gb300",
+        "gb200": "gb200",
         "b300": "b300",
         "b200": "b200",
-        "gb200": "gb200",
         "l40s": "l40s",
         "a100.*80": "a100-80",
-        "a100": "a100-80",
         "a10g": "a10g",
         r"\bl4\b": "l4",
         "mi300x": "mi300x",
@@ -154,7 +154,9 @@ def _containers(document: dict[str, Json], source: Source, variables: Mapping[st
         copies = as_map(one.get("deploy")).get("replicas", one.get("scale", 1))
         yield from _container(name, image, words, source, copies=copies, variables=known)
     spec = as_map(document.get("spec"))
-    gpu = next((name for value in _values(spec) if isinstance(value, str) and (name := _gpu(value))), "")
+    nodes = [as_map(value).get(key) for value in _values(spec) for key in ("nodeSelector", "affinity")]
+    labels = (label for one in nodes for label in _values(one) if isinstance(label, str))
+    gpu = next((name for label in labels if (name := _gpu(label))), "")
     for value in _values(spec):
         for entry in as_list(as_map(value).get("containers")):
             one = as_map(entry)
@@ -215,7 +217,5 @@ def _dotenv(source: Source) -> dict[str, str]:
 
 
 def _gpu(text: str) -> str:
-    """Return the hardware that a node's label names; empty = it names none."""
-    if not re.search(r"nvidia|amd|gpu|tesla|\b[abhlm]\w*\d{2}", text, re.IGNORECASE) or len(text) > 100:
-        return ""
+    """Return the hardware that a node's label names; empty = none that is known, such as an A100 of unsaid memory."""
     return next((name for pattern, name in _GPUS.items() if re.search(pattern, text, re.IGNORECASE)), "")

@@ -1,4 +1,4 @@
-"""Imports the command that starts a vLLM or SGLang server as an Experiment, with a note on each argument."""
+"""Imports the command that starts a server of an engine as an Experiment, with a note on each argument."""
 
 from __future__ import annotations
 
@@ -419,17 +419,20 @@ def _flat(
             yield (*above, key), value
 
 
-def _values(rest: list[str] | list[Word]) -> list[str]:
+def _values(rest: list[Word]) -> list[str]:
     """Take the words up to the next argument; a negative number is none."""
     found: list[str] = []
     while rest:
-        word = rest[0]
-        text = word.text if isinstance(word, Word) else word
+        text = rest[0].text
         if text.startswith("-") and _SIZE.fullmatch(text) is None:
             break
         found.append(text)
         rest.pop(0)
     return found
+
+
+def _refuse(name: str) -> Json:
+    raise ValueError(f"{name} is no number")
 
 
 def _value(text: str) -> Json:
@@ -441,8 +444,8 @@ def _value(text: str) -> Json:
         return text.lower() == "true"
     if text.startswith(("{", "[")):
         try:
-            found: Json = json.loads(text)
-        except ValueError:
+            found: Json = json.loads(text, parse_constant=_refuse)
+        except (ValueError, RecursionError):
             return text
         return found
     return text

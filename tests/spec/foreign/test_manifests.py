@@ -75,6 +75,17 @@ def test_a_deployment(tmp_path: Path) -> None:
     assert [pool.instances for pool in blis_tui.load(found).pools] == [3]
 
 
+@pytest.mark.parametrize(
+    ("label", "gpu"),
+    [("NVIDIA-GB200", "gb200"), ("NVIDIA-B200", "b200"), ("NVIDIA-A100-SXM4-80GB", "a100-80"), ("nvidia-l4", "l4")],
+)
+def test_the_gpu_is_that_of_the_nodes(tmp_path: Path, label: str, gpu: str) -> None:
+    named = DEPLOYMENT.replace("Qwen/Qwen3-14B}", "Qwen/Qwen3-14B}, {name: OLD, value: h200}")
+    assert made(tmp_path, named.replace("NVIDIA-H100-80GB-HBM3", label))[0]["hardware"] == gpu
+    with pytest.raises(SpecError, match="does not say which GPU"):  # of 40 or 80 GiB?
+        made(tmp_path, named.replace("NVIDIA-H100-80GB-HBM3", "NVIDIA-A100"))
+
+
 def test_a_compose_file(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("# limits\nSEQS=48\n", encoding="utf-8")
     found, notes = made(tmp_path, COMPOSE, "h100")

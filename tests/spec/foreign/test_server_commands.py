@@ -202,6 +202,7 @@ mpirun -n 1 trtllm-serve Qwen/Qwen3-14B --tp_size 2 --max_batch_size 256 --extra
         ("vllm serve Qwen/Qwen3-14B --max-num-seqs many", "unknown value `many`"),
         ("vllm serve Qwen/Qwen3-14B --max-num-seqs -3", "`max_num_seqs` must be at least 0, found `-3`"),
         ("vllm serve Qwen/Qwen3-14B --speculative-config {}", "it lacks `num_speculative_tokens`"),
+        (f"vllm serve Qwen/Qwen3-14B --max-num-seqs {'[' * 5000}", "unknown value"),
         ("vllm serve nobody/knows", "no model has the Hugging Face id `nobody/knows`"),
         ("echo vllm", "no command starts vllm"),
     ],
