@@ -149,7 +149,7 @@ def _tries(plan: Plan, one: Candidate, metric: str) -> list[_Try]:
         values = tried.values(metric)
         value = tried.figure(metric, plan.question.study.constraints)
         if value is not None:
-            holds = tried.holding == len(tried.rows)
+            holds = tried.all_hold
             found.append(_Try(_size(plan, tried), value, min(values), max(values), holds))
     return sorted(found)
 

@@ -78,7 +78,7 @@ _WAIT: Final = 0.1
 a batch that fills grows; but nobody waits there."""
 _STAYS: Final = 4.0
 """A run shorter than this many mean stays of a request, or of a session, says nothing about the steady state."""
-_KV_FULL: Final = 0.85
+KV_FULL: Final = 0.85
 """Share of the KV cache above which preemptions may still begin."""
 
 
@@ -271,7 +271,7 @@ class SteadyRun:
         swinging = found.waves.growth > _WAVES_SETTLED and found.waves.z > _SURE_GROWS
         settled = stayed and found.grows.growth < _SETTLED and not found.transient and not swinging
         enough = self._arrived[-1] - self._arrived[self._half] >= self._asked.fewest
-        if settled and enough and found.z < -_SURE_HOLDS and found.kv < _KV_FULL and self._has_room(found):
+        if settled and enough and found.z < -_SURE_HOLDS and found.kv < KV_FULL and self._has_room(found):
             return "holds", found.nearest.sentence(found.share)
         return "", ""
 

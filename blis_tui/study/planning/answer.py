@@ -103,6 +103,11 @@ class Trial:
         return len([row for row in self.rows if not failure_reason(row)])
 
     @property
+    def all_hold(self) -> bool:
+        """Whether every row holds."""
+        return self.holding == len(self.rows)
+
+    @property
     def known(self) -> bool:
         """Whether runs of it were decided, or some fail."""
         failing = [row for row in self.rows if failure_reason(row)]

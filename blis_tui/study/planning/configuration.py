@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from blis_tui.base.diagnostics import Diagnostic, about, located
 from blis_tui.base.errors import SpecError
 from blis_tui.base.source import Location, Source, Span, as_list, as_map
+from blis_tui.model.keys import LARGEST_SEED
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.study.document import resolve_point
 from blis_tui.spec.study.study_records import Point
@@ -25,7 +26,7 @@ from blis_tui.study.planning.search import (
     verdict_of,
 )
 from blis_tui.study.planning.slower import SlowServer, slower
-from blis_tui.study.steady import Steady
+from blis_tui.study.steady import KV_FULL, SECTION, Steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -46,6 +47,12 @@ _OF_FORM: Final = "BLIS1"
 
 _OF_CAPACITY: Final = 1.1
 """Start of a rate search relative to the capacity; requests that do not come all at once meet fuller batches."""
+
+
+_MORE_SEEDS: Final = 2
+"""With how many other seeds a run must hold, too, if its KV cache filled. A batch whose cache is about to fill may hold
+for many minutes; once requests are preempted, what they computed is computed again, and it never recovers. When that
+happens is chance, so one run that held shows little."""
 
 
 class Configuration:
@@ -279,10 +286,22 @@ class Configuration:
                 for probe, row in zip(probes, rows, strict=True):
                     if not probe.quick or row.in_long_run == "fails":  # of the others little is known
                         self._rows.setdefault(placed(probe), {})[row.seed] = row
-                probes = search.send([self._verdict(probe, row) for probe, row in zip(probes, rows, strict=True)])
+                verdicts = [self._verdict(probe, row) for probe, row in zip(probes, rows, strict=True)]
+                doubtful = [at for at, row in enumerate(rows) if verdicts[at].holds and self._doubtful(probes[at], row)]
+                for at in doubtful:
+                    others = self._judged((yield [replace(runs[at], seed=one) for one in _other_seeds(runs[at].seed)]))
+                    self._rows[placed(probes[at])] |= {row.seed: row for row in others}
+                    told = [verdicts[at], *(self._verdict(probes[at], row) for row in others)]
+                    verdicts[at] = next((one for one in told if not one.holds), told[0])
+                probes = search.send(verdicts)
         except StopIteration as stop:
             found: T = stop.value
             return found
+
+    def _doubtful(self, probe: Probe, row: Row) -> bool:
+        """Return whether it may be luck that a run holds: its KV cache filled, and it is the only one."""
+        peak = row.figures.get(f"{SECTION}.peak_kv")
+        return not probe.quick and len(self._study.seeds) == 1 and isinstance(peak, float) and peak > KV_FULL
 
     def _verdict(self, probe: Probe, row: Row) -> Verdict:
         """Return what a probe showed; requests that come one by one are asked whether any rate can hold."""
@@ -344,7 +363,7 @@ class Configuration:
             _tried(
                 size if place[0] is None else place[0],
                 place[1],
-                [self._rows[place][seed] for seed in self._study.seeds if seed in self._rows[place]],
+                list(self._rows[place].values()),
                 self._long(place[1]),
             )
             for place in order
@@ -360,6 +379,11 @@ class Configuration:
             spare=self._question.spare,
             tried=tried,
         )
+
+
+def _other_seeds(seed: int) -> list[int]:
+    """Return the seeds to try beside one."""
+    return [(seed + more) % (LARGEST_SEED + 1) for more in range(1, 1 + _MORE_SEEDS)]
 
 
 def _tried(size: int | None, rate_per_s: float | None, rows: list[Row], steady: Steady | None) -> Trial:

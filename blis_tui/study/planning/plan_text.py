@@ -144,22 +144,24 @@ def _around(plan: Plan, best: Candidate, width: int) -> Iterator[str]:
     metrics = tuple(dict.fromkeys([*metrics, *known]))
     head = ["", f"{best.of}/s" if by_rate else size_title(plan), *([] if by_rate else ["GPUs"])]
     titles = {**_USUAL, **_WHERE_KNOWN}
-    several = len(plan.question.study.seeds) > 1
+    several = any(len(one.rows) > 1 for one in best.tried)
     head += [*(titles.get(metric, metric.removeprefix("latency.")) for metric in metrics)]
     head += ["seeds ok"] if several else []
     shown = best.tried
     first = metrics[0]
     # A figure far beyond its bound would shrink all other bars to nothing.
     bounds = plan.question.study.constraints
-    top = max((value for one in shown if (value := one.figure(first, bounds)) is not None and one.holding), default=0.0)
+    top = max(
+        (value for one in shown if (value := one.figure(first, bounds)) is not None and one.all_hold), default=0.0
+    )
     rows, beside = [head], [("", "")]
     for one in shown:
-        mark = "→" if one is best.found else "✓" if one.holding == len(one.rows) else "✗" if one.known else "?"
+        mark = "→" if one is best.found else "✓" if one.all_hold else "✗" if one.known else "?"
         cells = [mark, f"{one.rate_per_s:g}" if by_rate else f"{one.size}"]
         cells += [] if by_rate else [number_text(one.mean("cost.gpus"))]
         cells += [_spread(one, metric) for metric in metrics]
         rows.append([*cells, *([f"{one.holding} of {len(one.rows)}"] if several else [])])
-        beside.append((fine_bar(one.figure(first, bounds), top, _BAR), "") if one.holding else ("", _why(plan, one)))
+        beside.append((fine_bar(one.figure(first, bounds), top, _BAR), "") if one.all_hold else ("", _why(plan, one)))
     for line, (length, why) in zip(aligned(rows, right=range(1, len(head))), beside, strict=True):
         if len(line) + 2 + len(length or why) <= width:
             yield f"{line}  {length or why}".rstrip()
