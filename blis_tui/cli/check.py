@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from blis_tui.base.canonical import to_json
 from blis_tui.base.classes import dataclass
-from blis_tui.base.errors import BlisError, InputError, PolicyError, SimulationError, SpecError
+from blis_tui.base.errors import BlisError, InputError, PolicyError, SimulationError, SpecError, TraceError
 from blis_tui.base.text import printable
 from blis_tui.cli import completion
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Command
-from blis_tui.cli.options import cases_by_name, format_option, known_plugins, plugins_option, seed_option, set_option
+from blis_tui.cli.options import (
+    cases_in_document,
+    format_option,
+    known_plugins,
+    plugins_option,
+    seed_option,
+    set_option,
+)
 from blis_tui.cli.standard_streams import print_text, read_standard_input_text, tell, yaml_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from blis_tui.base.diagnostics import Diagnostic
+    from blis_tui.base.source import Document
     from blis_tui.model import Experiment
     from blis_tui.model.plug_ins import Plugin, Registry
     from blis_tui.spec.resolve import Resolved
@@ -67,7 +74,11 @@ class Outcome:
 @seed_option
 @plugins_option
 @click.option("--all", "every", is_flag=True, help="Show all errors of a document, not only the first 20.")
-@format_option("text", "json", about="text: compiler-style errors on stderr; json: one document on stdout.")
+@format_option(
+    *("text", "json", "junit", "sarif"),
+    about="text: compiler-style errors on stderr. On stdout: json, one document; junit, JUnit's XML, which CI shows; "
+    "sarif, SARIF 2.1.0, which code reviews show.",
+)
 @reported
 def check(
     paths: tuple[str, ...],
@@ -116,7 +127,9 @@ def check(
                 if as_text:
                     _print_policy(policy, policies)
     if not as_text:
-        print_text(_as_json(outcomes, policies if code else None), nl=False)
+        from blis_tui.cli.check_reports import FORMATS  # noqa: PLC0415  (not needed for text)
+
+        print_text(FORMATS[output_format](outcomes, policies if code else None), nl=False)
     if any(outcome.unreadable for outcome in outcomes):
         sys.exit(ExitCode.IO)
     if not all(outcome.ok for outcome in outcomes):
@@ -134,8 +147,6 @@ def _print_policy(policy: Checked, so_far: list[Checked]) -> None:
 
 def _check_all(path: str, stdin_text: str | None, plugins: Registry | None) -> list[Outcome]:
     """Check the documents of a path; a folder without any is an error."""
-    from blis_tui.base.errors import InputError  # noqa: PLC0415  (heavy imports only when the command runs)
-
     try:
         files = yaml_files(path)
     except InputError as error:
@@ -144,37 +155,47 @@ def _check_all(path: str, stdin_text: str | None, plugins: Registry | None) -> l
 
 
 def _check(source: str, stdin_text: str | None, plugins: Registry | None) -> Outcome:
-    from blis_tui.base.errors import InputError, SpecError, TraceError  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.spec.validate import validate as check_document  # noqa: PLC0415
-    from blis_tui.study.figures import require_expected, require_figures  # noqa: PLC0415
+    from blis_tui.spec.validate import open_any  # noqa: PLC0415  (heavy imports only when the command runs)
 
     try:
-        valid = check_document(source, stdin_text=stdin_text, plugins=plugins)
-        if valid.study is not None:
-            require_figures(valid.study)
-        if valid.resolved is not None:
-            require_expected(valid.resolved)
-        cases, checked = (0, 0) if valid.resolved is None else _check_cases(source, stdin_text, valid.resolved)
+        return replace(check_document(open_any(source, stdin_text), plugins), file=source)
     except (SpecError, TraceError) as error:
         return Outcome(file=source, diagnostics=error.diagnostics)
     except InputError as error:
         pattern = "\n  = help: no file matches: the shell passes on a pattern that matches nothing as it is"
         return Outcome(file=source, unreadable=f"{error}{pattern if _PATTERN.intersection(source) else ''}")
-    return Outcome(file=source, kind=valid.kind, name=valid.name, cases=cases, cases_checked=checked)
 
 
-def _check_cases(source: str, stdin_text: str | None, experiment: Resolved) -> tuple[int, int]:
+def check_document(document: Document, plugins: Registry | None = None) -> Outcome:
+    """Check a document that was read, and its cases.
+
+    Raises:
+        SpecError: with every problem found.
+        TraceError: rows of its trace are invalid.
+        InputError: a file that it refers to cannot be read.
+    """
+    from blis_tui.spec.validate import validated  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.study.figures import require_expected, require_figures  # noqa: PLC0415
+
+    valid = validated(document.copy(), plugins=plugins)
+    if valid.study is not None:
+        require_figures(valid.study)
+    if valid.resolved is not None:
+        require_expected(valid.resolved)
+    cases, checked = (0, 0) if valid.resolved is None else _check_cases(document, valid.resolved)
+    return Outcome(file=document.source.name, kind=valid.kind, name=valid.name, cases=cases, cases_checked=checked)
+
+
+def _check_cases(document: Document, experiment: Resolved) -> tuple[int, int]:
     """Check the cases of a sound experiment; return how many there are, and how many were checked.
 
     Raises:
         SpecError: with the problems of its cases.
     """
-    cases = cases_by_name(source, stdin_text, experiment.plugins)
-    from blis_tui.base.errors import SpecError  # noqa: PLC0415  (heavy imports only when the command runs)
+    cases = cases_in_document(document, Path(document.source.name), experiment.plugins)
     from blis_tui.spec.cases import check_cases, unknown_expectations  # noqa: PLC0415
-    from blis_tui.spec.load import build, open_source  # noqa: PLC0415
+    from blis_tui.spec.load import build  # noqa: PLC0415
 
-    document = open_source(source, stdin_text)
     if document.get("golden", "xfail") and (unknown := unknown_expectations(document, build(experiment))):
         raise SpecError(unknown)
     if not cases:
@@ -215,25 +236,6 @@ def _print_text(outcomes: list[Outcome], *, every: bool) -> None:
     if len(read) < len(outcomes):
         found.append(f"{plural(len(outcomes) - len(read), 'path')} not read")
     print_text(", ".join(found))
-
-
-def _as_json(outcomes: list[Outcome], policies: list[Checked] | None) -> str:
-    documents = [
-        {
-            "file": outcome.file,
-            "ok": outcome.ok,
-            "kind": outcome.kind,
-            "name": outcome.name,
-            "cases": outcome.cases,
-            "cases_checked": outcome.cases_checked,
-            "unreadable": outcome.unreadable,
-            "diagnostics": [asdict(one) for one in outcome.diagnostics],
-        }
-        for outcome in outcomes
-    ]
-    ok = all(outcome.ok for outcome in outcomes) and not any(policy.code for policy in policies or ())
-    checked = {} if policies is None else {"policies": [asdict(policy) for policy in policies]}
-    return to_json({"ok": ok, "documents": documents, **checked})
 
 
 # Checks of users' policies: they must give the same bytes in every run.

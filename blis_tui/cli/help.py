@@ -65,6 +65,7 @@ NEIGHBOURS: Final[Mapping[str, str]] = {
     "bundle": "run",
     "serve-api": "serve",
     "upgrade": "check",
+    "lsp": "spec",
 }
 """Commands that ``blis-tui --help`` leaves out, and the one whose help names each."""
 

@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "check": ("blis_tui.cli.check", "check", "Validate documents of any kind, and your own policies."),
     "upgrade": ("blis_tui.cli.upgrade", "upgrade", "Upgrade documents from older versions to the current format."),
     "explain": ("blis_tui.cli.explain", "explain", "Explain a metric, key, error, warning or term."),
+    "lsp": ("blis_tui.cli.lsp", "lsp", "Serve editors: completion, explanations, errors (Language Server Protocol)."),
     "completion": ("blis_tui.cli.completion", "completion", "Print a shell's completion script."),
 }
 """Command -> module, attribute, and the line shown by ``--help`` without importing it."""

@@ -19,6 +19,7 @@ from blis_tui.cli.standard_streams import tell
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from blis_tui.base.source import Document
     from blis_tui.golden.case import Case
     from blis_tui.model.plug_ins import Registry
 
@@ -189,11 +190,16 @@ def mention_cases(source: str, stdin_text: str | None, plugins: Registry | None)
 
 def cases_by_name(source: str, stdin_text: str | None, plugins: Registry | None) -> Mapping[str, Case]:
     """Return the cases that a file declares, by name."""
-    from blis_tui.base.source import as_map  # noqa: PLC0415
     from blis_tui.spec.load import locate, open_source  # noqa: PLC0415
 
     spec = Path("-") if source == "-" else locate(source)
-    document = open_source(source, stdin_text)
+    return cases_in_document(open_source(source, stdin_text), spec, plugins)
+
+
+def cases_in_document(document: Document, spec: Path, plugins: Registry | None) -> Mapping[str, Case]:
+    """Return the cases that a document, read from a file, declares, by name."""
+    from blis_tui.base.source import as_map  # noqa: PLC0415
+
     if not as_map(document.data).keys() & {"cases", "matrix", "twins", "golden"}:
         return {}
     from blis_tui.golden.case import DEFAULT, cases_in  # noqa: PLC0415

@@ -15,7 +15,7 @@ from blis_tui.spec.checks import check_model
 from blis_tui.spec.cluster_checks import check_policy
 from blis_tui.spec.compose import Problems, checked, inline_config_file, is_path
 from blis_tui.spec.library import find
-from blis_tui.spec.load import open_source, resolve_source
+from blis_tui.spec.load import open_source, resolve_document
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.reader import complete
 from blis_tui.spec.resolve import expand_model, pin_trace
@@ -59,20 +59,34 @@ class OpenWorkload:
     """Its trace file, if it has one."""
 
 
+def open_any(source: str | Path, stdin_text: str | None = None) -> Document:
+    """Read the document at a path, with the name of an experiment or a study, or ``-`` for ``stdin_text``.
+
+    Raises:
+        SpecError: it is not one strict YAML document.
+        InputError: it cannot be read.
+    """
+    if isinstance(source, str) and not is_path(source) and find("Experiment", source, Path.cwd()) is None:
+        source = find("Study", source, Path.cwd()) or source
+    return open_source(source, stdin_text)
+
+
 def validate(source: str | Path, *, stdin_text: str | None = None, plugins: Registry | None = None) -> Valid:
-    """Check one document: a path, the name of an experiment or a study, or ``-`` for ``stdin_text``.
+    """Read and check one document: see :func:`open_any` and :func:`validated`."""
+    return validated(open_any(source, stdin_text), plugins=plugins)
+
+
+def validated(document: Document, *, plugins: Registry | None = None) -> Valid:
+    """Check one document, and complete it in place.
 
     Raises:
         SpecError: with every problem found.
         TraceError: rows of its trace are invalid; of a large file, only the first rows are checked.
-        InputError: the document cannot be read.
+        InputError: a file that it refers to cannot be read.
     """
-    if isinstance(source, str) and not is_path(source) and find("Experiment", source, Path.cwd()) is None:
-        source = find("Study", source, Path.cwd()) or source
-    document = open_source(source, stdin_text)
     kind = _kind(document)
     if kind == "Experiment":
-        resolved = resolve_source(source, stdin_text=stdin_text, plugins=plugins)
+        resolved = resolve_document(document, (), plugins)
         document = resolved.document
         _check_rows(document.get("workload", "trace"), resolved.trace_path, plugins)
         return Valid(kind, str(document.get("metadata", "name")), document.data, resolved=resolved)

@@ -11,7 +11,7 @@ from blis_tui.spec.study.document import read_study
 from blis_tui.study.planning.answer import Candidate, Question
 from blis_tui.study.planning.configuration import Configuration
 from blis_tui.study.planning.driver import Run
-from blis_tui.study.study_rows import Row
+from blis_tui.study.study_rows import Row, Value
 
 TTFT = "latency.ttft_ms.p90"
 LARGEST = 2**63 - 1
@@ -48,7 +48,8 @@ def _row(run: Run, enough: int, peak: float) -> Row:
     size = run.values.get("cluster.instances", enough)
     assert isinstance(size, int)
     holds = size >= enough
-    figures = {TTFT: run.seed % 50 + (100.0 if holds else 900.0), "requests.total": 100, "throughput.requests_per_s": 5.0}
+    ttft_ms = run.seed % 50 + (100.0 if holds else 900.0)
+    figures: dict[str, Value] = {TTFT: ttft_ms, "requests.total": 100, "throughput.requests_per_s": 5.0}
     if run.steady is not None:
         figures |= {"stationary.verdict": "holds" if holds else "fails", "stationary.peak_kv": peak}
     return Row(point=run.point, seed=run.seed, status="done", ok=holds, why="" if holds else "late", figures=figures)

@@ -1,0 +1,374 @@
+"""A language server: what editors show of documents while they are written.
+
+It speaks the Language Server Protocol (3.17) by ``pygls``: diagnostics of ``check``, completion, what ``explain`` says
+under the cursor, quick fixes of "did you mean", the files behind names, the layout of ``spec fmt``, and above each
+experiment what can be done with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+from pygls.uris import from_fs_path, to_fs_path
+
+from blis_tui._version import __version__
+from blis_tui.base.errors import BlisError, InputError, SpecError, TraceError
+from blis_tui.base.scalars import flow
+from blis_tui.base.source import Source
+from blis_tui.cli.check import check_document
+from blis_tui.spec.authoring.layout import format_source
+from blis_tui.spec.editor.cursor import cursor_at, kind_of, on_row, rows_of
+from blis_tui.spec.library import description, entries, find
+from blis_tui.spec.metric_names import COSTS, all_metrics
+from blis_tui.spec.read import parse
+from blis_tui.spec.subjects import subjects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pygls.workspace import TextDocument
+
+    from blis_tui.base.diagnostics import Diagnostic
+    from blis_tui.spec.authoring.key_tree import Key
+    from blis_tui.spec.editor.cursor import Cursor
+
+RUN: Final = "blis-tui.run"
+GOLDEN: Final = "blis-tui.golden"
+PLAN: Final = "blis-tui.plan"
+_LENSES: Final = ((RUN, "run"), (GOLDEN, "golden"), (PLAN, "plan"))
+_SETTLE_S: Final = 0.2
+"""A document is checked when nothing was typed for so long."""
+_SHOWN_LINES: Final = 40
+"""Lines of a command's output that are shown; the whole of it is in the log."""
+_OURS: Final = re.compile(r"^apiVersion: *[\"']?blis/", re.MULTILINE)
+_MEANT: Final = re.compile(r"^did you mean (`[^`]+`(?: or `[^`]+`)*)\?")
+_QUOTED: Final = re.compile(r"`([^`]+)`")
+_SUFFIXES: Final = (".blis.yaml", ".study.yaml")
+
+
+def is_ours(document: TextDocument) -> bool:
+    """Return whether a YAML file is a document of blis-tui."""
+    return document.uri.endswith(_SUFFIXES) or _OURS.search(document.source) is not None
+
+
+def directory_of(document: TextDocument) -> Path:
+    """Return where relative paths in a document start."""
+    path = to_fs_path(document.uri)
+    return Path.cwd() if path is None else Path(path).parent
+
+
+def lines_of(document: TextDocument) -> list[str]:
+    """Return a document's lines without their ends."""
+    return [line.rstrip("\r\n") for line in document.lines]
+
+
+def diagnostics_of(document: TextDocument) -> list[types.Diagnostic]:
+    """Return the problems that ``check`` finds in the text, which need not be saved."""
+    if not is_ours(document):
+        return []
+    try:
+        check_document(parse(Source(document.uri, document.source, directory_of(document))))
+    except (SpecError, TraceError) as error:
+        found = error.diagnostics
+        return [_placed(document, one, _message(one, here=one.file == document.uri)) for one in found]
+    except InputError as error:
+        return [_placed(document, None, str(error))]
+    return []
+
+
+def _message(one: Diagnostic, *, here: bool) -> str:
+    where = "" if here else f"{one.file}:{one.line}: "
+    return "\n".join([f"{where}{one.message}", *one.notes, *([f"help: {one.help}"] if one.help else [])])
+
+
+def _placed(document: TextDocument, one: Diagnostic | None, message: str) -> types.Diagnostic:
+    """Return a problem at its place; one of another file, or of none, is shown on the first line."""
+    line, start, end = (0, 0, 0)
+    if one is not None and one.line and one.file == document.uri:
+        line, start, end = one.line - 1, one.column - 1, one.end_column - 1
+    place = types.Range(types.Position(line, start), types.Position(line, max(end, start + 1)))
+    return types.Diagnostic(
+        range=document.position_codec.range_to_client_units(document.lines, place),
+        message=message,
+        severity=types.DiagnosticSeverity.Error,
+        code=None if one is None else one.code,
+        source="blis-tui",
+    )
+
+
+def completions_of(document: TextDocument, position: types.Position) -> list[types.CompletionItem]:
+    """Return the keys, or the values of a key, that may be written at a place."""
+    place = document.position_codec.position_from_client_units(document.lines, position)
+    found = cursor_at(lines_of(document), place.line, place.character) if is_ours(document) else None
+    if found is None:
+        return []
+    start = types.Position(place.line, found.column)
+    end = types.Position(place.line, place.character)
+    replaced = document.position_codec.range_to_client_units(document.lines, types.Range(start, end))
+    if found.key:
+        items = _values(found, found.keys(found.key), directory_of(document))
+    else:
+        items = [_key_item(name, key) for name, key in found.names().items()]
+        if not items and found.path:  # an entry of a list of words
+            items = _values(found, _last_keys(found), directory_of(document))
+    for at, item in enumerate(items):
+        item.text_edit = types.TextEdit(replaced, item.insert_text or item.label)
+        item.sort_text = f"{at:04}"
+    return items
+
+
+def _last_keys(found: Cursor) -> list[Key]:
+    """Return the keys whose value is the list or map around the cursor."""
+    *outer, name = found.path
+    return replace(found, path=tuple(outer)).keys(name)
+
+
+def _key_item(name: str, key: Key) -> types.CompletionItem:
+    whole = bool(key.children) and not key.document and key.type == "map"
+    text = f"{name}:\n" if whole else f"{name}: "
+    return types.CompletionItem(
+        label=name,
+        kind=types.CompletionItemKind.Property,
+        detail=_facts(key),
+        documentation=types.MarkupContent(types.MarkupKind.Markdown, _about(key)),
+        insert_text=text.rstrip("\n"),
+    )
+
+
+def _facts(key: Key) -> str:
+    """Return type, unit, default and range in a line."""
+    default = f"default {flow(key.default)}" if key.has_default else "required" if key.required else ""
+    kind = f"with kind: {key.only}" if key.only else ""
+    return " · ".join(part for part in (key.type, key.unit, default, key.range, kind) if part)
+
+
+def _about(key: Key) -> str:
+    """Return what ``explain`` says of a key, in Markdown."""
+    title = f"**{key.dotted}** — {_facts(key)}"
+    choices = "\n".join(f"- `{one.value}` {one.description}".rstrip() for one in key.choices)
+    return "\n\n".join(part for part in (title, key.description, choices) if part)
+
+
+def _values(found: Cursor, keys: list[Key], directory: Path) -> list[types.CompletionItem]:
+    """Return what a key accepts: words, names of documents, its default."""
+    items: dict[str, types.CompletionItem] = {}
+
+    def add(word: str, about: str, kind: types.CompletionItemKind) -> None:
+        items.setdefault(word, types.CompletionItem(label=word, kind=kind, detail=about or None))
+
+    for key in keys:
+        for choice in (*key.choices, *key.discriminator):
+            add(choice.value, choice.description, types.CompletionItemKind.EnumMember)
+        if "true or false" in key.type:
+            for word in ("true", "false"):
+                add(word, "", types.CompletionItemKind.Keyword)
+        if kind := _document_kind(found, key):
+            for entry in entries(directory):
+                if entry.kind == kind:
+                    add(entry.name, description(entry.path), types.CompletionItemKind.File)
+        if key.has_default and key.default is not None and not isinstance(key.default, dict | list):
+            add(flow(key.default), "the default", types.CompletionItemKind.Value)
+        if key.name == "metric":
+            for name in sorted({*all_metrics(), *COSTS}):
+                add(name, COSTS.get(name, ""), types.CompletionItemKind.Value)
+    return list(items.values())
+
+
+def _document_kind(found: Cursor, key: Key) -> str:
+    """Return the kind of document that a key names; empty = it names none."""
+    if key.path in (("extends",), ("experiment",)):
+        return "Experiment"
+    return key.document or ("" if found.kind != "Study" or key.name != "experiment" else "Experiment")
+
+
+def hover_of(document: TextDocument, position: types.Position) -> types.Hover | None:
+    """Return what ``explain`` says of the key or value at a place."""
+    place = document.position_codec.position_from_client_units(document.lines, position)
+    found = on_row(lines_of(document), place.line, place.character) if is_ours(document) else None
+    if found is None:
+        return None
+    cursor, name, word = found
+    keys = cursor.keys(name)
+    text = "\n\n---\n\n".join(_about(key) for key in keys)
+    if word and any(word == one.value for key in keys for one in (*key.choices, *key.discriminator)):
+        text = _explained(word) or text
+    elif word and name == "metric":
+        text = _explained(word)
+    if not text:
+        return None
+    return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text))
+
+
+def _explained(word: str) -> str:
+    try:
+        return "\n\n".join(f"```text\n{one.text.rstrip()}\n```" for one in subjects(word))
+    except BlisError:
+        return ""
+
+
+def definition_of(document: TextDocument, position: types.Position) -> types.Location | None:
+    """Return the file that the value at a place names: a document, by name or path, or any other file."""
+    place = document.position_codec.position_from_client_units(document.lines, position)
+    found = on_row(lines_of(document), place.line, place.character) if is_ours(document) else None
+    if found is None or not found[2]:
+        return None
+    cursor, name, word = found
+    directory = directory_of(document)
+    kinds = [kind for key in cursor.keys(name) if (kind := _document_kind(cursor, key))]
+    named = next((path for kind in kinds if (path := find(kind, word, directory)) is not None), None)
+    path = named or directory / word
+    uri = from_fs_path(str(path.resolve())) if path.is_file() else None
+    start = types.Position(0, 0)
+    return None if uri is None else types.Location(uri, types.Range(start, start))
+
+
+def actions_of(document: TextDocument, problems: Iterable[types.Diagnostic]) -> Iterator[types.CodeAction]:
+    """Yield quick fixes: each word that a problem's help says may be meant."""
+    for one in problems:
+        meant = _MEANT.match(next((line[6:] for line in one.message.splitlines() if line.startswith("help: ")), ""))
+        for word in _QUOTED.findall(meant[1]) if meant else ():
+            edit = types.TextEdit(one.range, word)
+            yield types.CodeAction(
+                title=f"Change to `{word}`",
+                kind=types.CodeActionKind.QuickFix,
+                diagnostics=[one],
+                edit=types.WorkspaceEdit(changes={document.uri: [edit]}),
+            )
+
+
+def lenses_of(document: TextDocument) -> list[types.CodeLens]:
+    """Return what can be done with an experiment, above its first line."""
+    rows = rows_of(lines_of(document))
+    if not is_ours(document) or kind_of(rows) != "Experiment" or to_fs_path(document.uri) is None:
+        return []
+    start = types.Position(0, 0)
+    bounded = any((row.column, row.key) == (0, "expect") for row in rows)
+    return [
+        types.CodeLens(types.Range(start, start), types.Command(title, command, arguments=[document.uri]))
+        for command, title in _LENSES
+        if bounded or command != PLAN
+    ]
+
+
+def format_of(document: TextDocument) -> list[types.TextEdit]:
+    """Return the edit that brings a document into its normal form; none if it is, or is no valid YAML."""
+    if not is_ours(document):
+        return []
+    try:
+        text = format_source(Source(document.uri, document.source)).text
+    except SpecError:
+        return []
+    whole = types.Range(types.Position(0, 0), types.Position(len(document.lines), 0))
+    return [] if text == document.source else [types.TextEdit(whole, text)]
+
+
+def words_of_command(command: str, uri: str) -> list[str]:
+    """Return the command line behind a lens."""
+    path = to_fs_path(uri) or ""
+    ours = [sys.executable, "-m", "blis_tui"]
+    return {
+        RUN: [*ours, "run", "--format", "table", "--", path],
+        GOLDEN: [sys.executable, "-m", "pytest", "-q", "--no-header", "--", path],
+        PLAN: [*ours, "plan", "--", path],
+    }[command]
+
+
+async def output_of(command: str, uri: str) -> str:
+    """Run a lens' command on the saved file; return what it prints."""
+    path = to_fs_path(uri)
+    process = await asyncio.create_subprocess_exec(
+        *words_of_command(command, uri),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=None if path is None else Path(path).parent,
+    )
+    printed, _ = await process.communicate()
+    return printed.decode(errors="replace").rstrip()
+
+
+def server() -> LanguageServer:
+    """Return a server with all its features."""
+    made = LanguageServer("blis-tui", f"v{__version__}")
+    waiting: dict[str, asyncio.Task[None]] = {}
+
+    async def publish(uri: str) -> None:
+        await asyncio.sleep(_SETTLE_S)
+        document = made.workspace.get_text_document(uri)
+        found = diagnostics_of(document)
+        made.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, document.version))
+
+    def check(uri: str) -> None:
+        if uri in waiting:
+            waiting[uri].cancel()
+        waiting[uri] = asyncio.get_running_loop().create_task(publish(uri))
+
+    @made.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    async def opened(params: types.DidOpenTextDocumentParams) -> None:
+        check(params.text_document.uri)
+
+    @made.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    async def changed(params: types.DidChangeTextDocumentParams) -> None:
+        check(params.text_document.uri)
+
+    @made.feature(types.TEXT_DOCUMENT_DID_SAVE)
+    async def saved(_: types.DidSaveTextDocumentParams) -> None:
+        for uri in made.workspace.text_documents:  # it may be what others refer to
+            check(uri)
+
+    @made.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    async def closed(params: types.DidCloseTextDocumentParams) -> None:
+        uri = params.text_document.uri
+        if uri in waiting:
+            waiting.pop(uri).cancel()
+        made.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
+
+    @made.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=[" ", ":", "{", ","]))
+    def complete(params: types.CompletionParams) -> list[types.CompletionItem]:
+        return completions_of(made.workspace.get_text_document(params.text_document.uri), params.position)
+
+    @made.feature(types.TEXT_DOCUMENT_HOVER)
+    def hover(params: types.HoverParams) -> types.Hover | None:
+        return hover_of(made.workspace.get_text_document(params.text_document.uri), params.position)
+
+    @made.feature(types.TEXT_DOCUMENT_DEFINITION)
+    def definition(params: types.DefinitionParams) -> types.Location | None:
+        return definition_of(made.workspace.get_text_document(params.text_document.uri), params.position)
+
+    @made.feature(
+        types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix])
+    )
+    def actions(params: types.CodeActionParams) -> list[types.CodeAction]:
+        document = made.workspace.get_text_document(params.text_document.uri)
+        return list(actions_of(document, params.context.diagnostics))
+
+    @made.feature(types.TEXT_DOCUMENT_CODE_LENS, types.CodeLensOptions())
+    def lenses(params: types.CodeLensParams) -> list[types.CodeLens]:
+        return lenses_of(made.workspace.get_text_document(params.text_document.uri))
+
+    @made.feature(types.TEXT_DOCUMENT_FORMATTING)
+    def formatting(params: types.DocumentFormattingParams) -> list[types.TextEdit]:
+        return format_of(made.workspace.get_text_document(params.text_document.uri))
+
+    for command, title in _LENSES:
+        _register(made, command, title)
+    return made
+
+
+def _register(made: LanguageServer, command: str, title: str) -> None:
+    """Register the command of a lens: it runs in a process of its own, and its output is logged and shown."""
+
+    @made.command(command)
+    async def run(uri: str) -> str:
+        text = await output_of(command, uri)
+        made.window_log_message(types.LogMessageParams(types.MessageType.Info, f"{title} {uri}\n{text}"))
+        shown = "\n".join(text.splitlines()[:_SHOWN_LINES])
+        made.window_show_message(types.ShowMessageParams(types.MessageType.Info, shown))
+        return text

@@ -1,0 +1,1 @@
+"""What an editor asks about a document while it is being written."""
