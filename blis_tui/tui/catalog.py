@@ -127,11 +127,20 @@ def find_documents(folder: Path) -> Catalog:
     return Catalog(tuple(found), complete)
 
 
+def is_searched(path: Path, folder: Path) -> bool:
+    """Return whether a file is where experiments of one's own are searched for below a folder."""
+    return path.is_relative_to(folder) and all(map(_is_searched, path.relative_to(folder).parts[:-1]))
+
+
+def _is_searched(name: str) -> bool:
+    return not name.startswith(".") and name not in _SKIPPED
+
+
 def _below(folder: Path) -> tuple[list[Path], bool]:
     """Return experiments and studies below a folder, sorted by path, and whether the search was complete."""
     found: list[Path] = []
     for count, (here, folders, files) in enumerate(os.walk(folder), 1):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
+        folders[:] = sorted(filter(_is_searched, folders))
         found += [Path(here, name) for name in sorted(files) if name.endswith(_ENDINGS) and not name.startswith(".")]
         if len(found) > MAX_FOUND or count >= MAX_FOLDERS:
             return found[:MAX_FOUND], False

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final
 
 from textual.app import App, SuspendNotSupported
 
+from blis_tui.base.input_files import real_path
+from blis_tui.spec.library import entries, find, suffix
+from blis_tui.spec.places import shipped_specs
+from blis_tui.tui.catalog import is_searched
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 _PLUS: Final = (
     "vi",
@@ -51,11 +55,30 @@ def editor_command(path: Path, line: int, environment: Mapping[str, str]) -> lis
     return [*words, str(path)]
 
 
+def read_only(path: Path, folder: Path) -> str:
+    """Return why a file is not for editing and what copies it to a folder; empty if it is for editing.
+
+    Shipped files are not, unless they are among the folder's own: in a checkout of this package.
+    """
+    path, folder = real_path(path), real_path(folder)
+    if not path.is_relative_to(real_path(shipped_specs())) or is_searched(path, folder):
+        return ""
+    entry = next((one for one in entries(None) if real_path(one.path) == path), None)
+    if entry is None:
+        return f"{path.name} is shipped with blis-tui: read-only."
+    name = entry.name if find(entry.kind, entry.name, folder) == entry.path else str(entry.path)
+    kind = "" if entry.kind == "Experiment" else f"--kind {entry.kind.lower()} "
+    copy = f"blis-tui spec show {kind}{name} > my-{entry.name}{suffix(entry.kind)}"
+    return f"{entry.name} is shipped with blis-tui: read-only. For a copy of your own: {copy}"
+
+
 def edit(app: App[None], path: Path, line: int = 1) -> str:
     """Let the user edit a file; return a sentence about an error, or an empty text.
 
     The application suspends itself while the editor uses the terminal.
     """
+    if refusal := read_only(path, Path.cwd()):
+        return refusal
     try:
         command = editor_command(path, line, os.environ)
     except ValueError as error:

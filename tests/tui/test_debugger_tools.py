@@ -9,11 +9,13 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 from textual.command import CommandList
 from textual.widgets import Input
 
 import blis_tui
 from blis_tui.base.errors import BlisError
+from blis_tui.cli.main import cli
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.saved_sessions import Session
 from blis_tui.debugger.saved_sessions import load as load_session
@@ -22,6 +24,7 @@ from blis_tui.debugger.state import PHASES
 from blis_tui.golden.bundle import unpacked, verified
 from blis_tui.tui.app import BlisApp, Start
 from blis_tui.tui.debug_session import DebugSession
+from blis_tui.tui.editor import read_only
 from blis_tui.tui.panes import PANES as DECLARED
 from blis_tui.tui.panes.events import EventList, EventRows
 from blis_tui.tui.screens.compare import CompareScreen
@@ -226,6 +229,27 @@ async def test_a_side_of_a_comparison_knows_what_it_was_loaded_by(monkeypatch: p
         await here.type("engine.max_num_seqs=4")
         assert isinstance(here.app.screen, CompareScreen)
         assert [blocks_of(one.experiment) for one in here.app.screen.lockstep.sides] == ["900", "900"]
+
+
+async def test_a_shipped_experiment_is_copied_not_edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package's own file is no user's to edit; the command that the message names makes a file that is."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EDITOR", "false")  # would complain
+    async with debugging(at="100") as here:
+        told: list[str] = []
+        monkeypatch.setattr(here.screen, "notify", lambda text, **_: told.append(text))
+        await here.press("e")
+        assert here.on_top
+        assert here.event == 100
+    (said,) = told
+    before, command = said.split(" For a copy of your own: ")
+    assert before == "kv-pressure is shipped with blis-tui: read-only."
+    program, *words = command.split()
+    assert (program, words[-2:]) == ("blis-tui", [">", "my-kv-pressure.blis.yaml"])
+    copy = tmp_path / words[-1]
+    copy.write_text(CliRunner().invoke(cli, words[:-2]).stdout)
+    assert blis_tui.load(copy).sha256 == blis_tui.load("kv-pressure").sha256
+    assert not read_only(copy, tmp_path)
 
 
 def blocks_of(experiment: blis_tui.Experiment) -> str:

@@ -17,10 +17,12 @@ from textual.widgets import Button, Input, OptionList, Static
 
 from blis_tui.base.errors import InputError
 from blis_tui.spec.load import load
+from blis_tui.spec.places import data_root, shipped_specs
 from blis_tui.tui.actions import ACTIONS, named
 from blis_tui.tui.app import BlisApp, Start
+from blis_tui.tui.catalog import is_searched
 from blis_tui.tui.commands import PaletteEntry
-from blis_tui.tui.editor import edit, editor_command
+from blis_tui.tui.editor import edit, editor_command, read_only
 from blis_tui.tui.screens.error import CrashScreen, ErrorScreen
 from blis_tui.tui.screens.help import HelpScreen, groups, split_columns
 from blis_tui.tui.screens.home import ExperimentList, HomeScreen
@@ -460,6 +462,36 @@ async def test_an_editor_that_fails_is_explained(
     async with app.run_test(size=(80, 24)):
         monkeypatch.setattr(app, "suspend", nullcontext)
         assert said in edit(app, lab / "mine.blis.yaml")
+
+
+@pytest.mark.parametrize(
+    ("shipped", "copy"),
+    [
+        ("experiments/burst.blis.yaml", "blis-tui spec show burst > my-burst.blis.yaml"),
+        ("models/qwen3-14b.yaml", "blis-tui spec show --kind model qwen3-14b > my-qwen3-14b.yaml"),
+        ("studies/order-and-load.study.yaml", "spec show --kind study order-and-load > my-order-and-load.study.yaml"),
+        ("traces/office-morning.csv", ""),
+    ],
+)
+def test_shipped_files_are_read_only_unless_they_are_the_folders_own(tmp_path: Path, shipped: str, copy: str) -> None:
+    path = shipped_specs() / shipped
+    said = read_only(path, tmp_path)
+    assert "is shipped with blis-tui: read-only." in said
+    assert said.endswith(copy or "read-only.")
+    assert not read_only(path, data_root())  # in a checkout
+    assert not read_only(tmp_path / shipped, tmp_path)
+    hidden = tmp_path / ".venv" / "lib"
+    hidden.mkdir(parents=True)
+    assert not is_searched(hidden / "x.blis.yaml", tmp_path)  # an installed package is nobody's own
+    assert is_searched(hidden / "x.blis.yaml", hidden)
+
+
+def test_a_copy_is_made_of_the_file_that_a_name_of_ones_own_hides(lab: Path) -> None:
+    own = lab / "specs" / "experiments" / "burst.blis.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text((lab / "mine.blis.yaml").read_text())
+    path = shipped_specs() / "experiments" / own.name
+    assert f"blis-tui spec show {path} > my-{own.name}" in read_only(path, lab)
 
 
 async def test_in_a_browser_there_is_no_editor(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:

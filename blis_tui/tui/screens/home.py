@@ -29,7 +29,7 @@ from blis_tui.tui.catalog import (
     known_golden,
     shown_folder,
 )
-from blis_tui.tui.editor import edit
+from blis_tui.tui.editor import edit, read_only
 from blis_tui.tui.screens.home_lines import (
     HomeEntry,
     columns_line,
@@ -362,11 +362,8 @@ class HomeScreen(Screen[None]):
         entry = self._current
         if entry is None:
             return
-        if entry.found.shipped:
-            self.notify(
-                f"{entry.found.name} is shipped with blis-tui: read-only. n writes an experiment of your own.",
-                markup=False,
-            )
+        if refusal := read_only(entry.found.path, self._folder):
+            self.notify(refusal, markup=False)
             return
         problems = () if entry.checked is None else entry.checked.problems
         place = next((one for one in problems if one.file and Path(one.file).is_file()), None)
