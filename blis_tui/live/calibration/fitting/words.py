@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from blis_tui.base.classes import dataclass
-from blis_tui.base.units import in_words, share_text
+from blis_tui.base.units import in_words, plural, share_text
 from blis_tui.live.calibration.fitting.fit import FOLLOWED, NOT_FOLLOWED
 from blis_tui.live.calibration.fitting.posterior import INTERVAL_COST_RISE
 from blis_tui.live.calibration.outcome import MEASURED_WITHIN, UNDETERMINED_SHARE, Coefficient, Combined
@@ -197,7 +197,8 @@ def statements(
         if load is not None:
             what += f"; {load.words} should tell them"
         elif tried:
-            what += f", nor by others of this server: {len(tried)} were tried, of up to {_most(tried)}"
+            count = "1 was" if len(tried) == 1 else f"{len(tried)} were"
+            what += f", nor by others of this server: {count} tried, of up to {_most(tried)}"
         said.append(f"{what}.")
     said += [
         f"{one.name} is at its bound, {one.value:g}: less would agree better. Look at the experiment."
@@ -227,7 +228,7 @@ def statements(
 
 def _most(loads: Sequence[Load]) -> str:
     users, tokens = max(one.users for one in loads), max(one.prompt_tokens for one in loads)
-    return f"{users} users and prompts of {tokens:,} tokens"
+    return f"{plural(users, 'user')} and prompts of {tokens:,} tokens"
 
 
 def absent(name: str, problem: Problem) -> str:
