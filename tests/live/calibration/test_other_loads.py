@@ -7,13 +7,26 @@ from math import exp, log
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from blis_tui.engine.latency.fitted import FittedSettings
-from blis_tui.live.calibration.other_loads import Load, expected_text, expected_under, other_loads, within
+from blis_tui.live.calibration.other_loads import (
+    Load,
+    candidate_loads,
+    expected_text,
+    expected_under,
+    means,
+    other_loads,
+    with_load,
+    within,
+)
 from blis_tui.live.calibration.simulated_load import with_latency
 from blis_tui.model import Experiment, PluginConfig
 from blis_tui.runs.simulation import Simulation
 from tests.live.calibration.servers import served
+
+ONE = served("llama-3.1-8b-instruct", 2.0, 800)
 
 
 def fitted(**changes: float) -> PluginConfig:
@@ -56,3 +69,62 @@ def test_loads_that_cannot_be_served_are_left_out_and_nothing_is_said_without_dr
     assert [it.load for it in found] == [Load(1, 100)]
     assert expected_text(found[0]).startswith("a run with one user at a time and prompts of about 100 tokens: TTFT ")
     assert expected_under(one, best, [], [Load(1, 100)]) == ()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "places", "longest", "loads"),
+    [
+        (1000, 256, None, ["1x128", "1x8000", "64x128", "256x128", "64x8000"]),
+        (1000, 255, None, ["1x128", "1x8000", "64x128", "64x8000"]),
+        (1000, 63, None, ["1x128", "1x8000"]),
+        (1500, 64, None, ["1x128", "1x8192", "64x128", "64x8192"]),
+        (1000, 64, 2048, ["1x128", "1x1952", "64x128", "64x1952"]),
+        (400, 64, None, ["1x100", "1x3200", "64x100", "64x3200"]),
+        (68, 64, None, ["1x17", "1x544", "64x17", "64x544"]),
+        (10, 64, None, ["1x16", "1x80", "64x16", "64x80"]),
+        (1, 1, None, ["1x16"]),
+        (1000, 1, 100, ["1x128"]),
+    ],
+)
+def test_loads_to_try_are_of_short_and_long_prompts_for_as_many_users_as_there_are_places(
+    prompt: float, places: int, longest: int | None, loads: list[str]
+) -> None:
+    one = served("llama-3.1-8b-instruct", 2.0, 800)
+    (pool,) = one.pools
+    engine = replace(pool.engine, max_num_seqs=places, max_model_len=longest)
+    found = candidate_loads(replace(one, pools=(replace(pool, engine=engine),)), prompt)
+    assert [f"{it.users}x{it.prompt_tokens}" for it in found] == loads
+
+
+@given(users=st.integers(1, 300), prompt=st.integers(1, 5000), answer=st.integers(1, 300))
+def test_the_document_and_the_simulation_of_a_load_are_the_same(users: int, prompt: int, answer: int) -> None:
+    """Lengths vary from half to one and a half times the given ones, and are never 0."""
+    asked = Load(users, prompt, answer)
+    made = with_load(ONE, asked)
+    (client,) = made.workload.clients
+    told = asked.client
+    assert told["arrivals"] == {"kind": "closed-loop", "users": users}
+    assert client.arrivals.settings == {"users": users}
+    for tokens, key, lengths in (
+        (prompt, "input_tokens", client.input_tokens),
+        (answer, "output_tokens", client.output_tokens),
+    ):
+        assert told[key] == {"kind": "uniform", **lengths.settings}
+        least, most = lengths.settings["min"], lengths.settings["max"]
+        assert least == max(1, tokens // 2)
+        assert most == tokens * 3 // 2
+    assert (made.workload.requests, made.horizon_us, made.warm_up_us, made.expect) == (asked.requests, None, 0, ())
+
+
+def test_means_are_of_requests_that_end_and_of_gaps_where_there_are_any() -> None:
+    one = served("llama-3.1-8b-instruct", 2.0, 80, requests=8)
+    (client,) = one.workload.clients
+    for answer in (1, 2):
+        lengths = replace(client, output_tokens=PluginConfig(kind="constant", settings={"value": answer}))
+        made = replace(one, workload=replace(one.workload, clients=(lengths,)))
+        simulation = Simulation(made, check="off")
+        simulation.run()
+        rows = simulation.report(verify=False).rows
+        ttft, e2e = np.mean([row.ttft_us or 0 for row in rows]), np.mean([row.e2e_us or 0 for row in rows])
+        wanted = {"ttft": ttft, "tpot": e2e - ttft, "e2e": e2e} if answer == 2 else {"ttft": ttft, "e2e": e2e}
+        assert means(made) == pytest.approx(wanted)

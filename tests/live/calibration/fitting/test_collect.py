@@ -16,9 +16,10 @@ from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.fitted import FittedSettings
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.live.calibration.fitting.calibrate import fit
-from blis_tui.live.calibration.fitting.collect import grid, information, plan
+from blis_tui.live.calibration.fitting.collect import Adviser, grid, information, measured, plan
 from blis_tui.live.calibration.fitting.fit import ASSUMED
 from blis_tui.live.calibration.fitting.laws import FittedLaw
+from blis_tui.live.calibration.fitting.posterior import Posterior
 from blis_tui.live.calibration.measured import Data
 from blis_tui.live.calibration.other_loads import Load, with_load
 from blis_tui.spec.shipped import builtin
@@ -140,6 +141,50 @@ def off(server: Experiment, loads: Sequence[Load]) -> float:
     pairs = zip(times(server, FittedSettings(**settings)), times(server, HIDDEN), strict=True)  # type: ignore[arg-type]
     errors = [abs(log(one / other)) for one, other in pairs]
     return sum(errors) / len(errors)
+
+
+def test_the_load_that_is_advised_is_the_first_that_halves_every_deviation(
+    server: Experiment, rows: dict[Load, np.ndarray]
+) -> None:
+    """Beside what one user with short prompts tells; loads that the engine cannot serve are passed over."""
+    base, spread = (np.array([getattr(one, key) for one in LAW.terms]) for key in ("base", "spread"))
+    known = rows[FEW[0]]
+    posterior = Posterior(LAW.terms, known / spread, known / spread @ base, np.zeros((len(known), 0)), [])
+    recording = measured(with_load(server, FEW[0]))
+    assert recording is not None
+    adviser = Adviser(LAW, Data(recording, server), posterior, base, [ASSUMED[0]])
+    before = deviations(rows, FEW[:1])
+    advised: dict[str, Load | None] = {}
+    for place, term in enumerate(LAW.terms):
+        halved = [load for load in FEW[1:] if deviations(rows, [FEW[0], load])[place] <= 0.5 * before[place]]
+        advised[term.name] = adviser.best([term.name], [Load(1, 500_000), *FEW[1:]])
+        assert advised[term.name] == (halved[0] if halved else None)
+    assert len({*advised.values()}) > 2  # none, and different ones
+    told = next(name for name, load in advised.items() if load is not None)
+    never = next(name for name, load in advised.items() if load is None)
+    assert adviser.best([told, never], FEW[1:]) is None
+    assert adviser.best([told], []) is None
+    load = advised[told]
+    assert load is not None
+    assert len(adviser.measured_under(load).recording.requests) == load.requests  # type: ignore[union-attr]
+
+
+def deviations(rows: dict[Load, np.ndarray], loads: Sequence[Load]) -> np.ndarray:
+    told = stacked(rows, loads)
+    found: np.ndarray = np.sqrt(np.diag(np.linalg.inv(told.T @ told)))
+    return found
+
+
+def test_a_server_that_serves_less_than_half_is_no_measurement(server: Experiment) -> None:
+    """Clients measure what they are answered, in the order of arrivals."""
+    found = measured(server)
+    assert found is not None
+    assert len(found.requests) == 150
+    arrivals = [one.arrival_us for one in found.requests]
+    assert arrivals == sorted(arrivals)
+    few = {count: replace(server, workload=replace(server.workload, requests=count)) for count in (59, 60)}
+    assert [measured(one) is None for one in few.values()] == [True, False]
+    assert measured(with_load(server, Load(1, 500_000))) is None
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from blis_tui.engine.request import Request
 from blis_tui.live.calibration.fitting.fit import Gapped
 from blis_tui.live.calibration.fitting.laws import BlackboxLaw, FittedLaw, loads_of
 from blis_tui.live.calibration.simulated_load import with_latency
+from blis_tui.model.engine import Speculative
 from blis_tui.spec.shipped import builtin
 from tests.live.calibration.servers import served
 
@@ -68,6 +69,24 @@ def test_slopes_know_what_hardware_reaches(model: str) -> None:
         for time, (decodes, context, chunks) in zip(found, WORKS, strict=True):
             load = StepLoad([Chunk(request, before, new, before + new) for before, new in chunks], decodes, context)
             assert time == pytest.approx(latency.step_time_us(load), abs=1)
+
+
+@pytest.mark.parametrize("model", ["llama-3.1-8b-instruct", "gpt-oss-120b"])
+@pytest.mark.parametrize("drafts", [1, 4])
+def test_slopes_know_of_tokens_that_are_verified(model: str, drafts: int) -> None:
+    """Rows and products of drafts: many decodes, so that products take longer than weights, and few."""
+    law = FittedLaw(FittedSettings(flops=3.0))
+    values = base_of(law)
+    (pool,) = with_latency(served(model, 1.0, 800), law.config(values)).pools
+    engine = replace(pool.engine, speculative=Speculative(draft_tokens=drafts, acceptance=0.7))
+    pool = replace(pool, engine=engine)
+    latency = create_latency(builtin(), pool)
+    works = [*WORKS, (400, 40_000, []), (1, 30, [(0, 1)])]
+    found = law.steps(values, pool, loads_of(works, pool.model.sliding_window)) @ values
+    request = Request(0, "r", 0, 10, 10)
+    for time, (decodes, context, chunks) in zip(found, works, strict=True):
+        load = StepLoad([Chunk(request, before, new, before + new) for before, new in chunks], decodes, context)
+        assert time == pytest.approx(latency.step_time_us(load), abs=1)
 
 
 @pytest.mark.parametrize("name", LAWS)
