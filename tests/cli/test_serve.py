@@ -59,6 +59,21 @@ MEASURING = [sys.executable, "-c", SIZES]
 """A program that shows the size of its terminal."""
 
 
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an experiment, shown as ``~/lab``, on a terminal with colours and without an editor."""
+    folder = tmp_path / "lab"
+    folder.mkdir()
+    text = "apiVersion: blis/v1\nkind: Experiment\nmetadata: {name: mine}\nextends: quickstart\n"
+    (folder / "mine.blis.yaml").write_text(text, encoding="utf-8")
+    for name, value in {"HOME": "", "BLIS_TUI_STATE_DIR": "state", "BLIS_TUI_CONFIG_DIR": "config"}.items():
+        monkeypatch.setenv(name, str(tmp_path / value))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name in ("EDITOR", "VISUAL", "NO_COLOR", "TEXTUAL_THEME", "TEXTUAL_DRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
 def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(cli, arguments, prog_name="blis-tui", terminal_width=100)
 
