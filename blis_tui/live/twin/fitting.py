@@ -243,17 +243,15 @@ def _solve(rows: Sequence[Sequence[float]], times: Sequence[float]) -> list[floa
 
 
 def _eliminate(matrix: list[list[float]], right: list[float]) -> list[float]:
-    size = len(right)
-    order: list[int] = []
+    size, told = len(right), list[int]()
+    whole = [matrix[column][column] for column in range(size)]
     for column in range(size):
-        free = [row for row in range(size) if row not in order]
-        pivot = max(free, key=lambda row: abs(matrix[row][column]))
-        if abs(matrix[pivot][column]) <= 1e-9 * max(abs(value) for value in matrix[pivot]):
-            return [right[0] / matrix[0][0] if matrix[0][0] else 0.0] + [0.0] * (size - 1)
-        order.append(pivot)
+        if matrix[column][column] <= 1e-9 * whole[column]:
+            continue  # the columns before it say as much
+        told.append(column)
         for row in range(size):
-            if row != pivot:
-                share = matrix[row][column] / matrix[pivot][column]
-                matrix[row] = [a - share * b for a, b in zip(matrix[row], matrix[pivot], strict=True)]
-                right[row] -= share * right[pivot]
-    return [right[pivot] / matrix[pivot][column] for column, pivot in enumerate(order)]
+            if row != column:
+                share = matrix[row][column] / matrix[column][column]
+                matrix[row] = [a - share * b for a, b in zip(matrix[row], matrix[column], strict=True)]
+                right[row] -= share * right[column]
+    return [right[column] / matrix[column][column] if column in told else 0.0 for column in range(size)]

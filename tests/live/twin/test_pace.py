@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from blis_tui.live.recording.recording import Observed, Recording, Server, Step
-from blis_tui.live.twin.fitting import FEWEST, pace_of
+from blis_tui.live.twin.fitting import FEWEST, _solve, pace_of
 
 NUMBERS = st.lists(
     st.tuples(st.integers(1, 9000), st.integers(0, 4000), st.integers(0, 60_000)), min_size=FEWEST, max_size=60
@@ -85,3 +86,20 @@ def test_a_time_in_which_nobody_is_served_is_no_gap() -> None:
 def test_few_steps_say_nothing() -> None:
     assert pace_of(recording([step(n, n * 1000, 800) for n in range(FEWEST - 1)], [row(0, 9)])) is None
     assert pace_of(recording([], [])) is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "times", "solved"),
+    [
+        ([(1.0, 0.0, 1.0), (1.0, 4.0, 2.0), (1.0, 1.0, 7.0)], [8.0, 19.0, 28.0], [5.0, 2.0, 3.0]),
+        ([(1.0, 0.0, 2.0), (1.0, 0.0, 2.0)], [10.0, 14.0], [12.0, 0.0, 0.0]),
+        ([(1.0, 0.0, 2.0), (1.0, 0.0, 4.0)], [10.0, 14.0], [6.0, 0.0, 2.0]),
+        ([(1.0, 3.0, 3.0), (1.0, 5.0, 5.0), (1.0, 4.0, 4.0)], [8.0, 10.0, 9.0], [5.0, 1.0, 0.0]),
+        ([(0.0, 0.0, 0.0)], [7.0], [0.0, 0.0, 0.0]),
+        ([], [], [0.0]),
+    ],
+)
+def test_a_term_that_says_nothing_new_is_zero(
+    rows: list[tuple[float, ...]], times: list[float], solved: list[float]
+) -> None:
+    assert _solve(rows, times) == pytest.approx(solved)
