@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.source import Document, Source
@@ -29,6 +30,47 @@ _USAGE: Final = {
 _AT_ONCE: Final = 10_000.0
 """Requests a second that stand for all at once: a process in front of the engine takes none so fast."""
 _PROMPTS: Final = 1000
+_REACHED: Final = "how the server is reached"
+_MEASURED: Final = "what is measured and written"
+_BEFORE: Final = "before the first request that counts"
+_SAMPLED: Final = "answers have the lengths of the workload, however they are sampled"
+_MEANS: Final = MappingProxyType(
+    {
+        name: why
+        for names, why in {
+            "host port base-url url u endpoint endpoint-type backend api-key header streaming service-kind": _REACHED,
+            "tokenizer tokenizer-mode trust-remote-code served-model-name endpoint-path apply-chat-template": _REACHED,
+            "save-result save-detailed append-result result-dir result-filename label metadata output-file": _MEASURED,
+            "percentile-metrics metric-percentiles disable-tqdm profile output-details artifact-dir": _MEASURED,
+            "profile-export-file generate-plots verbose v ui log-level measurement-interval plot-timeline": _MEASURED,
+            "ready-check-timeout-sec num-warmups warmup-requests warmup-request-count flush-cache": _BEFORE,
+            "ignore-eos extra-inputs temperature top-p top-k min-p logprobs disable-ignore-eos": _SAMPLED,
+        }.items()
+        for name in names.split()
+    }
+)
+"""Options of benchmarks -> why they change nothing."""
+_ELSEWHERE: Final = MappingProxyType(
+    {
+        "model": "the experiment names the model",
+        "m": "the experiment names the model",
+        "seed": "write it as `seed` into the experiment",
+        "random-seed": "write it as `seed` into the experiment",
+        "goodput": "see `slo_targets`",
+    }
+)
+_TAKEN: Final = {
+    **dict.fromkeys(
+        ("vllm", "sglang"),
+        "dataset-name random-input-len random-output-len random-range-ratio random-prefix-len num-prompts request-rate"
+        " max-concurrency burstiness",
+    ),
+    **dict.fromkeys(
+        ("aiperf", "genai-perf"),
+        "synthetic-input-tokens-mean synthetic-input-tokens-stddev output-tokens-mean output-tokens-stddev request-rate"
+        " request-rate-mode concurrency request-count num-requests",
+    ),
+}
 _LENGTHS: Final = {"vllm": (1024, 128), "sglang": (1024, 1024)}
 """Tokens of random prompts and answers where a command leaves them out."""
 
@@ -59,10 +101,16 @@ def import_load(
         source = Source("--", " ".join(path_or_words))
         found = [Command(tuple(places(list(path_or_words), source)), {})]
     given = Input(Document({}, source))
-    tools = [(tool, one) for one in found if (tool := tool_of(one))]
+    words_of = [tuple(word.text for word in one.words) for one in found]
+    tools = [
+        (tool, one) for at, one in enumerate(found) if (tool := tool_of(one)) and words_of[at] not in words_of[:at]
+    ]
     if len(tools) != 1:
+        if tools:
+            given.document.values[()] = tools[1][1].words[0].place
         text = f"{len(tools)} commands measure a server" if tools else "no command measures a server"
-        given.problem((), text, hint="expected one of " + ", ".join(f"`{one}`" for one in _USAGE.values()))
+        hint = "expected one of " + ", ".join(f"`{one}`" for one in _USAGE.values())
+        given.problem((), text, hint="of a loop, choose one with `--var NAME=VALUE`" if tools else hint)
         given.stop_at_problems()
     (tool, command), *_ = tools
     if unknown := next((word for word in command.words if word.unknown), None):
@@ -119,6 +167,7 @@ def _profiled(command: Command, given: Input) -> dict[str, Json]:
             given.problem((), "the command does not say how long answers are", hint="`--output-tokens-mean`")
             return {}
         client[f"{key}_tokens"] = clamped_normal(average, spread, 1, int(average + 5 * spread))
+    _note_others(options, command, given)
     rate = _number(options, "request-rate", 0.0)
     users = int(_number(options, "concurrency", 0.0 if rate else 1.0))
     requests = int(_number(options, "request-count", _number(options, "num-requests", 0.0))) or max(10, 10 * users)
@@ -148,6 +197,7 @@ def load_of(command: Command, given: Input) -> dict[str, Json] | None:
         hint = "give the workload with --workload; `trace: {format: sharegpt}` reads such a file"
         given.problem((), f"line {place}: the lengths of `{data}` are not in the command", hint=hint)
         return None
+    _note_others(options, command, given)
     client: dict[str, Json] = {"id": "bench", **_lengths(options, engine)}
     requests = int(_number(options, "num-prompts", _PROMPTS))
     rate, users = options.get("request-rate", "inf"), int(_number(options, "max-concurrency", 0))
@@ -169,6 +219,19 @@ def load_of(command: Command, given: Input) -> dict[str, Json] | None:
     if rate == "inf":
         client["arrivals"] = {"kind": "constant"}
     return {"requests": requests, "rate_per_s": every, "clients": [client]}
+
+
+def _note_others(options: dict[str, str], command: Command, given: Input) -> None:
+    """Note each option that is not in the workload, and what that means."""
+    for name in options:
+        if name in _TAKEN[tool_of(command)].split():
+            continue
+        text = _MEANS.get(name) or _ELSEWHERE.get(name, "unknown option")
+        fate = Fate.NO_EFFECT if name in _MEANS else Fate.ELSEWHERE if name in _ELSEWHERE else Fate.NOT_CARRIED
+        place = next((word.place for word in command.words if name in word.text.replace("_", "-")), None)
+        path = ("load", name)
+        given.document.keys[path] = place or command.words[0].place
+        given.note(fate, path, text)
 
 
 def _lengths(options: dict[str, str], engine: str) -> dict[str, Json]:
@@ -193,9 +256,9 @@ def _options(texts: list[str]) -> dict[str, str]:
     for at, text in enumerate(texts):
         if text == "--":
             break
-        if text.startswith("--"):
-            name, given, value = text[2:].partition("=")
-            following = texts[at + 1] if at + 1 < len(texts) and not texts[at + 1].startswith("--") else ""
+        if text.startswith("-") and not text[1:2].isdigit():
+            name, given, value = text.lstrip("-").partition("=")
+            following = texts[at + 1] if at + 1 < len(texts) and not texts[at + 1].startswith("-") else ""
             found[name.replace("_", "-")] = value if given else following
     return found
 

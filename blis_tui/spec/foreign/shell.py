@@ -1,45 +1,77 @@
-"""Commands in a shell script, with the place of each word. A script is read, never run.
+"""Commands that a shell script starts, with the place of each word. A script is read, never run.
 
-Known are comments, quotes, continued lines, variables that the script or the caller gives (``NAME=…``, ``$NAME``,
-``${NAME}``, ``${NAME:-default}``), arrays of words (``ARGS=(…)``, ``"${ARGS[@]}"``), and what separates commands.
+Followed are variables that the script or the caller gives, arrays of words, sums, functions, loops over words and
+numbers, and conditions of known values (``[ "$A" = b ]``). Of a condition whose value only running the script would
+give, all branches are read; a variable that they leave with different values is not known behind it.
 """
 
 from __future__ import annotations
 
 import ast
+import fnmatch
 import operator
 import re
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.diagnostics import located
 from blis_tui.base.errors import SpecError
-from blis_tui.base.source import Location, Span
+from blis_tui.base.source import Location, Source, Span
+from blis_tui.spec.foreign.shell_syntax import Case, Choice, Function, Line, Loop, parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from blis_tui.base.source import Source
+    from blis_tui.spec.foreign.shell_syntax import Node, Raw
 
-_ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)=")
-_NAME: Final = re.compile(r"\$(?:(\w+)|\{(\w+)(\[[@*]\])?(?::?-([^{}]*))?\})")
-_COMPUTED: Final = re.compile(r"\$[({][^\s]*")
+_ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+_NAME: Final = re.compile(r"\$(?:(\w+|[@*#])|\{([!#]?)(\w+|[@*#])(?:\[([^\[\]{}]*)\])?([^{}]*)\})")
+_ARRAY: Final = re.compile(r'\$(?:\{?(@)\}?|\{(!?)(\w+)\[[@*]\](?::?\+"?\$\{\w+\[[@*]\]\}"?)?\})')
+_CHANGING: Final = re.compile(r"(:?[-=+?]|//?|%%?|##?|\^\^|,,)(.*)", re.DOTALL)
+_COMPUTED: Final = re.compile(r"\$[({][^\s]*|`[^`]*`")
 """What is left of a value that only running the script would give."""
-_REDIRECTED: Final = re.compile(r"\d*(>>|<<<|<<|>|<)(&[\d-]+)?")
 _SUM: Final = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)")
-_OPERATIONS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = MappingProxyType(
+_OUTPUT: Final = re.compile(r"\$\(([^()]*)\)")
+_RANGE: Final = re.compile(r"(.*)\{(-?\d+)\.\.(-?\d+)\}(.*)")
+_INSIDE: Final = re.compile(r"\(\((.*)\)\)", re.DOTALL)
+_CHANGED: Final = re.compile(r"\s*(\w+)\s*(?:(\+\+|--)|([-+*/%]?)=(?!=)(.*))\s*", re.DOTALL)
+_OPERATIONS: Final[Mapping[type[ast.AST], Callable[[int, int], int]]] = MappingProxyType(
     {
         ast.Add: operator.add,
         ast.Sub: operator.sub,
         ast.Mult: operator.mul,
         ast.Div: lambda one, other: int(one / other),
         ast.Mod: lambda one, other: one - other * int(one / other),
+        ast.Lt: operator.lt,
+        ast.LtE: operator.le,
+        ast.Gt: operator.gt,
+        ast.GtE: operator.ge,
+        ast.Eq: operator.eq,
+        ast.NotEq: operator.ne,
     }
 )
-_ENDS: Final = (";", "&", "|", "\n")
-_LEADING: Final = frozenset({"export", "exec", "nohup", "time", "sudo", "env", "do", "then", "else", "{", "("})
+_COMPARED: Final[Mapping[str, Callable[[str, str], bool]]] = MappingProxyType(
+    {
+        **dict.fromkeys(("=", "=="), fnmatch.fnmatchcase),
+        "!=": lambda one, pattern: not fnmatch.fnmatchcase(one, pattern),
+        "-eq": lambda one, other: int(one) == int(other),
+        "-ne": lambda one, other: int(one) != int(other),
+        "-lt": lambda one, other: int(one) < int(other),
+        "-le": lambda one, other: int(one) <= int(other),
+        "-gt": lambda one, other: int(one) > int(other),
+        "-ge": lambda one, other: int(one) >= int(other),
+    }
+)
+_LEADING: Final = frozenset({"exec", "nohup", "time", "sudo", "env", "command", "!"})
 """Words before a command that do not change what it is."""
+_DECLARING: Final = frozenset({"export", "local", "declare", "readonly", "typeset"})
+_LEAVING: Final = frozenset({"break", "continue", "return", "exit"})
+_MOST_STEPS: Final = 20_000
+_MOST_CALLS: Final = 20
+_MOST_NUMBERS: Final = 10_000
+_PASSES: Final = 8
 
 
 class Word(NamedTuple):
@@ -58,19 +90,29 @@ class Command(NamedTuple):
     variables: Mapping[str, str]
     files: Mapping[str, str] = MappingProxyType({})
     """Files that the script has written before: ``cat > NAME <<EOF``."""
+    condition: str = ""
+    """The condition under which it is started, if only running the script would tell whether it holds."""
 
 
-def commands(source: Source, given: Mapping[str, str] | None = None) -> list[Command]:
+def commands(
+    source: Source, given: Mapping[str, str] | None = None, arguments: Sequence[Word] | None = None
+) -> list[Command]:
     """Return the commands of a script in order.
 
     Args:
         source: the script.
         given: values of variables that win over the script's.
+        arguments: ``$1`` and those after it; None = they are not known.
 
     Raises:
-        SpecError: a quote is not closed; the error names the place.
+        SpecError: a quote is not closed, or loops do not end; the error names the place.
     """
-    return _Reader(source, given or {}).read()
+    reader = _Reader(source, given or {})
+    if arguments is not None:
+        reader.set_arguments(tuple(arguments))
+    with suppress(_Left):
+        reader.follow(parsed(source))
+    return reader.found
 
 
 def places(words: list[str], source: Source) -> list[Word]:
@@ -82,8 +124,16 @@ def places(words: list[str], source: Source) -> list[Word]:
     return found
 
 
+def place_of(text: str, source: Source, line: int) -> Location:
+    """Return where a text stands, from a line on; that line's beginning if it is nowhere."""
+    for at, one in enumerate(source.lines[line - 1 :], line):
+        if text and (column := one.find(text)) >= 0:
+            return Location(source, Span(at, column + 1, column + 1 + len(text)))
+    return Location(source, Span(line, 1, 2))
+
+
 def _whole(node: ast.expr) -> int:
-    """Return the value of a sum of whole numbers, as a shell computes it.
+    """Return the value of a sum or comparison of whole numbers, as a shell computes it.
 
     Raises:
         ValueError: it is none.
@@ -95,213 +145,464 @@ def _whole(node: ast.expr) -> int:
         return -_whole(node.operand)
     if isinstance(node, ast.BinOp) and (compute := _OPERATIONS.get(type(node.op))) is not None:
         return compute(_whole(node.left), _whole(node.right))
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        return int(_OPERATIONS[type(node.ops[0])](_whole(node.left), _whole(node.comparators[0])))
     raise ValueError("not a sum of whole numbers")
 
 
-def place_of(text: str, source: Source, line: int) -> Location:
-    """Return where a text stands, from a line on; that line's beginning if it is nowhere."""
-    for at, one in enumerate(source.lines[line - 1 :], line):
-        if text and (column := one.find(text)) >= 0:
-            return Location(source, Span(at, column + 1, column + 1 + len(text)))
-    return Location(source, Span(line, 1, 2))
+class _Left(Exception):  # noqa: N818  (no error: a loop, a function or the script is left)
+    """``break``, ``continue``, ``return`` or ``exit``."""
 
 
 class _Reader:
-    """Reads a script character by character."""
+    """Follows a script as far as its text says what happens.
+
+    Attributes:
+        found: the commands that it starts.
+    """
 
     def __init__(self, source: Source, given: Mapping[str, str]) -> None:
+        self.found: list[Command] = []
         self._source = source
-        self._text = source.text.replace("\r\n", "\n")
         self._given = given
         self._variables: dict[str, str] = {}
         self._arrays: dict[str, tuple[Word, ...]] = {}
         self._files: dict[str, str] = {}
-        self._written: tuple[str, str] = ("", "")
-        """Of the command that is read: the file that it writes, and the document that it is given."""
-        self._at = 0
+        self._functions: dict[str, tuple[Node, ...]] = {}
+        self._conditions: list[str] = []
+        self._steps = 0
+        self._calls = 0
 
-    def read(self) -> list[Command]:
-        found: list[Command] = []
-        words: list[Word] = []
-        while self._at < len(self._text):
-            if self._text[self._at] in _ENDS:
-                self._at += 1
-                self._finish(words, found)
-            elif self._text[self._at] == "#":
-                self._at = self._end_of_line()
-            elif not self._skipped():
-                words += self._word(first=all(one.text in _LEADING for one in words))
-        self._finish(words, found)
-        return found
+    # ---- what is done ----
 
-    def _finish(self, words: list[Word], found: list[Command]) -> None:
-        while words and words[0].text in _LEADING:
-            del words[0]
-        if words:
-            found.append(Command(tuple(words), {**self._variables, **self._given}, {**self._files}))
-        if all(self._written):
-            self._files[self._written[0]] = self._written[1]
-        self._written = ("", "")
-        words.clear()
+    def follow(self, nodes: Sequence[Node]) -> None:
+        """Follow commands in order."""
+        skip = False
+        for at, node in enumerate(nodes):
+            if skip:
+                skip = isinstance(node, Line) and node.end in ("&&", "||")
+            elif isinstance(node, Loop):
+                self._loop(node)
+            elif isinstance(node, Choice):
+                self._choose(node.branches)
+            elif isinstance(node, Case):
+                self._case(node)
+            elif isinstance(node, Function):
+                self._functions[node.name] = node.body
+            elif node.end in ("&&", "||") and self._is_test(node):
+                holds = self._holds((node._replace(end=""),))
+                if holds is None:
+                    self._either([nodes[at + 1 : at + 2], ()], _shown(node))
+                skip = holds is not (node.end == "&&")
+            else:
+                self._line(node)
 
-    def _end_of_line(self) -> int:
-        end = self._text.find("\n", self._at)
-        return len(self._text) if end < 0 else end
+    def _step(self, place: Location) -> None:
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise SpecError([located("BLIS1004", "the script's loops do not end", place)])
 
-    def _skipped(self) -> bool:
-        """Skip a blank, a continued line, or a redirection with its file or document."""
-        if (redirected := _REDIRECTED.match(self._text, self._at)) is not None:
-            self._at = redirected.end()
-            if redirected[1] == "<<":
-                self._skip_document()
-            elif not redirected[2]:
-                while self._text.startswith((" ", "\t"), self._at):
-                    self._at += 1
-                name = self._expanded(self._joined()[0])[0]
-                self._written = (name if ">" in redirected[1] else self._written[0], self._written[1])
-        elif self._text.startswith("\\\n", self._at):
-            self._at += 2
-        elif self._text[self._at] in " \t":
-            self._at += 1
+    def _line(self, line: Line) -> None:
+        """Follow one command: set variables, call a function, or note that a program is started."""
+        raws, own = list(line.words), dict[str, str]()
+        while raws and (_assigned(raws[0]) or raws[0].text in _LEADING):
+            raw = raws.pop(0)
+            if raws and (match := _ASSIGNED.fullmatch(raw.text)) is not None:
+                value, unknown = self._expanded(match[3])
+                own.update({} if unknown else {match[1]: value})
+        if not raws:
+            for raw in line.words:
+                self._assign(raw)
+            return
+        words = [word for raw in raws for word in self._words(raw)]
+        if not words:
+            return
+        self._step(words[0].place)
+        name = words[0].text
+        if name in _DECLARING:
+            for raw in raws[1:]:
+                self._assign(raw)
+        elif (inside := _INSIDE.fullmatch(raws[0].text)) is not None:
+            self._change(inside[1])
+        elif name in ("read", "readarray", "mapfile"):
+            self._read(name, words[1:], line, own)
+        elif name == "eval":
+            text = " ".join(word.text for word in words[1:])
+            self.follow(parsed(Source(self._source.name, text), words[0].place))
+        elif name == "shift" and "@" in self._arrays:
+            many = words[1].text if words[1:] else "1"
+            self.set_arguments(self._arrays["@"][int(many) if many.isdigit() else 1 :])
+        elif name in _LEAVING:
+            if not self._conditions:
+                raise _Left(name)
+        elif name in self._functions and self._calls < _MOST_CALLS:
+            self._call(name, tuple(words[1:]))
         else:
-            return False
+            self._start(line, words, own)
+
+    def _start(self, line: Line, words: list[Word], own: Mapping[str, str]) -> None:
+        variables = {**self._variables, **own, **self._given}
+        condition = self._conditions[-1] if self._conditions else ""
+        self.found.append(Command(tuple(words), variables, {**self._files}, condition))
+        texts = [word.text for word in words]
+        name = next((self._expanded(one.target.text)[0] for one in line.redirections if ">" in one.sign), "")
+        document = next((self._expanded(one.target.text)[0] for one in line.redirections if one.sign == "<<"), "")
+        if texts[0] == "tee" and document:
+            name = texts[-1]
+        if texts[0] == "echo" and name:
+            document = " ".join(texts[1:]) + "\n"
+        if name and document:
+            more = any(one.sign == ">>" for one in line.redirections)
+            self._files[name] = (self._files.get(name, "") if more else "") + document
+
+    def _call(self, name: str, arguments: tuple[Word, ...]) -> None:
+        before = self._arrays.get("@")
+        self._calls += 1
+        self.set_arguments(arguments)
+        try:
+            self.follow(self._functions[name])
+        except _Left as left:
+            if str(left) != "return":
+                raise
+        finally:
+            self._calls -= 1
+            self.set_arguments(before)
+
+    def set_arguments(self, arguments: tuple[Word, ...] | None) -> None:
+        """Set ``$1`` and those after it; None = they are not known."""
+        for name in [name for name in self._variables if name.isdigit()]:
+            del self._variables[name]
+        self._arrays.pop("@", None)
+        if arguments is not None:
+            self._arrays["@"] = arguments
+            known = {str(at): word.text for at, word in enumerate(arguments, 1) if not word.unknown}
+            self._variables.update(known)
+
+    # ---- loops and conditions ----
+
+    def _loop(self, loop: Loop) -> None:
+        head = loop.head
+        if loop.kind != "for":
+            place = Location(self._source, Span(1, 1, 2))
+            while holds := self._holds(loop.condition, until=loop.kind == "until"):
+                self._step(place)
+                if not self._goes_on(loop.body):
+                    return
+            if holds is None:  # not at all, or any number of times
+                before = self._variables.copy(), self._arrays.copy()
+                self._either([loop.body], _shown(*loop.condition))
+                self._variables, self._arrays = before
+        elif head and (inside := _INSIDE.fullmatch(head[0].text)) is not None:
+            first, _, rest = inside[1].partition(";")
+            condition, _, step = rest.partition(";")
+            self._change(first)
+            while going := self._sum(condition):
+                self._step(head[0].place)
+                if not self._goes_on(loop.body):
+                    return
+                self._change(step)
+            if going is None:
+                self._either([loop.body, ()], inside[0])
+        elif head:
+            self._each(head, loop.body)
+
+    def _each(self, head: tuple[Raw, ...], body: tuple[Node, ...]) -> None:
+        name, words = head[0].text, [word for raw in head[2:] for word in self._words(raw)]
+        words = words if len(head) > 1 else list(self._arrays.get("@", ()))
+        unknown = next((word.unknown for word in words if word.unknown), "")
+        if unknown:
+            self._variables.pop(name, None)
+            self._either([body, ()], f"for {name} in {unknown}")
+            return
+        for word in words:
+            self._step(word.place)
+            self._variables[name] = word.text
+            if not self._goes_on(body):
+                break
+
+    def _goes_on(self, body: tuple[Node, ...]) -> bool:
+        """Follow the body of a loop once; return whether the loop goes on."""
+        try:
+            self.follow(body)
+        except _Left as left:
+            if str(left) not in ("break", "continue"):
+                raise
+            return str(left) == "continue"
         return True
 
-    def _skip_document(self) -> None:
-        """Skip a document that is written behind the line, up to its last line."""
-        begin = self._end_of_line()
-        name = re.match(r"-?\s*['\"]?([\w.]+)", self._text[self._at : begin])
-        if name is None:
-            return
-        rest = self._text[self._at + name.end() : begin].lstrip("'\"")
-        lines = self._text[begin + 1 :].split("\n")
-        size = next((at for at, line in enumerate(lines) if line.strip() == name[1]), len(lines))
-        after = "\n".join(lines[size + 1 :])
-        self._written = (self._written[0], "\n".join(lines[:size]) + "\n")
-        # The rest of the line comes before what follows the document; its lines stay, so that places are right.
-        self._text = self._text[: self._at] + rest + "\n" * (min(size, len(lines) - 1) + 2) + after
+    def _choose(self, branches: Sequence[tuple[tuple[Node, ...], tuple[Node, ...]]]) -> None:
+        possible: list[Sequence[Node]] = []
+        for condition, body in branches:
+            holds = self._holds(condition) if condition else True
+            if holds is not False:
+                possible.append(body)
+            if holds:
+                break
+        else:
+            possible.append(())
+        undecided = next((one for one, _ in branches if one and self._holds(one) is None), ())
+        if len(possible) == 1:
+            self.follow(possible[0])
+        else:
+            self._either(possible, _shown(*undecided))
 
-    def _word(self, *, first: bool) -> Iterator[Word]:
-        """Yield the next word: none of an assignment, several of an array."""
-        begin = self._at
-        if (assigned := _ASSIGNED.match(self._text, begin)) is not None and first:
-            self._at = assigned.end()
-            self._assign(assigned[1])
+    def _case(self, case: Case) -> None:
+        text, unknown = self._expanded(case.word.text)
+        if unknown:
+            self._either([*(body for _, body in case.branches), ()], f"case {unknown}")
             return
-        text, quoted = self._joined()
-        if (array := re.fullmatch(r"\$\{(\w+)\[[@*]\]\}", text)) is not None and array[1] in self._arrays:
-            yield from self._arrays[array[1]]
-            return
-        place = self._place(begin)
-        value, unknown = self._expanded(text)
-        if quoted or " " not in value:
-            yield Word(value, place, unknown)
-        else:  # an unquoted variable is split
-            yield from (Word(one, place, unknown) for one in value.split())
+        for patterns, body in case.branches:
+            if any(fnmatch.fnmatchcase(text, self._expanded(one.text)[0]) for one in patterns):
+                self.follow(body)
+                return
 
-    def _assign(self, name: str) -> None:
-        if self._text.startswith("(", self._at):
-            self._at += 1
-            words: list[Word] = []
-            while self._at < len(self._text) and self._text[self._at] != ")":
-                if self._text[self._at] == "#":
-                    self._at = self._end_of_line()
-                elif self._text[self._at] == "\n":
-                    self._at += 1
-                elif not self._skipped():
-                    words += self._word(first=False)
-            self._at += 1
-            self._arrays[name] = tuple(words)
+    def _either(self, bodies: Sequence[Sequence[Node]], condition: str) -> None:
+        """Follow each of several possibilities; what they leave with different values is not known then."""
+        before = self._variables, self._arrays
+        left: list[tuple[dict[str, str], dict[str, tuple[Word, ...]]]] = []
+        self._conditions.append(condition)
+        for body in bodies:
+            self._variables, self._arrays = before[0].copy(), before[1].copy()
+            self.follow(body)
+            left.append((self._variables, self._arrays))
+        self._conditions.pop()
+        first = left[0]
+        self._variables = {
+            name: value for name, value in first[0].items() if all(one.get(name) == value for one, _ in left)
+        }
+        self._arrays = {
+            name: value for name, value in first[1].items() if all(one.get(name) == value for _, one in left)
+        }
+
+    def _is_test(self, line: Line) -> bool:
+        return next((one.text for one in line.words if one.text != "!"), "")[:1] == "[" or (
+            bool(line.words) and line.words[0].text.startswith(("test", "(("))
+        )
+
+    def _holds(self, nodes: Sequence[Node], *, until: bool = False) -> bool | None:
+        """Return whether a condition holds; None = the text does not say."""
+        found: bool | None = None
+        join = ""
+        for node in nodes:
+            one = self._tested(node) if isinstance(node, Line) else None
+            if join == "&&":
+                found = False if False in (found, one) else None if None in (found, one) else True
+            elif join == "||":
+                found = True if True in (found, one) else None if None in (found, one) else False
+            else:
+                found = one
+            join = node.end if isinstance(node, Line) else ""
+        return found if found is None else found is not until
+
+    def _tested(self, line: Line) -> bool | None:
+        if line.words and (inside := _INSIDE.fullmatch(line.words[0].text)) is not None:
+            value = self._sum(inside[1])
+            return None if value is None else bool(value)
+        words = [word for raw in line.words for word in self._words(raw)]
+        negated = bool(words) and words[0].text == "!"
+        texts = [one.text for one in words[negated:]]
+        bracketed = bool(texts) and texts[0] in ("[", "[[", "test")
+        texts = [one for one in texts if one not in ("[", "[[", "]", "]]", "test")]
+        negated ^= bool(texts) and bracketed and texts[0] == "!"
+        texts = texts[texts[:1] == ["!"] :]
+        found: bool | None = None
+        if texts in (["true"], [":"], ["false"]):
+            found = texts != ["false"]
+        elif any(one.unknown for one in words):
+            found = None
+        elif len(texts) == 1 and bracketed:
+            found = bool(texts[0])
+        elif len(texts) == 2 and texts[0] in ("-n", "-z"):
+            found = bool(texts[1]) is (texts[0] == "-n")
+        elif len(texts) == 3 and (compared := _COMPARED.get(texts[1])) is not None:
+            with suppress(ValueError):
+                found = compared(texts[0], texts[2])
+        return found if found is None else found is not negated
+
+    # ---- variables ----
+
+    def _assign(self, raw: Raw) -> None:
+        name, more = raw.text.rstrip("+="), raw.text.endswith("+=")
+        if raw.items is not None:
+            words = tuple(word for item in raw.items for word in self._words(item))
+            self._arrays[name] = (self._arrays.get(name, ()) if more else ()) + words
             return
-        value, unknown = self._expanded(self._joined()[0])
-        if not unknown:
+        if (match := _ASSIGNED.fullmatch(raw.text)) is None:
+            return
+        value, unknown = self._expanded(match[3])
+        if match[2]:
+            unknown = unknown or ("" if match[1] in self._variables else match[1])
+            value = self._variables.get(match[1], "") + value
+        self._put(match[1], None if unknown else value)
+
+    def _put(self, name: str, value: str | None) -> None:
+        if value is None:
+            self._variables.pop(name, None)
+        else:
             self._variables[name] = value
 
-    def _joined(self) -> tuple[str, bool]:
-        """Return a word without its quotes, and whether it had any; what single quotes hold is not expanded."""
-        parts: list[str] = []
-        quoted = False
-        while self._at < len(self._text) and self._text[self._at] not in " \t\n;&|)":
-            sign = self._text[self._at]
-            if sign in "'\"":
-                quoted = True
-                parts.append(self._quoted(sign))
-            elif sign == "\\":
-                if self._text.startswith("\\\n", self._at):
-                    break
-                quoted = True
-                parts.append(self._text[self._at + 1 : self._at + 2])
-                self._at += 2
-            elif self._text.startswith(("$(", "${"), self._at):
-                parts.append(self._bracketed())
-            else:
-                parts.append(sign)
-                self._at += 1
-        if self._at < len(self._text) and self._text[self._at] == ")" and not parts:
-            self._at += 1
-        return "".join(parts), quoted
+    def _read(self, name: str, words: list[Word], line: Line, own: Mapping[str, str]) -> None:
+        """Follow ``IFS=, read -ra NAME <<< "$LIST"``."""
+        given = next((one.target for one in line.redirections if one.sign == "<<<"), None)
+        text, unknown = ("", "$") if given is None else self._expanded(given.text)
+        options = "".join(one.text for one in words if one.text.startswith("-"))
+        names = [one.text for one in words if not one.text.startswith("-")]
+        split = "\n" if name != "read" else {**self._variables, **own}.get("IFS", "")
+        parts = [one for one in re.split(f"[{re.escape(split)}]", text.strip()) if one] if split else text.split()
+        place = words[0].place if words else Location(self._source, Span(1, 1, 2))
+        if names and ("a" in options or name != "read"):
+            self._arrays.pop(names[-1], None)
+            if not unknown:
+                self._arrays[names[-1]] = tuple(Word(one.strip(), place) for one in parts)
+            return
+        for at, one in enumerate(names):
+            self._put(one, None if unknown or at >= len(parts) else parts[at])
 
-    def _quoted(self, sign: str) -> str:
-        begin = self._at
-        self._at += 1
-        parts: list[str] = []
-        while self._at < len(self._text) and self._text[self._at] != sign:
-            if sign == '"' and self._text.startswith(("$(", "${"), self._at):
-                parts.append(self._bracketed())
-                continue
-            if sign == '"' and self._text[self._at] == "\\" and self._text[self._at + 1 : self._at + 2] in '"\\$`\n':
-                self._at += 1
-            parts.append(self._text[self._at : self._at + 1])
-            self._at += 1
-        if self._at >= len(self._text):
-            raise self._error(begin, f"this {sign} is not closed")
-        self._at += 1
-        text = "".join(parts)
-        return text.replace("$", "\0") if sign == "'" else text
+    def _change(self, text: str) -> None:
+        """Follow ``NAME=SUM``, ``NAME++`` and their like."""
+        if (match := _CHANGED.fullmatch(text)) is not None:
+            sum_ = f"{match[1]}{match[2][0]}1" if match[2] else f"{match[1]}{match[3]}({match[4]})"
+            value = self._sum(sum_ if match[2] or match[3] else match[4])
+            self._put(match[1], None if value is None else str(value))
 
-    def _bracketed(self) -> str:
-        """Return ``$(…)``, ``$((…))`` or ``${…}`` as it is written."""
-        begin, depth = self._at, 0
-        while self._at < len(self._text):
-            depth += (self._text[self._at] in "({") - (self._text[self._at] in ")}")
-            self._at += 1
-            if not depth and self._at > begin + 1:
-                break
-        return self._text[begin : self._at]
+    def _sum(self, text: str) -> int | None:
+        """Return the value of a sum of known numbers; None = it is none."""
+        names = {**self._variables, **self._given}
+        plain = _NAME.sub(self._value, text)
+        plain = re.sub(r"[A-Za-z_]\w*", lambda name: names.get(name[0], name[0]), plain).strip()
+        if not re.fullmatch(r"[\d\s+*/%()<>=!-]{1,100}", plain):
+            return None
+        with suppress(SyntaxError, ValueError, ZeroDivisionError, RecursionError, KeyError, OverflowError):
+            return int(_whole(ast.parse(plain, mode="eval").body))
+        return None
+
+    # ---- words ----
+
+    def _words(self, raw: Raw) -> Iterator[Word]:
+        """Yield the words that one is expanded to."""
+        whole = _ARRAY.fullmatch(raw.text)
+        name = "" if whole is None else whole[1] or whole[3]
+        if whole is not None and name in self._arrays and not (raw.quoted and "[*]" in raw.text):
+            items = self._arrays[name]
+            yield from (Word(str(at), raw.place) for at in range(len(items))) if whole[2] else items
+            return
+        if name == "@":  # the script is started without arguments
+            return
+        numbers = None if raw.quoted else _RANGE.fullmatch(raw.text)
+        if numbers is not None and abs(int(numbers[3]) - int(numbers[2])) < _MOST_NUMBERS:
+            low, high = int(numbers[2]), int(numbers[3])
+            step = 1 if low <= high else -1
+            yield from (Word(f"{numbers[1]}{at}{numbers[4]}", raw.place) for at in range(low, high + step, step))
+            return
+        value, unknown = self._expanded(raw.text)
+        if raw.items is not None:
+            yield Word(raw.text, raw.place)
+        elif raw.quoted or not re.search(r"\s", value):
+            if raw.quoted or value:
+                yield Word(value, raw.place, unknown)
+        else:  # an unquoted variable is split
+            yield from (Word(one, raw.place, unknown) for one in value.split())
 
     def _expanded(self, text: str) -> tuple[str, str]:
         """Return a word with the values of its variables, and what has none."""
-        unknown = ""
-
-        def value(match: re.Match[str]) -> str:
-            nonlocal unknown
-            name = match[1] or match[2]
-            known = self._given.get(name, self._variables.get(name))
-            if known is None and match[4] is None:
-                unknown = unknown or match[0]
-                return match[0]
-            return known or match[4] or ""
-
-        found = _NAME.sub(value, _SUM.sub(self._computed, text))
-        if not unknown and (computed := _COMPUTED.search(found)) is not None:
-            unknown = computed[0]
-        return found.replace("\0", "$"), unknown
+        if "$" not in text and "`" not in text:
+            return text.replace("\0", "$"), ""
+        for _ in range(_PASSES):
+            before = text
+            text = _OUTPUT.sub(self._printed, text)
+            text = _SUM.sub(self._computed, _NAME.sub(self._value, text))
+            if text == before:
+                break
+        left = _NAME.search(text) or _COMPUTED.search(text)
+        return text.replace("\0", "$"), "" if left is None else left[0]
 
     def _computed(self, match: re.Match[str]) -> str:
         """Return the value of ``$((…))``; what is no sum of known numbers stays as it is written."""
-        names = {**self._variables, **self._given}
-        text = re.sub(r"\$?\{?([A-Za-z_]\w*)\}?", lambda name: names.get(name[1], name[1]), match[1])
-        if not re.fullmatch(r"[\d\s+*/%()-]{1,100}", text):
-            return match[0]
-        try:
-            return str(_whole(ast.parse(text.strip(), mode="eval").body))
-        except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
-            return match[0]
+        value = self._sum(match[1])
+        return match[0] if value is None else str(value)
 
-    def _place(self, begin: int) -> Location:
-        line = self._text.count("\n", 0, begin) + 1
-        column = begin - (self._text.rfind("\n", 0, begin) + 1) + 1
-        return Location(self._source, Span(line, column, column + max(1, self._at - begin)))
+    def _printed(self, match: re.Match[str]) -> str:
+        """Return what ``$(echo …)``, ``$(seq …)`` or ``$(basename …)`` prints, also through ``| tr``."""
+        lines = [one for one in parsed(Source(self._source.name, match[1])) if isinstance(one, Line)]
+        before = self._variables.copy()
+        while lines and all(map(_assigned, lines[0].words)):
+            self._line(lines.pop(0))
+        programs = [[word for raw in line.words for word in self._words(raw)] for line in lines]
+        self._variables = before
+        if not programs or any(word.unknown or not word.text for one in programs for word in one):
+            return match[0]
+        (name, *arguments), *filters = ([word.text for word in one] or [""] for one in programs)
+        text: str | None = None
+        if name == "echo":
+            text = " ".join(one for one in arguments if one not in ("-n", "-e"))
+        elif name == "basename" and arguments:
+            text = arguments[0].rpartition("/")[2]
+        elif name == "seq" and arguments and all(re.fullmatch(r"-?\d{1,6}", one) for one in arguments):
+            numbers = [int(one) for one in arguments]
+            low, step, high = numbers[0] if numbers[1:] else 1, numbers[1] if numbers[2:] else 1, numbers[-1]
+            text = " ".join(map(str, range(low, high + (1 if step > 0 else -1), step or 1)))
+        for one in filters:
+            if text is None or one[0] != "tr" or len(one) != 3:
+                return match[0]
+            text = text.replace(one[2], "") if one[1] == "-d" else text.replace(one[1], one[2].replace("\\n", "\n"))
+        return match[0] if text is None else text.strip().replace("$", "\0")
 
-    def _error(self, begin: int, message: str) -> SpecError:
-        return SpecError([located("BLIS1004", message, self._place(begin))])
+    def _value(self, match: re.Match[str]) -> str:
+        """Return the value of a variable; one that has none stays as it is written."""
+        name, index = match[1] or match[3], match[4]
+        items = self._arrays.get("@" if name in "@*#" else name)
+        known = self._given.get(name, self._variables.get(name))
+        if match[2] == "!" and index is None:
+            known = {**self._variables, **self._given}.get(known or "")
+        elif name == "#" or (match[2] == "#" and index):
+            known = None if items is None else str(len(items))
+        elif items is not None and (index in ("@", "*") or name in "@*"):
+            shown = [str(at) for at in range(len(items))] if match[2] else [one.text for one in items]
+            known = self._variables.get("IFS", " ")[:1].join(shown)
+            known = None if any(one.unknown for one in items) else known
+        elif items is not None and known is None:
+            at = self._sum(index or "0")
+            inside = at is not None and -len(items) <= at < len(items)
+            known = items[at].text if inside and at is not None and not items[at].unknown else None
+        elif match[2] == "#" and known is not None:
+            known = str(len(known))
+        found = self._changed(name, None if known is None else known.replace("$", "\0"), match[5] or "")
+        return match[0] if found is None else found
+
+    def _changed(self, name: str, known: str | None, change: str) -> str | None:
+        """Return a value as ``${NAME:-otherwise}``, ``${NAME%.*}`` and their like change it; None = not known."""
+        match = _CHANGING.fullmatch(change)
+        if match is None:
+            return None if change else known
+        sign, argument = match[1], match[2].strip("\"'")
+        if sign[-1] in "-=":
+            if known or (known is not None and sign[0] != ":"):
+                return known
+            if sign[-1] == "=":
+                self._variables[name] = argument
+            return argument
+        if sign[-1] == "+":
+            return argument if known else ""
+        if known is None or sign[-1] == "?":
+            return known
+        if sign[0] == "/":
+            old, _, new = argument.partition("/")
+            return known.replace(old.strip("\"'"), new.strip("\"'"), -1 if sign == "//" else 1) if old else known
+        if sign in ("^^", ",,"):
+            return known.upper() if sign == "^^" else known.lower()
+        ends = range(len(known) + 1) if sign in ("#", "%%") else range(len(known), -1, -1)
+        for end in ends:
+            part, rest = (known[:end], known[end:]) if sign[0] == "#" else (known[end:], known[:end])
+            if fnmatch.fnmatchcase(part, argument):
+                return rest
+        return known
+
+
+def _assigned(raw: Raw) -> bool:
+    return raw.items is not None or _ASSIGNED.fullmatch(raw.text) is not None
+
+
+def _shown(*nodes: Node) -> str:
+    """Return the text of a condition."""
+    lines = [node for node in nodes if isinstance(node, Line)]
+    return " ".join(one.text for line in lines[:1] for one in line.words)

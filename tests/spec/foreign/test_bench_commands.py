@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from blis_tui.base.errors import BlisError, SpecError
 from blis_tui.spec.foreign.bench_commands import import_load
+from blis_tui.spec.foreign.reading import Fate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,10 +70,21 @@ def test_of_several_rates_one_is_chosen() -> None:
 def test_in_a_script(tmp_path: Path) -> None:
     script = tmp_path / "bench.sh"
     script.write_text(f"sleep 5\nfor n in 1 8; do {AIPERF} --concurrency $n; done\n", encoding="utf-8")
-    with pytest.raises(SpecError, match=r"does not say what `\$n` is"):
+    with pytest.raises(SpecError, match=r"2 commands measure a server(?s:.*)choose one with `--var NAME=VALUE`"):
         import_load(script, {})
     found = yaml.safe_load(import_load(script, {"n": "8"}).text)
     assert found["clients"][0]["arrivals"]["users"] == 8
+
+
+def test_an_option_that_is_not_in_the_workload_is_said() -> None:
+    line = "vllm bench serve --random-input-len 9 --port 1 --model m --ramp-up-strategy linear --seed 3"
+    notes = {".".join(map(str, one.path)): one.fate for one in import_load(line.split(), {}).notes if one.path}
+    assert notes == {
+        "load.port": Fate.NO_EFFECT,
+        "load.model": Fate.ELSEWHERE,
+        "load.ramp-up-strategy": Fate.NOT_CARRIED,
+        "load.seed": Fate.ELSEWHERE,
+    }
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.base.errors import BlisError, SpecError
-from blis_tui.base.source import Source
 from blis_tui.spec.foreign.reading import Fate, notes_text
 from blis_tui.spec.foreign.server_arguments import SGLANG, TENSORRT_LLM, VLLM
 from blis_tui.spec.foreign.server_commands import Wanted, import_sglang, import_tensorrt_llm, import_vllm
 from blis_tui.spec.foreign.server_rules import RULES
-from blis_tui.spec.foreign.shell import commands
 
 if TYPE_CHECKING:
     from blis_tui.spec.foreign.reading import Imported
@@ -113,10 +111,6 @@ vllm bench serve --dataset-name random --random-input-len 1000 --random-output-l
 """,
         encoding="utf-8",
     )
-    with pytest.raises(SpecError, match=r"the script does not say what `\$\{ARGS"):
-        import_vllm(script, H100)
-    script.write_text(script.read_text(encoding="utf-8").replace('bash -c "exec ', "exec ").replace(
-        "${ARGS[*]}", '"${ARGS[@]}"').replace('TOKENS" &', "TOKENS &"), encoding="utf-8")  # fmt: skip
     with pytest.raises(SpecError, match=r"does not say what `\$TOKENS` is"):
         import_vllm(script, H100)
     found, _ = told(import_vllm(script, H100._replace(variables={"TOKENS": "4096", "SEQS": "32"})))
@@ -233,36 +227,6 @@ def test_an_argument_is_in_one_table(engine: str, server: Server) -> None:
     assert {*server.short.values()} <= {*server.taken}
     without_key = {name for name, key in server.taken.items() if not key}
     assert {name for of, name in RULES if of == engine} >= without_key
-
-
-def test_words_of_a_script() -> None:
-    text = """# start
-A='a b' B="$A c" # end
-export C=$B; run --x="$C" '$C' \\
-  two\\ words \"${D:-none}\" $(date) | tee log
-"""
-    found = [[word.text for word in one.words] for one in commands(Source("s", text))]
-    assert found == [["run", "--x=a b c", "$C", "two words", "none", "$(date)"], ["tee", "log"]]
-
-
-def test_redirections_and_documents_are_no_words() -> None:
-    text = """cat > options.yaml <<'EOF' && next a
-vllm serve no
-EOF
-run --x 1 > log.txt 2>&1 < /dev/null & wait
-read -r a <<< "$b"
-"""
-    found = commands(Source("s", text))
-    assert [[word.text for word in one.words] for one in found] == [
-        *(["cat"], ["next", "a"], ["run", "--x", "1"], ["wait"], ["read", "-r", "a"])
-    ]
-    assert found[2].words[0].place.span.line == 4
-
-
-@given(st.text("ab$({['\"\\ \n;&|#=-)}]:A<>0", max_size=60))
-def test_any_script_is_read_or_refused(text: str) -> None:
-    with suppress(BlisError):
-        commands(Source("s", text))
 
 
 @given(st.lists(st.sampled_from([*VLLM.taken, *VLLM.lost, "x", *VLLM.no_effect]), max_size=5), st.data())
