@@ -132,14 +132,17 @@ def _serving(engine: str, title: str, command: str) -> None:
     @import_.command(engine, help=f"Convert what starts a server of {title} to an experiment: {command}")
     @click.argument("words", metavar="FILE | -- COMMAND", nargs=-1, required=True, type=click.UNPROCESSED)
     @click.option("--hardware", metavar="GPU", required=True, help="The GPU, which no command names.")
+    @click.option("--service", metavar="LINE", help="The line of the server, of several that are no cluster.")
     @_served
     @reported
-    def convert(words: tuple[str, ...], output: Path | None, *, strict: bool, **wanted: Any) -> None:
+    def convert(
+        words: tuple[str, ...], output: Path | None, service: str | None, *, strict: bool, **wanted: Any
+    ) -> None:
         from blis_tui.spec.foreign import server_commands  # noqa: PLC0415
 
         given = Path(words[0]) if len(words) == 1 and not words[0].startswith("-") else words
         done: Callable[..., Imported] = getattr(server_commands, f"import_{engine.replace('-', '_')}")
-        _finish([(output, done(given, _wanted(**wanted)))], strict=strict)
+        _finish([(output, done(given, _wanted(**wanted), service))], strict=strict)
 
 
 _serving("vllm", "vLLM", "`vllm serve`, also in `docker run`, with `vllm bench serve` as its load.")
@@ -147,23 +150,46 @@ _serving("sglang", "SGLang", "`sglang.launch_server`, with `sglang.bench_serving
 _serving("tensorrt-llm", "TensorRT-LLM", "`trtllm-serve` with its file of options.")
 
 
-def _deployed(kind: str, about: str) -> None:
-    """Add the command that converts a file which deploys servers."""
+def _deployed(kind: str, metavar: str, home: str, done: str, about: str) -> None:
+    """Add the command that converts files which deploy servers; ``done`` in the module ``home`` does it."""
 
     @import_.command(kind, help=about)
-    @_FILE
+    @click.argument("files", metavar=metavar, nargs=-1, required=True, type=click.Path(path_type=Path))
     @click.option("--hardware", metavar="GPU", default="", help="The GPU [default: that of the nodes it is for].")
-    @click.option("--service", metavar="NAME", help="The container or service, if several start a server.")
+    @click.option("--service", metavar="NAME", help="The server to take, of several that are no cluster.")
     @_served
     @reported
-    def convert(file: Path, output: Path | None, service: str | None, *, strict: bool, **wanted: Any) -> None:
-        from blis_tui.spec.foreign.manifests import import_kubernetes  # noqa: PLC0415
+    def convert(
+        files: tuple[Path, ...], output: Path | None, service: str | None, *, strict: bool, **wanted: Any
+    ) -> None:
+        importer = import_module(f"blis_tui.spec.foreign.{home}")  # heavy, so only when the command runs
+        convert_: Callable[..., Imported] = getattr(importer, done)
+        _finish([(output, convert_(files, _wanted(**wanted), service))], strict=strict)
 
-        _finish([(output, import_kubernetes(file, _wanted(**wanted), service))], strict=strict)
 
-
-_deployed("kubernetes", "Convert a Kubernetes manifest that starts an engine to an experiment.")
-_deployed("compose", "Convert a compose file that starts an engine to an experiment.")
+_deployed(
+    "kubernetes",
+    "FILE|FOLDER…",
+    "manifests",
+    "import_kubernetes",
+    "Convert Kubernetes manifests that start an engine to an experiment, with autoscalers. A folder is its kustomization,"
+    " or all manifests in it. Documents of KServe, Dynamo, AIBrix and LeaderWorkerSet are known, too.",
+)
+_deployed(
+    "compose",
+    "FILE",
+    "manifests",
+    "import_kubernetes",
+    "Convert a compose file that starts an engine to an experiment.",
+)
+_deployed(
+    "helm",
+    "VALUES…",
+    "charts",
+    "import_helm",
+    "Convert values of a Helm chart to an experiment: of vLLM's production-stack, or of llm-d (its model service, its"
+    " scheduler, or both). The configuration of an endpoint picker alone becomes a policy.",
+)
 
 
 @import_.command("load")

@@ -1,190 +1,230 @@
-"""Servers in Kubernetes manifests and compose files: which containers start one, how many, and on what GPU."""
+"""Imports Kubernetes manifests, kustomizations and compose files that start servers as an Experiment."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
-import yaml
-
-from blis_tui.base.classes import NamedTuple
-from blis_tui.base.diagnostics import located
-from blis_tui.base.errors import SpecError
-from blis_tui.base.source import Document, Location, Span, as_list, as_map
+from blis_tui.base.errors import InputError
+from blis_tui.base.source import Document, as_list, as_map
 from blis_tui.base.text import printable
+from blis_tui.spec.foreign.autoscalers import KINDS as SCALERS
+from blis_tui.spec.foreign.autoscalers import autoscaler_of
+from blis_tui.spec.foreign.fleets import ROLES, Fleet, Part, imported
+from blis_tui.spec.foreign.kustomize import NAMES as KUSTOMIZATIONS
+from blis_tui.spec.foreign.kustomize import kustomized
+from blis_tui.spec.foreign.operators import OPERATORS, Deployed
+from blis_tui.spec.foreign.pods import documents, gpu_of, number, part_of, values
 from blis_tui.spec.foreign.reading import Fate, Input
-from blis_tui.spec.foreign.server_commands import engine_of, import_started, start_of
-from blis_tui.spec.foreign.shell import Command, Word, place_of
+from blis_tui.spec.foreign.server_conversion import TITLES
+from blis_tui.spec.foreign.server_starts import Start
 from blis_tui.spec.read import read_source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
     from blis_tui.base.source import Json, Source
     from blis_tui.spec.foreign.reading import Imported
-    from blis_tui.spec.foreign.server_commands import Wanted
+    from blis_tui.spec.foreign.server_conversion import Wanted
 
-_MOST_VALUES: Final = 100_000
-"""A file with more values than that, with its anchors followed, is none that a person wrote."""
 _GIVEN: Final = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?([-?])([^{}]*))?\})")
-_CLUSTERS: Final = re.compile(r"\$\((\w+)\)")
-_GPUS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "h200": "h200",
-        "h100": "h100",
-        "gb300": "gb300",
-        "gb200": "gb200",
-        "b300": "b300",
-        "b200": "b200",
-        "l40s": "l40s",
-        "a100.*80": "a100-80",
-        "a10g": "a10g",
-        r"\bl4\b": "l4",
-        "mi300x": "mi300x",
-        "mi325x": "mi325x",
-        "mi355x": "mi355x",
-        "4090": "rtx-4090",
-        "5090": "rtx-5090",
-    }
-)
-_SCALERS: Final = ("HorizontalPodAutoscaler", "ScaledObject")
 _NO_GENERATION: Final = ("--task", "--runner", "--is-embedding")
 """Arguments of servers that generate nothing, such as those of embeddings."""
+_GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "LeaderWorkerSet": ("leaderWorkerTemplate", "leaderTemplate", "workerTemplate"),
+        "RayCluster": ("", "headGroupSpec", "workerGroupSpecs"),
+        "RayClusterFleet": ("template", "headGroupSpec", "workerGroupSpecs"),
+    }
+)
+"""Kinds whose pods are one server -> where that is said, and the first of these templates that starts one."""
 
 
-class _Container(NamedTuple):
-    """A container with an engine in it."""
-
-    name: str
-    engine: str
-    command: Command
-    place: Location
-    copies: int
-    gpu: str
-
-
-def import_kubernetes(path: Path, wanted: Wanted, service: str | None = None) -> Imported:
-    """Convert a Kubernetes manifest (a Deployment, a StatefulSet, a Pod …) or a compose file.
+def import_kubernetes(paths: Path | Sequence[Path], wanted: Wanted, service: str | None = None) -> Imported:
+    """Convert Kubernetes manifests, a kustomization, or a compose file.
 
     Args:
-        path: the file; it may have several documents.
-        wanted: what it does not say. Its ``hardware`` may be empty: the GPU is that of the node selector or affinity.
-        service: the container or service to take, if there are several.
+        paths: the files, each of one or several documents; a folder is its kustomization, or all that it has.
+        wanted: what they do not say. Its ``hardware`` may be empty: the GPU is that of the node selector or affinity.
+        service: the container, service or resource to take, if there are several.
 
     Raises:
-        InputError: the file cannot be read.
-        SpecError: it is not such a file, has no server or several, or one that is impossible here.
+        InputError: a file cannot be read.
+        SpecError: it is no such file, has no server or several that are no cluster, or something impossible here.
     """
-    source = read_source(path)
-    given = Input(Document({}, source))
-    documents = _documents(source)
-    found = [one for document in documents for one in _containers(document, source, wanted.variables)]
-    left = [one for one in found if not any(word.text in _NO_GENERATION for word in one.command.words)]
-    for one in found:
-        if one not in left:
-            text = f"`{printable(one.name)}` generates nothing: it is no part of the simulation"
-            given.note(Fate.NOT_CARRIED, (), text)
-    taken = [one for one in left if service in (None, one.name)]
-    if len(taken) != 1:
-        names = ", ".join(f"`{printable(one.name)}`" for one in left)
-        text = f"several containers start a server: {names}" if len(taken) > 1 else "no container starts a known engine"
-        given.problem((), text, hint="choose with --service" if left else None)
+    found, sources = _read([paths] if isinstance(paths, Path) else list(paths))
+    given = Input(Document({}, sources[0]))
+    done = Deployed(given, sources, wanted.variables, _maps(found))
+    for document in found:
+        kind = str(document.get("kind") or "")
+        if as_map(document.get("services")) and not kind:
+            _compose(document, done)
+        elif kind in OPERATORS:
+            OPERATORS[kind](document, done)
+        elif kind not in SCALERS:
+            _workload(document, done)
+    _scale(found, done)
+    return finish(done, wanted, service)
+
+
+def finish(done: Deployed, wanted: Wanted, service: str | None) -> Imported:
+    """Convert the servers that files deploy; ``service`` is the one to take, if they are no cluster.
+
+    Raises:
+        SpecError: there is none, or something impossible here.
+    """
+    given, parts = done.given, _serving(done)
+    taken = [part for part in parts if service in (None, *part.name.split("/"))]
+    if not taken:
+        names = ", ".join(sorted({name for part in parts for name in part.name.split("/")}))
+        text = f"no server is called {service}" if parts else "no container starts a known engine"
+        given.problem((), text, hint=f"choose among {names}" if parts else None)
         given.stop_at_problems()
-    (one,) = taken
-    hardware = wanted.hardware or one.gpu
-    start = start_of(one.engine, one.command)
-    if not hardware:
+    gpus = {part.gpu for part in taken}
+    if not wanted.hardware and "" in gpus:
         given.problem((), "the file does not say which GPU", hint="give it with --hardware")
-    if start is None:
-        given.problem((), f"`{printable(one.name)}` starts no server of {one.engine}")
     given.stop_at_problems()
-    assert start is not None  # noqa: S101  (that was a problem)
     if not wanted.hardware:
-        given.note(Fate.TAKEN, (), f"`hardware: {hardware}`, as the nodes say")
-    if one.copies > 1:
-        given.note(Fate.TAKEN, (), f"`cluster.instances: {one.copies}`")
-    if any(str(document.get("kind")) in _SCALERS for document in documents):
-        given.note(Fate.NOT_CARRIED, (), "the number of instances stays as it is: see `cluster.autoscaler`")
-    asked = wanted._replace(hardware=hardware, instances=one.copies)
-    return import_started(one.engine, source, start, asked, given.notes)
+        given.note(Fate.TAKEN, (), f"`hardware: {', '.join(sorted(gpus))}`, as the nodes say")
+    about = f"Imported from files that deploy {TITLES[taken[0].start.engine]}."
+    return imported(Fleet(done.sources[0], given, taken, done.keys, description=about, pools=done.pools), wanted)
 
 
-def _documents(source: Source) -> list[dict[str, Json]]:
-    """Return the maps of a file, with anchors and merge keys followed.
-
-    Raises:
-        SpecError: it is no YAML, or too large.
-    """
-    try:
-        found = [as_map(cast("Json", one)) for one in yaml.safe_load_all(source.text)]
-    except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line, column = (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
-        place = Location(source, Span(line, column, column + 1))
-        text = printable(str(getattr(error, "problem", None) or "not YAML"))
-        raise SpecError(
-            [located("BLIS0001", text, place, hint="templates such as `{{TOKEN}}` are filled in first")]
-        ) from None
-    if sum(1 for one in found for _ in _values(one)) >= _MOST_VALUES:
-        raise SpecError([located("BLIS0001", "too many values", Location(source, Span(1, 1, 2)))])
-    return found
-
-
-def _values(value: Json, most: int = _MOST_VALUES) -> Iterator[Json]:
-    """Yield a value and all inside of it, but no more than ``most``."""
-    left = [value]
-    while left and most > 0:
-        one = left.pop()
-        most -= 1
-        yield one
-        left += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
+def _read(paths: Sequence[Path]) -> tuple[list[dict[str, Json]], list[Source]]:
+    """Return the documents of files and folders, and the files."""
+    found: list[dict[str, Json]] = []
+    sources: list[Source] = []
+    for path in paths:
+        inside = sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]
+        kustomization = next((path / name for name in KUSTOMIZATIONS if (path / name).is_file()), None)
+        if kustomization is not None or path.name in KUSTOMIZATIONS:
+            more, read = kustomized(kustomization or path)
+            found, sources = found + more, sources + read
+            continue
+        if not inside:
+            raise InputError(f"{path} has no manifest", help="expected a kustomization.yaml, or *.yaml")
+        for one in inside:
+            source = read_source(one)
+            sources.append(source)
+            read_here = documents(source)
+            if any(document.get("kind") == "Kustomization" for document in read_here):
+                more, read = kustomized(one)
+                found, sources = found + more, sources[:-1] + read
+            else:
+                found += [inner for document in read_here for inner in _items(document)]
+    return found, sources
 
 
-def _containers(document: dict[str, Json], source: Source, variables: Mapping[str, str]) -> Iterator[_Container]:
-    """Yield the containers of a manifest, or the services of a compose file, that have an engine's image."""
-    services = as_map(document.get("services"))
-    known = {**_dotenv(source), **variables}
-    for name, service in services.items():
+def _items(document: dict[str, Json]) -> list[dict[str, Json]]:
+    """Return the documents of a ``List``, otherwise the document itself."""
+    listed = document.get("kind") == "List"
+    return [as_map(one) for one in as_list(document.get("items"))] if listed else [document]
+
+
+def _maps(found: Sequence[dict[str, Json]]) -> dict[str, dict[str, Json]]:
+    """Return the data of ConfigMaps by their names."""
+    maps = [one for one in found if one.get("kind") == "ConfigMap"]
+    return {str(as_map(one.get("metadata")).get("name")): as_map(one.get("data")) for one in maps}
+
+
+def _serving(done: Deployed) -> list[Part]:
+    """Return the servers that generate text, having noted the others."""
+    left = []
+    for part in done.parts:
+        if any(word.text in _NO_GENERATION for word in part.start.words):
+            text = f"`{printable(part.name.partition('/')[0])}` generates nothing: it is no part of the simulation"
+            text += " (of a GPU that both share, `gpu_memory_utilization` says how much is left)"
+            done.given.note(Fate.NOT_CARRIED, (), text)
+        else:
+            left.append(part)
+    return left
+
+
+# ---- kinds of documents ----
+
+
+def _workload(document: dict[str, Json], done: Deployed) -> None:
+    """Find the servers of a Deployment, a StatefulSet, a LeaderWorkerSet, or whatever has containers."""
+    kind, name = str(document.get("kind")), str(as_map(document.get("metadata")).get("name"))
+    spec = as_map(document.get("spec"))
+    copies, variables, gpu = number(spec.get("replicas")), dict(done.variables), gpu_of(spec)
+    if kind in _GROUPS:
+        folder, *templates = _GROUPS[kind]
+        group = as_map(spec.get(folder)) if folder else spec
+        group = as_map(group.get("spec") or group)
+        size = str(number(group.get("size")))
+        variables = {"LWS_GROUP_SIZE": size, "LWS_WORKER_INDEX": "0", "LWS_LEADER_ADDRESS": "leader", **variables}
+        for one in templates:
+            before = len(done.parts)
+            _pods(group.get(one), Part(name, Start(()), copies, gpu), done, variables)
+            if len(done.parts) > before:
+                return
+        return
+    roles = as_list(spec.get("roles") or as_map(as_map(spec.get("template")).get("spec")).get("roles"))
+    for role in map(as_map, roles):  # AIBrix's StormService
+        named = str(role.get("name"))
+        known = next((one for one in ROLES if one in named.lower()), "")
+        part = Part(named, Start(()), copies * number(role.get("replicas")), gpu_of(role) or gpu, known)
+        _pods(role, part, done, variables)
+    if not roles:
+        labels = [as_map(as_map(value).get("labels")) for value in values(document)]
+        known = next((role for one in labels for role in ROLES if one.get("llm-d.ai/role") == role), "")
+        _pods(spec, Part(name, Start(()), copies, gpu, known), done, variables)
+
+
+def _pods(spec: Json, part: Part, done: Deployed, variables: Mapping[str, str]) -> None:
+    """Find the containers below a value that start servers."""
+    for value in values(spec):
+        for container in map(as_map, as_list(as_map(value).get("containers"))):
+            named = part._replace(name=f"{container.get('name')}/{part.name}")
+            found = part_of(container, done.sources, named, variables=variables, maps=done.maps)
+            done.parts += [found] if found is not None else []
+
+
+def _scale(found: Sequence[dict[str, Json]], done: Deployed) -> None:
+    """Take the autoscaler of the servers."""
+    for document in found:
+        spec = as_map(document.get("spec"))
+        if document.get("kind") not in SCALERS:
+            continue
+        target = str(as_map(spec.get("scaleTargetRef")).get("name") or "")
+        copies = [part.copies for part in done.parts if target in part.name.split("/") or len(done.parts) == 1]
+        path = done.mark(str(document["kind"]))
+        if not copies:
+            done.given.note(Fate.NOT_CARRIED, path, f"it scales `{printable(target)}`, which is no server here")
+        elif len({part.role for part in done.parts}) > 1:
+            done.given.note(Fate.NOT_CARRIED, path, f"roles keep their numbers of instances ({printable(target)})")
+        else:
+            done.keys.update(autoscaler_of(spec, done.given, path, instances=sum(copies)))
+
+
+# ---- compose ----
+
+
+def _compose(document: dict[str, Json], done: Deployed) -> None:
+    """Find the servers among the services of a compose file."""
+    known = {**_dotenv(done.sources[0]), **done.variables}
+    done.pools = False
+    for name, service in as_map(document.get("services")).items():
         one = as_map(service)
         image = _filled(str(one.get("image") or ""), known)
-        words = [*_words(one.get("entrypoint"), known), *_words(one.get("command"), known)]
+        words: list[Json] = [*_words(one.get("entrypoint"), known), *_words(one.get("command"), known)]
+        variables = _variables(one.get("environment"), known)
         copies = as_map(one.get("deploy")).get("replicas", one.get("scale", 1))
-        yield from _container(name, image, words, source, copies=copies, variables=known)
-    spec = as_map(document.get("spec"))
-    nodes = [as_map(value).get(key) for value in _values(spec) for key in ("nodeSelector", "affinity")]
-    labels = (label for one in nodes for label in _values(one) if isinstance(label, str))
-    gpu = next((name for label in labels if (name := _gpu(label))), "")
-    for value in _values(spec):
-        for entry in as_list(as_map(value).get("containers")):
-            one = as_map(entry)
-            pairs = [as_map(pair) for pair in as_list(one.get("env"))]
-            known = {**{str(pair.get("name")): str(pair.get("value")) for pair in pairs}, **variables}
-            words = [_substituted(str(word), known) for key in ("command", "args") for word in as_list(one.get(key))]
-            found = _container(
-                *(str(one.get("name")), str(one.get("image")), words, source),
-                copies=spec.get("replicas", 1),
-                variables=known,
-            )
-            yield from (container._replace(gpu=gpu) for container in found)
+        container: dict[str, Json] = {"image": image, "args": words, "env": variables}
+        part = Part(name, Start(()), number(copies))
+        found = part_of(container, done.sources, part, variables=done.variables)
+        done.parts += [found] if found is not None else []
 
 
-def _substituted(word: str, known: Mapping[str, str]) -> str:
-    """Fill in ``$(NAME)`` as Kubernetes does."""
-    return _CLUSTERS.sub(lambda match: known.get(match[1], match[0]), word)
-
-
-def _container(
-    name: str, image: str, words: list[str], source: Source, *, copies: Json, variables: Mapping[str, str]
-) -> Iterator[_Container]:
-    engine = engine_of(image)
-    if engine:
-        place = place_of(image.rpartition("/")[2].partition(":")[0], source, 1)
-        all_words = [Word(one, place_of(one, source, place.span.line)) for one in ("docker", image, *words)]
-        number = copies if isinstance(copies, int) and not isinstance(copies, bool) and copies > 0 else 1
-        yield _Container(name, engine, Command(tuple(all_words), dict(variables)), place, number, "")
+def _variables(value: Json, known: Mapping[str, str]) -> list[Json]:
+    """Return the environment of a service, which is a map or a list of ``NAME=VALUE``."""
+    pairs = [(key, str(one)) for key, one in as_map(value).items() if one is not None]
+    pairs += [str(one).partition("=")[::2] for one in as_list(value) if "=" in str(one)]
+    return [{"name": name, "value": _filled(text, known)} for name, text in pairs]
 
 
 def _words(value: Json, known: Mapping[str, str]) -> list[str]:
@@ -214,8 +254,3 @@ def _dotenv(source: Source) -> dict[str, str]:
         return {}
     pairs = (line.partition("=") for line in read_source(path).lines if not line.lstrip().startswith("#"))
     return {name.strip(): value.strip().strip("'\"") for name, given, value in pairs if given}
-
-
-def _gpu(text: str) -> str:
-    """Return the hardware that a node's label names; empty = none that is known, such as an A100 of unsaid memory."""
-    return next((name for pattern, name in _GPUS.items() if re.search(pattern, text, re.IGNORECASE)), "")

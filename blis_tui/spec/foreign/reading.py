@@ -71,10 +71,10 @@ class Note:
 
 
 def notes_text(notes: Sequence[Note]) -> str:
-    """Format all notes in input order, with a summary line; empty if there are none."""
+    """Format all notes in input order, file by file, with a summary line; empty if there are none."""
     if not notes:
         return ""
-    ordered = sorted(notes, key=lambda note: (note.place.span.line, note.place.span.column))
+    ordered = sorted(notes, key=lambda note: (note.place.source.name, note.place.span.line, note.place.span.column))
     counts = [(fate, sum(note.fate is fate for note in notes)) for fate in Fate]
     total = ", ".join(f"{count} {fate}" for fate, count in counts if count)
     return "\n".join([*(note.to_text() for note in ordered), total]) + "\n"

@@ -73,12 +73,18 @@ VLLM: Final = Server(
             "max-loras": "engine.lora.max_loras",
             "max-cpu-loras": "engine.lora.max_cpu_loras",
             "max-lora-rank": "engine.lora.max_lora_rank",
+            "kv-transfer-config": "",
+            "kv-offloading-size": "",
+            "is-prefill-worker": "",
+            "is-decode-worker": "",
+            "disaggregation-mode": "",
         }
     ),
     flags=frozenset(
         {
             *("enable-expert-parallel", "enforce-eager", "enable-prefix-caching", "enable-chunked-prefill"),
             *("async-scheduling", "disable-hybrid-kv-cache-manager", "enable-lora"),
+            *("is-prefill-worker", "is-decode-worker"),
         }
     ),
     short=MappingProxyType(
@@ -114,7 +120,10 @@ VLLM: Final = Server(
             "lora-modules prompt-adapters allowed-local-media-path allowed-media-domains": _LOADED,
             "distributed-executor-backend worker-cls worker-extension-cls ray-workers-use-nsight": _PLACED,
             "data-parallel-address data-parallel-rpc-port data-parallel-backend data-parallel-start-rank": _PLACED,
-            "data-parallel-size-local headless master-addr master-port nnodes node-rank": _PLACED,
+            "data-parallel-size-local data-parallel-rank data-parallel-external-lb data-parallel-hybrid-lb": _PLACED,
+            "endpoint namespace migration-limit request-plane event-plane discovery-backend": _PLACED,
+            "enable-ssl-refresh shutdown-timeout disable-access-log-for-endpoints kv-offloading-backend": _REACHED,
+            "headless master-addr master-port nnodes node-rank": _PLACED,
             "disable-frontend-multiprocessing distributed-timeout-seconds numa-bind": _PLACED,
             "seed": "write it as `seed` into the experiment, if the workload is to be that of the server",
             "swap-space": "vLLM's V1 engine swaps nothing",
@@ -125,8 +134,6 @@ VLLM: Final = Server(
     ),
     lost=_each(
         {
-            "kv-transfer-config": "connectors (hand-over between instances, offloading) are not read from a command:"
-            " see `cluster.disaggregation` and `engine.kv_tiers`",
             "cpu-offload-gb offload-backend": "weights are all on the GPU, so steps are simulated too fast",
             "attention-backend disable-cascade-attn disable-custom-all-reduce": _KERNELS,
             "enable-dbo dbo-decode-token-threshold dbo-prefill-token-threshold ubatch-size": "batches are not halved:"
@@ -170,10 +177,21 @@ TENSORRT_LLM: Final = Server(
             "scheduler-config.capacity-scheduler-policy": "policy.batching.capacity_scheduler_policy",
             "batch-wait-timeout-iters": "policy.batching.batch_wait_timeout_iters",
             "batch-wait-max-tokens-ratio": "policy.batching.batch_wait_max_tokens_ratio",
+            "server-role": "",
+            "disaggregation-mode": "",
         }
     ),
     flags=frozenset({"enable-chunked-prefill", "disable-overlap-scheduler"}),
-    short=MappingProxyType({"tensor-parallel-size": "tp-size", "pipeline-parallel-size": "pp-size"}),
+    short=MappingProxyType(
+        {
+            "tensor-parallel-size": "tp-size",
+            "pipeline-parallel-size": "pp-size",
+            "expert-parallel-size": "ep-size",
+            "moe-expert-parallel-size": "ep-size",
+            "free-gpu-memory-fraction": "kv-cache-free-gpu-memory-fraction",
+            "model-path": "model",
+        }
+    ),
     no_effect=_each(
         {
             "host port log-level print-iter-log enable-iter-perf-stats return-perf-metrics": _REACHED,
@@ -188,7 +206,7 @@ TENSORRT_LLM: Final = Server(
             "speculative-config": "speculative decoding of TensorRT-LLM is not simulated",
             "cuda-graph-config torch-compile-config moe-config attn-backend use-cuda-graph": _KERNELS,
             "enable-attention-dp attention-dp-config": "attention is split over all GPUs of the instance",
-            "cache-transceiver-config server-role": "roles are not read from a command: see `cluster.disaggregation`",
+            "cache-transceiver-config disaggregation-strategy": "see `cluster.disaggregation`",
             "kv-cache-config.host-cache-size kv-cache-config.max-tokens": "the KV cache is what"
             " `gpu_memory_utilization` leaves on the GPU",
             "stream-interval": "each token is streamed by itself",
@@ -232,6 +250,7 @@ SGLANG: Final = Server(
             "max-loras-per-batch": "engine.lora.max_loras",
             "max-lora-rank": "engine.lora.max_lora_rank",
             "enable-lora": "",
+            "disaggregation-mode": "",
         }
     ),
     flags=frozenset(
@@ -263,6 +282,8 @@ SGLANG: Final = Server(
             "tokenizer-path tokenizer-mode skip-tokenizer-init load-format trust-remote-code dtype": _LOADED,
             "revision download-dir model-loader-extra-config weight-version warmups skip-server-warmup": _LOADED,
             "lora-paths": _LOADED,
+            "disaggregation-bootstrap-port disaggregation-decode-tp disaggregation-decode-dp": _PLACED,
+            "endpoint namespace migration-limit request-plane event-plane discovery-backend": _PLACED,
             "dist-init-addr nnodes node-rank dist-timeout base-gpu-id gpu-id-step nccl-port device": _PLACED,
             "random-seed": "write it as `seed` into the experiment, if the workload is to be that of the server",
             "constrained-json-whitespace-pattern grammar-backend": "no request here asks for structured output",
@@ -276,8 +297,8 @@ SGLANG: Final = Server(
             "hicache-size": "the host's cache is `hicache_ratio` times the GPU's",
             "hicache-io-backend hicache-mem-layout hicache-storage-backend hicache-storage-prefetch-policy": "see"
             " `engine.kv_tiers`",
-            "disaggregation-mode disaggregation-transfer-backend disaggregation-ib-device": "roles are not read from a"
-            " command: see `cluster.disaggregation`",
+            "disaggregation-transfer-backend disaggregation-ib-device": "transfers take the time of"
+            " `cluster.disaggregation.transfer`",
             "schedule-policy": "the queue is first come, first served",
             "attention-backend prefill-attention-backend decode-attention-backend sampling-backend": _KERNELS,
             "moe-runner-backend fp8-gemm-backend enable-flashinfer-allreduce-fusion enable-torch-compile": _KERNELS,
@@ -296,3 +317,33 @@ SGLANG: Final = Server(
         }
     ),
 )
+
+_OF_LMCACHE = "LMCache keeps what `engine.kv_tiers` has, in blocks of the engine"
+
+ENVIRONMENT: Final[Mapping[str, tuple[bool, str]]] = MappingProxyType(
+    {
+        name: (lost, why)
+        for lost, names, why in (
+            (False, "VLLM_LOGGING_* VLLM_CONFIGURE_LOGGING VLLM_LOG_* VLLM_NO_USAGE_STATS VLLM_DO_NOT_TRACK", _REACHED),
+            (False, "VLLM_API_KEY VLLM_HOST_IP VLLM_PORT VLLM_RPC_* VLLM_HTTP_* VLLM_NIXL_SIDE_CHANNEL_*", _REACHED),
+            (False, "VLLM_SERVER_DEV_MODE VLLM_TORCH_PROFILER_* VLLM_DEBUG_* VLLM_TRACE_*", _REACHED),
+            (False, "VLLM_CACHE_ROOT VLLM_CONFIG_ROOT VLLM_ASSETS_* VLLM_USE_MODELSCOPE VLLM_*_TIMEOUT*", _LOADED),
+            (False, "VLLM_ALLOW_* VLLM_PLUGINS VLLM_SKIP_* VLLM_TARGET_DEVICE VLLM_IMAGE* VLLM_TAG", _LOADED),
+            (False, "VLLM_WORKER_MULTIPROC_METHOD VLLM_ENABLE_V1_MULTIPROCESSING VLLM_DP_* VLLM_RAY_*", _PLACED),
+            (False, "VLLM_KEEP_ALIVE_* VLLM_RANDOMIZE_* VLLM_LOOPBACK_IP VLLM_DISABLE_COMPILE_CACHE", _PLACED),
+            (False, "VLLM_USE_V1", "the V1 engine is simulated"),
+            (False, "VLLM_ADDITIONAL_ARGS", "see the arguments in it"),
+            (False, "SGLANG_ENABLE_LOGGING* SGLANG_*LOG* SGLANG_*TIMEOUT* SGLANG_HOST_IP SGLANG_PORT", _REACHED),
+            (False, "LMCACHE_LOG_* LMCACHE_TRACK_* LMCACHE_USE_EXPERIMENTAL LMCACHE_LOCAL_CPU LMCACHE_*_ID", _REACHED),
+            (True, "VLLM_ALL2ALL_BACKEND", "see `engine.all_to_all`"),
+            (True, "VLLM_ATTENTION_BACKEND VLLM_*FLASHINFER* VLLM_*FLASH_ATTN* VLLM_*DEEP_GEMM* VLLM_*MOE*", _KERNELS),
+            (True, "VLLM_ROCM_* VLLM_*TRITON* VLLM_*MARLIN* VLLM_*MXFP4* VLLM_*CUTLASS* VLLM_*TRTLLM*", _KERNELS),
+            (True, "VLLM_*ALLREDUCE* VLLM_*NCCL* VLLM_*CUDA_GRAPH* VLLM_DISABLED_KERNELS VLLM_*MLA*", _KERNELS),
+            (True, "SGL_* SGLANG_*DEEPEP* SGLANG_*GEMM* SGLANG_*MOE* TRTLLM_*", _KERNELS),
+            (True, "LMCACHE_*", _OF_LMCACHE),
+            (True, "VLLM_* SGLANG_*", "unknown variable"),
+        )
+        for name in names.split()
+    }
+)
+"""Patterns of environment variables, the first that fits counts -> whether it changes figures, and what that means."""

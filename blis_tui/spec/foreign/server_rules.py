@@ -26,6 +26,9 @@ class Conversion:
         options: the arguments by name.
         body: the experiment.
         origins: path in the experiment -> argument.
+        role: what the server does of each request: ``prefill``, ``decode``, or all if empty.
+        hands_over: the connector between servers whose command does not say which of them does what.
+        host_cache: argument, bytes and blocks of host memory for KV blocks; 0 = not said in this unit.
     """
 
     def __init__(self, given: Input) -> None:
@@ -33,6 +36,9 @@ class Conversion:
         self.options: dict[str, Json] = {}
         self.body: dict[str, Json] = {}
         self.origins: dict[DataPath, DataPath] = {}
+        self.role = ""
+        self.hands_over = ""
+        self.host_cache: tuple[str, float, int] | None = None
 
     def set(self, key: str, value: Json, origin: DataPath) -> None:
         """Set a key of the experiment, and note the argument that says so; an empty origin = none says so."""
@@ -48,6 +54,68 @@ class Conversion:
     def note(self, fate: Fate, name: str, text: str) -> None:
         """Note what became of an argument."""
         self.given.note(fate, (name,), text)
+
+
+_ROLES: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("kv_producer", "prefill", "context", "is-prefill-worker"), "prefill"),
+        **dict.fromkeys(("kv_consumer", "decode", "generation", "is-decode-worker"), "decode"),
+    }
+)
+_OFFLOADING: Final = frozenset({"OffloadingConnector", "SimpleCPUOffloadConnector", "LMCacheConnectorV1"})
+"""Connectors that keep KV blocks in host memory."""
+_GIB: Final = 2**30
+
+
+def _role(made: Conversion, name: str, value: Json) -> None:
+    role = _ROLES.get(str(value).lower(), "")
+    made.role = role or made.role
+    if role:
+        made.note(Fate.TAKEN, name, f"`role: {role}` of `cluster.disaggregation`")
+    else:
+        made.note(Fate.NO_EFFECT, name, "prefill and decode on each instance is the default")
+
+
+def _is_prefill_worker(made: Conversion, value: Json) -> None:
+    _role(made, "is-prefill-worker", "prefill" if value else "")
+
+
+def _is_decode_worker(made: Conversion, value: Json) -> None:
+    _role(made, "is-decode-worker", "decode" if value else "")
+
+
+def _disaggregation_mode(made: Conversion, value: Json) -> None:
+    _role(made, "disaggregation-mode", value)
+
+
+def _server_role(made: Conversion, value: Json) -> None:
+    _role(made, "server-role", value)
+
+
+def _vllm_kv_transfer_config(made: Conversion, value: Json) -> None:
+    name, config = "kv-transfer-config", as_map(value)
+    inside = as_map(config.get("kv_connector_extra_config")).get("connectors")
+    for one in [as_map(one) for one in inside] if isinstance(inside, list) else [config]:
+        connector, role = str(one.get("kv_connector") or "?"), str(one.get("kv_role") or config.get("kv_role"))
+        extra = as_map(one.get("kv_connector_extra_config"))
+        if connector in _OFFLOADING and role == "kv_both":
+            size = extra.get("cpu_bytes_to_use") or extra.get("cpu_bytes_to_use_per_rank")
+            own, many = made.options.get("block-size", 16), extra.get("num_cpu_blocks")
+            tokens, blocks = extra.get("block_size", own), 0
+            if isinstance(many, int) and isinstance(tokens, int) and isinstance(own, int) and own > 0:
+                blocks = many * tokens // own
+            made.host_cache = (name, float(size) if isinstance(size, int | float) else 0.0, blocks)
+        elif role in _ROLES:
+            _role(made, name, role)
+        elif role == "kv_both":
+            made.hands_over = connector
+        else:
+            made.note(Fate.NOT_CARRIED, name, f"what `{connector}` with `kv_role: {role}` does is not known")
+
+
+def _vllm_kv_offloading_size(made: Conversion, value: Json) -> None:
+    size = float(value) if isinstance(value, int | float) else 0.0
+    made.host_cache = ("kv-offloading-size", size * _GIB, 0)
 
 
 def _replicas(made: Conversion, name: str, value: Json) -> None:
@@ -211,6 +279,14 @@ def _sglang_enable_hierarchical_cache(made: Conversion, value: Json) -> None:
 
 RULES: Final[Mapping[tuple[str, str], Callable[[Conversion, Json], None]]] = MappingProxyType(
     {
+        ("vllm", "kv-transfer-config"): _vllm_kv_transfer_config,
+        ("vllm", "kv-offloading-size"): _vllm_kv_offloading_size,
+        ("vllm", "is-prefill-worker"): _is_prefill_worker,
+        ("vllm", "is-decode-worker"): _is_decode_worker,
+        ("vllm", "disaggregation-mode"): _disaggregation_mode,
+        ("sglang", "disaggregation-mode"): _disaggregation_mode,
+        ("tensorrt-llm", "disaggregation-mode"): _disaggregation_mode,
+        ("tensorrt-llm", "server-role"): _server_role,
         ("vllm", "data-parallel-size"): _vllm_data_parallel_size,
         ("vllm", "enable-expert-parallel"): _vllm_enable_expert_parallel,
         ("vllm", "compilation-config"): _vllm_compilation_config,

@@ -410,8 +410,8 @@ class _Reader:
             found = texts != ["false"]
         elif any(one.unknown for one in words):
             found = None
-        elif len(texts) == 1 and bracketed:
-            found = bool(texts[0])
+        elif len(texts) < 2 and bracketed:
+            found = any(texts)
         elif len(texts) == 2 and texts[0] in ("-n", "-z"):
             found = bool(texts[1]) is (texts[0] == "-n")
         elif len(texts) == 3 and (compared := _COMPARED.get(texts[1])) is not None:

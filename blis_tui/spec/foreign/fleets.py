@@ -1,0 +1,330 @@
+"""Several servers as one experiment: equal ones are instances, others pools, those with roles are disaggregated."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.base.classes import NamedTuple
+from blis_tui.base.diagnostics import located
+from blis_tui.base.errors import SpecError
+from blis_tui.base.source import as_map
+from blis_tui.base.text import printable
+from blis_tui.engine.kv.capacity import kv_bytes_per_token
+from blis_tui.spec.foreign.reading import Draft, Fate, Input, Note, as_name
+from blis_tui.spec.foreign.server_conversion import TITLES, Converted
+from blis_tui.spec.load import load
+from blis_tui.spec.yaml_text import yaml_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from blis_tui.base.diagnostics import Diagnostic
+    from blis_tui.base.source import DataPath, Json, Source
+    from blis_tui.spec.foreign.reading import Imported
+    from blis_tui.spec.foreign.server_conversion import Wanted
+    from blis_tui.spec.foreign.server_starts import Start
+
+ROLES: Final = ("prefill", "decode")
+_UNSEEN: Final = "<stdin>"
+"""What the finished document is called before it is written."""
+_LMCACHE_BYTES: Final = 5.0 * 2**30
+"""Host memory that LMCache takes unless told otherwise."""
+_OF_POOLS: Final = ("model", "hardware", "latency", "engine")
+_FOLLOWERS: Final = ("headless", "node-rank", "data-parallel-rank")
+"""Arguments of servers that are a part of another one, unless they are 0."""
+
+
+class Part(NamedTuple):
+    """Equal servers."""
+
+    name: str
+    start: Start
+    copies: int = 1
+    gpu: str = ""
+    """Its hardware; empty = not said."""
+    role: str = ""
+    """``prefill`` or ``decode``, where that is said beside the command."""
+
+
+class Fleet(NamedTuple):
+    """What a file deploys."""
+
+    source: Source
+    given: Input
+    """Notes so far, and problems."""
+    parts: Sequence[Part]
+    keys: Mapping[str, Json] = MappingProxyType({})
+    """Dotted key of the experiment -> value, such as that of ``policy.routing``."""
+    loads: Sequence[dict[str, Json]] = ()
+    description: str = ""
+    pools: bool = True
+    """Whether different servers without roles serve the same requests."""
+
+
+class _Group(NamedTuple):
+    """Servers that are converted alike."""
+
+    made: Converted
+    body: dict[str, Json]
+    name: str
+    role: str
+    copies: int
+
+
+def imported(fleet: Fleet, wanted: Wanted) -> Imported:
+    """Convert servers to an experiment.
+
+    Raises:
+        SpecError: one has something that is impossible here, or they do not serve the same requests.
+    """
+    given = fleet.given
+    groups = _groups(fleet, wanted)
+    _check(fleet, groups)
+    given.stop_at_problems()
+    origins: dict[DataPath, DataPath] = {}
+    body = _combined(groups, given, origins)
+    for key, value in fleet.keys.items():
+        put(body, key, value)
+    cluster = as_map(body.get("cluster"))
+    if sum(one.copies for one in groups) > 1 and "routing" not in as_map(body.get("policy")):
+        given.note(Fate.ELSEWHERE, (), "nothing says how requests are routed: the instances take turns")
+    body["workload"] = _workload(fleet, wanted)
+    if cluster:  # its keys in the order of the reference
+        body["cluster"] = body.pop("cluster")
+    draft = Draft(
+        source=given,
+        kind="Experiment",
+        name=wanted.name or as_name(str(body["model"] if isinstance(body["model"], str) else groups[0].made.model)),
+        description=fleet.description or f"Imported from a command that starts {TITLES[groups[0].made.engine]}.",
+        body=body,
+        origins=origins,
+    )
+    try:
+        return draft.finish()
+    except SpecError as error:
+        raise SpecError([_at_its_argument(one, draft) for one in error.diagnostics]) from None
+
+
+def put(body: dict[str, Json], key: str, value: Json) -> None:
+    """Set a dotted key; maps in between are made."""
+    *folders, last = key.split(".")
+    for folder in folders:
+        body = as_map(body.setdefault(folder, {}))
+    body[last] = value
+
+
+def _workload(fleet: Fleet, wanted: Wanted) -> Json:
+    if wanted.workload is not None:
+        return wanted.workload
+    if not fleet.loads:
+        text = "no load is given: the workload is `chatbot` (--workload, or a benchmark)"
+        fleet.given.note(Fate.ELSEWHERE, (), text)
+        return "chatbot"
+    if any(one != fleet.loads[0] for one in fleet.loads):
+        text = f"there are {len(fleet.loads)} loads: the first one is taken (`spec import load` converts others)"
+        fleet.given.note(Fate.ELSEWHERE, (), text)
+    return fleet.loads[0]
+
+
+def _groups(fleet: Fleet, wanted: Wanted) -> list[_Group]:
+    """Convert all servers; those that become the same are one group."""
+    made: list[_Group] = []
+    for part in fleet.parts:
+        asked = wanted._replace(hardware=wanted.hardware or part.gpu)
+        server = Converted(part.start.engine, fleet.source, part.start, asked)
+        body = server.convert()
+        fleet.given.problems += server.given.problems
+        named = next((role for role in ROLES if role in part.name.lower() and server.hands_over), "")
+        made.append(_Group(server, body, part.name, part.role or server.role or named, part.copies))
+    if {one.role for one in made} == {"prefill", ""}:
+        made = [one if one.role else one._replace(role="decode") for one in made]
+    leaders = [one for one in made if not any(one.made.options.get(name) for name in _FOLLOWERS)]
+    for one in made:
+        if leaders and one not in leaders:
+            one.made.given.notes.clear()
+            one.made.given.note(Fate.NO_EFFECT, (), "it is a part of another server")
+            fleet.given.notes += one.made.given.notes
+    found: list[_Group] = []
+    for one in leaders or made:
+        at = next((at for at, other in enumerate(found) if _alike(one, other)), None)
+        if at is None:
+            found.append(one)
+        else:
+            found[at] = found[at]._replace(copies=found[at].copies + one.copies)
+    return found
+
+
+def _alike(one: _Group, other: _Group) -> bool:
+    return (one.role, one.body, one.made.host_cache) == (other.role, other.body, other.made.host_cache)
+
+
+def _check(fleet: Fleet, groups: Sequence[_Group]) -> None:
+    """Note a problem if the servers are no cluster that serves the same requests."""
+    roles = {one.role for one in groups}
+    models = {one.made.model for one in groups}
+    names = ", ".join(f"`{printable(one.name)}`" for one in groups)
+    hint = "choose with --service"
+    if not groups:
+        fleet.given.problem((), "no server is started")
+    elif len(models) > 1:
+        fleet.given.problem((), f"several servers have different models: {names}", hint=hint)
+    elif len({one.made.engine for one in groups}) > 1:
+        fleet.given.problem((), f"several servers have different engines: {names}", hint=hint)
+    elif len(groups) > 1 and "" in roles and (len(roles) > 1 or not fleet.pools):
+        fleet.given.problem((), f"the servers differ, and nothing says their roles: {names}", hint=hint)
+    elif "prefill" in roles and "decode" not in roles and len(groups) > 1:
+        fleet.given.problem((), f"no server decodes: {names}", hint=hint)
+
+
+def _combined(groups: Sequence[_Group], given: Input, origins: dict[DataPath, DataPath]) -> dict[str, Json]:
+    """Return one experiment of all groups, having taken over their notes."""
+    apart = {one.role for one in groups} >= {*ROLES}
+    labels = _labels(groups)
+    for one, label in zip(groups, labels, strict=True):
+        _hand_over(one, apart=apart)
+        if apart and one.made.engine != "vllm":
+            _with_vllm_scheduler(one)
+        _host_cache(one)
+        above = (label,) if label else ()
+        document = one.made.given.document
+        given.document.keys.update({(*above, *path): place for path, place in document.keys.items()})
+        given.document.values.update({(*above, *path): place for path, place in document.values.items()})
+        given.notes += [_under(above, note) for note in one.made.given.notes]
+    first = groups[0]
+    if len(groups) == 1:
+        copies = first.copies * _whole(as_map(first.body.get("cluster")).get("instances", 1))
+        origins.update(first.made.origins)
+        if copies > 1:
+            put(first.body, "cluster.instances", copies)
+        return first.body
+    return _pools(groups, labels, given, origins)
+
+
+def _under(above: DataPath, note: Note) -> Note:
+    return Note(fate=note.fate, path=(*above, *note.path), place=note.place, text=note.text)
+
+
+def _labels(groups: Sequence[_Group]) -> list[str]:
+    """Return what notes and pools call the groups: nothing if there is one, else their roles or names."""
+    if len(groups) == 1:
+        return [""]
+    roles = [one.role for one in groups]
+    names = [one.role if one.role and roles.count(one.role) == 1 else as_name(one.name) for one in groups]
+    return [name if names.count(name) == 1 else f"{name}-{at}" for at, name in enumerate(names)]
+
+
+def _whole(value: Json) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 1
+
+
+def _pools(
+    groups: Sequence[_Group], labels: Sequence[str], given: Input, origins: dict[DataPath, DataPath]
+) -> dict[str, Json]:
+    """Return an experiment with a pool for each group; what all have in common is outside of the pools."""
+    body: dict[str, Json] = {key: value for key, value in groups[0].body.items() if key not in ("cluster", "engine")}
+    clusters = [dict(as_map(one.body.get("cluster"))) for one in groups]
+    engines = [dict(as_map(one.body.get("engine"))) for one in groups]
+    shared = {
+        key: value for key, value in engines[0].items() if all(key in one and one[key] == value for one in engines)
+    }
+    pools: list[Json] = []
+    for at, (one, label) in enumerate(zip(groups, labels, strict=True)):
+        pool: dict[str, Json] = {"name": label}
+        if one.role:
+            pool["role"] = one.role
+        pool["instances"] = one.copies * _whole(clusters[at].get("instances", 1))
+        if any(cluster.get("tensor_parallel", 1) != 1 for cluster in clusters):
+            pool["tensor_parallel"] = clusters[at].get("tensor_parallel", 1)
+        pool.update({key: one.body[key] for key in _OF_POOLS[:3] if key in one.body and one.body[key] != body.get(key)})
+        own = {key: value for key, value in engines[at].items() if key not in shared}
+        if own:
+            pool["engine"] = own
+        pools.append(pool)
+        above = ("cluster", "pools", at)
+        for path, origin in one.made.origins.items():
+            if origin:
+                origins[(*above, *(path[1:] if path[0] == "cluster" else path))] = (label, *origin)
+                origins.setdefault(path, (label, *origin))
+        if one.body.get("policy") != body.get("policy"):
+            text = "its scheduler's settings: all pools have those of " + labels[0]
+            given.note(Fate.NOT_CARRIED, (label,), text)
+    if shared:
+        body["engine"] = shared
+    apart = {one.role for one in groups} >= {*ROLES}
+    equal = all(set(as_map(pool)) <= {"name", "role", "instances"} for pool in pools)
+    if apart and equal:
+        many = [sum(_whole(as_map(pool)["instances"]) for pool in pools if as_map(pool)["role"] == r) for r in ROLES]
+        both: dict[str, Json] = {f"{role}_instances": count for role, count in zip(ROLES, many, strict=True)}
+        body["cluster"] = {"instances": sum(many), "disaggregation": both}
+    else:
+        body["cluster"] = {"pools": pools, **({"disaggregation": {}} if apart else {})}
+    return body
+
+
+def _hand_over(one: _Group, *, apart: bool) -> None:
+    """Note what a connector between servers means, and a role that nothing answers."""
+    if one.role and not apart:
+        text = f"the other role is not here: a server that does only {one.role} is simulated as one that does all"
+        one.made.given.note(Fate.APPROXIMATED, (), text)
+    elif one.made.hands_over and not one.role:
+        text = f"`{one.made.hands_over}`: nothing says what the server does of each request: it does all"
+        one.made.note(Fate.NOT_CARRIED, "kv-transfer-config", text)
+    elif one.made.hands_over:
+        text = f"`{one.made.hands_over}`: transfers take the time of `cluster.disaggregation.transfer`"
+        one.made.note(Fate.TAKEN, "kv-transfer-config", text)
+
+
+def _with_vllm_scheduler(one: _Group) -> None:
+    """Replace the scheduler by vLLM's, the only engine's whose instances can have roles."""
+    batching, engine = as_map(as_map(one.body["policy"])["batching"]), as_map(one.body.setdefault("engine", {}))
+    chunk = batching.get("chunked_prefill_size")
+    if isinstance(chunk, int):
+        engine.setdefault("max_num_batched_tokens", chunk)
+    engine.pop("kv_tiers", None)
+    one.body["policy"] = {"batching": {"kind": "vllm-v1"}}
+    if as_map(one.body.get("latency")).pop("engine", None) is not None and len(as_map(one.body["latency"])) == 1:
+        del one.body["latency"]
+    if not engine:
+        del one.body["engine"]
+    title = TITLES[one.made.engine]
+    text = f"with roles, {title}'s scheduler is not simulated: vLLM's has its limits, the rest of its settings is lost"
+    one.made.given.note(Fate.NOT_CARRIED, (), text)
+
+
+def _host_cache(one: _Group) -> None:
+    """Make a tier of host memory for KV blocks; its size in blocks is that of the model's."""
+    if one.made.host_cache is None or one.made.given.problems:
+        return
+    name, size, blocks = one.made.host_cache
+    if as_map(one.body.get("engine")).get("enable_prefix_caching") is False:
+        text = "prefix caching is off, and here nothing is kept in host memory then: prompts are computed whole"
+        one.made.note(Fate.NOT_CARRIED, name, text)
+        return
+    if not size and not blocks:
+        size = _LMCACHE_BYTES
+        one.made.note(Fate.APPROXIMATED, name, "the size of its host memory is not said: 5 GiB, LMCache's default")
+    head: dict[str, Json] = {"apiVersion": "blis/v1", "kind": "Experiment", "metadata": {"name": "size"}}
+    text = yaml_text({**head, **one.body, "workload": "chatbot"})
+    try:
+        (pool,) = load("-", stdin_text=text).pools
+    except SpecError:
+        return  # said again of the whole
+    tokens = kv_bytes_per_token(pool.model, pool.tensor_parallel) * pool.tensor_parallel
+    per_us = pool.hardware.host_link_gb_per_s * 1e3 * pool.tensor_parallel / tokens
+    blocks = blocks or int(size / (tokens * pool.engine.block_size_tokens))
+    tier: Json = {"name": "cpu", "blocks": blocks, "bandwidth_tokens_per_us": round(per_us, 4)}
+    one.made.set("engine.kv_tiers", {"kind": "offload", "tiers": [tier]}, (name,))
+
+
+def _at_its_argument(problem: Diagnostic, draft: Draft) -> Diagnostic:
+    """Return a problem of the experiment at the argument that it comes from."""
+    path = tuple(int(one) if one.isdigit() else one for one in problem.path.split("."))
+    for length in range(len(path), 0, -1):
+        if origin := draft.origins.get(path[:length]):
+            place = draft.source.document.place(origin, key=True)
+            return located(problem.code, f"{origin[-1]}: {problem.message}", place, hint=problem.help)
+    if problem.file != _UNSEEN:
+        return problem
+    text = f"{problem.path}: {problem.message}" if problem.path else problem.message
+    return located(problem.code, text, draft.source.document.place(()), hint=problem.help)

@@ -1,0 +1,318 @@
+"""The arguments of one server's command as an experiment, with a note on each."""
+
+from __future__ import annotations
+
+import json
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from blis_tui.base.classes import NamedTuple
+from blis_tui.base.source import Document, Location, Source, Span, as_map
+from blis_tui.base.text import printable
+from blis_tui.spec.foreign.reading import Fate, Input, as_name
+from blis_tui.spec.foreign.server_arguments import ENVIRONMENT, SGLANG, TENSORRT_LLM, VLLM
+from blis_tui.spec.foreign.server_rules import RULES, Conversion
+from blis_tui.spec.foreign.shell import place_of
+from blis_tui.spec.library import find, find_by_id
+from blis_tui.spec.read import parse, read_document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from blis_tui.base.source import Json
+    from blis_tui.spec.foreign.server_starts import Start
+    from blis_tui.spec.foreign.shell import Word
+
+_SERVERS: Final = {"vllm": VLLM, "sglang": SGLANG, "tensorrt-llm": TENSORRT_LLM}
+_OPTIONS_FILES: Final = {
+    "vllm": ("config",),
+    "tensorrt-llm": ("extra-llm-api-options", "extra-engine-args", "config"),
+}
+"""Arguments that name a file with others. vLLM's counts less than the command, TensorRT-LLM's more."""
+_SIZE: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([kKmMgG])?")
+_FACTORS: Final = {"k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20, "g": 10**9, "G": 2**30, "": 1}
+_QUANTISED: Final = re.compile(
+    r"[-_](fp8|awq|gptq[-_]int8|gptq(?:[-_]int4)?)(?:[-_]dynamic|[-_]block)?$", re.IGNORECASE
+)
+_WEIGHTS: Final[Mapping[str, dict[str, Json]]] = {
+    "fp8": {"quant_method": "fp8"},
+    "awq": {"quant_method": "awq", "bits": 4},
+    "gptq-int8": {"quant_method": "gptq", "bits": 8},
+    "gptq": {"quant_method": "gptq", "bits": 4},
+    "gptq-int4": {"quant_method": "gptq", "bits": 4},
+}
+_SYNCHRONOUS_BEFORE: Final = (0, 14)
+"""The first version of vLLM that schedules asynchronously unless told otherwise."""
+
+
+class Wanted(NamedTuple):
+    """What a command does not say."""
+
+    hardware: str
+    """The GPU."""
+    model: str | None = None
+    """A model's document, instead of the model of the command."""
+    workload: str | None = None
+    """The workload, instead of that of a benchmark's command in the script."""
+    name: str | None = None
+    """Name of the experiment."""
+    variables: Mapping[str, str] = MappingProxyType({})
+    """Values of the script's variables."""
+    instances: int = 1
+    """Copies of the server."""
+
+
+USAGE: Final = {
+    "vllm": "vllm serve MODEL …",
+    "sglang": "python3 -m sglang.launch_server --model-path MODEL …",
+    "tensorrt-llm": "trtllm-serve MODEL …",
+}
+TITLES: Final = {"vllm": "vLLM", "sglang": "SGLang", "tensorrt-llm": "TensorRT-LLM"}
+
+
+class Converted(Conversion):
+    """The arguments of one server, and the experiment that they make."""
+
+    def __init__(self, engine: str, source: Source, start: Start, wanted: Wanted) -> None:
+        super().__init__(Input(Document({}, source)))
+        self.engine = engine
+        self.model = ""
+        self._server = _SERVERS[engine]
+        self._files = start.files
+        self._wanted = wanted
+        self._version = start.version
+        self._unknown: dict[str, Word] = {}
+        """Arguments whose value the script does not say."""
+        first = start.words[0].place if start.words else Location(source, Span(1, 1, 2))
+        self.given.document.values[()] = first
+        self.start = start
+        self._read(start.words)
+        self.given.document.data = self.options
+
+    # ---- arguments ----
+
+    def _read(self, words: Sequence[Word]) -> None:
+        """Read all arguments; the last of several counts, and those of a ``--config`` file count less."""
+        rest = list(words)
+        while rest:
+            word = rest.pop(0)
+            if not word.text.startswith("-") or word.text in ("-", "--"):
+                self._put_positional(word)
+                continue
+            name, given, value = word.text.partition("=")
+            name, dot, inside = name.lstrip("-").partition(".")
+            name = name.replace("_", "-")
+            if re.fullmatch(r"O\d", name):
+                name, given, value = "optimization-level", "=", name[1:]
+            name = self._server.short.get(name, name)
+            self._unknown.pop(name, None)
+            if word.unknown:
+                self._unknown[name] = word
+            elif not given and rest and rest[0].unknown:
+                self._unknown[name] = rest[0]
+            off = name.startswith("no-") and name[3:] in self._server.flags
+            if off:
+                self._put(name[3:], False, word.place)
+            elif name in self._server.flags and not given:
+                self._put(name, True, word.place)
+            else:
+                values = [value] if given else _values(rest)
+                self._put_value(name, inside if dot else "", values, word.place)
+
+    def _put_positional(self, word: Word) -> None:
+        """Put the word that stands by itself: the model, of which there is one."""
+        name = "model-path" if self.engine == "sglang" else "model"
+        if word.unknown or name in self.options:
+            name = word.text
+            self._unknown[name] = word
+        self._put(name, word.text, word.place)
+
+    def _put_value(self, name: str, inside: str, values: list[str], place: Location) -> None:
+        one: Json = True if not values else _value(values[0]) if len(values) == 1 else list(map(_value, values))
+        if inside:
+            whole = as_map(self.options.get(name))
+            one = {**whole, inside: one}
+        self._put(name, one, place)
+        if name in _OPTIONS_FILES.get(self.engine, ()) and isinstance(one, str):
+            self._read_file(one, place)
+
+    def _read_file(self, name: str, place: Location) -> None:
+        folder, written = place.source.directory, self._files.get(name)
+        if written is not None:
+            document = parse(Source(f"{name} of {place.source.name}", written))
+        elif Path(name).is_absolute() and not Path(name).exists():
+            self.note(Fate.NOT_CARRIED, "config", f"`{printable(name)}` is not on this machine: nothing of it is known")
+            return
+        else:
+            document = read_document(folder / name if folder is not None else Path(name))
+        wins = self.engine == "tensorrt-llm"
+        for path, value in _flat(as_map(document.data), deep=wins):
+            key = ".".join(path).replace("_", "-")
+            known = self._server.short.get(key, key)
+            off = known.startswith("no-") and known[3:] in self._server.flags
+            known = known[3:] if off else known
+            if wins or known not in self.options:
+                self.options[known] = not value if off else _value(value) if isinstance(value, str) else value
+                self.given.document.keys[(known,)] = document.place(path, key=True)
+                self.given.document.values[(known,)] = document.place(path)
+
+    def _put(self, name: str, value: Json, place: Location) -> None:
+        self.options[name] = value
+        self.given.document.keys[(name,)] = self.given.document.values[(name,)] = place
+
+    # ---- the experiment ----
+
+    def convert(self) -> dict[str, Json]:
+        """Return the experiment without its workload, having noted what became of each argument."""
+        self.body = {"model": "", "hardware": self._wanted.hardware}
+        if self._wanted.instances != 1:
+            self.set("cluster.instances", self._wanted.instances, ())
+        self.body["policy"] = {"batching": {"kind": "vllm-v1" if self.engine == "vllm" else self.engine}}
+        if self.engine == "tensorrt-llm":
+            self.body["latency"] = {"kind": "operators", "engine": self.engine}
+        self._versions()
+        for name, value in self.options.items():
+            if (word := self._unknown.get(name)) is not None and word.text == name and word.unknown:
+                self._ask(name, word)
+            elif name in self._server.taken:
+                self._take(name, value)
+            elif name in self._server.no_effect:
+                self.note(Fate.NO_EFFECT, name, self._server.no_effect[name])
+            elif name in self._server.lost:
+                self.note(Fate.NOT_CARRIED, name, self._server.lost[name])
+            elif name not in _OPTIONS_FILES.get(self.engine, ()):
+                self.note(Fate.NOT_CARRIED, name, "unknown argument")
+        self._environment()
+        self._model()
+        return self.body
+
+    def _environment(self) -> None:
+        """Note what the engine's variables mean, and take the size of LMCache's host memory."""
+        for name, value in self.start.variables.items():
+            place = place_of(name, self.given.document.source, 1)
+            written = name in place.source.lines[place.span.line - 1]
+            self.given.document.keys[(name,)] = place if written else self.given.document.place(())
+            if name == "LMCACHE_MAX_LOCAL_CPU_SIZE" and self.host_cache is not None and not any(self.host_cache[1:]):
+                size = _value(value)
+                self.host_cache = (name, size * 2.0**30 if isinstance(size, int | float) else 0.0, 0)
+                continue
+            found = next((found for pattern, found in ENVIRONMENT.items() if fnmatchcase(name, pattern)), None)
+            if found is not None and written:
+                self.note(Fate.NOT_CARRIED if found[0] else Fate.NO_EFFECT, name, found[1])
+
+    def _versions(self) -> None:
+        if not self._version:
+            return
+        numbers = tuple(int(one) for one in self._version.split("."))[:2]
+        if self.engine != "vllm":
+            known, title = {"sglang": "0.5.23", "tensorrt-llm": "1.1"}[self.engine], TITLES[self.engine]
+            if not self._version.startswith(known):
+                text = f"{title} {self._version} is simulated as {known}, the version whose scheduler is known"
+                self.given.note(Fate.APPROXIMATED, (), text)
+            return
+        rules = "0.10" if numbers < (0, 12) else "0.33" if numbers >= (0, 33) else ""
+        if rules:
+            self.set("policy.batching.version", rules, ())
+        if numbers < _SYNCHRONOUS_BEFORE and "async-scheduling" not in self.options:
+            self.set("policy.batching.async_scheduling", False, ())
+        if f"{numbers[0]}.{numbers[1]}" not in ("0.10", "0.32", "0.33"):
+            text = f"vLLM {self._version} is simulated by the rules of {rules or '0.32'}"
+            self.given.note(Fate.APPROXIMATED, (), text)
+
+    def _ask(self, name: str, word: Word) -> None:
+        hint = "give it with `--var NAME=VALUE`, or write the value"
+        self.given.problem((name,), f"the script does not say what `{printable(word.unknown)}` is", hint=hint)
+
+    def _take(self, name: str, value: Json) -> None:
+        key = self._server.taken[name]
+        if (word := self._unknown.get(name)) is not None:
+            self._ask(name, word)
+            return
+        if key == "model":
+            self.model = str(value)
+            return
+        if (rule := RULES.get((self.engine, name))) is not None:
+            rule(self, value)
+            return
+        if key.startswith("engine.lora.") and not self.options.get("enable-lora"):
+            self.note(Fate.NO_EFFECT, name, "without `enable-lora`")
+            return
+        if key.startswith("engine.kv_tiers.") and not self.options.get("enable-hierarchical-cache"):
+            self.note(Fate.NO_EFFECT, name, "without `enable-hierarchical-cache`")
+            return
+        if key == "engine.max_model_len" and value == -1:
+            value = "auto"
+        self.set(key, value, (name,))
+
+    def _model(self) -> None:
+        """Find the document of the model; a quantised one may be another's with other weights."""
+        wanted = self._wanted.model or self.model
+        if not wanted:
+            hint = f"expected `{USAGE[self.engine]}`"
+            self.given.problem((), "the command names no model", hint=hint)
+            return
+        origin = ("model-path",) if self.engine == "sglang" else ("model",)
+        quantised = _QUANTISED.search(wanted)
+        method = str(self.options.get("quantization") or "")
+        weights = quantised[1].lower().replace("_", "-") if quantised else method if method == "fp8" else ""
+        name = wanted[: quantised.start()] if quantised else wanted
+        base = find_by_id(name) or find("Model", name)
+        self.body["model"] = wanted
+        known = quantised is not None and (find_by_id(wanted) or find("Model", wanted)) is not None
+        if weights and base is not None and not known:
+            document = read_document(base)
+            config = {**as_map(document.get("config")), "quantization_config": _WEIGHTS[weights]}
+            self.body["model"] = {**as_map(document.data), "metadata": {"name": as_name(wanted.rpartition("/")[2])}}
+            as_map(self.body["model"])["config"] = config
+            as_map(self.body["model"]).pop("huggingface_ids", None)
+            text = f"`model`: {base.stem}, with weights of `quant_method: {_WEIGHTS[weights]['quant_method']}`"
+            self.given.note(Fate.APPROXIMATED, origin, text)
+        elif not self._wanted.model:
+            self.origins[("model",)] = origin
+            self.given.note(Fate.TAKEN, origin, f"`model: {wanted}`")
+
+
+def _flat(
+    data: Mapping[str, Json], *, deep: bool, above: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Json]]:
+    """Yield the values of a file of options with their paths; maps inside are one value unless ``deep``."""
+    for key, value in data.items():
+        if deep and isinstance(value, dict):
+            yield from _flat(value, deep=True, above=(*above, key))
+        else:
+            yield (*above, key), value
+
+
+def _values(rest: list[Word]) -> list[str]:
+    """Take the words up to the next argument; a negative number is none."""
+    found: list[str] = []
+    while rest:
+        text = rest[0].text
+        if text.startswith("-") and _SIZE.fullmatch(text) is None:
+            break
+        found.append(text)
+        rest.pop(0)
+    return found
+
+
+def _refuse(name: str) -> Json:
+    raise ValueError(f"{name} is no number")
+
+
+def _value(text: str) -> Json:
+    """Return a number (``32k`` is 32,000, ``32K`` 32,768), a JSON object, a truth value, or the text itself."""
+    if (size := _SIZE.fullmatch(text)) is not None:
+        number = float(size[1]) * _FACTORS[size[2] or ""]
+        return int(number) if number == int(number) else number
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if text.startswith(("{", "[")):
+        try:
+            found: Json = json.loads(text, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            return text
+        return found
+    return text

@@ -1,0 +1,198 @@
+"""Deployments of several servers, as experiments: what a reader can know of each file is in the experiment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+import blis_tui
+from blis_tui.base.errors import SpecError
+from blis_tui.spec.foreign.charts import import_helm
+from blis_tui.spec.foreign.manifests import import_kubernetes
+from blis_tui.spec.foreign.reading import notes_text
+from blis_tui.spec.foreign.server_commands import Wanted, import_sglang, import_vllm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from blis_tui.spec.foreign.reading import Imported
+
+FOLDER = Path(__file__).parent / "data" / "deployments"
+H100 = Wanted("h100", model="qwen3-14b")
+KINDS: dict[str, tuple[Callable[..., Imported], str, Wanted]] = {
+    "two-roles": (import_vllm, "start.sh", Wanted("h100")),
+    "kubernetes": (import_kubernetes, "deployment.yaml", Wanted("")),
+    "kustomize": (import_kubernetes, "", Wanted("", model="qwen3-14b")),
+    "production-stack": (import_helm, "values.yaml", H100),
+    "llm-d": (import_helm, "model-values.yaml scheduler-values.yaml", Wanted("h100")),
+    "kserve": (import_kubernetes, "service.yaml", Wanted("h100", model="qwen3-30b-a3b")),
+    "dynamo": (import_kubernetes, "graph.yaml", H100),
+}
+ENGINES = {"vllm-v1": "vllm", "sglang": "sglang", "tensorrt-llm": "tensorrt-llm"}
+KEYS = {"block_size": "block_size_tokens", "prefix_caching": "enable_prefix_caching"}
+
+
+def told(imported: Imported) -> tuple[dict[str, Any], str]:
+    return yaml.safe_load(imported.text), notes_text(imported.notes)
+
+
+def of_folder(name: str) -> tuple[dict[str, Any], str]:
+    convert, files, wanted = KINDS[name]
+    paths = [FOLDER / name / one for one in files.split()] or [FOLDER / name]
+    return told(convert(paths[0] if convert is import_vllm else paths, wanted))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_a_reader_can_know_is_in_the_experiment(name: str) -> None:
+    """`expect.json` has it; null is not stated."""
+    found, _ = of_folder(name)
+    expected = json.loads((FOLDER / name / "expect.json").read_text(encoding="utf-8"))
+    cluster, engine = found["cluster"], found.get("engine", {})
+    pools = {pool["role"]: pool for pool in cluster.get("pools", ())}
+    assert ENGINES[found["policy"]["batching"]["kind"]] == expected["engine"]
+    assert sum(pool["instances"] for pool in pools.values()) + cluster.get("instances", 0) == expected["instances"]
+    if "tensor_parallel" in expected:
+        sizes = {pool.get("tensor_parallel", 1) for pool in pools.values()} or {cluster.get("tensor_parallel", 1)}
+        assert sizes == {expected["tensor_parallel"]}
+    if expected.get("gpu"):
+        assert found["hardware"] == expected["gpu"]
+    for key, value in expected.get("limits", {}).items():
+        assert engine.get(KEYS.get(key, key)) == value
+    for role in ("prefill", "decode") if "disaggregation" in expected else ():
+        assert pools[role]["instances"] == expected["disaggregation"][f"{role}_instances"]
+        for key, value in expected["disaggregation"].get(role, {}).items():
+            own = {**pools[role], **pools[role].get("engine", {})}
+            assert own[key] == (value is not None if key == "expert_parallel" else value)
+    blis_tui.load(found)
+
+
+def test_beside_the_servers() -> None:
+    """Routing, autoscalers and loads are taken, and what is otherwise is said."""
+    assert of_folder("production-stack")[0]["policy"]["routing"] == {"kind": "session-affinity"}
+    found, notes = of_folder("llm-d")
+    assert found["policy"]["routing"]["scorers"] == [
+        {"kind": "precise-prefix-cache", "weight": 3},
+        {"kind": "queue-depth", "weight": 2},
+        {"kind": "kv-utilization", "weight": 1},
+    ]
+    assert "max-score-picker: no effect" in notes
+    found, notes = of_folder("kubernetes")
+    assert found["cluster"]["autoscaler"] == {
+        "interval_us": 15_000_000,
+        "min_instances": 3,
+        "max_instances": 8,
+        "scale_down_stabilization_window_us": 300_000_000,
+    }
+    assert "it looks at `vllm:num_requests_waiting` (target 5)" in notes
+    assert found["engine"]["lora"] == {"max_loras": 2}
+    assert "KServe's own configuration decides: `queue-depth` for each role" in of_folder("kserve")[1]
+    assert "it weighs cached blocks and load equally" in of_folder("dynamo")[1]
+    found, notes = of_folder("two-roles")
+    assert (found["workload"]["requests"], found["workload"]["rate_per_s"]) == (600, 6.0)
+    assert "start.sh:9:98: decode.max-num-seqs: taken" in notes
+
+
+# ---- scripts ----
+
+
+def script(tmp_path: Path, text: str, convert: Callable[..., Imported] = import_vllm, **named: Any) -> Any:
+    file = tmp_path / "start.sh"
+    file.write_text(text, encoding="utf-8")
+    return told(convert(file, Wanted("h100", variables=named.pop("variables", {})), **named))
+
+
+def test_equal_servers_are_instances(tmp_path: Path) -> None:
+    line = "CUDA_VISIBLE_DEVICES=$i vllm serve Qwen/Qwen3-14B --port $((8000+i)) --max-num-seqs 8 &"
+    found, notes = script(tmp_path, f"for i in 0 1 2; do {line} done\nvllm-router --policy cache_aware --port 80")
+    assert found["cluster"] == {"instances": 3}
+    assert found["policy"]["routing"]["scorers"][0]["kind"] == "prefix-affinity"
+    assert notes.count("max-num-seqs") == 1
+    again = "vllm serve Qwen/Qwen3-14B &\nvllm bench serve --random-input-len 9 --num-prompts 5\n"
+    assert "cluster" not in script(tmp_path, again * 2)[0]  # the same one, started again
+
+
+def test_roles_are_those_that_a_proxy_is_told(tmp_path: Path) -> None:
+    text = """C='{"kv_connector": "NixlConnector", "kv_role": "kv_both"}'
+vllm serve Qwen/Qwen3-14B --port 8100 --kv-transfer-config "$C" -tp 2 &
+vllm serve Qwen/Qwen3-14B --port=8200 --kv-transfer-config "$C" -tp 2 &
+"""
+    proxy = "python3 toy_proxy_server.py --prefiller-hosts localhost --prefiller-ports 8100 --decoder-ports 8200"
+    found, notes = script(tmp_path, text + proxy)
+    assert found["cluster"]["disaggregation"] == {}
+    assert [(pool["role"], pool["tensor_parallel"]) for pool in found["cluster"]["pools"]] == [
+        ("prefill", 2),
+        ("decode", 2),
+    ]
+    assert "toy_proxy_server.py" in text + proxy
+    assert "requests reach the servers at once" in notes
+    found, notes = script(tmp_path, text)
+    assert found["cluster"] == {"tensor_parallel": 2, "instances": 2}
+    assert "nothing says what the server does of each request" in notes
+
+
+def test_sglang_has_roles(tmp_path: Path) -> None:
+    text = "\n".join(
+        f"python3 -m sglang.launch_server --model-path Qwen/Qwen3-14B --disaggregation-mode {role} --base-gpu-id {at} &"
+        for at, role in enumerate(("prefill", "decode"))
+    )
+    found, notes = script(tmp_path, text, import_sglang)
+    assert "with roles, SGLang's scheduler is not simulated" in notes
+    assert found["cluster"] == {"instances": 2, "disaggregation": {"prefill_instances": 1, "decode_instances": 1}}
+    _, notes = script(tmp_path, text.splitlines()[0], import_sglang)
+    assert "a server that does only prefill is simulated as one that does all" in notes
+
+
+def test_followers_are_a_part_of_their_server(tmp_path: Path) -> None:
+    text = """vllm serve Qwen/Qwen3-14B -dp 4 --data-parallel-size-local 2 &
+ssh node "vllm serve Qwen/Qwen3-14B -dp 4 --headless --data-parallel-start-rank 2"
+vllm serve Qwen/Qwen3-14B -dp 4 --headless --data-parallel-start-rank 2 &
+"""
+    found, notes = script(tmp_path, text)
+    assert found["cluster"] == {"instances": 4}
+    assert "it is a part of another server" in notes
+
+
+def test_host_memory_for_kv_blocks(tmp_path: Path) -> None:
+    found, _ = script(tmp_path, "vllm serve Qwen/Qwen3-14B -tp 2 --kv-offloading-size 40")
+    (tier,) = found["engine"]["kv_tiers"]["tiers"]
+    assert tier == {"name": "cpu", "blocks": 16384, "bandwidth_tokens_per_us": tier["bandwidth_tokens_per_us"]}
+    assert 0.3 < tier["bandwidth_tokens_per_us"] < 1
+    lmcache = """--kv-transfer-config '{"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_both"}'"""
+    found, _ = script(tmp_path, f"LMCACHE_MAX_LOCAL_CPU_SIZE=20 vllm serve Qwen/Qwen3-14B {lmcache}")
+    assert found["engine"]["kv_tiers"]["tiers"][0]["blocks"] == 8192
+    _, notes = script(tmp_path, f"vllm serve Qwen/Qwen3-14B {lmcache}")
+    assert "5 GiB, LMCache's default" in notes
+    _, notes = script(tmp_path, f"vllm serve Qwen/Qwen3-14B {lmcache} --no-enable-prefix-caching")
+    assert "prefix caching is off, and here nothing is kept" in notes
+
+
+def test_variables_of_engines_are_noted(tmp_path: Path) -> None:
+    text = "export VLLM_LOGGING_LEVEL=INFO VLLM_ATTENTION_BACKEND=X VLLM_NEW=1\nvllm serve Qwen/Qwen3-14B\n"
+    _, notes = script(tmp_path, text)
+    assert "VLLM_LOGGING_LEVEL: no effect" in notes
+    assert "VLLM_ATTENTION_BACKEND: not carried: step times" in notes
+    assert "VLLM_NEW: not carried: unknown variable" in notes
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("vllm serve Qwen/Qwen3-14B &\nvllm serve Qwen/Qwen3-14B -tp 2 &", "the servers differ, and nothing says"),
+        ("vllm serve Qwen/Qwen3-14B &\nvllm serve openai/gpt-oss-120b &", "several servers have different models"),
+        (
+            "if [ $BIG ]; then vllm serve Qwen/Qwen3-14B -tp 2; else vllm serve Qwen/Qwen3-14B; fi",
+            r"whether this server is started depends on `\[ \$BIG \]`",
+        ),
+    ],
+)
+def test_servers_that_are_no_cluster_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        script(tmp_path, text)
+    if "\n" in text:
+        assert script(tmp_path, text, service="line 1")[0]["model"] == "Qwen/Qwen3-14B"
+    else:
+        assert "cluster" not in script(tmp_path, text, variables={"BIG": ""})[0]
