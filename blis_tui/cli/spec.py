@@ -172,8 +172,8 @@ _deployed(
     "FILE|FOLDER…",
     "manifests",
     "import_kubernetes",
-    "Convert Kubernetes manifests that start an engine to an experiment, with autoscalers. A folder is its kustomization,"
-    " or all manifests in it. Documents of KServe, Dynamo, AIBrix and LeaderWorkerSet are known, too.",
+    "Convert Kubernetes manifests that start an engine to an experiment, with autoscalers. A folder is its"
+    " kustomization, or all manifests in it. Documents of KServe, Dynamo, AIBrix and LeaderWorkerSet are known, too.",
 )
 _deployed(
     "compose",

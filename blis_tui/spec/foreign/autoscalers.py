@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.source import as_list, as_map
 from blis_tui.base.text import printable
-from blis_tui.spec.foreign.pods import number
+from blis_tui.spec.foreign.pods import number, values
 from blis_tui.spec.foreign.reading import Fate
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _INTERVAL_S: Final = 15
 
 
 def autoscaler_of(spec: dict[str, Json], given: Input, path: DataPath, *, instances: int) -> dict[str, Json]:
-    """Return ``cluster.autoscaler``, having noted it; nothing if the number of instances never changes.
+    """Return the keys of ``cluster.autoscaler``, having noted them; none if the number of instances never changes.
 
     Args:
         spec: limits, metrics and windows, under the names of any of these autoscalers.
@@ -36,11 +36,10 @@ def autoscaler_of(spec: dict[str, Json], given: Input, path: DataPath, *, instan
     if most <= max(1, least):
         given.note(Fate.NO_EFFECT, path, "the number of instances stays as it is")
         return {}
-    behavior = as_map(as_map(spec.get("advanced")).get("horizontalPodAutoscalerConfig")).get("behavior")
-    behavior = as_map(spec.get("behavior") or behavior)
-    up, down = (as_map(behavior.get(key)).get("stabilizationWindowSeconds") for key in ("scaleUp", "scaleDown"))
+    behavior = _below(spec, "behavior")
+    up, down = (as_map(as_map(behavior).get(key)).get("stabilizationWindowSeconds") for key in ("scaleUp", "scaleDown"))
     scaler: dict[str, Json] = {
-        "interval_us": number(spec.get("pollingInterval"), _INTERVAL_S) * _SECONDS,
+        "interval_us": number(_below(spec, "pollingInterval"), _INTERVAL_S) * _SECONDS,
         "min_instances": least,
         "max_instances": most,
     }
@@ -52,7 +51,12 @@ def autoscaler_of(spec: dict[str, Json], given: Input, path: DataPath, *, instan
     measured = next((shown for key in _METRICS if (shown := _shown(spec.get(key)))), "what the platform measures")
     text = f"it looks at {measured}; simulated is one by queues and KV use (`kv_utilization_threshold` …)"
     given.note(Fate.APPROXIMATED, path, printable(text))
-    return {"cluster.autoscaler": scaler}
+    return scaler
+
+
+def _below(spec: dict[str, Json], key: str) -> Json:
+    """Return the value of a key wherever it is below; None = nowhere."""
+    return next((as_map(one)[key] for one in values(spec) if key in as_map(one)), None)
 
 
 def _shown(metrics: Json) -> str:

@@ -63,10 +63,11 @@ def import_helm(paths: Sequence[Path], wanted: Wanted, service: str | None = Non
     charts: dict[str, dict[str, Json]] = {}
     for source in sources:
         for document in documents(source):
-            name = next((name for name, (keys, _) in CHARTS.items() if any(key in document for key in keys)), "")
             if document.get("kind") == KIND:
-                name = KIND
-            if not name:
+                charts[KIND] = document
+                continue
+            parts_ = _known(document)
+            if not parts_:
                 given.document.source = source
                 known = ", ".join(f"{name} (`{keys[0]}`)" for name, (keys, _) in CHARTS.items())
                 hint = (
@@ -74,7 +75,8 @@ def import_helm(paths: Sequence[Path], wanted: Wanted, service: str | None = Non
                 )
                 given.problem((), "these are values of no known chart", hint=hint)
                 given.stop_at_problems()
-            charts[name] = _over(charts.get(name, {}), document)
+            for name, inside in parts_:
+                charts[name] = _over(charts.get(name, {}), inside)
     configs = [made for values_ in charts.values() for made in pickers(values_, sources[0])]
     if not any(CHARTS[name][1] for name in charts if name != KIND):
         return _policy(configs, charts, given, sources, wanted)
@@ -85,6 +87,13 @@ def import_helm(paths: Sequence[Path], wanted: Wanted, service: str | None = Non
             convert(document, done)
     _pick(configs, charts, done)
     return finish(done, wanted, service)
+
+
+def _known(document: dict[str, Json]) -> list[tuple[str, dict[str, Json]]]:
+    """Return charts with their values: those of the document, otherwise those of charts inside of it."""
+    inside = [document, *(as_map(one) for value in document.values() for one in (value, *as_map(value).values()))]
+    found = [[(name, one) for name, (keys, _) in CHARTS.items() if any(key in one for key in keys)] for one in inside]
+    return found[0] or [one for each in found for one in each]
 
 
 def _over(base: dict[str, Json], values: dict[str, Json]) -> dict[str, Json]:
@@ -151,12 +160,13 @@ def _production_stack(document: dict[str, Json], done: Deployed) -> None:
         role = role or next((known for label, known in labels.items() if label in (name, model.get("modelLabel"))), "")
         copies = number(model.get("replicaCount"))
         gpu = gpu_of(model) or gpu_named(str(model.get("requestGPUType") or ""))
+        scaler: Mapping[str, Json] = {}
+        if as_map(model.get("keda")).get("enabled"):
+            keda = as_map(model.get("keda"))
+            scaler = autoscaler_of(keda, done.given, done.mark("keda"), instances=copies)
         stands = {f"--{option}": key for key, option in _VLLM_CONFIG.items()}
         stands = {**stands, "--kv-transfer-config": "lmcacheConfig", "--no-enable-prefix-caching": "vllmConfig"}
-        done.add(_of_production_stack(model, done), Part(name, Start(()), copies, gpu, role), stands)
-        scaler = as_map(model.get("keda"))
-        if scaler.get("enabled"):
-            done.keys.update(autoscaler_of(scaler, done.given, done.mark("keda"), instances=copies))
+        done.add(_of_production_stack(model, done), Part(name, Start(()), copies, gpu, role, scaler), stands)
     if logic:
         done.keys.update(routing_of(logic, done.given, done.mark("routingLogic")))
 
@@ -207,7 +217,11 @@ def _model_service(document: dict[str, Json], done: Deployed) -> None:
         added = [f"--{option}={parallel[key]}" for key, option in _PARALLELISM.items() if parallel.get(key, 1) != 1]
         types = as_list(as_map(spec.get("acceleratorTypes")).get("labelValues"))
         gpu = gpu_of(spec) or gpu_named(*map(str, types))
-        part = Part(role, Start(()), number(spec.get("replicas")), gpu, role if both else "")
+        copies, scaler = number(spec.get("replicas")), dict[str, Json]()
+        scaling = as_map(spec.get("autoscaling") or spec.get("hpa"))
+        if scaling.get("enabled"):
+            scaler = autoscaler_of(scaling, done.given, done.mark("autoscaling"), instances=copies)
+        part = Part(role, Start(()), copies, gpu, role if both else "", scaler)
         for container in map(as_map, as_list(spec.get("containers"))):
             how = container.get("modelCommand", "imageDefault" if "command" not in container else "custom")
             own = as_list(container.get("command"))
@@ -215,16 +229,13 @@ def _model_service(document: dict[str, Json], done: Deployed) -> None:
             arguments = [*as_list(container.get("args")), *(added if how != "custom" or not own else [])]
             whole = {**container, "command": list[Json](command), "args": list[Json](arguments)}
             done.add(whole, part, {f"--{option}": key for key, option in _PARALLELISM.items()})
-        scaling = as_map(spec.get("autoscaling") or spec.get("hpa"))
-        if scaling.get("enabled") and not both:
-            done.keys.update(autoscaler_of(scaling, done.given, done.mark("autoscaling"), instances=part.copies))
 
 
 CHARTS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[dict[str, Json], Deployed], None] | None]]] = (
     MappingProxyType(
         {
-            "vLLM's production-stack": (("servingEngineSpec",), _production_stack),
-            "llm-d's model service": (("modelArtifacts",), _model_service),
+            "vLLM's production-stack": (("servingEngineSpec", "routerSpec"), _production_stack),
+            "llm-d's model service": (("modelArtifacts", "decode", "prefill"), _model_service),
             "llm-d's scheduler": (("inferenceExtension", "inferencePool", "router"), None),
         }
     )

@@ -104,7 +104,8 @@ def picked(config: dict[str, Json], given: Input, sources: Sequence[Source], *, 
 
 def block_size(config: dict[str, Json]) -> int:
     """Return the tokens of a block that a precise prefix cache counts with; 0 = not said."""
-    return next((number(as_map(one)["blockSize"], 0) for one in values(config) if "blockSize" in as_map(one)), 0)
+    counting = [as_map(as_map(one).get("tokenProcessorConfig")) for one in values(config)]
+    return next((number(one["blockSize"], 0) for one in counting if "blockSize" in one), 0)
 
 
 class _Picker:

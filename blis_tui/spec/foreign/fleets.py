@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.diagnostics import located
 from blis_tui.base.errors import SpecError
-from blis_tui.base.source import as_map
+from blis_tui.base.source import as_list, as_map
 from blis_tui.base.text import printable
 from blis_tui.engine.kv.capacity import kv_bytes_per_token
 from blis_tui.spec.foreign.reading import Draft, Fate, Input, Note, as_name
@@ -45,6 +45,8 @@ class Part(NamedTuple):
     """Its hardware; empty = not said."""
     role: str = ""
     """``prefill`` or ``decode``, where that is said beside the command."""
+    scaler: Mapping[str, Json] = MappingProxyType({})
+    """Its autoscaler, under the keys of ``cluster.autoscaler``."""
 
 
 class Fleet(NamedTuple):
@@ -70,6 +72,7 @@ class _Group(NamedTuple):
     name: str
     role: str
     copies: int
+    scaler: Mapping[str, Json]
 
 
 def imported(fleet: Fleet, wanted: Wanted) -> Imported:
@@ -84,6 +87,7 @@ def imported(fleet: Fleet, wanted: Wanted) -> Imported:
     given.stop_at_problems()
     origins: dict[DataPath, DataPath] = {}
     body = _combined(groups, given, origins)
+    _scale(groups, body)
     for key, value in fleet.keys.items():
         put(body, key, value)
     cluster = as_map(body.get("cluster"))
@@ -104,6 +108,20 @@ def imported(fleet: Fleet, wanted: Wanted) -> Imported:
         return draft.finish()
     except SpecError as error:
         raise SpecError([_at_its_argument(one, draft) for one in error.diagnostics]) from None
+
+
+def _scale(groups: Sequence[_Group], body: dict[str, Json]) -> None:
+    """Set the autoscaler of all; those of pools limit their own instances, and others keep theirs."""
+    scalers = [one.scaler for one in groups]
+    if not any(scalers):
+        return
+    first = dict(next(one for one in scalers if one))
+    pools = as_list(as_map(body.get("cluster")).get("pools"))
+    for pool, scaler in zip(map(as_map, pools), scalers, strict=False):
+        for key in ("min_instances", "max_instances"):
+            pool[key] = scaler.get(key, pool["instances"])
+            first[key] = (min if key[:3] == "min" else max)(_whole(first[key]), _whole(pool[key]))
+    put(body, "cluster.autoscaler", first)
 
 
 def put(body: dict[str, Json], key: str, value: Json) -> None:
@@ -136,7 +154,7 @@ def _groups(fleet: Fleet, wanted: Wanted) -> list[_Group]:
         body = server.convert()
         fleet.given.problems += server.given.problems
         named = next((role for role in ROLES if role in part.name.lower() and server.hands_over), "")
-        made.append(_Group(server, body, part.name, part.role or server.role or named, part.copies))
+        made.append(_Group(server, body, part.name, part.role or server.role or named, part.copies, part.scaler))
     if {one.role for one in made} == {"prefill", ""}:
         made = [one if one.role else one._replace(role="decode") for one in made]
     leaders = [one for one in made if not any(one.made.options.get(name) for name in _FOLLOWERS)]
@@ -156,7 +174,11 @@ def _groups(fleet: Fleet, wanted: Wanted) -> list[_Group]:
 
 
 def _alike(one: _Group, other: _Group) -> bool:
-    return (one.role, one.body, one.made.host_cache) == (other.role, other.body, other.made.host_cache)
+    return _kind(one) == _kind(other)
+
+
+def _kind(one: _Group) -> tuple[object, ...]:
+    return one.role, one.body, one.made.host_cache, one.scaler
 
 
 def _check(fleet: Fleet, groups: Sequence[_Group]) -> None:
@@ -252,7 +274,9 @@ def _pools(
     if shared:
         body["engine"] = shared
     apart = {one.role for one in groups} >= {*ROLES}
-    equal = all(set(as_map(pool)) <= {"name", "role", "instances"} for pool in pools)
+    equal = not any(one.scaler for one in groups) and all(
+        set(as_map(pool)) <= {"name", "role", "instances"} for pool in pools
+    )
     if apart and equal:
         many = [sum(_whole(as_map(pool)["instances"]) for pool in pools if as_map(pool)["role"] == r) for r in ROLES]
         both: dict[str, Json] = {f"{role}_instances": count for role, count in zip(ROLES, many, strict=True)}

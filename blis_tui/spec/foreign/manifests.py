@@ -167,7 +167,7 @@ def _workload(document: dict[str, Json], done: Deployed) -> None:
     for role in map(as_map, roles):  # AIBrix's StormService
         named = str(role.get("name"))
         known = next((one for one in ROLES if one in named.lower()), "")
-        part = Part(named, Start(()), copies * number(role.get("replicas")), gpu_of(role) or gpu, known)
+        part = Part(f"{named}/{name}", Start(()), copies * number(role.get("replicas")), gpu_of(role) or gpu, known)
         _pods(role, part, done, variables)
     if not roles:
         labels = [as_map(as_map(value).get("labels")) for value in values(document)]
@@ -191,14 +191,15 @@ def _scale(found: Sequence[dict[str, Json]], done: Deployed) -> None:
         if document.get("kind") not in SCALERS:
             continue
         target = str(as_map(spec.get("scaleTargetRef")).get("name") or "")
-        copies = [part.copies for part in done.parts if target in part.name.split("/") or len(done.parts) == 1]
+        scaled = [part for part in done.parts if target in part.name.split("/") or len(done.parts) == 1]
+        named = str(as_map(spec.get("subTargetSelector")).get("roleName") or "")
+        scaled = [part for part in scaled if not named or named in part.name.split("/")]
         path = done.mark(str(document["kind"]))
-        if not copies:
+        if not scaled:
             done.given.note(Fate.NOT_CARRIED, path, f"it scales `{printable(target)}`, which is no server here")
-        elif len({part.role for part in done.parts}) > 1:
-            done.given.note(Fate.NOT_CARRIED, path, f"roles keep their numbers of instances ({printable(target)})")
         else:
-            done.keys.update(autoscaler_of(spec, done.given, path, instances=sum(copies)))
+            scaler = autoscaler_of(spec, done.given, path, instances=sum(part.copies for part in scaled))
+            done.parts = [part._replace(scaler=scaler) if part in scaled else part for part in done.parts]
 
 
 # ---- compose ----

@@ -12,7 +12,7 @@ from blis_tui.base.source import Json, as_list, as_map
 from blis_tui.base.text import printable
 from blis_tui.spec.foreign.autoscalers import autoscaler_of
 from blis_tui.spec.foreign.endpoint_picker import picked, pickers
-from blis_tui.spec.foreign.fleets import ROLES, Part
+from blis_tui.spec.foreign.fleets import Part
 from blis_tui.spec.foreign.pods import environment, gpu_of, number, part_of, place_in
 from blis_tui.spec.foreign.reading import Fate
 from blis_tui.spec.foreign.routers import routing_of
@@ -106,14 +106,6 @@ def _llm_inference_service(document: dict[str, Json], done: Deployed) -> None:
         done.note(
             Fate.NOT_CARRIED, "baseRefs", f"`{printable(str(base.get('name')))}` is not here: nothing of it is known"
         )
-    for role in ROLES if prefill else ("",):
-        scaling = as_map((prefill if role == "prefill" else spec).get("scaling"))
-        if scaling and prefill:
-            done.note(Fate.NOT_CARRIED, "scaling", "roles keep their numbers of instances")
-        elif scaling:
-            done.keys.update(
-                autoscaler_of(scaling, done.given, done.mark("scaling"), instances=number(spec.get("replicas")))
-            )
     router = as_map(spec.get("router"))
     configs = [made for source in done.sources[:1] for made in pickers(router, source)]
     if configs:
@@ -147,7 +139,10 @@ def _role(spec: dict[str, Json], model: str, part: Part, done: Deployed) -> None
     if script:
         container = own
     stands = {option: key for key, option in _PARALLELISM.items()}
-    done.add(container, part._replace(copies=number(spec.get("replicas"))), stands)
+    scaling = as_map(spec.get("scaling"))
+    copies = number(spec.get("replicas", scaling.get("minReplicas")))
+    scaler = autoscaler_of(scaling, done.given, done.mark("scaling"), instances=copies) if scaling else {}
+    done.add(container, part._replace(copies=copies, scaler=scaler), stands)
 
 
 def _inference_service(document: dict[str, Json], done: Deployed) -> None:
@@ -155,8 +150,12 @@ def _inference_service(document: dict[str, Json], done: Deployed) -> None:
     predictor = as_map(as_map(document.get("spec")).get("predictor"))
     model = as_map(predictor.get("model"))
     copies = number(predictor.get("minReplicas"))
-    part = Part(name, Start(()), copies, gpu_of(predictor))
-    found = [done.add(as_map(one), part) for one in as_list(predictor.get("containers"))]
+    scaler = {}
+    if "maxReplicas" in predictor:
+        scaler = autoscaler_of(predictor, done.given, done.mark("predictor"), instances=copies)
+    part = Part(name, Start(()), copies, gpu_of(predictor), scaler=scaler)
+    for one in as_list(predictor.get("containers")):
+        done.add(as_map(one), part)
     if model:
         arguments: list[str] = []
         for word in map(str, as_list(model.get("args"))):
@@ -168,9 +167,7 @@ def _inference_service(document: dict[str, Json], done: Deployed) -> None:
             arguments += [_PARALLELISM[option], str(worker[key])] if key in worker else []
         command: list[Json] = ["vllm", "serve", *([served] if served else [])]
         words = [one for one in arguments if one]
-        found.append(done.add({**model, "image": "", "command": command, "args": list[Json](words)}, part))
-    if any(found):
-        done.keys.update(autoscaler_of(predictor, done.given, done.mark("predictor"), instances=copies))
+        done.add({**model, "image": "", "command": command, "args": list[Json](words)}, part)
 
 
 # ---- Dynamo ----
@@ -187,7 +184,7 @@ _BESIDE: Final[Mapping[str, str]] = MappingProxyType(
 def _dynamo(document: dict[str, Json], done: Deployed) -> None:
     spec = as_map(document.get("spec"))
     shared = as_list(spec.get("envs") or spec.get("env"))
-    named = {**as_map(spec.get("services")), **_by_name(spec.get("components"))}
+    named = {**as_map(spec.get("services")), **_by_name(spec.get("services")), **_by_name(spec.get("components"))}
     mode = ""
     for name, service in named.items():
         one = as_map(service)
@@ -197,7 +194,7 @@ def _dynamo(document: dict[str, Json], done: Deployed) -> None:
         main = as_map(pod.get("mainContainer")) or next((each for each in containers if each.get("name") == "main"), {})
         main = main or (containers[0] if containers else {})
         variables = [*shared, *as_list(one.get("envs") or one.get("env")), *as_list(main.get("env"))]
-        container = {**main, "env": list[Json](variables), "image": str(main.get("image") or "")}
+        container = {**main, "env": list[Json](variables)}
         if kind in _BESIDE or "planner" in name.lower():
             done.note(Fate.NOT_CARRIED, name, _BESIDE.get(kind, _BESIDE["planner"]))
             continue
@@ -208,11 +205,10 @@ def _dynamo(document: dict[str, Json], done: Deployed) -> None:
             continue
         sub = str(one.get("subComponentType") or one.get("role") or "").lower()
         role = _WORKERS.get(sub) or _WORKERS.get(kind, "")
-        part = Part(name, Start(()), number(one.get("replicas")), gpu_of(pod) or gpu_of(one), role)
-        if done.add(container, part):
-            scaling = as_map(one.get("autoscaling"))
-            if scaling.get("enabled"):
-                done.note(Fate.NOT_CARRIED, "autoscaling", "roles keep their numbers of instances")
+        scaling, copies, scaler = as_map(one.get("autoscaling")), number(one.get("replicas")), {}
+        if scaling.get("enabled"):
+            scaler = autoscaler_of(scaling, done.given, done.mark("autoscaling"), instances=copies)
+        done.add(container, Part(name, Start(()), copies, gpu_of(pod) or gpu_of(one), role, scaler))
     if mode:
         done.given.document.keys[("router mode",)] = place_in(mode, done.sources)
         done.keys.update(routing_of(mode, done.given, ("router mode",)))

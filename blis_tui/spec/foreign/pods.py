@@ -110,6 +110,13 @@ def gpu_named(*labels: str) -> str:
     return next(found, "")
 
 
+def image_of(value: Json) -> str:
+    """Return an image, which may be written as a map of its parts."""
+    one = as_map(value)
+    name = "/".join(str(one[key]) for key in ("registry", "repository", "name") if one.get(key))
+    return f"{name}:{one.get('tag') or 'latest'}" if one else str(value or "")
+
+
 def environment(container: Mapping[str, Json], maps: Mapping[str, Mapping[str, Json]]) -> dict[str, str]:
     """Return the variables of a container that are written down; ``maps`` has ConfigMaps by name."""
     known: dict[str, str] = {}
@@ -148,7 +155,7 @@ def part_of(
         maps: ConfigMaps by name, whose values are variables and files.
         stands: arguments that are made of keys -> the key that stands in a file.
     """
-    image = str(container.get("image") or "")
+    image = image_of(container.get("image"))
     known = {**environment(container, maps), **variables}
     texts = [
         _substituted(str(one), known)
@@ -159,15 +166,14 @@ def part_of(
     ]
     if len(texts) == 1 and " " in texts[0].strip():  # a whole command as one argument
         texts = ["/bin/sh", "-c", texts[0]]
-    place = place_in(image.rpartition("/")[2].partition(":")[0] or part.name, sources)
+    named = place_in(f"name: {part.name.rpartition('/')[2]}", sources)
+    place = place_in(image.rpartition("/")[2].partition(":")[0] or part.name, sources, named)
     words = [Word(one, place_in(stands.get(one.partition("=")[0], one), sources, place)) for one in texts]
     files = {name: str(text) for one in maps.values() for name, text in one.items()}
     engine = engine_of(image)
-    for tried in (engine,) if engine else ENGINES:
-        front = [Word("docker", place), Word(image, place)] if engine else []
-        if not (front or words):
-            continue
-        start = start_of(tried, Command(tuple(front + words), known, files))
-        if start is not None:
+    tried = [(one, words) for one in ENGINES if words]
+    tried += [(engine, [Word("docker", place), Word(image, place), *words])] if engine else []
+    for one, line in tried:
+        if (start := start_of(one, Command(tuple(line), known, files))) is not None:
             return part._replace(start=start._replace(version=start.version or version_of(image)))
     return None

@@ -44,6 +44,8 @@ _WEIGHTS: Final[Mapping[str, dict[str, Json]]] = {
     "gptq": {"quant_method": "gptq", "bits": 4},
     "gptq-int4": {"quant_method": "gptq", "bits": 4},
 }
+_STEP_TOKENS: Final = 8192
+"""TensorRT-LLM's `max_num_tokens` unless told otherwise."""
 _SYNCHRONOUS_BEFORE: Final = (0, 14)
 """The first version of vLLM that schedules asynchronously unless told otherwise."""
 
@@ -140,7 +142,7 @@ class Converted(Conversion):
             self._read_file(one, place)
 
     def _read_file(self, name: str, place: Location) -> None:
-        folder, written = place.source.directory, self._files.get(name)
+        folder, written = place.source.directory, self._files.get(name, self._files.get(name.rpartition("/")[2]))
         if written is not None:
             document = parse(Source(f"{name} of {place.source.name}", written))
         elif Path(name).is_absolute() and not Path(name).exists():
@@ -186,6 +188,7 @@ class Converted(Conversion):
             elif name not in _OPTIONS_FILES.get(self.engine, ()):
                 self.note(Fate.NOT_CARRIED, name, "unknown argument")
         self._environment()
+        self._longest()
         self._model()
         return self.body
 
@@ -202,6 +205,20 @@ class Converted(Conversion):
             found = next((found for pattern, found in ENVIRONMENT.items() if fnmatchcase(name, pattern)), None)
             if found is not None and written:
                 self.note(Fate.NOT_CARRIED if found[0] else Fate.NO_EFFECT, name, found[1])
+
+    def _longest(self) -> None:
+        """Limit sequences to what a step of TensorRT-LLM takes, if it splits no prompt."""
+        steps = self.options.get("max-num-tokens", _STEP_TOKENS)
+        length = self.options.get("max-seq-len")
+        if self.engine != "tensorrt-llm" or self.options.get("enable-chunked-prefill") or not isinstance(steps, int):
+            return
+        if not isinstance(length, int) or length > steps:
+            name = "max-num-tokens" if "max-num-tokens" in self.options else "model"
+            self.set("engine.max_model_len", steps, ())
+            text = (
+                f"without chunked prefill a step takes {steps:,} tokens: longer sequences are refused, as prompts are"
+            )
+            self.note(Fate.APPROXIMATED, name, text)
 
     def _versions(self) -> None:
         if not self._version:
