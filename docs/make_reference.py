@@ -10,6 +10,7 @@ import re
 import sys
 from importlib import import_module
 from inspect import getdoc
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +25,11 @@ from blis_tui.output.result_files import write_tree
 from blis_tui.spec.authoring.code_examples import explain
 from blis_tui.spec.authoring.key_tree import Key, root
 from blis_tui.spec.authoring.report_figures import Field, Part, as_code, part_of, report_parts
-from blis_tui.spec.foreign.server_arguments import SGLANG, TENSORRT_LLM, VLLM
+from blis_tui.spec.foreign.charts import CHARTS, VLLM_CONFIG
+from blis_tui.spec.foreign.endpoint_picker import PLUGINS, SCORERS
+from blis_tui.spec.foreign.operators import PARALLELISM
+from blis_tui.spec.foreign.routers import POLICIES
+from blis_tui.spec.foreign.server_arguments import ENVIRONMENT, SGLANG, TENSORRT_LLM, VLLM
 from blis_tui.spec.library import suffix
 from blis_tui.spec.metric_names import all_metrics
 from blis_tui.spec.schema import KINDS
@@ -93,8 +98,8 @@ def _traces_page() -> str:
 def _servers_page() -> str:
     """The arguments of servers, by what becomes of them."""
     lines = [_NOTE, "# Arguments of servers", ""]
-    lines += ["What `blis-tui spec import vllm`, `sglang` and `tensorrt-llm` make of each argument. One that is"]
-    lines += ["not here is listed as unknown."]
+    lines += ["What `blis-tui spec import vllm`, `sglang`, `tensorrt-llm`, `kubernetes`, `compose` and `helm` make of"]
+    lines += ["each argument. One that is not here is listed as unknown."]
     for title, server in _SERVERS.items():
         names = {name: [short for short, of in server.short.items() if of == name] for name in server.taken}
         lines += ["", f"## {title}", "", "| argument | what becomes of it |", "|---|---|"]
@@ -103,6 +108,23 @@ def _servers_page() -> str:
             lines.append(f"| {shown} | taken: {f'`{key}`' if key else 'see the notes of the import'} |")
         lines += [f"| `--{name}` | no effect: {why} |" for name, why in server.no_effect.items()]
         lines += [f"| `--{name}` | not carried: {why} |" for name, why in server.lost.items()]
+    lines += ["", "## Variables of the environment", "", "Of several patterns, the first that fits counts."]
+    lines += ["", "| variable | what becomes of it |", "|---|---|"]
+    for (lost, why), names in groupby(ENVIRONMENT, key=ENVIRONMENT.__getitem__):
+        lines.append(f"| `{'`, `'.join(names)}` | {'not carried' if lost else 'no effect'}: {why} |")
+    lines += ["", "## Routers", "", "Routing policies of routers, charts and operators, written without signs."]
+    lines += ["", "| policy | `policy.routing` |", "|---|---|"]
+    for name, (policy, why) in POLICIES.items():
+        lines.append(f"| `{name}` | `{flow(policy)}`{f' ({why})' if why else ''} |")
+    lines += ["", "## Endpoint picker", "", "Plugins of llm-d's endpoint picker; others are not simulated."]
+    lines += ["", "| plugin | what becomes of it |", "|---|---|"]
+    lines += [f"| `{name}` | scorer `{ours}` |" for name, ours in SCORERS.items()]
+    lines += [f"| `{name}` | no effect: {why} |" for name, why in PLUGINS.items()]
+    lines += ["", "## Charts and operators", "", "| values | known by |", "|---|---|"]
+    lines += [f"| {name} | `{'`, `'.join(keys)}` |" for name, (keys, _) in CHARTS.items()]
+    lines += ["", "| key | argument |", "|---|---|"]
+    lines += [f"| `vllmConfig.{key}` (production-stack) | `--{name}` |" for key, name in VLLM_CONFIG.items()]
+    lines += [f"| `parallelism.{key}` (KServe) | `{name}` |" for key, name in PARALLELISM.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -56,7 +56,7 @@ _STRICT = click.option("--strict", is_flag=True, help="Exit with 1 if something 
 
 @click.group("import", cls=Group)
 def import_() -> None:
-    """Convert files of BLIS (the simulator in Go), Hugging Face and load generators.
+    """Convert what starts or deploys servers, and files of BLIS (in Go), Hugging Face and load generators.
 
     The result is checked before it is written. Anything that cannot be converted is listed on standard error, each key
     with its location and the reason. The result names no schema for editors: `docs/specs.md` has the line to add.

@@ -17,7 +17,9 @@ def blis_import(*args: object) -> Result:
     return CliRunner().invoke(cli, ["spec", "import", *map(str, args)])
 
 
-@pytest.mark.parametrize("command", [(), ("policy",), ("workload",), ("hardware",), ("model",)])
+@pytest.mark.parametrize(
+    "command", [(), ("policy",), ("workload",), ("hardware",), ("model",), ("vllm",), ("kubernetes",), ("helm",)]
+)
 def test_help(command: tuple[str, ...], file_regression: FileRegressionFixture) -> None:
     file_regression.check(blis_import(*command, "--help").stdout)
 

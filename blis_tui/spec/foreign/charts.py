@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from blis_tui.spec.foreign.reading import Imported
     from blis_tui.spec.foreign.server_conversion import Wanted
 
-_VLLM_CONFIG: Final[Mapping[str, str]] = MappingProxyType(
+VLLM_CONFIG: Final[Mapping[str, str]] = MappingProxyType(
     {
         "enableChunkedPrefill": "enable-chunked-prefill",
         "enablePrefixCaching": "enable-prefix-caching",
@@ -164,7 +164,7 @@ def _production_stack(document: dict[str, Json], done: Deployed) -> None:
         if as_map(model.get("keda")).get("enabled"):
             keda = as_map(model.get("keda"))
             scaler = autoscaler_of(keda, done.given, done.mark("keda"), instances=copies)
-        stands = {f"--{option}": key for key, option in _VLLM_CONFIG.items()}
+        stands = {f"--{option}": key for key, option in VLLM_CONFIG.items()}
         stands = {**stands, "--kv-transfer-config": "lmcacheConfig", "--no-enable-prefix-caching": "vllmConfig"}
         done.add(_of_production_stack(model, done), Part(name, Start(()), copies, gpu, role, scaler), stands)
     if logic:
@@ -180,7 +180,7 @@ def _of_production_stack(model: dict[str, Json], done: Deployed) -> dict[str, Js
         if "enablePrefixCaching" not in config:
             done.note(Fate.TAKEN, "vllmConfig", "the chart turns prefix caching off unless told otherwise")
     for key, value in config.items():
-        option = _VLLM_CONFIG.get(key)
+        option = VLLM_CONFIG.get(key)
         if option is not None and isinstance(value, bool):
             words += [f"--{option}"] if value else [f"--no-{option}"]
         elif option is not None:

@@ -65,7 +65,7 @@ class Deployed:
 
 # ---- KServe ----
 
-_PARALLELISM: Final[Mapping[str, str]] = MappingProxyType(
+PARALLELISM: Final[Mapping[str, str]] = MappingProxyType(
     {
         "tensor": "--tensor-parallel-size",
         "pipeline": "--pipeline-parallel-size",
@@ -123,7 +123,7 @@ def _role(spec: dict[str, Json], model: str, part: Part, done: Deployed) -> None
     own = next((one for one in containers if one.get("name") == "main"), {} if not containers else containers[0])
     parallel = as_map(spec.get("parallelism"))
     added = []
-    for key, option in _PARALLELISM.items():
+    for key, option in PARALLELISM.items():
         if parallel.get(key) is True:
             added.append(option)
         elif isinstance(parallel.get(key), int | str) and not isinstance(parallel.get(key), bool):
@@ -138,7 +138,7 @@ def _role(spec: dict[str, Json], model: str, part: Part, done: Deployed) -> None
     script = len(as_list(own.get("command"))) > 1 and str(as_list(own.get("command"))[-2]).endswith("c")
     if script:
         container = own
-    stands = {option: key for key, option in _PARALLELISM.items()}
+    stands = {option: key for key, option in PARALLELISM.items()}
     scaling = as_map(spec.get("scaling"))
     copies = number(spec.get("replicas", scaling.get("minReplicas")))
     scaler = autoscaler_of(scaling, done.given, done.mark("scaling"), instances=copies) if scaling else {}
@@ -164,7 +164,7 @@ def _inference_service(document: dict[str, Json], done: Deployed) -> None:
         served = model_of(str(model.get("storageUri") or ""))
         worker = as_map(predictor.get("workerSpec"))
         for key, option in (("tensorParallelSize", "tensor"), ("pipelineParallelSize", "pipeline")):
-            arguments += [_PARALLELISM[option], str(worker[key])] if key in worker else []
+            arguments += [PARALLELISM[option], str(worker[key])] if key in worker else []
         command: list[Json] = ["vllm", "serve", *([served] if served else [])]
         words = [one for one in arguments if one]
         done.add({**model, "image": "", "command": command, "args": list[Json](words)}, part)

@@ -260,7 +260,9 @@ decode:
   containers:
   - {{name: vllm, image: "ghcr.io/llm-d/llm-d-cuda:v0.4.0", modelCommand: vllmServe, args: [--block-size=64]}}
   - {{name: side, image: "other:1", modelCommand: custom, command: [sleep]}}
-prefill: {{create: true, replicas: 1, containers: [{{name: vllm, image: "x", modelCommand: vllmServe, args: [--block-size=64]}}]}}
+prefill:
+  replicas: 1
+  containers: [{{name: vllm, image: "x", modelCommand: vllmServe, args: [--block-size=64]}}]
 """
 
 
