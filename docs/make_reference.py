@@ -110,8 +110,8 @@ def _servers_page() -> str:
         lines += [f"| `--{name}` | not carried: {why} |" for name, why in server.lost.items()]
     lines += ["", "## Variables of the environment", "", "Of several patterns, the first that fits counts."]
     lines += ["", "| variable | what becomes of it |", "|---|---|"]
-    for (lost, why), names in groupby(ENVIRONMENT, key=ENVIRONMENT.__getitem__):
-        lines.append(f"| `{'`, `'.join(names)}` | {'not carried' if lost else 'no effect'}: {why} |")
+    for (lost, why), patterns in groupby(ENVIRONMENT, key=ENVIRONMENT.__getitem__):
+        lines.append(f"| `{'`, `'.join(patterns)}` | {'not carried' if lost else 'no effect'}: {why} |")
     lines += ["", "## Routers", "", "Routing policies of routers, charts and operators, written without signs."]
     lines += ["", "| policy | `policy.routing` |", "|---|---|"]
     for name, (policy, why) in POLICIES.items():

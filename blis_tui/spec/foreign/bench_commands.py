@@ -27,6 +27,8 @@ _USAGE: Final = {
     "aiperf": "aiperf profile …",
     "genai-perf": "genai-perf profile …",
 }
+_NAMED: Final = ("sglang.bench_serving", "serve", "profile", "benchmark_serving.py")
+"""What options stand behind."""
 _AT_ONCE: Final = 10_000.0
 """Requests a second that stand for all at once: a process in front of the engine takes none so fast."""
 _PROMPTS: Final = 1000
@@ -159,7 +161,7 @@ def _scenario(texts: list[str]) -> dict[str, Json]:
 
 def _profiled(command: Command, given: Input) -> dict[str, Json]:
     """Return the load of ``aiperf profile`` and ``genai-perf profile``, which have the same options."""
-    options = _options([one.text for one in command.words])
+    options = _options([one.text for one in command.words], _TAKEN[tool_of(command)].split())
     client: dict[str, Json] = {"id": "profile"}
     for key, name, mean in (("input", "synthetic-input-tokens", 550.0), ("output", "output-tokens", 0.0)):
         average, spread = _number(options, f"{name}-mean", mean), _number(options, f"{name}-stddev", 0.0)
@@ -190,7 +192,7 @@ def load_of(command: Command, given: Input) -> dict[str, Json] | None:
     engine = tool_of(command)
     if engine not in _LENGTHS:
         return None
-    options = _options([one.text for one in command.words])
+    options = _options([one.text for one in command.words], _TAKEN[tool_of(command)].split())
     data = options.get("dataset-name", "random")
     place = command.words[0].place.span.line
     if data not in ("random", "random-ids"):
@@ -251,15 +253,19 @@ def _lengths(options: dict[str, str], engine: str) -> dict[str, Json]:
     return found
 
 
-def _options(texts: list[str]) -> dict[str, str]:
+def _options(texts: list[str], known: Sequence[str] = ()) -> dict[str, str]:
+    """Return the options behind the tool's name; the beginning of a single known one stands for it, as in Python."""
+    begin = next((at + 1 for at, text in enumerate(texts) if text.endswith(_NAMED)), 0)
     found: dict[str, str] = {}
-    for at, text in enumerate(texts):
+    for at, text in enumerate(texts[begin:], begin):
         if text == "--":
             break
         if text.startswith("-") and not text[1:2].isdigit():
             name, given, value = text.lstrip("-").partition("=")
             following = texts[at + 1] if at + 1 < len(texts) and not texts[at + 1].startswith("-") else ""
-            found[name.replace("_", "-")] = value if given else following
+            name = name.replace("_", "-")
+            meant = [one for one in known if one.startswith(name)]
+            found[meant[0] if len(meant) == 1 else name] = value if given else following
     return found
 
 

@@ -12,7 +12,7 @@ from blis_tui.spec.foreign.fleets import Fleet, Part, imported
 from blis_tui.spec.foreign.reading import Fate, Input
 from blis_tui.spec.foreign.routers import routing_of
 from blis_tui.spec.foreign.server_conversion import USAGE, Wanted
-from blis_tui.spec.foreign.server_starts import read_commands, start_of, value_of
+from blis_tui.spec.foreign.server_starts import TALKING, read_commands, start_of, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,10 +110,13 @@ def _beside(engine: str, found: Sequence[Command], given: Input, *, several: boo
     keys: dict[str, Json] = {}
     for command in found:
         texts = [one.text for one in command.words]
-        if not _PROXY.search(" ".join(texts[:4])) or start_of(engine, command) is not None or tool_of(command):
+        named = next((one for one in command.words[:4] if _PROXY.search(one.text)), None)
+        if named is None or texts[0] in TALKING or start_of(engine, command) is not None or tool_of(command):
             continue
-        path = (texts[0],)
-        given.document.keys[path] = command.words[0].place
+        path = (named.text,)
+        if path in given.document.keys:
+            continue
+        given.document.keys[path] = named.place
         if (policy := value_of(texts, "--policy")) and several:
             keys.update(routing_of(policy, given, path))
         given.note(Fate.NO_EFFECT, path, "requests reach the servers at once: see `cluster.routing_latency_us`")

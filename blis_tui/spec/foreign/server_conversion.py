@@ -177,14 +177,15 @@ class Converted(Conversion):
             self.body["latency"] = {"kind": "operators", "engine": self.engine}
         self._versions()
         for name, value in self.options.items():
+            above = name.partition(".")[0]
             if (word := self._unknown.get(name)) is not None and word.text == name and word.unknown:
                 self._ask(name, word)
             elif name in self._server.taken:
                 self._take(name, value)
-            elif name in self._server.no_effect:
-                self.note(Fate.NO_EFFECT, name, self._server.no_effect[name])
-            elif name in self._server.lost:
-                self.note(Fate.NOT_CARRIED, name, self._server.lost[name])
+            elif (why := self._server.no_effect.get(name, self._server.no_effect.get(above))) is not None:
+                self.note(Fate.NO_EFFECT, name, why)
+            elif (why := self._server.lost.get(name, self._server.lost.get(above))) is not None:
+                self.note(Fate.NOT_CARRIED, name, why)
             elif name not in _OPTIONS_FILES.get(self.engine, ()):
                 self.note(Fate.NOT_CARRIED, name, "unknown argument")
         self._environment()

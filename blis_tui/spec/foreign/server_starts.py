@@ -33,7 +33,7 @@ _OTHER_TAGS: Final = re.compile(r"lmcache|llm-d|dynamo|nixl|nightly|aibrix", re.
 """Images whose tag is another program's version."""
 _SHELLS: Final = ("bash", "sh")
 _CONTAINERS: Final = ("docker", "podman", "nerdctl")
-_TALKING: Final = frozenset(
+TALKING: Final = frozenset(
     {
         *("echo", "printf", "pkill", "pgrep", "grep", "ps", "kill", "wait", "curl", "cat", "tee", "which", "type"),
         *("trap", "cd", "sleep"),
@@ -110,20 +110,21 @@ def version_of(image: str) -> str:
 def start_of(engine: str, command: Command) -> Start | None:
     """Return the arguments of a server's command, which may run in a container; None = it starts none."""
     words, version, image = list(command.words), "", ""
-    if words[0].text.rpartition("/")[2] in _TALKING:
+    if words[0].text.rpartition("/")[2] in TALKING:
         return None
     variables = dict(command.variables)
     if words[0].text.rpartition("/")[2] in _CONTAINERS:
         at = next((at for at, one in enumerate(words) if at and _IMAGES[engine].fullmatch(one.text)), None)
         variables.update(_passed(words[: at or 0]))
         if at is not None:
-            image = words[at].text
-            version, words = version_of(image), words[at + 1 :]
+            image, entry = words[at].text, value_of([one.text for one in words[:at]], "--entrypoint")
+            front = [words[at]._replace(text=entry)] if entry else []
+            version, words = version_of(image), [*front, *words[at + 1 :]]
     inner = unwrapped(command._replace(words=tuple(words)), variables) if words else []
     own = " ".join(one.text for one in command.words) + "\0" + variables.get("CUDA_VISIBLE_DEVICES", "")
     for one in inner:
         found = _named(engine, list(one.words))
-        if found is not None and one.words[0].text.rpartition("/")[2] not in _TALKING:
+        if found is not None and one.words[0].text.rpartition("/")[2] not in TALKING:
             files, known = {**command.files, **one.files}, {**variables, **one.variables}
             return Start(found, version, files, known, engine, own, one.condition or command.condition)
     if engine == "vllm" and image:  # its image starts the server by itself
@@ -152,6 +153,6 @@ def _named(engine: str, words: list[Word]) -> tuple[Word, ...] | None:
         name, following = text.rpartition("/")[2], texts[at + 1 : at + 2] == ["serve"]
         if texts[at + 1 : at + 2] == ["disaggregated"]:
             continue
-        if name in _ENTRIES[engine] or (name == engine and following):
+        if name in _ENTRIES[engine] or (following and name in (engine, f"{engine}.entrypoints.cli.main")):
             return tuple(words[at + 1 + following :])
     return None

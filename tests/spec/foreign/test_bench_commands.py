@@ -39,7 +39,7 @@ def load(line: str, **named: Any) -> dict[str, Any]:
             {"requests": 1000, "arrivals": {"kind": "closed-loop", "users": 9}},
         ),
         (
-            "python3 -m sglang.bench_serving --random-input-len 2000 --random-range-ratio 0.5 --request-rate inf",
+            "python3 -m sglang.bench_serving --random-input 2000 --random-range-ratio 0.5 --request-rate inf",
             {"rate_per_s": 10_000.0, "input_tokens": {"kind": "uniform", "min": 1000, "max": 2000}},
         ),
         (

@@ -127,8 +127,7 @@ vllm serve Qwen/Qwen3-14B --port=8200 --kv-transfer-config "$C" -tp 2 &
         ("prefill", 2),
         ("decode", 2),
     ]
-    assert "toy_proxy_server.py" in text + proxy
-    assert "requests reach the servers at once" in notes
+    assert "toy_proxy_server.py: no effect: requests reach the servers at once" in notes
     found, notes = script(tmp_path, text)
     assert found["cluster"] == {"tensor_parallel": 2, "instances": 2}
     assert "nothing says what the server does of each request" in notes
@@ -154,6 +153,17 @@ vllm serve Qwen/Qwen3-14B -dp 4 --headless --data-parallel-start-rank 2 &
     found, notes = script(tmp_path, text)
     assert found["cluster"] == {"instances": 4}
     assert "it is a part of another server" in notes
+
+
+def test_a_container_with_another_entrypoint(tmp_path: Path) -> None:
+    line = "docker run --entrypoint {} -e VLLM_NEW=1 --gpus all vllm/vllm-openai:v0.33.0 {}"
+    for entry, words in (
+        ("bash", "-c 'cd / && vllm serve Qwen/Qwen3-14B -tp 2'"),
+        ("python3", "-m vllm.entrypoints.openai.api_server --model Qwen/Qwen3-14B -tp 2"),
+    ):
+        found, notes = script(tmp_path, line.format(entry, words))
+        assert (found["cluster"], found["policy"]["batching"]["version"]) == ({"tensor_parallel": 2}, "0.33")
+        assert "VLLM_NEW: not carried" in notes
 
 
 def test_host_memory_for_kv_blocks(tmp_path: Path) -> None:
