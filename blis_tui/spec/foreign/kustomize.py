@@ -128,10 +128,10 @@ class _Kustomization:
                     for operation in map(as_map, as_list(patch.get("list"))):
                         self._operate(one, operation)
                 else:
-                    merged = _merged(one, patch, named=_MERGED.fullmatch(str(one.get("apiVersion"))) is not None)
+                    made = merged(one, patch, named=_MERGED.fullmatch(str(one.get("apiVersion"))) is not None)
                     kept = {"kind": one.get("kind"), "metadata": one.get("metadata")}
                     one.clear()
-                    one.update({**as_map(merged), **(kept if target else {})})
+                    one.update({**as_map(made), **(kept if target else {})})
 
     def _operate(self, document: dict[str, Json], operation: dict[str, Json]) -> None:
         """Apply one operation of a JSON patch."""
@@ -175,15 +175,15 @@ def _is(document: dict[str, Json], target: Mapping[str, Json]) -> bool:
         return all(one in (None, other) for one, other in pairs)
 
 
-def _merged(base: Json, patch: Json, *, named: bool, key: str = "") -> Json:
-    """Return a value with a strategic merge patch applied."""
+def merged(base: Json, patch: Json, *, named: bool, key: str = "") -> Json:
+    """Return a value with a strategic merge patch applied; ``named`` merges entries of lists by their names."""
     if isinstance(base, dict) and isinstance(patch, dict):
         if patch.get("$patch") == "replace":
             return {name: value for name, value in patch.items() if name != "$patch"}
         made = {name: value for name, value in base.items() if name not in patch or patch[name] is not None}
         for name, value in patch.items():
             if value is not None and name != "$patch":
-                made[name] = _merged(made.get(name), value, named=named, key=name)
+                made[name] = merged(made.get(name), value, named=named, key=name)
         return made
     by = _LISTED.get(key, "")
     if not (named and by and isinstance(base, list) and isinstance(patch, list)):
@@ -196,7 +196,7 @@ def _merged(base: Json, patch: Json, *, named: bool, key: str = "") -> Json:
         elif at is None:
             entries.append(copied(one))
         else:
-            entries[at] = _merged(entries[at], one, named=named)
+            entries[at] = merged(entries[at], one, named=named)
     return entries
 
 

@@ -16,7 +16,7 @@ from blis_tui.spec.foreign.autoscalers import autoscaler_of
 from blis_tui.spec.foreign.fleets import ROLES, Fleet, Part, imported
 from blis_tui.spec.foreign.kustomize import NAMES as KUSTOMIZATIONS
 from blis_tui.spec.foreign.kustomize import kustomized
-from blis_tui.spec.foreign.operators import OPERATORS, Deployed
+from blis_tui.spec.foreign.operators import BASES, OPERATORS, Deployed
 from blis_tui.spec.foreign.pods import documents, gpu_of, number, part_of, values
 from blis_tui.spec.foreign.reading import Fate, Input
 from blis_tui.spec.foreign.server_conversion import TITLES
@@ -58,13 +58,16 @@ def import_kubernetes(paths: Path | Sequence[Path], wanted: Wanted, service: str
     found, sources = _read([paths] if isinstance(paths, Path) else list(paths))
     given = Input(Document({}, sources[0]))
     done = Deployed(given, sources, wanted.variables, _maps(found))
+    kinds = {str(document.get("kind")) for document in found}
+    bases = [one for one in found if BASES.get(str(one.get("kind"))) in kinds]
+    done.bases = {str(as_map(one.get("metadata")).get("name")): as_map(one.get("spec")) for one in bases}
     for document in found:
         kind = str(document.get("kind") or "")
         if as_map(document.get("services")) and not kind:
             _compose(document, done)
         elif kind in OPERATORS:
             OPERATORS[kind](document, done)
-        elif kind not in SCALERS:
+        elif kind not in SCALERS and BASES.get(kind) not in kinds:
             _workload(document, done)
     _scale(found, done)
     return finish(done, wanted, service)

@@ -13,6 +13,7 @@ from blis_tui.base.text import printable
 from blis_tui.spec.foreign.autoscalers import autoscaler_of
 from blis_tui.spec.foreign.endpoint_picker import picked, pickers
 from blis_tui.spec.foreign.fleets import Part
+from blis_tui.spec.foreign.kustomize import merged
 from blis_tui.spec.foreign.pods import environment, gpu_of, number, part_of, place_in
 from blis_tui.spec.foreign.reading import Fate
 from blis_tui.spec.foreign.routers import routing_of
@@ -37,6 +38,7 @@ class Deployed:
         parts: the servers.
         keys: dotted key of the experiment -> value.
         pools: whether different servers without roles serve the same requests.
+        bases: specifications of KServe that services name, by their names.
     """
 
     given: Input
@@ -46,6 +48,7 @@ class Deployed:
     parts: list[Part] = field(default_factory=list)
     keys: dict[str, Json] = field(default_factory=dict)
     pools: bool = True
+    bases: Mapping[str, dict[str, Json]] = field(default_factory=dict)
 
     def note(self, fate: Fate, name: str, text: str) -> None:
         """Note what became of a key or a word."""
@@ -74,6 +77,9 @@ PARALLELISM: Final[Mapping[str, str]] = MappingProxyType(
         "expert": "--enable-expert-parallel",
     }
 )
+_MOUNT: Final = "/mnt/models"
+"""Where KServe mounts the model."""
+_WORDS: Final = ("command", "args")
 _HUGGINGFACE: Final[Mapping[str, str]] = MappingProxyType(
     {"--model_id": "--model", "--model-id": "--model", "--model_name": "--served-model-name", "--model_dir": ""}
 )
@@ -90,6 +96,14 @@ def model_of(uri: str) -> str:
 
 def _llm_inference_service(document: dict[str, Json], done: Deployed) -> None:
     spec = as_map(document.get("spec"))
+    below: Json = {}
+    for base in map(as_map, as_list(spec.get("baseRefs"))):
+        if (named := str(base.get("name"))) in done.bases:
+            below = merged(below, done.bases[named], named=True)
+        else:
+            text = f"`{printable(named)}` is not here: nothing of it is known"
+            done.note(Fate.NOT_CARRIED, "baseRefs", text)
+    spec = as_map(merged(below, spec, named=True))
     name = str(as_map(document.get("metadata")).get("name"))
     model = as_map(spec.get("model"))
     served = model_of(str(model.get("uri") or "")) or str(model.get("name") or "")
@@ -102,10 +116,6 @@ def _llm_inference_service(document: dict[str, Json], done: Deployed) -> None:
                 Part(f"{role or name}/{name}", Start(()), gpu=gpu_of(part) or gpu_of(spec), role=role),
                 done,
             )
-    for base in map(as_map, as_list(spec.get("baseRefs"))):
-        done.note(
-            Fate.NOT_CARRIED, "baseRefs", f"`{printable(str(base.get('name')))}` is not here: nothing of it is known"
-        )
     router = as_map(spec.get("router"))
     configs = [made for source in done.sources[:1] for made in pickers(router, source)]
     if configs:
@@ -135,14 +145,20 @@ def _role(spec: dict[str, Json], model: str, part: Part, done: Deployed) -> None
         words = more.split()
     arguments: list[Json] = [*added, *words, *as_list(own.get("args"))]
     container = {**own, "command": as_list(own.get("command")) or ["vllm", "serve", model], "args": arguments}
-    script = len(as_list(own.get("command"))) > 1 and str(as_list(own.get("command"))[-2]).endswith("c")
-    if script:
+    if len(as_list(own.get("command"))) > 1 and str(as_list(own.get("command"))[-2]).endswith("c"):  # a script
         container = own
+    container = _at_mount(container, model)
     stands = {option: key for key, option in PARALLELISM.items()}
     scaling = as_map(spec.get("scaling"))
     copies = number(spec.get("replicas", scaling.get("minReplicas")))
     scaler = autoscaler_of(scaling, done.given, done.mark("scaling"), instances=copies) if scaling else {}
     done.add(container, part._replace(copies=copies, scaler=scaler), stands)
+
+
+def _at_mount(container: Mapping[str, Json], model: str) -> dict[str, Json]:
+    """Return a container whose model is the one that KServe mounts."""
+    lists = {key: [str(one).replace(_MOUNT, model or _MOUNT) for one in as_list(container.get(key))] for key in _WORDS}
+    return {**container, **{key: list[Json](words) for key, words in lists.items()}}
 
 
 def _inference_service(document: dict[str, Json], done: Deployed) -> None:
@@ -165,9 +181,12 @@ def _inference_service(document: dict[str, Json], done: Deployed) -> None:
         worker = as_map(predictor.get("workerSpec"))
         for key, option in (("tensorParallelSize", "tensor"), ("pipelineParallelSize", "pipeline")):
             arguments += [PARALLELISM[option], str(worker[key])] if key in worker else []
+        base = as_list(done.bases.get(str(model.get("runtime")), {}).get("containers"))
         command: list[Json] = ["vllm", "serve", *([served] if served else [])]
-        words = [one for one in arguments if one]
-        done.add({**model, "image": "", "command": command, "args": list[Json](words)}, part)
+        runtime = as_map(base[0]) if base else {"command": command}
+        words = [*as_list(runtime.get("args")), *(one for one in arguments if one)]
+        variables = [*as_list(runtime.get("env")), *as_list(model.get("env"))]
+        done.add(_at_mount({**runtime, "args": list[Json](words), "env": list[Json](variables)}, served), part)
 
 
 # ---- Dynamo ----
@@ -227,3 +246,11 @@ OPERATORS: Final[Mapping[str, Callable[[dict[str, Json], Deployed], None]]] = Ma
     }
 )
 """Kind of document -> what finds its servers."""
+BASES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "LLMInferenceServiceConfig": "LLMInferenceService",
+        "ServingRuntime": "InferenceService",
+        "ClusterServingRuntime": "InferenceService",
+    }
+)
+"""Kinds that start nothing by themselves -> those that name them."""

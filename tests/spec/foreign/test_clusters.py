@@ -369,6 +369,30 @@ spec:
     assert "it looks at `concurrency`" in notes
 
 
+def test_what_a_service_is_based_on(tmp_path: Path) -> None:
+    base = """---
+kind: LLMInferenceServiceConfig
+metadata: {name: shared-config}
+spec: {template: {containers: [{name: main, image: "vllm/vllm-openai:v0.33.0", command: [vllm, serve, /mnt/models]}]}}
+"""
+    found, notes = made(tmp_path, import_kubernetes, KSERVE + base, hardware="")
+    assert (found["model"], found["policy"]["batching"]["version"]) == (MODEL, "0.33")
+    assert found["engine"] == {"max_num_seqs": 4}
+    assert "shared-config" not in notes
+    text = f"""kind: InferenceService
+spec: {{predictor: {{model: {{runtime: r, storageUri: "hf://{MODEL}", args: [--max-num-seqs=5]}}}}}}
+---
+kind: ServingRuntime
+metadata: {{name: r}}
+spec:
+  containers:
+  - {{name: k, image: "quay.io/x/vllm:latest", command: [python, -m, vllm.entrypoints.openai.api_server],
+      args: [--port=8080, --model=/mnt/models, --max-num-seqs=4]}}
+"""
+    found, _ = made(tmp_path, import_kubernetes, text)
+    assert (found["model"], found["engine"]) == (MODEL, {"max_num_seqs": 5})
+
+
 DYNAMO = f"""apiVersion: nvidia.com/v1beta1
 kind: DynamoGraphDeployment
 spec:
