@@ -56,7 +56,7 @@ _STRICT = click.option("--strict", is_flag=True, help="Exit with 1 if something 
 
 @click.group("import", cls=Group)
 def import_() -> None:
-    """Convert what starts or deploys servers, and files of BLIS (in Go), Hugging Face and load generators.
+    """Convert what starts servers, and files of BLIS (in Go), Hugging Face and load generators.
 
     The result is checked before it is written. Anything that cannot be converted is listed on standard error, each key
     with its location and the reason. The result names no schema for editors: `docs/specs.md` has the line to add.
@@ -254,6 +254,42 @@ def hardware(file: Path, output: Path | None, strict: bool) -> None:
         raise click.UsageError(f"{file} describes several accelerators ({names}): give a folder with -o")
     folder = output or Path()
     _finish([(None if output is None else folder / f"{one.name}.yaml", one) for one in documents], strict=strict)
+
+
+@click.group("export", cls=Group)
+def export() -> None:
+    """Write what starts the servers of an experiment.
+
+    What it cannot say is in its comments, and on standard error: it is imported again, and what differs is listed.
+    """
+
+
+def _exporting(kind: str, about: str) -> None:
+    """Add the command that exports an experiment."""
+
+    @export.command(kind, help=about)
+    @click.argument("source", metavar="SPEC", shell_complete=completion.experiments)
+    @set_option
+    @_OUTPUT
+    @_STRICT
+    @reported
+    def command(source: str, overrides: tuple[str, ...], output: Path | None, strict: bool) -> None:
+        from blis_tui.output.result_files import write_text  # noqa: PLC0415
+        from blis_tui.spec.foreign import export as exporter  # noqa: PLC0415
+
+        made = getattr(exporter, f"export_{kind}")(source, overrides)
+        if output is None or str(output) == "-":
+            print_data(made.text)
+        else:
+            require_no_overwrite({"-o": str(output)})
+            write_text(output, made.text)
+        tell("".join(f"not said: {one}\n" for one in made.lost), nl=False)
+        if strict and made.lost:
+            sys.exit(ExitCode.CHECK_FAILED)
+
+
+_exporting("vllm", "Write commands of vLLM that start an experiment's servers.")
+_exporting("kubernetes", "Write Deployments of vLLM with an experiment's servers, and their autoscaler.")
 
 
 def _finish(documents: Sequence[tuple[Path | None, Imported]], *, strict: bool) -> None:
@@ -496,7 +532,7 @@ def spec() -> None:
     """Find, write, format and convert documents."""
 
 
-for _command in (fmt, import_, init, new, schema):
+for _command in (export, fmt, import_, init, new, schema):
     spec.add_command(_command)
 
 

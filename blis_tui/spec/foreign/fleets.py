@@ -232,7 +232,11 @@ def _labels(groups: Sequence[_Group]) -> list[str]:
     if len(groups) == 1:
         return [""]
     roles = [one.role for one in groups]
-    names = [one.role if one.role and roles.count(one.role) == 1 else as_name(one.name) for one in groups]
+    owners = [one.name.rpartition("/")[2] for one in groups]
+    owners = owners if len({*owners}) == len(owners) else [one.name for one in groups]
+    names = [
+        role if role and roles.count(role) == 1 else as_name(name) for role, name in zip(roles, owners, strict=True)
+    ]
     return [name if names.count(name) == 1 else f"{name}-{at}" for at, name in enumerate(names)]
 
 

@@ -55,7 +55,13 @@ def import_kubernetes(paths: Path | Sequence[Path], wanted: Wanted, service: str
         InputError: a file cannot be read.
         SpecError: it is no such file, has no server or several that are no cluster, or something impossible here.
     """
-    found, sources = _read([paths] if isinstance(paths, Path) else list(paths))
+    return of_documents(*_read([paths] if isinstance(paths, Path) else list(paths)), wanted, service)
+
+
+def of_documents(
+    found: Sequence[dict[str, Json]], sources: list[Source], wanted: Wanted, service: str | None = None
+) -> Imported:
+    """Convert the documents of files; otherwise like :func:`import_kubernetes`."""
     given = Input(Document({}, sources[0]))
     done = Deployed(given, sources, wanted.variables, _maps(found))
     kinds = {str(document.get("kind")) for document in found}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from blis_tui.base.source import Json
+    from blis_tui.base.source import Json, Source
     from blis_tui.spec.foreign.reading import Imported
     from blis_tui.spec.foreign.server_starts import Start
     from blis_tui.spec.foreign.shell import Command
@@ -58,6 +58,24 @@ def import_tensorrt_llm(given: Path | Sequence[str], wanted: Wanted, service: st
 
 def _imported(engine: str, path_or_words: Path | Sequence[str], wanted: Wanted, service: str | None) -> Imported:
     source, found = read_commands(path_or_words, wanted.variables)
+    return of_commands(engine, source, found, wanted, service)
+
+
+def of_commands(
+    engine: str, source: Source, found: Sequence[Command], wanted: Wanted, service: str | None = None
+) -> Imported:
+    """Convert the commands of a script; otherwise like :func:`import_vllm`.
+
+    Args:
+        engine: ``vllm``, ``sglang`` or ``tensorrt-llm``.
+        source: the script.
+        found: its commands.
+        wanted: what they do not say.
+        service: the line of the server to take.
+
+    Raises:
+        SpecError: there is no such command, or it has something that is impossible here.
+    """
     given = Input(Document({}, source))
     starts = [(one, start) for one in found if (start := start_of(engine, one)) is not None]
     lines = {id(start): f"line {_line(one)}" for one, start in starts}
