@@ -92,12 +92,15 @@ def finish(done: Deployed, wanted: Wanted, service: str | None) -> Imported:
         text = f"no server is called {service}" if parts else "no container starts a known engine"
         given.problem((), text, hint=f"choose among {names}" if parts else None)
         given.stop_at_problems()
-    gpus = {part.gpu for part in taken}
-    if not wanted.hardware and "" in gpus:
+    gpus = sorted({part.gpu for part in taken} - {""})
+    if not wanted.hardware and (not gpus or (len(gpus) > 1 and any(not part.gpu for part in taken))):
         given.problem((), "the file does not say which GPU", hint="give it with --hardware")
     given.stop_at_problems()
     if not wanted.hardware:
-        given.note(Fate.TAKEN, (), f"`hardware: {', '.join(sorted(gpus))}`, as the nodes say")
+        given.note(Fate.TAKEN, (), f"`hardware: {', '.join(gpus)}`, as the nodes say")
+        if any(not part.gpu for part in taken):
+            given.note(Fate.APPROXIMATED, (), f"where nothing says which GPU, it is {gpus[0]}, too")
+        taken = [part._replace(gpu=part.gpu or gpus[0]) for part in taken]
     about = f"Imported from files that deploy {TITLES[taken[0].start.engine]}."
     return imported(Fleet(done.sources[0], given, taken, done.keys, description=about, pools=done.pools), wanted)
 
@@ -159,13 +162,14 @@ def _workload(document: dict[str, Json], done: Deployed) -> None:
     """Find the servers of a Deployment, a StatefulSet, a LeaderWorkerSet, or whatever has containers."""
     kind, name = str(document.get("kind")), str(as_map(document.get("metadata")).get("name"))
     spec = as_map(document.get("spec"))
-    copies, variables, gpu = number(spec.get("replicas")), dict(done.variables), gpu_of(spec)
+    copies, gpu = number(spec.get("replicas")), gpu_of(spec)
+    variables: dict[str, str] = {}
     if kind in _GROUPS:
         folder, *templates = _GROUPS[kind]
         group = as_map(spec.get(folder)) if folder else spec
         group = as_map(group.get("spec") or group)
         size = str(number(group.get("size")))
-        variables = {"LWS_GROUP_SIZE": size, "LWS_WORKER_INDEX": "0", "LWS_LEADER_ADDRESS": "leader", **variables}
+        variables = {"LWS_GROUP_SIZE": size, "LWS_WORKER_INDEX": "0", "LWS_LEADER_ADDRESS": "leader"}
         for one in templates:
             before = len(done.parts)
             _pods(group.get(one), Part(name, Start(()), copies, gpu), done, variables)
@@ -189,8 +193,7 @@ def _pods(spec: Json, part: Part, done: Deployed, variables: Mapping[str, str]) 
     for value in values(spec):
         for container in map(as_map, as_list(as_map(value).get("containers"))):
             named = part._replace(name=f"{container.get('name')}/{part.name}")
-            found = part_of(container, done.sources, named, variables=variables, maps=done.maps)
-            done.parts += [found] if found is not None else []
+            done.add(container, named, variables=variables)
 
 
 def _scale(found: Sequence[dict[str, Json]], done: Deployed) -> None:

@@ -16,7 +16,7 @@ from blis_tui.spec.foreign.fleets import Part
 from blis_tui.spec.foreign.kustomize import merged
 from blis_tui.spec.foreign.pods import environment, gpu_of, number, part_of, place_in
 from blis_tui.spec.foreign.reading import Fate
-from blis_tui.spec.foreign.routers import routing_of
+from blis_tui.spec.foreign.routers import router_in, routing_of, routing_said
 from blis_tui.spec.foreign.server_starts import Start, value_of
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from blis_tui.base.source import Source
     from blis_tui.spec.foreign.reading import Input
+
+
+_WORDS: Final = ("command", "args")
 
 
 @dataclass(slots=True)
@@ -59,10 +62,20 @@ class Deployed:
         self.given.document.keys[(name,)] = place_in(name, self.sources)
         return (name,)
 
-    def add(self, container: Mapping[str, Json], part: Part, stands: Mapping[str, str] = MappingProxyType({})) -> bool:
-        """Add the servers that a container starts; return whether it starts one."""
-        found = part_of(container, self.sources, part, variables=self.variables, maps=self.maps, stands=stands)
+    def add(
+        self,
+        container: Mapping[str, Json],
+        part: Part,
+        stands: Mapping[str, str] = MappingProxyType({}),
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> bool:
+        """Add the servers that a container starts, or the policy of a router; return whether it starts one."""
+        known = {**variables, **self.variables}
+        found = part_of(container, self.sources, part, variables=known, maps=self.maps, stands=stands)
         self.parts += [found] if found is not None else []
+        texts = [str(one) for key in _WORDS for one in as_list(container.get(key))]
+        if found is None and (name := router_in([str(container.get("name")), *texts])):
+            self.keys.update(routing_said(texts, self.given, self.mark(name)))
         return found is not None
 
 
@@ -79,7 +92,6 @@ PARALLELISM: Final[Mapping[str, str]] = MappingProxyType(
 )
 _MOUNT: Final = "/mnt/models"
 """Where KServe mounts the model."""
-_WORDS: Final = ("command", "args")
 _HUGGINGFACE: Final[Mapping[str, str]] = MappingProxyType(
     {"--model_id": "--model", "--model-id": "--model", "--model_name": "--served-model-name", "--model_dir": ""}
 )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.text import printable
 from blis_tui.spec.foreign.reading import Fate
+from blis_tui.spec.foreign.server_starts import value_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from blis_tui.base.source import DataPath, Json
     from blis_tui.spec.foreign.reading import Input
 
@@ -37,6 +41,22 @@ _LISTED: Final[tuple[tuple[str, dict[str, Json], str], ...]] = (
 )
 POLICIES: Final = MappingProxyType({name: (policy, why) for names, policy, why in _LISTED for name in names.split()})
 """Name without signs -> `policy.routing`, and what is otherwise than in the router; empty = nothing."""
+
+
+_ROUTER: Final = re.compile(r"proxy|router|gateway|load.?balanc|frontend", re.IGNORECASE)
+_SAYING: Final = ("--policy", "--routing-logic", "--router-mode")
+"""Arguments of routers that name their policy."""
+
+
+def router_in(texts: Sequence[str]) -> str:
+    """Return the word of a command that says that it is a router or a proxy; empty = it is none."""
+    return next((one for one in texts[:4] if _ROUTER.search(one)), "")
+
+
+def routing_said(texts: Sequence[str], given: Input, path: DataPath) -> dict[str, Json]:
+    """Return ``policy.routing`` for a router's command, having noted it; nothing if it says none."""
+    policy = next((value for name in _SAYING if (value := value_of(texts, name))), "")
+    return routing_of(policy, given, path) if policy else {}
 
 
 def routing_of(name: str, given: Input, path: DataPath) -> dict[str, Json]:

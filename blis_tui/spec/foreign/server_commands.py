@@ -10,7 +10,7 @@ from blis_tui.base.text import printable
 from blis_tui.spec.foreign.bench_commands import load_of, tool_of
 from blis_tui.spec.foreign.fleets import Fleet, Part, imported
 from blis_tui.spec.foreign.reading import Fate, Input
-from blis_tui.spec.foreign.routers import routing_of
+from blis_tui.spec.foreign.routers import router_in, routing_said
 from blis_tui.spec.foreign.server_conversion import USAGE, Wanted
 from blis_tui.spec.foreign.server_starts import TALKING, read_commands, start_of, value_of
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Wanted", "import_sglang", "import_tensorrt_llm", "import_vllm"]
 
 _PORT: Final = re.compile(r"\b\d{4,5}\b")
-_PROXY: Final = re.compile(r"proxy|router|gateway|load.?balanc|frontend", re.IGNORECASE)
 
 
 def import_vllm(given: Path | Sequence[str], wanted: Wanted, service: str | None = None) -> Imported:
@@ -112,7 +111,7 @@ def _roles(found: Sequence[Command]) -> dict[str, str]:
     roles: dict[str, str] = {}
     for command in found:
         texts = [one.text for one in command.words]
-        if not any(_PROXY.search(one) for one in texts):
+        if not router_in(texts):
             continue
         role = ""
         for text in texts:
@@ -128,14 +127,12 @@ def _beside(engine: str, found: Sequence[Command], given: Input, *, several: boo
     keys: dict[str, Json] = {}
     for command in found:
         texts = [one.text for one in command.words]
-        named = next((one for one in command.words[:4] if _PROXY.search(one.text)), None)
-        if named is None or texts[0] in TALKING or start_of(engine, command) is not None or tool_of(command):
+        path = (router_in(texts),)
+        if not path[0] or texts[0] in TALKING or start_of(engine, command) is not None or tool_of(command):
             continue
-        path = (named.text,)
         if path in given.document.keys:
             continue
-        given.document.keys[path] = named.place
-        if (policy := value_of(texts, "--policy")) and several:
-            keys.update(routing_of(policy, given, path))
+        given.document.keys[path] = command.words[texts.index(path[0])].place
+        keys.update(routing_said(texts, given, path) if several else {})
         given.note(Fate.NO_EFFECT, path, "requests reach the servers at once: see `cluster.routing_latency_us`")
     return keys

@@ -72,6 +72,8 @@ _MOST_STEPS: Final = 20_000
 _MOST_CALLS: Final = 20
 _MOST_NUMBERS: Final = 10_000
 _PASSES: Final = 8
+_LONGEST: Final = 100_000
+"""Characters of a value; longer ones are made by loops that never end."""
 
 
 class Word(NamedTuple):
@@ -425,7 +427,10 @@ class _Reader:
         name, more = raw.text.rstrip("+="), raw.text.endswith("+=")
         if raw.items is not None:
             words = tuple(word for item in raw.items for word in self._words(item))
-            self._arrays[name] = (self._arrays.get(name, ()) if more else ()) + words
+            words = (self._arrays.get(name, ()) if more else ()) + words
+            if len(words) > _MOST_NUMBERS:
+                raise SpecError([located("BLIS1004", f"the list `{name}` is too long", raw.place)])
+            self._arrays[name] = words
             return
         if (match := _ASSIGNED.fullmatch(raw.text)) is None:
             return
@@ -436,7 +441,7 @@ class _Reader:
         self._put(match[1], None if unknown else value)
 
     def _put(self, name: str, value: str | None) -> None:
-        if value is None:
+        if value is None or len(value) > _LONGEST:
             self._variables.pop(name, None)
         else:
             self._variables[name] = value

@@ -157,6 +157,42 @@ def test_two_kinds_of_gpu_are_pools(tmp_path: Path) -> None:
     blis_tui.load(found)
 
 
+def test_a_router_in_a_container(tmp_path: Path) -> None:
+    router = """---
+kind: Deployment
+spec:
+  template:
+    spec:
+      containers:
+      - {name: router, image: "lmcache/lmstack-router", args: [--routing-logic, session, --session-key, x]}
+"""
+    found, notes = made(tmp_path, import_kubernetes, BASE, router)
+    assert found["policy"]["routing"] == {"kind": "session-affinity"}
+    assert "router: taken: `policy.routing: session-affinity`" in notes
+
+
+def test_servers_whose_gpu_nothing_says_have_that_of_the_others(tmp_path: Path) -> None:
+    named = BASE.replace("    spec:\n", "    spec:\n      nodeSelector: {gpu: NVIDIA-H200}\n")
+    other = BASE.replace("engine", "other").replace("v0.33.0", "v0.33.1")
+    found, notes = made(tmp_path, import_kubernetes, named, other, hardware="")
+    assert (found["hardware"], found["cluster"]) == ("h200", {"instances": 4})
+    assert "where nothing says which GPU, it is h200, too" in notes
+
+
+def test_words_that_a_compose_file_hands_on(tmp_path: Path) -> None:
+    text = f"""services:
+  a: &a
+    image: vllm/vllm-openai:latest
+    entrypoint: ["/bin/bash", "-c", "pip install x && exec vllm serve \\"$$@\\"", "--"]
+    command: [{MODEL}, --max_num_seqs, "32"]
+    environment: [VLLM_LOGGING_LEVEL=INFO, CUDA_VISIBLE_DEVICES=0]
+  b: {{<<: *a, environment: {{CUDA_VISIBLE_DEVICES: 1}}}}
+"""
+    found, notes = made(tmp_path, import_kubernetes, text)
+    assert (found["engine"], found["cluster"]) == ({"max_num_seqs": 32}, {"instances": 2})
+    assert "VLLM_LOGGING_LEVEL: no effect" in notes
+
+
 STORM = f"""kind: StormService
 metadata: {{name: pd}}
 spec:

@@ -90,6 +90,12 @@ def test_of_an_unknown_condition_all_branches_are_read() -> None:
     assert started("X=1; for d in $UNSET; do X=$d; done; a $X") == ["a <$X>"]
 
 
+def test_values_do_not_grow_without_end() -> None:
+    assert started("A=xx; for i in {1..40}; do A=$A$A; done; a $A") == ["a <$A>"]
+    with pytest.raises(SpecError, match="the list `A` is too long"):
+        started('A=(x y); for i in {1..40}; do A+=("${A[@]}"); done')
+
+
 @pytest.mark.parametrize("text", ["while true; do a; done", "while true; do :; done", "f() { f; f; }; f"])
 def test_a_script_without_end_is_refused(text: str) -> None:
     with suppress(BlisError):
