@@ -208,6 +208,9 @@ def _combined(groups: Sequence[_Group], given: Input, origins: dict[DataPath, Da
         if apart and one.made.engine != "vllm":
             _with_vllm_scheduler(one)
         _host_cache(one)
+        if label or one.copies > 1:
+            key = f"instances: {one.copies}` of pool `{label}" if label else f"cluster.instances: {one.copies}"
+            one.made.given.note(Fate.TAKEN, (), f"`{key}`")
         above = (label,) if label else ()
         document = one.made.given.document
         given.document.keys.update({(*above, *path): place for path, place in document.keys.items()})

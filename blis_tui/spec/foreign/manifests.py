@@ -163,6 +163,9 @@ def _workload(document: dict[str, Json], done: Deployed) -> None:
     kind, name = str(document.get("kind")), str(as_map(document.get("metadata")).get("name"))
     spec = as_map(document.get("spec"))
     copies, gpu = number(spec.get("replicas")), gpu_of(spec)
+    if spec.get("replicas") == 0:
+        done.note(Fate.NO_EFFECT, name, "it has no instances")
+        return
     variables: dict[str, str] = {}
     if kind in _GROUPS:
         folder, *templates = _GROUPS[kind]

@@ -226,6 +226,9 @@ def _dynamo(document: dict[str, Json], done: Deployed) -> None:
         main = main or (containers[0] if containers else {})
         variables = [*shared, *as_list(one.get("envs") or one.get("env")), *as_list(main.get("env"))]
         container = {**main, "env": list[Json](variables)}
+        if one.get("replicas") == 0:
+            done.note(Fate.NO_EFFECT, name, "it has no instances")
+            continue
         if kind in _BESIDE or "planner" in name.lower():
             done.note(Fate.NOT_CARRIED, name, _BESIDE.get(kind, _BESIDE["planner"]))
             continue

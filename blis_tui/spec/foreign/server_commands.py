@@ -93,7 +93,13 @@ def of_commands(
     parts = [Part(lines[id(one)], one, role=roles.get(_port(one), "")) for one in taken]
     given.document.values[()] = taken[0].words[0].place if taken[0].words else starts[0][0].words[0].place
     keys = _beside(engine, found, given, several=len(parts) > 1)
-    loads = [load for one in found if (load := load_of(one, given)) is not None]
+    measured = [] if wanted.workload is not None else [one for one in found if tool_of(one)]
+    loads = [load for one in measured if (load := load_of(one, given)) is not None]
+    for one in measured:
+        if tool_of(one) not in ("vllm", "sglang"):
+            path = (tool_of(one),)
+            given.document.keys[path] = one.words[0].place
+            given.note(Fate.ELSEWHERE, path, "its load: `spec import load` converts it, for --workload")
     return imported(Fleet(source, given, parts, keys, loads, pools=False), wanted)
 
 

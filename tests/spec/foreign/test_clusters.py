@@ -157,6 +157,13 @@ def test_two_kinds_of_gpu_are_pools(tmp_path: Path) -> None:
     blis_tui.load(found)
 
 
+def test_what_has_no_instances_is_no_part(tmp_path: Path) -> None:
+    none = BASE.replace("replicas: 2", "replicas: 0").replace("engine", "spare")
+    found, notes = made(tmp_path, import_kubernetes, BASE, none)
+    assert found["cluster"] == {"instances": 2}
+    assert "spare: no effect: it has no instances" in notes
+
+
 def test_a_router_in_a_container(tmp_path: Path) -> None:
     router = """---
 kind: Deployment

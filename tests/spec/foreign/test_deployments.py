@@ -94,6 +94,7 @@ def test_beside_the_servers() -> None:
     found, notes = of_folder("two-roles")
     assert (found["workload"]["requests"], found["workload"]["rate_per_s"]) == (600, 6.0)
     assert "start.sh:9:98: decode.max-num-seqs: taken" in notes
+    assert "decode: taken: `instances: 3` of pool `decode`" in notes
 
 
 # ---- scripts ----
@@ -113,6 +114,18 @@ def test_equal_servers_are_instances(tmp_path: Path) -> None:
     assert notes.count("max-num-seqs") == 1
     again = "vllm serve Qwen/Qwen3-14B &\nvllm bench serve --random-input-len 9 --num-prompts 5\n"
     assert "cluster" not in script(tmp_path, again * 2)[0]  # the same one, started again
+
+
+def test_loads_of_other_tools_are_named(tmp_path: Path) -> None:
+    text = "vllm serve Qwen/Qwen3-14B &\nvllm bench serve --dataset-name sharegpt\nguidellm benchmark --rate 3\n"
+    with pytest.raises(SpecError, match="the lengths of `sharegpt` are not in the command"):
+        script(tmp_path, text)
+    found, notes = script(tmp_path, text.replace("--dataset-name sharegpt", "--random-input-len 7"))
+    assert found["workload"]["clients"][0]["input_tokens"] == 7
+    assert "guidellm: set elsewhere: its load: `spec import load` converts it" in notes
+    given = Wanted("h100", workload="quickstart-chat")
+    with pytest.raises(SpecError, match="quickstart-chat"):  # the load of the script is not looked at
+        import_vllm(tmp_path / "start.sh", given)
 
 
 def test_roles_are_those_that_a_proxy_is_told(tmp_path: Path) -> None:

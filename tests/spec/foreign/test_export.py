@@ -97,6 +97,7 @@ def test_the_command() -> None:
 
     single = run("vllm", "quickstart", "--set", "cluster.instances=1", "--set", "engine.max_num_seqs=8")
     assert single.stdout.splitlines()[2:] == ["vllm serve Qwen/Qwen3-14B \\", "  --max-num-seqs 8"]
+    assert single.stdout in (Path(__file__).parents[3] / "docs" / "specs.md").read_text(encoding="utf-8")
     lossy = run("kubernetes", "autoscaling", "--strict")
     assert lossy.exit_code == ExitCode.CHECK_FAILED
     assert "not said: policy.routing.kind: least-loaded" in lossy.stderr
