@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.source import Document, Json, as_list, as_map
 from blis_tui.base.text import printable
 from blis_tui.spec.foreign.autoscalers import autoscaler_of
-from blis_tui.spec.foreign.endpoint_picker import KIND, block_size, picked, pickers, unread_file
+from blis_tui.spec.foreign.endpoint_picker import KIND, picked, pickers, unread_file
 from blis_tui.spec.foreign.fleets import ROLES, Part
 from blis_tui.spec.foreign.manifests import finish
 from blis_tui.spec.foreign.operators import Deployed, model_of
@@ -85,7 +85,10 @@ def import_helm(paths: Sequence[Path], wanted: Wanted, service: str | None = Non
         if name != KIND and (convert := CHARTS[name][1]) is not None:
             given.note(Fate.TAKEN, (), f"values of {name}")
             convert(document, done)
-    _pick(configs, charts, done)
+    done.pick(configs)
+    if not configs and (name := unread_file(dict(charts))) != "":
+        text = f"`{printable(name)}` is inside the picker's image: nothing of it is known"
+        done.note(Fate.NOT_CARRIED, "pluginsConfigFile", text)
     return finish(done, wanted, service)
 
 
@@ -103,22 +106,6 @@ def _over(base: dict[str, Json], values: dict[str, Json]) -> dict[str, Json]:
         old = made.get(key)
         made[key] = _over(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return made
-
-
-def _pick(configs: Sequence[dict[str, Json]], charts: Mapping[str, Json], done: Deployed) -> None:
-    """Take the routing of an endpoint picker, and check that it counts in the engine's blocks."""
-    roles = {part.role for part in done.parts} >= {*ROLES}
-    if configs:
-        done.keys.update(picked(configs[0], done.given, done.sources, roles=roles))
-        size = block_size(configs[0])
-        for part in done.parts:
-            own = number(value_of([word.text for word in part.start.words], "--block-size"), 16)
-            if size and size != own:
-                text = f"the scorer counts in blocks of {size} tokens, the engine in blocks of {own}"
-                done.given.problem((), text, hint="both must agree, or no block is found")
-    elif (name := unread_file(dict(charts))) != "":
-        text = f"`{printable(name)}` is inside the picker's image: nothing of it is known"
-        done.note(Fate.NOT_CARRIED, "pluginsConfigFile", text)
 
 
 def _policy(

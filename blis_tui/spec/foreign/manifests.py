@@ -13,6 +13,7 @@ from blis_tui.base.source import Document, as_list, as_map
 from blis_tui.base.text import printable
 from blis_tui.spec.foreign.autoscalers import KINDS as SCALERS
 from blis_tui.spec.foreign.autoscalers import autoscaler_of
+from blis_tui.spec.foreign.endpoint_picker import pickers
 from blis_tui.spec.foreign.fleets import ROLES, Fleet, Part, imported
 from blis_tui.spec.foreign.kustomize import NAMES as KUSTOMIZATIONS
 from blis_tui.spec.foreign.kustomize import kustomized
@@ -75,6 +76,8 @@ def of_documents(
             OPERATORS[kind](document, done)
         elif kind not in SCALERS and BASES.get(kind) not in kinds:
             _workload(document, done)
+    beside = [one for one in found if str(one.get("kind")) not in OPERATORS]
+    done.pick([made for one in beside for made in pickers(one, sources[0])])
     _scale(found, done)
     return finish(done, wanted, service)
 

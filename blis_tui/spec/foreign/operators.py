@@ -11,8 +11,8 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.source import Json, as_list, as_map
 from blis_tui.base.text import printable
 from blis_tui.spec.foreign.autoscalers import autoscaler_of
-from blis_tui.spec.foreign.endpoint_picker import picked, pickers
-from blis_tui.spec.foreign.fleets import Part
+from blis_tui.spec.foreign.endpoint_picker import block_size, picked, pickers
+from blis_tui.spec.foreign.fleets import ROLES, Part
 from blis_tui.spec.foreign.kustomize import merged
 from blis_tui.spec.foreign.pods import environment, gpu_of, number, part_of, place_in
 from blis_tui.spec.foreign.reading import Fate
@@ -20,7 +20,7 @@ from blis_tui.spec.foreign.routers import router_in, routing_of, routing_said
 from blis_tui.spec.foreign.server_starts import Start, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from blis_tui.base.source import Source
     from blis_tui.spec.foreign.reading import Input
@@ -78,6 +78,19 @@ class Deployed:
             self.keys.update(routing_said(texts, self.given, self.mark(name)))
         return found is not None
 
+    def pick(self, configs: Sequence[dict[str, Json]]) -> None:
+        """Take the routing of an endpoint picker, and check that it counts in the engine's blocks."""
+        if not configs:
+            return
+        roles = {part.role for part in self.parts} >= {*ROLES}
+        self.keys.update(picked(configs[0], self.given, self.sources, roles=roles))
+        size = block_size(configs[0])
+        for part in self.parts:
+            own = number(value_of([word.text for word in part.start.words], "--block-size"), 16)
+            if size and size != own:
+                text = f"the scorer counts in blocks of {size} tokens, the engine in blocks of {own}"
+                self.given.problem((), text, hint="both must agree, or no block is found")
+
 
 # ---- KServe ----
 
@@ -131,7 +144,7 @@ def _llm_inference_service(document: dict[str, Json], done: Deployed) -> None:
     router = as_map(spec.get("router"))
     configs = [made for source in done.sources[:1] for made in pickers(router, source)]
     if configs:
-        done.keys.update(picked(configs[0], done.given, done.sources, roles=bool(prefill)))
+        done.pick(configs)
     elif "scheduler" in router:
         done.note(Fate.APPROXIMATED, "scheduler", f"KServe's own configuration decides: {_SCHEDULED[bool(prefill)]}")
         scorers: list[Json] = [{"kind": kind, "weight": weight} for kind, weight in _DEFAULT_SCORERS]

@@ -335,6 +335,12 @@ def test_a_picker_with_roles(tmp_path: Path) -> None:
     assert "flowControl: not carried: `maxBytes`" in notes
 
 
+def test_a_picker_in_a_config_map(tmp_path: Path) -> None:
+    lines = "".join(f"    {line}\n" for line in PICKER.splitlines())
+    found, _ = made(tmp_path, import_kubernetes, BASE, f"kind: ConfigMap\ndata:\n  a.yaml: |\n{lines}")
+    assert found["policy"]["routing"]["scorers"] == [{"kind": "active-requests", "weight": 1}]
+
+
 def test_a_picker_alone_is_a_policy(tmp_path: Path) -> None:
     found, notes = made(tmp_path, import_helm, PICKER)
     assert found["kind"] == "Policy"
