@@ -43,7 +43,6 @@ VLLM_CONFIG: Final[Mapping[str, str]] = MappingProxyType(
 _PARALLELISM: Final[Mapping[str, str]] = MappingProxyType(
     {"tensor": "tensor-parallel-size", "pipeline": "pipeline-parallel-size", "data": "data-parallel-size"}
 )
-_SIZES: Final = {"gi": 1.073741824, "g": 1.0}
 
 
 def import_helm(paths: Sequence[Path], wanted: Wanted, service: str | None = None) -> Imported:
@@ -62,20 +61,18 @@ def import_helm(paths: Sequence[Path], wanted: Wanted, service: str | None = Non
     given = Input(Document({}, sources[0]))
     charts: dict[str, dict[str, Json]] = {}
     for source in sources:
-        for document in documents(source):
+        for document in filter(None, documents(source)):
             if document.get("kind") == KIND:
                 charts[KIND] = document
                 continue
-            parts_ = _known(document)
-            if not parts_:
+            known = _known(document)
+            if not known:
                 given.document.source = source
-                known = ", ".join(f"{name} (`{keys[0]}`)" for name, (keys, _) in CHARTS.items())
-                hint = (
-                    f"render it with `helm template`, and import that with `spec import kubernetes`; known are {known}"
-                )
+                names = ", ".join(f"{name} (`{keys[0]}`)" for name, (keys, _) in CHARTS.items())
+                hint = f"import what `helm template` prints with `spec import kubernetes`; known are {names}"
                 given.problem((), "these are values of no known chart", hint=hint)
                 given.stop_at_problems()
-            for name, inside in parts_:
+            for name, inside in known:
                 charts[name] = _over(charts.get(name, {}), inside)
     configs = [made for values_ in charts.values() for made in pickers(values_, sources[0])]
     if not any(CHARTS[name][1] for name in charts if name != KIND):

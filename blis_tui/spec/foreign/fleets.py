@@ -90,12 +90,9 @@ def imported(fleet: Fleet, wanted: Wanted) -> Imported:
     _scale(groups, body)
     for key, value in fleet.keys.items():
         put(body, key, value)
-    cluster = as_map(body.get("cluster"))
     if sum(one.copies for one in groups) > 1 and "routing" not in as_map(body.get("policy")):
         given.note(Fate.ELSEWHERE, (), "nothing says how requests are routed: the instances take turns")
     body["workload"] = _workload(fleet, wanted)
-    if cluster:  # its keys in the order of the reference
-        body["cluster"] = body.pop("cluster")
     draft = Draft(
         source=given,
         kind="Experiment",
@@ -152,7 +149,7 @@ def _groups(fleet: Fleet, wanted: Wanted) -> list[_Group]:
         asked = wanted._replace(hardware=wanted.hardware or part.gpu)
         server = Converted(part.start.engine, fleet.source, part.start, asked)
         body = server.convert()
-        fleet.given.problems += server.given.problems
+        fleet.given.problems += [one for one in server.given.problems if one not in fleet.given.problems]
         named = next((role for role in ROLES if role in part.name.lower() and server.hands_over), "")
         made.append(_Group(server, body, part.name, part.role or server.role or named, part.copies, part.scaler))
     if {one.role for one in made} == {"prefill", ""}:
@@ -165,16 +162,12 @@ def _groups(fleet: Fleet, wanted: Wanted) -> list[_Group]:
             fleet.given.notes += one.made.given.notes
     found: list[_Group] = []
     for one in leaders or made:
-        at = next((at for at, other in enumerate(found) if _alike(one, other)), None)
+        at = next((at for at, other in enumerate(found) if _kind(one) == _kind(other)), None)
         if at is None:
             found.append(one)
         else:
             found[at] = found[at]._replace(copies=found[at].copies + one.copies)
     return found
-
-
-def _alike(one: _Group, other: _Group) -> bool:
-    return _kind(one) == _kind(other)
 
 
 def _kind(one: _Group) -> tuple[object, ...]:

@@ -63,8 +63,6 @@ class Wanted(NamedTuple):
     """Name of the experiment."""
     variables: Mapping[str, str] = MappingProxyType({})
     """Values of the script's variables."""
-    instances: int = 1
-    """Copies of the server."""
 
 
 USAGE: Final = {
@@ -170,8 +168,6 @@ class Converted(Conversion):
     def convert(self) -> dict[str, Json]:
         """Return the experiment without its workload, having noted what became of each argument."""
         self.body = {"model": "", "hardware": self._wanted.hardware}
-        if self._wanted.instances != 1:
-            self.set("cluster.instances", self._wanted.instances, ())
         self.body["policy"] = {"batching": {"kind": "vllm-v1" if self.engine == "vllm" else self.engine}}
         if self.engine == "tensorrt-llm":
             self.body["latency"] = {"kind": "operators", "engine": self.engine}

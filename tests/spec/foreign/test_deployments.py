@@ -128,6 +128,13 @@ def test_loads_of_other_tools_are_named(tmp_path: Path) -> None:
         import_vllm(tmp_path / "start.sh", given)
 
 
+def test_a_mistake_of_equal_servers_is_told_once(tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as caught:
+        script(tmp_path, "for i in 0 1; do vllm serve Qwen/Qwen3-14B --port $i --max-num-seqs $SEQS & done")
+    (problem,) = caught.value.diagnostics
+    assert (problem.message, problem.line) == ("the script does not say what `$SEQS` is", 1)
+
+
 def test_roles_are_those_that_a_proxy_is_told(tmp_path: Path) -> None:
     text = """C='{"kv_connector": "NixlConnector", "kv_role": "kv_both"}'
 vllm serve Qwen/Qwen3-14B --port 8100 --kv-transfer-config "$C" -tp 2 &
