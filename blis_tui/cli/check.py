@@ -10,10 +10,21 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import BlisError, InputError, PolicyError, SimulationError, SpecError, TraceError
 from blis_tui.base.text import printable
 from blis_tui.cli import completion
+from blis_tui.cli.check_reports import (
+    BREAKS,
+    DIFFERS,
+    FAILS,
+    FORMATS,
+    INVALID,
+    OK,
+    UNNAMED,
+    UNUSABLE,
+    Checked,
+    Outcome,
+)
 from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import (
@@ -29,7 +40,6 @@ from blis_tui.cli.standard_streams import print_text, read_standard_input_text, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.base.diagnostics import Diagnostic
     from blis_tui.base.source import Document
     from blis_tui.model import Experiment
     from blis_tui.model.plug_ins import Plugin, Registry
@@ -37,27 +47,6 @@ if TYPE_CHECKING:
 
 _PATTERN: Final = frozenset("*?[")
 """Wildcard characters of a shell."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The result of checking one document."""
-
-    file: str
-    kind: str = ""
-    name: str = ""
-    cases: int = 0
-    """Number of its cases (`cases`, `matrix`)."""
-    cases_checked: int = 0
-    """Number of those that were checked: of very many, a sample that has as many of their values as it can."""
-    diagnostics: tuple[Diagnostic, ...] = ()
-    unreadable: str = ""
-    """Why the file could not be read; empty = it could."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is no problem."""
-        return not self.diagnostics and not self.unreadable
 
 
 @click.command("check", cls=Command)
@@ -127,8 +116,6 @@ def check(
                 if as_text:
                     _print_policy(policy, policies)
     if not as_text:
-        from blis_tui.cli.check_reports import FORMATS  # noqa: PLC0415  (not needed for text)
-
         print_text(FORMATS[output_format](outcomes, policies if code else None), nl=False)
     if any(outcome.unreadable for outcome in outcomes):
         sys.exit(ExitCode.IO)
@@ -242,39 +229,6 @@ def _print_text(outcomes: list[Outcome], *, every: bool) -> None:
 
 ANY: Final = "quickstart"
 """The default experiment, in which overrides may name plug-ins."""
-OK: Final = "ok"
-DIFFERS: Final = "differs"
-BREAKS: Final = "breaks an invariant"
-FAILS: Final = "fails"
-UNNAMED: Final = "not checked: the experiment does not name it"
-INVALID: Final = "not checked: it needs an --experiment that names it with its settings"
-UNUSABLE: Final = "cannot be used"
-
-
-_CODES: Final = {
-    DIFFERS: ExitCode.CHECK_FAILED,
-    BREAKS: ExitCode.CHECK_FAILED,
-    FAILS: ExitCode.SIMULATION,
-    INVALID: ExitCode.USAGE,
-    UNUSABLE: ExitCode.USAGE,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """The result of checking one policy."""
-
-    point: str
-    """Where a document names it: ``policy.routing``."""
-    name: str
-    verdict: str
-    found: str = ""
-    """The problem, with the first event that differs or the line that raised; empty = none."""
-
-    @property
-    def code(self) -> ExitCode:
-        """The corresponding exit code."""
-        return _CODES.get(self.verdict, ExitCode.OK)
 
 
 def is_code(name: str) -> bool:

@@ -4,18 +4,75 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
-from xml.etree import ElementTree as ET
 
 from blis_tui._version import __version__
 from blis_tui.base.canonical import to_json
+from blis_tui.base.classes import dataclass
 from blis_tui.base.diagnostics import CODES, render_text
 from blis_tui.base.text import printable_lines
+from blis_tui.cli.failures import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.base.diagnostics import Diagnostic
-    from blis_tui.cli.check import Checked, Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The result of checking one document."""
+
+    file: str
+    kind: str = ""
+    name: str = ""
+    cases: int = 0
+    """Number of its cases (`cases`, `matrix`)."""
+    cases_checked: int = 0
+    """Number of those that were checked: of very many, a sample that has as many of their values as it can."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    unreadable: str = ""
+    """Why the file could not be read; empty = it could."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no problem."""
+        return not self.diagnostics and not self.unreadable
+
+
+OK: Final = "ok"
+DIFFERS: Final = "differs"
+BREAKS: Final = "breaks an invariant"
+FAILS: Final = "fails"
+UNNAMED: Final = "not checked: the experiment does not name it"
+INVALID: Final = "not checked: it needs an --experiment that names it with its settings"
+UNUSABLE: Final = "cannot be used"
+
+
+_CODES: Final = {
+    DIFFERS: ExitCode.CHECK_FAILED,
+    BREAKS: ExitCode.CHECK_FAILED,
+    FAILS: ExitCode.SIMULATION,
+    INVALID: ExitCode.USAGE,
+    UNUSABLE: ExitCode.USAGE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The result of checking one policy."""
+
+    point: str
+    """Where a document names it: ``policy.routing``."""
+    name: str
+    verdict: str
+    found: str = ""
+    """The problem, with the first event that differs or the line that raised; empty = none."""
+
+    @property
+    def code(self) -> ExitCode:
+        """The corresponding exit code."""
+        return _CODES.get(self.verdict, ExitCode.OK)
+
 
 _SARIF: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -42,6 +99,8 @@ def as_json(outcomes: Sequence[Outcome], policies: Sequence[Checked] | None) -> 
 
 def as_junit(outcomes: Sequence[Outcome], policies: Sequence[Checked] | None) -> str:
     """Return a JUnit report: a test case for each document and policy."""
+    from xml.etree import ElementTree as ET  # noqa: PLC0415  (the other formats need none)
+
     failures = sum(bool(one.diagnostics) for one in outcomes) + sum(bool(one.code) for one in policies or ())
     counts = {
         "tests": str(len(outcomes) + len(policies or ())),
@@ -52,21 +111,19 @@ def as_junit(outcomes: Sequence[Outcome], policies: Sequence[Checked] | None) ->
     for one in outcomes:
         case = ET.SubElement(suite, "testcase", {"classname": "document", "name": _xml(one.file)})
         if one.unreadable:
-            _add(case, "error", one.unreadable, one.unreadable)
+            ET.SubElement(case, "error", {"message": _xml(one.unreadable)}).text = _xml(one.unreadable)
         elif one.diagnostics:
-            _add(case, "failure", one.diagnostics[0].message, render_text(one.diagnostics, limit=None))
+            text = _xml(render_text(one.diagnostics, limit=None))
+            ET.SubElement(case, "failure", {"message": _xml(one.diagnostics[0].message)}).text = text
     for policy in policies or ():
         case = ET.SubElement(suite, "testcase", {"classname": policy.point, "name": _xml(policy.name)})
         if policy.code:
-            _add(case, "failure", policy.verdict, policy.found or policy.verdict)
+            text = _xml(policy.found or policy.verdict)
+            ET.SubElement(case, "failure", {"message": policy.verdict}).text = text
     whole = ET.Element("testsuites", counts)
     whole.append(suite)
     ET.indent(whole)
     return ET.tostring(whole, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _add(case: ET.Element, kind: str, message: str, text: str) -> None:
-    ET.SubElement(case, kind, {"message": _xml(message)}).text = _xml(text)
 
 
 def _xml(text: str) -> str:

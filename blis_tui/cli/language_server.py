@@ -297,6 +297,15 @@ async def output_of(command: str, uri: str) -> str:
 def server() -> LanguageServer:
     """Return a server with all its features."""
     made = LanguageServer("blis-tui", f"v{__version__}")
+    _check_what_is_written(made)
+    _answer(made)
+    for command, title in _LENSES:
+        _register(made, command, title)
+    return made
+
+
+def _check_what_is_written(made: LanguageServer) -> None:
+    """Publish diagnostics of open documents as they change."""
     waiting: dict[str, asyncio.Task[None]] = {}
 
     async def publish(uri: str) -> None:
@@ -330,6 +339,10 @@ def server() -> LanguageServer:
             waiting.pop(uri).cancel()
         made.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
+
+def _answer(made: LanguageServer) -> None:
+    """Answer requests about open documents."""
+
     @made.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=[" ", ":", "{", ","]))
     def complete(params: types.CompletionParams) -> list[types.CompletionItem]:
         return completions_of(made.workspace.get_text_document(params.text_document.uri), params.position)
@@ -356,10 +369,6 @@ def server() -> LanguageServer:
     @made.feature(types.TEXT_DOCUMENT_FORMATTING)
     def formatting(params: types.DocumentFormattingParams) -> list[types.TextEdit]:
         return format_of(made.workspace.get_text_document(params.text_document.uri))
-
-    for command, title in _LENSES:
-        _register(made, command, title)
-    return made
 
 
 def _register(made: LanguageServer, command: str, title: str) -> None:
