@@ -373,7 +373,7 @@ class AllToAll:
     """How tokens reach their experts on other accelerators, and come back: dispatch and combine of each layer.
 
     The defaults are fitted to DeepEP's kernels on H800 with a network card of 400 Gb/s each: within 10 % of all twenty
-    published times and bandwidths (``docs/wide.md``).
+    published times and bandwidths (``docs/lab/comparisons.md``).
     """
 
     backend: str = choice(

@@ -15,10 +15,11 @@ decodes, compute with prompts and large batches,
     busy = memory_bound + (peak - memory_bound) * min(1, MFU / peak_at_mfu)
     MFU  = 2 * active parameters * tokens computed / (busy time * 16-bit peak FLOPS)
 
-This is within 15 % of the power of an H100 under vLLM with dense models of 8 to 27 billion parameters (docs/planning.md
-has the measurements and their source). Without ``memory_bound`` a busy accelerator takes ``peak``, which is
-conservative. An instance computes the prompts of the requests that it was sent, each with the run's mean number of
-computed tokens. Processors, network, cooling and unused places of nodes are excluded (``lifecycle.cost`` covers nodes).
+This is within 15 % of the power of an H100 under vLLM with dense models of 8 to 27 billion parameters
+(docs/lab/comparisons.md has the measurements and their source). Without ``memory_bound`` a busy accelerator takes
+``peak``, which is conservative. An instance computes the prompts of the requests that it was sent, each with the run's
+mean number of computed tokens. Processors, network, cooling and unused places of nodes are excluded
+(``lifecycle.cost`` covers nodes).
 """
 
 from __future__ import annotations

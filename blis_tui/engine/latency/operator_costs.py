@@ -26,7 +26,7 @@ experts are chosen evenly, a token has some on ``n (1 - (1 - 1/n) ** k)`` of n n
 
 The accelerator with the most tokens receives ``expert_imbalance`` times the mean, and the others wait for it. Its
 random excess (above) is part of the constants, because DeepEP measures with tokens that go to random
-experts. ``docs/wide.md`` compares the results with measurements of its kernels.
+experts. ``docs/lab/comparisons.md`` compares the results with measurements of its kernels.
 
 The part of a step that no table covers: a few coefficients, one fit for all models, GPUs and tensor parallelism.
 
