@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -164,9 +165,12 @@ def on_gitlab(project: Path, environment: Mapping[str, str]) -> tuple[bool, int]
     return code == 0, shell(project, "\n".join(job["after_script"]), {**server, **environment})
 
 
-def test_the_page_shows_both_files() -> None:
+def test_the_page_names_both_files_and_their_commands() -> None:
+    shown = re.search(r"`\.gitlab-ci\.yml`.*?```sh\n(.*?)```", PAGE, re.DOTALL)
+    assert shown is not None
     for name in (GITHUB, GITLAB):
-        assert f"```yaml\n{project_files()[name]}```" in PAGE
+        assert f"`{name}`" in PAGE
+        assert all(command in project_files()[name] for command in shown[1].splitlines())
 
 
 def test_github_tells_what_changed(project: Path) -> None:
