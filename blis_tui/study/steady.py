@@ -3,7 +3,8 @@
 The run starts empty and never stops by itself. At growing intervals it is looked at, and its second half judged: the
 share of requests beyond each bound, with a standard error by batch means, and whether the number of requests and of
 sessions in the system still grows. From an empty start load only builds up, so a bound that is clearly broken is broken
-for good, while one that holds is only believed once the system has stopped growing. ``docs/lab/comparisons.md`` has the rules.
+for good, while one that holds is only believed once the system has stopped growing. ``docs/lab/comparisons.md`` has the
+rules.
 """
 
 from __future__ import annotations
