@@ -1,4 +1,4 @@
-"""The tables of ``docs/memory.md``: ``python docs/make_memory.py`` runs the shipped experiments and writes them."""
+"""The tables of ``docs/memory.md`` and ``docs/lab/memory.md``: ``python docs/make_memory.py`` runs the experiments."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from blis_tui.cli.options import cases_by_name
 from blis_tui.spec.shipped import builtin
 
 PAGE: Final = Path(__file__).resolve().parent / "memory.md"
+LAB: Final = PAGE.with_name("lab") / PAGE.name
 OVERLOAD: Final = "kv-overload"
 SCENARIOS: Final = (OVERLOAD, "vllm-preemption", "kv-pressure")
 _VICTIMS: Final = tuple(plugin.name for plugin in builtin().of("policy.preemption.victim"))
@@ -121,11 +122,16 @@ def causes_table() -> str:
     return "\n".join(lines)
 
 
-def text_of() -> str:
-    """The page with up-to-date tables."""
-    page = PAGE.read_text(encoding="utf-8")
-    tables = {"overload": overload_table(), "scenarios": scenarios_table(), "causes": causes_table()}
-    tables["tiers"] = tiers_table()
+def texts() -> dict[Path, str]:
+    """The pages with up-to-date tables."""
+    tables = {
+        PAGE: {"overload": overload_table(), "scenarios": scenarios_table(), "tiers": tiers_table()},
+        LAB: {"causes": causes_table()},
+    }
+    return {path: _with_tables(path.read_text(encoding="utf-8"), made) for path, made in tables.items()}
+
+
+def _with_tables(page: str, tables: dict[str, str]) -> str:
     for name, table in tables.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         head, _, rest = page.partition(begin)
@@ -134,5 +140,6 @@ def text_of() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(text_of(), encoding="utf-8")
-    sys.stderr.write(f"wrote the tables of {PAGE}\n")
+    for where, text in texts().items():
+        where.write_text(text, encoding="utf-8")
+        sys.stderr.write(f"wrote the tables of {where}\n")
