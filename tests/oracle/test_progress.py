@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def most_preemptions(scenario: Scenario, number: int) -> int:
-    """The bound of docs/schedulers.md for one request."""
+    """The bound of docs/lab/schedulers.md for one request."""
     others = [asked for at, asked in enumerate(scenario.asked) if at != number]
     tokens = sum(asked.input_tokens + asked.output_tokens for asked in others)
     tail = scenario.experiment.policy.preemption_victim == "tail"
