@@ -7,7 +7,7 @@ genai-perf, written in lower case with ``_``. Hints look here before they look f
 
 Former spellings of keys, used by ``blis-tui upgrade`` to rewrite documents and by hints.
 
-Every key that is renamed, moved or removed gets a row here; ``docs/versions.md`` says how long rows stay.
+Every key that is renamed, moved or removed gets a row here; ``docs/lab/former-names.md`` lists them.
 """
 
 from __future__ import annotations
