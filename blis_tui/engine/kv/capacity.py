@@ -244,7 +244,7 @@ def kv_capacity(memory: InstanceMemory, sizing: str = "") -> KvCapacity:
             f"gpu_memory_utilization {share}",
             help="the first two must be at least 1, the utilization in (0, 1]",
         )
-    weights = _weights_gib(memory) + (_unquantised_gib(memory) + _padding_gib(memory, sizing) if sizing else 0.0)
+    weights = _weights_gib(memory) + (_more_weights_gib(memory, sizing) if sizing else 0.0)
     reserved = memory.reserved_bytes / _GIB
     activation = _activation_gib(memory, sizing)
     overhead = (_OVERHEAD_SINGLE_GIB if split == 1 else _OVERHEAD_PER_ACCELERATOR_GIB) * split
@@ -288,6 +288,13 @@ def _weights_gib(memory: InstanceMemory) -> float:
         elsewhere = _expert_parameters(model) * (memory.expert_ranks - 1) // memory.expert_ranks
         weights -= int(elsewhere * (model.expert_weight_bytes or model.weight_bytes)) / _GIB
     return weights
+
+
+def _more_weights_gib(memory: InstanceMemory, sizing: str) -> float:
+    """Return what servers hold beyond that, and BLIS does not count."""
+    model = memory.stage_model()
+    shared = int(unmentioned_parameters(model) * model.weight_bytes) / _GIB
+    return shared + _unquantised_gib(memory) + _padding_gib(memory, sizing)
 
 
 def _unquantised_gib(memory: InstanceMemory) -> float:
@@ -428,6 +435,13 @@ def parameters(model: Model) -> int:
     else:
         mlp = layers * dense_mlp
     return _embedding_parameters(model) + layers * (attention + norms) + mlp + hidden
+
+
+def unmentioned_parameters(model: Model) -> int:
+    """Number of weights that a model has and its configuration does not mention: the shared expert of Llama 4."""
+    if model.num_experts < 2 or not model.interleave_moe_layer_step or model.shared_expert_intermediate_size:
+        return 0
+    return 3 * model.hidden_size * model.intermediate_size * model.num_hidden_layers // model.interleave_moe_layer_step
 
 
 def _embedding_parameters(model: Model) -> int:
