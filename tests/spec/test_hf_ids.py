@@ -76,8 +76,8 @@ def test_own_models_are_found_by_their_ids(tmp_path: Path) -> None:
     ("model", "told"),
     [
         (
-            "Qwen/Qwen3-8B",
-            "similar ones are `qwen3-14b`, `qwen3-30b-a3b`; to add it: `blis-tui spec import model config.json",
+            "Qwen/Qwen3-9B",
+            "similar ones are `qwen3-8b`; to add it: `blis-tui spec import model config.json",
         ),
         ("unsloth/Llama-3.1-8B-Instruct", "did you mean `llama-3.1-8b-instruct`?"),
         ("acme/none", "to add it: `blis-tui spec import model config.json --name none -o specs/models/none.yaml`"),

@@ -22,8 +22,10 @@ CONTEXTS = (1, 10, 100, 128, 129, 500, 1000, 4000, 8000, 16_000, 64_000)
 BATCHES = (1, 2, 3, 4, 7, 8, 12, 16, 24, 32, 48, 64, 100, 128, 200, 256)
 GPUS = names("Hardware")
 SPLITS = cycle((1, 2, 4, 8))
+DIVIDED = {"qwen2.5-7b-instruct": 4, "phi-4": 2, "llama-3.2-3b-instruct": 4}
+"""Models whose heads some numbers of GPUs do not divide."""
 CASES = [
-    (model, gpu, 4 if model.startswith("qwen2.5") else split, kind)
+    (model, gpu, DIVIDED.get(model, split), kind)
     for (model, gpu, kind), split in zip(product(names("Model"), GPUS, ("operators", "fitted")), SPLITS, strict=False)
     if kind == "fitted" or tables_of(gpu)
 ]
