@@ -50,7 +50,7 @@ _OF_CAPACITY: Final = 1.1
 
 
 _MORE_SEEDS: Final = 2
-"""With how many other seeds a run must hold, too, if its KV cache filled. A batch whose cache is about to fill may hold
+"""With how many other seeds a run must not fail if its KV cache filled. A batch whose cache is about to fill may hold
 for many minutes; once requests are preempted, what they computed is computed again, and it never recovers. When that
 happens is chance, so one run that held shows little."""
 
@@ -291,8 +291,8 @@ class Configuration:
                 for at in doubtful:
                     others = self._judged((yield [replace(runs[at], seed=one) for one in _other_seeds(runs[at].seed)]))
                     self._rows[placed(probes[at])] |= {row.seed: row for row in others}
-                    told = [verdicts[at], *(self._verdict(probes[at], row) for row in others)]
-                    verdicts[at] = next((one for one in told if not one.holds), told[0])
+                    if any(row.in_long_run == "fails" for row in others):
+                        verdicts[at] = Verdict(holds=False)
                 probes = search.send(verdicts)
         except StopIteration as stop:
             found: T = stop.value
