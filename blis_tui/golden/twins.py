@@ -14,7 +14,7 @@ from blis_tui.golden.options import ComparisonOptions, Tolerance
 from blis_tui.golden.produce import schemas_digest
 from blis_tui.golden.studies import NO_RECORDS
 from blis_tui.live.recording.folder import read_recording
-from blis_tui.live.twin.agreement import METRICS
+from blis_tui.live.twin.course import METRICS
 from blis_tui.live.twin.first_difference import where
 from blis_tui.live.twin.twin import compare_with_simulation
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from blis_tui.live.recording.recording import Recording
-    from blis_tui.live.twin.agreement import Agreement
+    from blis_tui.live.twin.course import Agreement
     from blis_tui.live.twin.twin import Twin
     from blis_tui.model import Experiment
     from blis_tui.model.experiment import TwinTest, TwinTolerance

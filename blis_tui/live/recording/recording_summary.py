@@ -9,8 +9,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.text import printable
 from blis_tui.base.units import count_text, plural, span_text
-from blis_tui.live.recording.folder import KV_EVENTS
-from blis_tui.live.recording.lines import server_document
+from blis_tui.live.recording.folder import KV_EVENTS, server_document
 from blis_tui.live.recording.recording import COMPLETED, OUTCOMES
 from blis_tui.results.stats import median_high, percentile
 

@@ -18,8 +18,7 @@ from blis_tui.live.observe.prompts import Prompts, RequestForm
 from blis_tui.live.observe.sending import Limits, Load
 from blis_tui.live.observe.server_reports import _plain, settings, step_of, values
 from blis_tui.live.observe.wire import Clock, target_of
-from blis_tui.live.recording.folder import write_tables
-from blis_tui.live.recording.lines import read_request, read_scrape, request_line, scrape_line
+from blis_tui.live.recording.folder import read_request, read_scrape, request_line, scrape_line, write_tables
 from blis_tui.live.recording.recording import MOST, Observed, Scrape, Server
 from blis_tui.live.recording.recording_summary import summarize, summary_document, summary_text, warnings
 from tests.live.observe.servers import Asked, Replying, serving, well

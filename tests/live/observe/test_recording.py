@@ -14,8 +14,17 @@ from hypothesis import strategies as st
 
 from blis_tui.base.errors import InputError
 from blis_tui.live.calibration.measured import read_recording as measured
-from blis_tui.live.recording.folder import Folder, read_recording, write_tables
-from blis_tui.live.recording.lines import read_request, read_scrape, read_step, request_line, scrape_line, step_line
+from blis_tui.live.recording.folder import (
+    Folder,
+    read_recording,
+    read_request,
+    read_scrape,
+    read_step,
+    request_line,
+    scrape_line,
+    step_line,
+    write_tables,
+)
 from blis_tui.live.recording.recording import OUTCOMES, Observed, Scrape, Server, Step
 from blis_tui.live.recording.recording_summary import summarize, warnings
 from blis_tui.model import Trace

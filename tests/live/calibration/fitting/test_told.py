@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pytest
 
+from blis_tui.live.calibration.fitting.calibrate import BestSide, coefficients, combinations
 from blis_tui.live.calibration.fitting.laws import Term
 from blis_tui.live.calibration.fitting.posterior import INTERVAL_COST_RISE, Posterior
-from blis_tui.live.calibration.fitting.words import BestSide, coefficients, combinations
 
 if TYPE_CHECKING:
     from blis_tui.live.calibration.fitting.laws import Law
