@@ -30,7 +30,7 @@ from blis_tui.base.text import REPLACEMENT, control_characters
 from blis_tui.tui.actions import APP, bindings, shown_key
 from blis_tui.tui.commands import Commands
 from blis_tui.tui.screens.observing import ObservingStart
-from blis_tui.tui.screens.window import SmallScreen, is_too_small
+from blis_tui.tui.screens.windows import SmallScreen, is_too_small
 from blis_tui.tui.settings import THEMES, config_folder, default_theme, load_keymap, remember_theme, remembered_theme
 from blis_tui.tui.shell import LoadedBy
 from blis_tui.tui.typed import OrderedInputApp

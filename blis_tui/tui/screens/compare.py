@@ -17,6 +17,7 @@ from blis_tui.debugger.places import parse_place
 from blis_tui.runs.compare.comparison import Simulated, compare, request_changes, rows
 from blis_tui.runs.compare.documents import experiment_differences
 from blis_tui.tui.actions import bindings
+from blis_tui.tui.bars import KeyBar, TitleBar
 from blis_tui.tui.drawing.plot import curves_text
 from blis_tui.tui.drawing.series import BY_NAME
 from blis_tui.tui.driver import GOING, Pump
@@ -37,7 +38,6 @@ from blis_tui.tui.screens.compare_lines import (
 from blis_tui.tui.screens.side_by_side import LONG_S, CompareBox, CurvesBox, SideBySideScreen
 from blis_tui.tui.shell import LoadedBy, shell
 from blis_tui.tui.view import InTime
-from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.debugger.places import parse_place
 from blis_tui.tui.actions import shown_key
 from blis_tui.tui.driver import BACK_TO_BREAKPOINT, GOING, TO_BREAKPOINT
-from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.screens.stage import Stage
+from blis_tui.tui.screens.windows import PromptScreen
 from blis_tui.tui.shell import shell
 
 if TYPE_CHECKING:

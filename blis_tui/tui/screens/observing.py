@@ -18,9 +18,9 @@ from blis_tui.base.text import draw
 from blis_tui.base.units import bar_text, count_text, span_text
 from blis_tui.live.recording.recording import COMPLETED, OUTCOMES
 from blis_tui.tui.actions import bindings
+from blis_tui.tui.bars import KeyBar, TitleBar
 from blis_tui.tui.panes.timeline import round_end
 from blis_tui.tui.screens.side_by_side import CompareBox
-from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process

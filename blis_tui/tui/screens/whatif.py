@@ -19,11 +19,23 @@ from blis_tui.runs.compare.divergence import record_text
 from blis_tui.runs.compare.reroute import ask_whatif
 from blis_tui.runs.compare.reroute_text import place_text, whatif_text
 from blis_tui.tui.actions import bindings
-from blis_tui.tui.drawing.lines import BLANK, Column, fact, fit, flow, heading, line, shorten, table_rows, titles, words
-from blis_tui.tui.drawing.problems import message_text
-from blis_tui.tui.screens.window import ScrolledWindow
+from blis_tui.tui.bars import KeyBar
+from blis_tui.tui.drawing.lines import (
+    BLANK,
+    Column,
+    fact,
+    fit,
+    flow,
+    heading,
+    line,
+    message_text,
+    shorten,
+    table_rows,
+    titles,
+    words,
+)
+from blis_tui.tui.screens.windows import ScrolledWindow
 from blis_tui.tui.shell import shell
-from blis_tui.tui.widgets.bars import KeyBar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
