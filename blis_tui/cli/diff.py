@@ -69,7 +69,7 @@ def diff(a: str, b: str | None, changed: _Changed, output_format: str, everythin
 
 
 def _compare(a: str, b: str, changed: _Changed) -> Comparison:
-    from blis_tui.golden.stored import is_stored, read_stored  # noqa: PLC0415
+    from blis_tui.golden.bundle import is_stored, read_stored  # noqa: PLC0415
     from blis_tui.runs.compare.comparison import Simulated, Stored, compare, simulate  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 

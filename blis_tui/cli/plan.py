@@ -297,8 +297,8 @@ def _answer(question: Question, runs: Runs, written: _Written) -> Plan:
 
 def _page(found: Plan) -> str:
     """Return the HTML page about a plan; the run at the answer is repeated to show it over time."""
-    from blis_tui.pictures.chosen import rerun  # noqa: PLC0415
     from blis_tui.pictures.plan_page import answer_runs, plan_page  # noqa: PLC0415
+    from blis_tui.pictures.points import rerun  # noqa: PLC0415
 
     return plan_page(found, [rerun(name, experiment) for name, experiment in answer_runs(found)])
 

@@ -309,8 +309,7 @@ def init(folder: Path, *, force: bool) -> None:
     package index, its wheel is in wheels/. Nothing is written if one of the files exists already.
     """
     from blis_tui.output.result_files import check_room, write_tree  # noqa: PLC0415
-    from blis_tui.spec.authoring.project import DEMO, project_files  # noqa: PLC0415
-    from blis_tui.spec.authoring.wheel import NAME, own_wheel  # noqa: PLC0415
+    from blis_tui.spec.authoring.project import DEMO, NAME, own_wheel, project_files  # noqa: PLC0415  # noqa: PLC0415
 
     texts = project_files()
     check_room(folder, texts, replace=force)  # before the slow part
@@ -570,7 +569,7 @@ def _find(name: str, kind: str | None) -> LibraryEntry:
     from blis_tui.base.errors import InputError  # noqa: PLC0415
     from blis_tui.spec.compose import is_path  # noqa: PLC0415
     from blis_tui.spec.library import LibraryEntry, entries, find_by_id, is_id  # noqa: PLC0415
-    from blis_tui.spec.places import shipped_specs  # noqa: PLC0415
+    from blis_tui.spec.shipped import shipped_specs  # noqa: PLC0415
 
     if is_id(name) and not Path(name).is_file() and (model := find_by_id(name, Path.cwd())) is not None:
         return LibraryEntry("Model", name, model, shipped=model.is_relative_to(shipped_specs()))

@@ -374,8 +374,11 @@ def open_page(opened: AtomicFiles, name: str) -> TextIO:
 
 def _page(result: StudyResult) -> str:
     """Return the HTML page about a study; its best points are run again to show them over time."""
-    from blis_tui.pictures.chosen import choose, rerun  # noqa: PLC0415
-    from blis_tui.pictures.points import Points  # noqa: PLC0415
+    from blis_tui.pictures.points import (  # noqa: PLC0415
+        Points,
+        choose,
+        rerun,
+    )
     from blis_tui.pictures.study_page import study_page  # noqa: PLC0415
 
     return study_page(result, [rerun(name, experiment) for name, experiment in choose(Points.of(result))])

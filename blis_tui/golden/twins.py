@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from blis_tui._version import ENGINE
 from blis_tui.base.canonical import to_sorted_json
 from blis_tui.base.text import printable
+from blis_tui.golden.compare import ComparisonOptions, Tolerance
 from blis_tui.golden.golden_store import Baseline, Golden, report_text
-from blis_tui.golden.options import ComparisonOptions, Tolerance
 from blis_tui.golden.produce import schemas_digest
 from blis_tui.golden.studies import NO_RECORDS
 from blis_tui.live.recording.folder import read_recording

@@ -1,20 +1,32 @@
-"""A report as text for people: the most important figures."""
+"""A report as text for people: the most important figures, and optional sections as lines of a name and a text."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
-from blis_tui.base.text import cut, printable
-from blis_tui.base.units import plural, share_text
+from blis_tui.base.text import aligned, cut, printable
+from blis_tui.base.units import in_words, plural, share_text
 from blis_tui.model.latencies import LATENCIES
-from blis_tui.output.section_text import instance_lines, section_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from blis_tui.results.expected_error import Expectation
     from blis_tui.results.report import GroupReport, Report
+    from blis_tui.results.sections.control import (
+        DisaggregationReport,
+        GatewayReport,
+        PreemptionReport,
+        RoutingReport,
+        Saturation,
+    )
+    from blis_tui.results.sections.instances import TiersReport
     from blis_tui.results.sections.offered_load import Offered, Steady
+    from blis_tui.results.sections.quality import SloReport
+    from blis_tui.results.sections.request_kinds import ReasoningReport, SessionReport
+    from blis_tui.results.sections.types import RanksReport
     from blis_tui.results.stats import Distribution
 
 WIDTH: Final = 116
@@ -174,3 +186,302 @@ def _latencies(title: str, distributions: Mapping[str, Distribution], width: int
     column = max(least, min(_COLUMN, (width - heads) // len(_COLUMNS)))
     lines = [(title, [*_COLUMNS]), *((cut(printable(name), heads - 2), row) for name, row in rows.items())]
     return "\n".join(name.ljust(heads) + "".join(cell.rjust(column) for cell in row) for name, row in lines)
+
+
+def instance_lines(report: Report) -> dict[str, str]:
+    """Describe what was simulated, and how well its step times are known."""
+    lines: dict[str, str] = {}
+    if report.pools is None:
+        (one,) = report.step_time.values()
+        split = f"TP {one.tensor_parallel}" + (f", PP {one.pipeline_parallel}" if one.pipeline_parallel else "")
+        split += f", DP {one.data_parallel}" if one.data_parallel else ""
+        split += f", EP {one.expert_parallel}" if one.expert_parallel else ""
+        came = ", counting all that were ever started" if report.lifecycle else ""
+        what = "ranks of " if one.data_parallel else "of "
+        lines["instances"] = f"{len(report.instances):,} {what}{one.model} on {one.hardware}, {split}{came}"
+    lines["step times"] = _by_pool({name: one.kind for name, one in report.step_time.items()})
+    expected = report.expected_errors()
+    lines["accuracy"] = _by_pool({name: accuracy_text(known, "--explain accuracy") for name, known in expected.items()})
+    return lines
+
+
+def _by_pool(texts: dict[str, str]) -> str:
+    """Join the texts of pools; pools with the same text share one entry."""
+    pools: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        pools.setdefault(text, []).append(name)
+    named = [f"{', '.join(names)}: {text}" for text, names in pools.items()]
+    return "; ".join(pools if len(pools) == 1 else named)
+
+
+METRIC_NAMES: Final = {"ttft": "TTFT", "itl": "ITL", "e2e": "E2E"}
+
+
+def accuracy_text(known: Expectation, more: str = "blis-tui explain accuracy") -> str:
+    """Describe the expected error of each mean in a line, and why any is unknown.
+
+    Args:
+        known: the expected errors.
+        more: the command or option that explains them.
+    """
+    parts = []
+    if known.bands:
+        listed = ", ".join(f"{METRIC_NAMES[metric]} ±{percent_text(one.median)}" for metric, one in known.bands.items())
+        counts = [one.servers for one in known.bands.values()]
+        servers = " to ".join(dict.fromkeys(f"{count:,}" for count in (min(counts), max(counts))))
+        parts.append(f"{listed} (median, {servers} measured servers like this; `{more}`)")
+    if known.reasons:
+        parts.append(not_measured_text(known))
+    return "; ".join(parts) or "no mean latency that could be off"
+
+
+def accuracy_table(expected: Mapping[str, Expectation]) -> str:
+    """Return the expected errors of the means with their ranges, by pool."""
+    about = "accuracy: errors of mean latencies on measured servers like this; + = the simulation is slower"
+    rows = [("", "", "median", "9 of 10 within", "servers")]
+    reasons = []
+    for pool, known in expected.items():
+        name = pool if len(expected) > 1 else ""
+        for metric, one in known.bands.items():
+            within = f"{one.low:+.0f} to {one.high:+.0f} %"
+            rows.append((name, METRIC_NAMES[metric], f"{one.median:.1f} %", within, f"{one.servers:,}"))
+        if known.reasons:
+            reasons.append(f"{name}: {not_measured_text(known)}" if name else not_measured_text(known))
+    return "\n".join([about, *(aligned(rows, right=(2, 3, 4)) if len(rows) > 1 else ()), *reasons]) + "\n"
+
+
+def percent_text(percent: float) -> str:
+    """Describe an error in as few digits as it is known to."""
+    return f"{percent:.0f} %" if percent >= 0.95 else f"{percent:.1f} %"
+
+
+def expected_data(kind: str, known: Expectation) -> dict[str, object]:
+    """Return the expected error as plain data, with the kind of step-time model."""
+    return {
+        "kind": kind,
+        "expected_error_percent": None if known.error is None else asdict(known.error),
+        "not_measured": dict(known.reasons),
+    }
+
+
+def not_measured_text(known: Expectation) -> str:
+    """Describe why errors are unknown, and of which metrics if others are known."""
+    why: dict[str, list[str]] = {}
+    for metric, reason in known.reasons.items():
+        why.setdefault(reason, []).append(METRIC_NAMES[metric])
+    if len(why) == 1 and not known.bands:
+        return f"not measured: {next(iter(why))}"
+    return "; ".join(f"{in_words(metrics)} not measured: {reason}" for reason, metrics in why.items())
+
+
+def _media(report: Report) -> dict[str, str]:
+    lines: dict[str, str] = {}
+    if (media := report.multimodal) is not None:
+        counts = f"{media.image_tokens:,} image, {media.audio_tokens:,} audio and {media.video_tokens:,} video tokens"
+        lines["multimodal"] = f"{counts} beside {media.text_tokens:,} of text, in {plural(media.requests, 'prompt')}"
+    if (encoder := report.encoder) is not None:
+        hits = f"{share_text(encoder.hit_rate)} cache hits, {plural(encoder.evicted_items, 'item')} evicted"
+        lines["encoder"] = (
+            f"{encoder.encoded_tokens:,} media tokens encoded, {hits}, {plural(encoder.holds, 'wait')} for it"
+        )
+    return lines
+
+
+def _of_the_engine(report: Report) -> dict[str, str]:
+    """Lines about what only some engines report."""
+    lines: dict[str, str] = {}
+    if (prompts := report.prompt_throughput) is not None:
+        lines["prompts"] = f"{prompts.tokens_per_s:,.1f} tokens/s, {prompts.cached_tokens:,} cached ones included"
+    if log := report.throughput_log:
+        most = max(log, key=lambda one: one.prompt_tokens_per_s + one.generation_tokens_per_s)
+        rates = f"{most.prompt_tokens_per_s:,.1f} prompt and {most.generation_tokens_per_s:,.1f} generated tokens/s"
+        lines["engine log"] = f"{plural(len(log), 'interval')}, at most {rates} (from {most.start_us / 1e6:,.1f} s on)"
+    return lines
+
+
+def section_lines(report: Report) -> dict[str, str]:
+    """Return the names and texts of all lines that apply."""
+    return {
+        **_of_the_engine(report),
+        **_of_steps(report),
+        **_of_pools(report),
+        **_of_requests(report),
+        **_of_the_control_plane(report),
+        **_verdicts(report),
+    }
+
+
+def _of_steps(report: Report) -> dict[str, str]:
+    """Lines about pipelines, ranks, drafts and adapters."""
+    lines: dict[str, str] = {}
+    if (pipeline := report.pipeline) is not None:
+        lines["pipeline"] = f"{pipeline.batches:.2f} batches at once, bubble {share_text(pipeline.bubble_share)}"
+    if report.ranks is not None:
+        lines["ranks"] = _ranks(report.ranks)
+    if (drafts := report.speculative) is not None:
+        accepted = f"{share_text(drafts.draft_acceptance_rate)} of {drafts.num_draft_tokens:,} drafted tokens accepted"
+        lines["speculative"] = f"{accepted}, {drafts.tokens_per_step:.2f} tokens per request and step"
+    if (adapters := report.adapters) is not None:
+        loaded = f"{plural(adapters.loads, 'load')} of {plural(adapters.adapters, 'adapter')}"
+        loaded += f" ({adapters.loads_from_storage:,} from storage)"
+        held = f"{share_text(adapters.hit_rate)} hits, {plural(adapters.holds, 'request')} held"
+        lines["LoRA"] = f"{loaded}, {plural(adapters.evictions, 'eviction')}, {held}"
+    return lines
+
+
+def _of_pools(report: Report) -> dict[str, str]:
+    lines: dict[str, str] = {}
+    for name, pool in (report.pools or {}).items():
+        prefilled = f"{pool.prefilled:,} prefilled, " if pool.prefilled else ""
+        served = f"{pool.routed:,} routed, {prefilled}{pool.completed:,} completed"
+        blocks = f"{pool.kv.peak_used:,} of {plural(pool.kv.blocks, 'block')} at peak"
+        made_of = f"{pool.instances:,} of {pool.model} on {pool.hardware}"
+        lines[f"pool {name}"] = f"{made_of}, busy {share_text(pool.busy_share)}, {served}, {blocks}"
+    for model in report.models or ():
+        lines[f"model {model.model}"] = f"{model.completed:,} completed, {model.output_tokens:,} output tokens"
+    return lines
+
+
+def _of_requests(report: Report) -> dict[str, str]:
+    """Lines about special kinds of requests."""
+    lines: dict[str, str] = {}
+    if report.sessions is not None:
+        lines |= _sessions(report.sessions)
+    if (thought := report.reasoning) is not None:
+        lines["reasoning"] = _reasoning(thought)
+    lines |= _media(report)
+    if report.slo is not None:
+        lines |= _slo(report.slo)
+    if report.fairness is not None and report.fairness.tenants > 1:
+        lines["fairness"] = f"{report.fairness.jain_index:.3f} (Jain), {plural(report.fairness.tenants, 'tenant')}"
+    return lines
+
+
+def _of_the_control_plane(report: Report) -> dict[str, str]:
+    """Lines about rejected, deferred, held, split, preempted and offloaded requests."""
+    lines: dict[str, str] = {}
+    turned_away = [f"{count:,} by {cause}" for cause, count in (report.rejections or {}).items() if count]
+    if turned_away:
+        lines["rejected"] = ", ".join(turned_away)
+    if report.deferrals is not None:
+        lines["deferred"] = f"{report.deferrals.deferred:,}, {report.deferrals.waiting:,} of them still waiting"
+    if report.gateway is not None:
+        lines["gateway"] = _gateway(report.gateway)
+    if report.disaggregation is not None:
+        lines["split"] = _disaggregation(report.disaggregation)
+    if report.routing is not None:
+        lines["regret"] = _regret(report.routing)
+    if report.preemption is not None:
+        lines["restored"] = _preemption(report.preemption)
+    if report.kv_tiers is not None:
+        lines["KV tiers"] = _tiers(report.kv_tiers)
+    return lines
+
+
+def _verdicts(report: Report) -> dict[str, str]:
+    """Lines about the criteria by which BLIS judges runs."""
+    lines: dict[str, str] = {}
+    if report.anomalies is not None:
+        found = report.anomalies
+        inversions = plural(found.priority_inversions, "priority inversion")
+        lines["anomalies"] = f"{inversions}, {plural(found.head_of_line_blocking, 'blocked queue')}"
+    if report.saturation is not None:
+        lines["saturation"] = _saturation(report.saturation, report.duration_us)
+    if report.fitness is not None:
+        lines["fitness"] = f"{report.fitness.score:,.6f}"
+    return lines
+
+
+def _ranks(found: RanksReport) -> str:
+    who = f"{plural(found.ranks, 'rank')} of {plural(found.replicas, 'replica')}, {plural(found.steps, 'step')}"
+    idle, waits = share_text(found.dummy_share), share_text(found.waiting_share)
+    return f"{who}: {idle} dummy batches, {waits} of busy time spent waiting for the slowest rank"
+
+
+def _slo(slo: SloReport) -> dict[str, str]:
+    lines = {"goodput": f"{_share(slo.good, slo.injected)}, {slo.goodput_rps:,.2f} requests/s"}
+    if len(slo.classes) > 1:
+        for name, one in slo.classes.items():
+            lines[f"  {name}"] = f"{_share(one.good, one.injected)}, {one.goodput_rps:,.2f} requests/s"
+    return lines
+
+
+def _sessions(found: SessionReport) -> dict[str, str]:
+    ended = f"{found.completed:,} completed, {found.cancelled:,} cancelled, {found.unfinished:,} unfinished"
+    took = found.duration_ms
+    if took.p50 is not None and took.p99 is not None:
+        ended += f", p50 {took.p50 / 1e3:,.1f} s, p99 {took.p99 / 1e3:,.1f} s"
+    lines = {"sessions": f"{found.started:,} with {plural(found.calls, 'request')}: {ended}"}
+    if found.due_calls_per_s is not None:
+        lines["due"] = (
+            f"{found.due_calls_per_s:,.2f} requests/s of sessions that started, {found.calls_per_s:,.2f} came"
+        )
+    first, later = found.first_ttft_ms.p50, found.later_ttft_ms.p50
+    if first is not None and later is not None:
+        cached = f"{share_text(found.later_cached)} of later prompts cached"
+        lines["first tokens"] = f"p50 {first:,.2f} ms in first calls, {later:,.2f} ms in later ones, {cached}"
+    return lines
+
+
+def _reasoning(found: ReasoningReport) -> str:
+    tokens = f"{plural(found.reasoning_tokens, 'token')} ({share_text(found.share)} of output)"
+    text = f"{tokens}, {plural(found.requests, 'request')}"
+    first = found.ttfat_ms
+    if first.p50 is not None and first.p99 is not None:
+        text += f", time to first answer token p50 {first.p50:,.2f} ms, p99 {first.p99:,.2f} ms"
+    return text
+
+
+def _saturation(found: Saturation, duration_us: int) -> str:
+    from blis_tui.results.sections.control import WINDOW_US  # noqa: PLC0415  (few runs need it)
+
+    last = "run" if duration_us <= WINDOW_US else f"last {WINDOW_US // 1_000_000} s"
+    over = f"{found.label}, the most frequent verdict of the {last}"
+    return f"{over} ({found.detector}; score {found.score:.3f} at the end)"
+
+
+def _share(good: int, injected: int) -> str:
+    share = f" ({share_text(good / injected)})" if injected else ""
+    return f"{good:,} of {injected:,} met their targets{share}"
+
+
+def _gateway(gateway: GatewayReport) -> str:
+    wait = gateway.wait_ms
+    waits = "" if wait.p50 is None or wait.p99 is None else f", wait p50 {wait.p50:,.2f} ms, p99 {wait.p99:,.2f} ms"
+    depth = f"depth {gateway.peak_depth:,} at peak, {gateway.depth:,} at the end"
+    return f"{gateway.held:,} of {gateway.offered:,} held{waits}, {depth}"
+
+
+def _disaggregation(split: DisaggregationReport) -> str:
+    took = split.transfer_ms
+    times = "" if took.p50 is None or took.p99 is None else f" (p50 {took.p50:,.2f} ms, p99 {took.p99:,.2f} ms)"
+    return (
+        f"{plural(split.split, 'request')}, {plural(split.transfers, 'transfer')}{times}"
+        f" of {split.transferred_bytes / 1e9:,.3f} GB,"
+        f" {split.peak_concurrent_transfers:,} at once, {split.dropped_at_decode:,} dropped at decode"
+    )
+
+
+def _regret(found: RoutingReport) -> str:
+    if not found.scored:
+        return f"none: the routing policy has no scores ({plural(found.decisions, 'decision')})"
+    seen, true = found.regret.seen, found.regret.true
+    text = f"{found.regretted:,} of {plural(found.scored, 'decision')} against the true state"
+    return f"{text}, by up to {true.max:.3f} (mean {true.mean:.4f}; as the router saw it {seen.mean:.4f})"
+
+
+def _preemption(found: PreemptionReport) -> str:
+    text = f"{plural(found.recomputed_tokens, 'token')} recomputed"
+    if found.swapped_out or found.host_full:
+        text += (
+            f", {plural(found.swapped_out, 'victim')} swapped out ({found.bytes_moved / 1e9:,.3f} GB moved both ways"
+        )
+        text += f", {found.added_us / 1e3:,.2f} ms added to steps)"
+    return text
+
+
+def _tiers(found: TiersReport) -> str:
+    hits = ", ".join(f"{tier.reloaded:,} from {name}" for name, tier in found.tiers.items())
+    moved = f"{found.bytes_moved / 1e9:,.3f} GB moved both ways, {found.added_us / 1e3:,.2f} ms added to steps"
+    back = f"{found.reloaded:,} reloaded ({hits}), {found.thrashing:,} thrashing"
+    return f"{plural(found.offloaded, 'block')} offloaded, {back}, {moved}"

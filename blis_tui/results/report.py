@@ -22,8 +22,7 @@ from blis_tui.results.request_columns import split, where
 from blis_tui.results.sections.control import lifecycle_report
 from blis_tui.results.sections.instances import KvCounts, kv_counts
 from blis_tui.results.sections.offered_load import Throughflow
-from blis_tui.results.sections.step_time import step_times
-from blis_tui.results.sections.types import Sections, sections_apply
+from blis_tui.results.sections.types import Sections, sections_apply, step_times
 from blis_tui.results.stats import OMITTED_IF_ABSENT, Distribution, of_histogram, of_ratios, of_samples
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from blis_tui.results.request_log import RequestLog, RequestTable
     from blis_tui.results.sections.control import LifecycleReport
     from blis_tui.results.sections.offered_load import Offered, Steady
-    from blis_tui.results.sections.step_time import StepTime
+    from blis_tui.results.sections.types import StepTime
     from blis_tui.workload.traces.trace_table import LeftOut
 
 

@@ -117,7 +117,7 @@ def test_a_new_project_is_valid_runs_and_passes_its_own_tests(tmp_path: Path) ->
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """The wheel that a project carries takes long to pack: tests/golden/test_ci.py looks at it."""
-    monkeypatch.setattr("blis_tui.spec.authoring.wheel.own_wheel", lambda: b"wheel")
+    monkeypatch.setattr("blis_tui.spec.authoring.project.own_wheel", lambda: b"wheel")
 
 
 @pytest.mark.usefixtures("light")

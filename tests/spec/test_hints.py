@@ -18,8 +18,8 @@ from blis_tui.spec.hints import metric_hint, plain
 from blis_tui.spec.library import names
 from blis_tui.spec.load import load
 from blis_tui.spec.metric_names import all_metrics
-from blis_tui.spec.places import shipped_specs
 from blis_tui.spec.schema import KINDS, properties_of
+from blis_tui.spec.shipped import shipped_specs
 from blis_tui.spec.validate import validate
 
 if TYPE_CHECKING:

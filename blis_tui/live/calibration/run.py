@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from blis_tui.base.source import Json
+    from blis_tui.live.calibration.document import Fit
     from blis_tui.live.calibration.fitting.collect import Plan
     from blis_tui.live.calibration.measured import Data
     from blis_tui.live.calibration.other_loads import Load, OtherLoadErrors
-    from blis_tui.live.calibration.outcome import Fit
     from blis_tui.live.calibration.simulated_load import Runs
 
 BASES: Final = ("fitted", "blackbox")

@@ -21,9 +21,8 @@ from blis_tui.engine.request import RequestState
 from blis_tui.model import Experiment
 from blis_tui.results.record_lines import record_dict
 from blis_tui.results.stats import of_samples
-from blis_tui.runs.compare.comparison import OutcomeCounts, Simulated, compare
+from blis_tui.runs.compare.comparison import OutcomeCounts, Simulated, compare, match
 from blis_tui.runs.compare.divergence import record_stream, run_to_end, search
-from blis_tui.runs.compare.identity import match
 from blis_tui.runs.simulation import SLICE_EVENTS, Simulation
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import numpy as np
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import in_words, share_text
 from blis_tui.engine.latency.fitted import FittedSettings
+from blis_tui.live.calibration.document import MEASURED_WITHIN, UNDETERMINED_SHARE, Coefficient, Combined, Fit, LeftOut
 from blis_tui.live.calibration.fitting.collect import MAX_DEVIATION_RATIO, Adviser
 from blis_tui.live.calibration.fitting.fit import (
     ASSUMED,
@@ -29,7 +30,6 @@ from blis_tui.live.calibration.fitting.laws import BlackboxLaw, FittedLaw, expec
 from blis_tui.live.calibration.fitting.posterior import INTERVAL_COST_RISE
 from blis_tui.live.calibration.measured import Recording
 from blis_tui.live.calibration.other_loads import DRAWS, Load, candidate_loads
-from blis_tui.live.calibration.outcome import MEASURED_WITHIN, UNDETERMINED_SHARE, Coefficient, Combined, Fit, LeftOut
 from blis_tui.live.calibration.simulated_load import compared
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from tests.live.calibration.servers import BASE, TRUTH, measure, served, with_co
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.fitted import FittedSettings
+    from blis_tui.live.calibration.document import Coefficient
     from blis_tui.live.calibration.fitting.fit import Problem
-    from blis_tui.live.calibration.outcome import Coefficient
     from blis_tui.model import Experiment
 
 
