@@ -144,7 +144,7 @@ def _write_page(
 def _require_place(place: Place, golden: Golden, experiment: Experiment) -> None:
     """Raise UsageError if the run has no such place."""
     from blis_tui.engine.records import Arrived  # noqa: PLC0415
-    from blis_tui.runs.compare.divergence import record_stream  # noqa: PLC0415
+    from blis_tui.runs.divergence import record_stream  # noqa: PLC0415
 
     end_us = json.loads(golden.report)["duration_us"]
     if place.event is not None and place.event > golden.chain.events:

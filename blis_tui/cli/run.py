@@ -416,13 +416,13 @@ def _opening(source: str, chosen: Chosen, event: int) -> str:
 
 
 def _table(report: Report, stream: TextIO | None) -> str:
-    from blis_tui.output.report_text import WIDTH, summary_text  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.output.section_text import WIDTH, summary_text  # noqa: PLC0415  (heavy imports only when it runs)
 
     return printable_lines(summary_text(report, columns(WIDTH, stream)))
 
 
 def _explain_accuracy(report: Report) -> None:
-    from blis_tui.output.report_text import accuracy_table  # noqa: PLC0415  (as above)
+    from blis_tui.output.section_text import accuracy_table  # noqa: PLC0415  (as above)
 
     tell(f"\n{accuracy_table(report.expected_errors())}", nl=False)
 
@@ -496,7 +496,7 @@ def _run(simulation: Simulation, outputs: Outputs, signals: Signals, line: Progr
 
 def _warn(report: Report) -> None:
     """Print warnings about the run on standard error, because few users read them in the JSON."""
-    from blis_tui.output.report_text import WIDTH, warnings_text  # noqa: PLC0415
+    from blis_tui.output.section_text import WIDTH, warnings_text  # noqa: PLC0415
 
     tell(warnings_text(report, columns(WIDTH, sys.stderr)), nl=False)
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from blis_tui.results.report import Report
-    from blis_tui.runs.compare.comparison import Comparison
-    from blis_tui.runs.compare.reroute import Hindsight
+    from blis_tui.runs.comparison import Comparison
+    from blis_tui.runs.reroute import Hindsight
 
 _CLEAR_LINE: Final = "\r\x1b[2K"
 """Control sequence that moves to the start of the line and clears it."""

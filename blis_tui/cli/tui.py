@@ -190,7 +190,7 @@ def _show_twin(
     source: str, recording: str, overrides: tuple[str, ...], seed: int | None, known: Registry | None
 ) -> None:
     """Show an experiment beside a recording."""
-    from blis_tui.live.recording.folder import read_recording  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.live.observe.folder import read_recording  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.live.twin.twin import compare_with_simulation  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 

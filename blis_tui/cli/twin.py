@@ -61,7 +61,7 @@ def twin(
     With a second recording of the same workload instead of SPEC, two servers are compared, or one server at two times.
     """
     from blis_tui.base.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.live.recording.folder import is_recording, read_recording  # noqa: PLC0415
+    from blis_tui.live.observe.folder import is_recording, read_recording  # noqa: PLC0415
     from blis_tui.live.twin.twin import compare_recordings, compare_with_simulation  # noqa: PLC0415
     from blis_tui.live.twin.twin_text import pairs_csv, twin_document, twin_text  # noqa: PLC0415
     from blis_tui.output.result_files import atomic_text  # noqa: PLC0415

@@ -30,7 +30,7 @@ from blis_tui.golden.produce import produce
 from blis_tui.golden.session import describe
 from blis_tui.output.result_files import atomic_bytes, atomic_text
 from blis_tui.results.conditions.breakpoints import parse_breakpoint
-from blis_tui.runs.compare.comparison import stored
+from blis_tui.runs.comparison import stored
 from blis_tui.spec.authoring.provenance import compose
 from blis_tui.spec.compose import TEST_KEYS, is_path, shown
 from blis_tui.spec.load import load
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from blis_tui.golden.golden_store import Golden
     from blis_tui.model import Experiment
     from blis_tui.model.plug_ins import Registry
-    from blis_tui.runs.compare.comparison import Stored
+    from blis_tui.runs.comparison import Stored
     from blis_tui.runs.simulation import Simulation
 
 SUFFIX: Final = ".blis"

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.golden.golden_store import first_line_difference, report_text
-from blis_tui.runs.compare.documents import differences
-from blis_tui.runs.compare.documents import pointer as as_pointer
+from blis_tui.runs.documents import differences
+from blis_tui.runs.documents import pointer as as_pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from blis_tui.golden.golden_store import Golden, LineDifference
-    from blis_tui.runs.compare.documents import Difference
+    from blis_tui.runs.documents import Difference
 
 REDACTED: Final = "[redacted]"
 

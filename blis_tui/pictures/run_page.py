@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.html import Table
 from blis_tui.base.units import plural, share_text
 from blis_tui.model.latencies import LATENCIES, SAMPLED, Latency
-from blis_tui.output.report_text import main_lines
+from blis_tui.output.section_text import main_lines
 from blis_tui.pictures.arrivals import NAMES, arrivals_picture, curve, curves_view, name_of, rates_picture
 from blis_tui.pictures.load_pictures import load_pictures
 from blis_tui.pictures.page import Card, Picture, Section, cards, page, provenance, settings

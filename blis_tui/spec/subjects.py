@@ -12,9 +12,8 @@ import blis_tui.cluster.records
 import blis_tui.engine.records
 import blis_tui.engine.stopped  # noqa: F401  (registers record kinds)
 from blis_tui.base.classes import dataclass
-from blis_tui.base.diagnostics import CODES, suggestion
+from blis_tui.base.diagnostics import CODES, suggestion, words_of
 from blis_tui.base.errors import BlisError
-from blis_tui.base.nearness import words_of
 from blis_tui.base.text import described
 from blis_tui.base.units import in_words
 from blis_tui.cluster.invariants import CLUSTER_INVARIANTS, INVARIANTS, STATEMENTS, Statement

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.engine.latency.creation import create_latency
-from blis_tui.output.report_text import METRIC_NAMES, not_measured_text, percent_text
+from blis_tui.output.section_text import METRIC_NAMES, not_measured_text, percent_text
 from blis_tui.results.expected_error import expectations
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.study_rows import point_text

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.units import number_text
 from blis_tui.engine.request import RequestState
 from blis_tui.model.latencies import LATENCIES, SAMPLED
-from blis_tui.results.stats import Ratio, Sample, ratio
+from blis_tui.results.stationary import Ratio, Sample, ratio
 from blis_tui.study.bounds import PERCENTS, is_good, range_of, scope_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import number_text
 from blis_tui.results.expectations import judge
-from blis_tui.results.stats import Ratio, Trend, lasting, mean, mser5, trend
+from blis_tui.results.stationary import Ratio, Trend, lasting, mean, mser5, trend
 from blis_tui.study.bounds import PERCENTS
 from blis_tui.study.samples import BoundSamples, samples_of
 

@@ -23,7 +23,7 @@ from blis_tui.cli import serve_api as module
 from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.live.observe import observer
-from blis_tui.live.recording.folder import read_recording
+from blis_tui.live.observe.folder import read_recording
 from blis_tui.live.serving import shared_prefixes
 from blis_tui.live.serving.core import SubmittedRequest
 from blis_tui.live.serving.shared_prefixes import Contents

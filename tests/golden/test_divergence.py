@@ -24,7 +24,7 @@ from blis_tui.golden.golden_store import MAX_ENTRIES, RECORDS, ChainRecorder, Go
 from blis_tui.golden.produce import produce
 from blis_tui.golden.review import accept
 from blis_tui.results.record_lines import record_dict
-from blis_tui.runs.compare.divergence import first_divergence, record_stream
+from blis_tui.runs.divergence import first_divergence, record_stream
 
 from .projects import SPEC
 

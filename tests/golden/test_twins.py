@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from blis_tui.golden.golden_store import GoldenFiles
     from blis_tui.golden.session import Outcome
-    from blis_tui.live.recording.recording import Observed
+    from blis_tui.live.observe.recording import Observed
 
 REQUESTS = 30
 GAP_US, FRONT_US = 800, 12_000

@@ -18,10 +18,7 @@ from blis_tui.live.calibration.measured import read_recording as measured_in
 from blis_tui.live.calibration.simulated_load import Pair, agreement, by_batch, by_stage, disagreement, size_of
 from blis_tui.live.observe.answers import error_text, read_answer, read_stream, read_whole
 from blis_tui.live.observe.exchange import longest_answer
-from blis_tui.live.observe.prompts import Prompts, RequestForm, TextScale
-from blis_tui.live.observe.server_reports import differences, settings, step_of, values
-from blis_tui.live.observe.wire import target_of
-from blis_tui.live.recording.folder import (
+from blis_tui.live.observe.folder import (
     read_recording,
     read_request,
     read_scrape,
@@ -33,8 +30,9 @@ from blis_tui.live.recording.folder import (
     write_tables,
     write_timeline,
 )
-from blis_tui.live.recording.recording import OUTCOMES, Observed, Server
-from blis_tui.live.recording.recording_summary import (
+from blis_tui.live.observe.prompts import Prompts, RequestForm, TextScale
+from blis_tui.live.observe.recording import OUTCOMES, Observed, Server
+from blis_tui.live.observe.recording_summary import (
     Progress,
     status_text,
     summarize,
@@ -42,6 +40,8 @@ from blis_tui.live.recording.recording_summary import (
     summary_text,
     warnings,
 )
+from blis_tui.live.observe.server_reports import differences, settings, step_of, values
+from blis_tui.live.observe.wire import target_of
 from blis_tui.live.serving.core import Core
 from blis_tui.live.serving.metrics import Metrics
 from blis_tui.live.serving.openai_api import RefusedError, Shape, most_bytes, parse_request

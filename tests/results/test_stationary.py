@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.results.stats import BATCHES, Flux, Ratio, Sample, drift, lasting, mser5, ratio, trend
+from blis_tui.results.stationary import BATCHES, Flux, Ratio, Sample, drift, lasting, mser5, ratio, trend
 
 SERIES = st.lists(st.floats(0, 1000), min_size=0, max_size=200)
 

@@ -13,7 +13,7 @@ import pytest
 from benchmarks import accuracy
 from blis_tui import load
 from blis_tui.model import Client, Cluster, Engine, Experiment, Hardware, Policy, Pool, Workload
-from blis_tui.output.report_text import accuracy_table, accuracy_text, instance_lines, summary_text
+from blis_tui.output.section_text import accuracy_table, accuracy_text, instance_lines, summary_text
 from blis_tui.results.expected_error import (
     COMPARED,
     DIFFERENT,

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from blis_tui.base.diagnostics import nearest
 from blis_tui.base.errors import SpecError
-from blis_tui.base.nearness import nearest
 from blis_tui.cli.main import cli
 from blis_tui.spec import hints as synonyms
 from blis_tui.spec.authoring.key_tree import root

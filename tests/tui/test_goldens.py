@@ -21,7 +21,7 @@ from blis_tui.golden.golden_store import HEADER, GoldenFiles, files_of
 from blis_tui.golden.produce import produce
 from blis_tui.golden.review import accept, survey
 from blis_tui.golden.session import Outcome
-from blis_tui.runs.compare.divergence import record_text
+from blis_tui.runs.divergence import record_text
 from blis_tui.spec.user_plugins import load_plugins
 from blis_tui.tui.bars import TitleBar
 from blis_tui.tui.screens import goldens as goldens_screen

@@ -11,7 +11,7 @@ from blis_tui.base.units import share_text
 from blis_tui.live.calibration.document import LEVEL
 from blis_tui.live.calibration.other_loads import expected_text
 from blis_tui.live.calibration.simulated_load import METRICS, VARIATION, agreement, by_batch, by_stage, size_of
-from blis_tui.output.report_text import accuracy_text, expected_data
+from blis_tui.output.section_text import accuracy_text, expected_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

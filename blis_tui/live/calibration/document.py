@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from blis_tui.live.calibration.measured import Data
     from blis_tui.live.calibration.other_loads import OtherLoadErrors
     from blis_tui.live.calibration.simulated_load import Pairs
-    from blis_tui.model.policy import Setting
+    from blis_tui.model.control_plane import Setting
 
 _SIZE: Final = 320
 _MARGIN: Final = 44

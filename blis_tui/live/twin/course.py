@@ -8,14 +8,14 @@ from math import fsum, sqrt
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.live.recording.recording import COMPLETED
+from blis_tui.live.observe.recording import COMPLETED
 from blis_tui.live.twin.first_difference import batch_of
 from blis_tui.results.stats import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.live.recording.recording import Observed, Recording
+    from blis_tui.live.observe.recording import Observed, Recording
     from blis_tui.live.twin.fitting import Pace
     from blis_tui.live.twin.simulated_requests import Batch, Simulated
     from blis_tui.results.request_log import RequestRow

@@ -33,7 +33,7 @@ from blis_tui.live.twin.simulated_requests import replaying, simulate, with_step
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.live.recording.recording import Recording
+    from blis_tui.live.observe.recording import Recording
     from blis_tui.live.twin.course import Agreement, Stretch
     from blis_tui.live.twin.first_difference import BatchDivergence
     from blis_tui.live.twin.fitting import Fitted, Pace

@@ -11,7 +11,7 @@ from blis_tui.base.units import span_text
 from blis_tui.engine.request import RequestState
 from blis_tui.results.lints.finding import MIN_REQUESTS, Finding, load_keys, longer_keys
 from blis_tui.results.sections.offered_load import Occupancy
-from blis_tui.results.stats import drift, mean, trend
+from blis_tui.results.stationary import drift, mean, trend
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from blis_tui.engine.latency.model import ModelWrapper
 from blis_tui.engine.latency.operator_steps import OperatorModel
 from blis_tui.engine.latency.wrappers import COMPUTED, HookedModel, Launched, ScaledStepTimes, without_graphs
 from blis_tui.engine.options.adapters import reserved_bytes
-from blis_tui.model.control_plane import Signals
+from blis_tui.model.control_plane import SLO_PRIORITIES, PluginConfig, Signals
 from blis_tui.model.defaults import CHUNK, SHARE, TOKENS, Server, default_of, static_share
-from blis_tui.model.policy import SLO_PRIORITIES, PluginConfig
 from blis_tui.results.lints.finding import Finding
 
 if TYPE_CHECKING:

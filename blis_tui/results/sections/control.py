@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.cluster.admission_control import BUDGET
-from blis_tui.cluster.life import accelerators
-from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL
+from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL, accelerators
 from blis_tui.engine.request import RequestState
 from blis_tui.results.request_columns import is_split
 from blis_tui.results.stats import OMITTED_IF_ABSENT, Distribution, of_samples, of_shares, sums

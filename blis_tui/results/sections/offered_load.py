@@ -11,7 +11,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.request import RequestState
 from blis_tui.results.request_columns import happened, split, where
-from blis_tui.results.stats import Flux
+from blis_tui.results.stationary import Flux
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

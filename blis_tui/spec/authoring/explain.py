@@ -10,8 +10,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.diagnostics import words_of
 from blis_tui.base.errors import BlisError
-from blis_tui.base.nearness import words_of
 from blis_tui.base.scalars import flow
 from blis_tui.base.text import described, printable
 from blis_tui.base.units import in_words, plural

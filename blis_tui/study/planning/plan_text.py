@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.text import aligned, printable
 from blis_tui.base.units import fine_bar, in_words, number_text, plural
-from blis_tui.output.report_text import METRIC_NAMES, accuracy_text, expected_data
+from blis_tui.output.section_text import METRIC_NAMES, accuracy_text, expected_data
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.costs import PRICES
 from blis_tui.study.planning.answer import DISAGREEMENT, INSTANCES, USUAL_CONFIDENCE

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.timer import Timer
 
-    from blis_tui.live.recording.recording import Recording
+    from blis_tui.live.observe.recording import Recording
     from blis_tui.live.twin.course import ServedLife, TwinTimeSeries
     from blis_tui.live.twin.twin import LadderStep, Twin
 

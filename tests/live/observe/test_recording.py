@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from blis_tui.base.errors import InputError
 from blis_tui.live.calibration.measured import read_recording as measured
-from blis_tui.live.recording.folder import (
+from blis_tui.live.observe.folder import (
     Folder,
     read_recording,
     read_request,
@@ -25,8 +25,8 @@ from blis_tui.live.recording.folder import (
     step_line,
     write_tables,
 )
-from blis_tui.live.recording.recording import OUTCOMES, Observed, Scrape, Server, Step
-from blis_tui.live.recording.recording_summary import summarize, warnings
+from blis_tui.live.observe.recording import OUTCOMES, Observed, Scrape, Server, Step
+from blis_tui.live.observe.recording_summary import summarize, warnings
 from blis_tui.model import Trace
 from blis_tui.spec.load import load
 from blis_tui.spec.shipped import builtin
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from blis_tui.live.recording.recording import Recording
+    from blis_tui.live.observe.recording import Recording
 
 _COUNT = st.integers(0, 10**6)
 _TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=12)

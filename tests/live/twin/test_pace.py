@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.live.recording.recording import Observed, Recording, Server, Step
+from blis_tui.live.observe.recording import Observed, Recording, Server, Step
 from blis_tui.live.twin.fitting import FEWEST, pace_of
 
 NUMBERS = st.lists(

@@ -11,7 +11,7 @@ import blis_tui
 from blis_tui.base.errors import InputError, SpecError
 from blis_tui.base.source import Source
 from blis_tui.base.units import number_text, plural
-from blis_tui.output.report_text import expected_data
+from blis_tui.output.section_text import expected_data
 from blis_tui.results import expected_error
 from blis_tui.results.expected_error import ObservedLoad, SlowerServer, slower_server
 from blis_tui.results.measured import medians

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 from blis_tui.base.canonical import to_json
 from blis_tui.base.errors import InputError
 from blis_tui.base.input_files import parse_json, read_input
-from blis_tui.live.recording.recording import (
+from blis_tui.live.observe.recording import (
     BROKEN,
     COMPLETED,
     MOST,

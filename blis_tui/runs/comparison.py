@@ -17,7 +17,7 @@ from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.errors import InputError
 from blis_tui.model.latencies import LATENCIES
 from blis_tui.results.sections.instances import zero_if_omitted
-from blis_tui.runs.compare.documents import Difference, experiment_differences
+from blis_tui.runs.documents import Difference, experiment_differences
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.authoring.report_figures import figures_at
 
