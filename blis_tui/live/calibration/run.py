@@ -20,7 +20,7 @@ from blis_tui.base.text import printable
 from blis_tui.base.units import in_words, plural, share_text
 from blis_tui.engine.latency.wrappers import without_graphs
 from blis_tui.live.calibration.document import document_text
-from blis_tui.live.calibration.measured import Recording
+from blis_tui.live.calibration.measured import Recording, StepLog
 from blis_tui.live.calibration.other_loads import expected_under, other_loads
 from blis_tui.live.calibration.simulated_load import (
     METRICS,
@@ -33,7 +33,6 @@ from blis_tui.live.calibration.simulated_load import (
     pairs_of,
     require_one_instance,
 )
-from blis_tui.live.calibration.steps import StepLog
 from blis_tui.spec.authoring.provenance import compose
 from blis_tui.spec.load import load as load_experiment
 

@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from blis_tui.live.calibration.fitting.equations import Chain, Sums, Windows
     from blis_tui.live.calibration.fitting.follow import FollowResult
     from blis_tui.live.calibration.fitting.laws import Array, Law, Loads
-    from blis_tui.live.calibration.measured import Data
+    from blis_tui.live.calibration.measured import Data, StepLog
     from blis_tui.live.calibration.simulated_load import Runs
-    from blis_tui.live.calibration.steps import StepLog
     from blis_tui.model import PluginConfig, Pool
 
 
