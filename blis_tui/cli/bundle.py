@@ -12,11 +12,10 @@ import click
 from blis_tui.base.text import printable, printable_lines
 from blis_tui.base.units import plural, time_text
 from blis_tui.cli import completion
-from blis_tui.cli.failures import reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import Chosen, case_overrides, chosen_options, mention_cases
 from blis_tui.cli.signals import interrupting_on_signals
-from blis_tui.cli.standard_streams import tell
+from blis_tui.cli.standard_streams import reported, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,11 +12,10 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
-from blis_tui.cli.failures import reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import format_option, grouped, set_option
 from blis_tui.cli.signals import ProgressLine
-from blis_tui.cli.standard_streams import print_text, require_different_files, require_no_overwrite, tell
+from blis_tui.cli.standard_streams import print_text, reported, require_different_files, require_no_overwrite, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

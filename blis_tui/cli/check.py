@@ -15,10 +15,9 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import BlisError, InputError, PolicyError, SimulationError, SpecError
 from blis_tui.base.text import printable
 from blis_tui.cli import completion
-from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import cases_by_name, format_option, known_plugins, plugins_option, seed_option, set_option
-from blis_tui.cli.standard_streams import print_text, read_standard_input_text, tell, yaml_files
+from blis_tui.cli.standard_streams import ExitCode, print_text, read_standard_input_text, reported, tell, yaml_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from blis_tui.base.classes import dataclass
-from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import format_option, grouped, known_plugins, plugins_option
-from blis_tui.cli.standard_streams import print_text, read_standard_input_text, tell_left_out
+from blis_tui.cli.standard_streams import ExitCode, print_text, read_standard_input_text, reported, tell_left_out
 
 if TYPE_CHECKING:
     from blis_tui.model import Experiment

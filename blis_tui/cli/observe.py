@@ -17,7 +17,6 @@ import click
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError, install_command
 from blis_tui.cli import completion
-from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import (
     FiniteRange,
@@ -30,7 +29,7 @@ from blis_tui.cli.options import (
     set_option,
 )
 from blis_tui.cli.signals import ProgressLine, graceful_stop
-from blis_tui.cli.standard_streams import print_text, tell
+from blis_tui.cli.standard_streams import ExitCode, print_text, reported, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -274,7 +273,7 @@ def observe(
         from blis_tui.live.observe.observer import Observer  # noqa: PLC0415  (an extra that may be missing)
     except ImportError:
         raise click.UsageError(f"this needs extra packages: {install_command('observe')}") from None
-    from blis_tui.live.observe.folder import Folder  # noqa: PLC0415  (heavy imports only when the command runs)
+    from blis_tui.live.observe.recording import Folder  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.live.observe.server_reports import Tail  # noqa: PLC0415
 
     plan = _plan(url, loaded, ends, sent, watched, drawn)
@@ -414,7 +413,7 @@ def _run(observer: Observer, told: GracefulStop) -> bool:
 def _finish(folder: Path, output_format: str, *, complete: bool) -> None:
     """Write the tables and the summary, and exit with the corresponding code."""
     from blis_tui.base.canonical import to_json  # noqa: PLC0415
-    from blis_tui.live.observe.folder import (  # noqa: PLC0415
+    from blis_tui.live.observe.recording import (  # noqa: PLC0415
         is_recording,
         read_recording,
         write_tables,

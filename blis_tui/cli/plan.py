@@ -15,13 +15,14 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.text import printable, printable_lines
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
-from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import MOST_JOBS, FiniteRange, format_option, grouped, plugins_option, set_option
 from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
 from blis_tui.cli.standard_streams import (
+    ExitCode,
     columns,
     print_text,
+    reported,
     require_different_files,
     require_no_overwrite,
     results,

@@ -19,7 +19,6 @@ from blis_tui.base.text import printable, printable_lines
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
 from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
-from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import (
     MOST_JOBS,
@@ -33,9 +32,11 @@ from blis_tui.cli.options import (
 )
 from blis_tui.cli.signals import OverdueError, ProgressLine, interrupting_on_signals
 from blis_tui.cli.standard_streams import (
+    ExitCode,
     columns,
     print_text,
     read_standard_input_text,
+    reported,
     require_different_files,
     require_no_overwrite,
     results,

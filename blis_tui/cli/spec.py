@@ -12,7 +12,6 @@ import click
 
 from blis_tui.base.text import printable
 from blis_tui.cli import completion
-from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Command, Group
 from blis_tui.cli.options import (
     KINDS,
@@ -24,10 +23,12 @@ from blis_tui.cli.options import (
     set_option,
 )
 from blis_tui.cli.standard_streams import (
+    ExitCode,
     print_data,
     print_text,
     read_standard_input,
     read_standard_input_text,
+    reported,
     require_no_overwrite,
     tell,
     yaml_files,
@@ -269,7 +270,7 @@ def new(kind: str, name: str | None, output: str | None, *, every: bool, force: 
     """
     from blis_tui.base.errors import InputError  # noqa: PLC0415
     from blis_tui.output.result_files import write_text  # noqa: PLC0415
-    from blis_tui.spec.authoring.template import file_name, schema_reference, short, template  # noqa: PLC0415
+    from blis_tui.spec.authoring.project import file_name, schema_reference, short, template  # noqa: PLC0415
 
     proper = kind.capitalize()
     name = name if name is not None else f"my-{kind}"

@@ -8,11 +8,10 @@ import click
 
 from blis_tui.base.classes import dataclass
 from blis_tui.cli import completion
-from blis_tui.cli.failures import reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import Chosen, case_overrides, chosen_options, format_option, grouped
 from blis_tui.cli.signals import ProgressLine
-from blis_tui.cli.standard_streams import print_text, read_standard_input_text, tell_left_out
+from blis_tui.cli.standard_streams import print_text, read_standard_input_text, reported, tell_left_out
 
 if TYPE_CHECKING:
     from blis_tui.model import Experiment

@@ -13,7 +13,7 @@ from blis_tui.golden.compare import ComparisonOptions, Tolerance
 from blis_tui.golden.golden_store import Baseline, Golden, report_text
 from blis_tui.golden.produce import schemas_digest
 from blis_tui.golden.studies import NO_RECORDS
-from blis_tui.live.observe.folder import read_recording
+from blis_tui.live.observe.recording import read_recording
 from blis_tui.live.twin.course import METRICS
 from blis_tui.live.twin.first_difference import where
 from blis_tui.live.twin.twin import compare_with_simulation

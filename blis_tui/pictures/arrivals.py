@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.model import Expectation
-    from blis_tui.results.request_columns import RequestNumbers
-    from blis_tui.results.request_log import RequestTable
+    from blis_tui.results.request_log import RequestNumbers, RequestTable
     from blis_tui.results.stats import HistogramSamples
 
     Curve = Sequence[tuple[int, float]]

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from blis_tui.results.expectations import Verdict
     from blis_tui.results.lints.finding import Finding
     from blis_tui.results.report import GroupReport, Report
-    from blis_tui.results.request_columns import RequestNumbers
-    from blis_tui.results.request_log import RequestTable
+    from blis_tui.results.request_log import RequestNumbers, RequestTable
     from blis_tui.results.stats import Distribution
     from blis_tui.runs.simulation import Simulation
 

@@ -18,7 +18,7 @@ from blis_tui.model.latencies import SAMPLED
 from blis_tui.results.expectations import Verdict, judge
 from blis_tui.results.lints.finding import LintContext
 from blis_tui.results.lints.table import check_all
-from blis_tui.results.request_columns import split, where
+from blis_tui.results.request_log import split, where
 from blis_tui.results.sections.control import lifecycle_report
 from blis_tui.results.sections.instances import KvCounts, kv_counts
 from blis_tui.results.sections.offered_load import Throughflow
@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from blis_tui.results.expected_error import Expectation
     from blis_tui.results.lints.finding import Finding
     from blis_tui.results.lints.table import Checkup
-    from blis_tui.results.request_columns import Block
-    from blis_tui.results.request_log import RequestLog, RequestTable
+    from blis_tui.results.request_log import Block, RequestLog, RequestTable
     from blis_tui.results.sections.control import LifecycleReport
     from blis_tui.results.sections.offered_load import Offered, Steady
     from blis_tui.results.sections.types import StepTime

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from blis_tui.results.report import Report
-    from blis_tui.results.request_columns import RequestNumbers
-    from blis_tui.results.request_log import RequestRow, RequestTable
+    from blis_tui.results.request_log import RequestNumbers, RequestRow, RequestTable
     from blis_tui.results.stats import Distribution
     from blis_tui.runs.comparison import Comparison
     from blis_tui.runs.divergence import Divergence

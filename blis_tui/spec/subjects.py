@@ -22,7 +22,7 @@ from blis_tui.model.plug_ins import FOR_BLIS
 from blis_tui.results.lints.table import LINTS, explained
 from blis_tui.spec.authoring import explain as keys
 from blis_tui.spec.authoring import report_figures
-from blis_tui.spec.authoring.code_examples import explain, normal_code
+from blis_tui.spec.authoring.explain import explain, normal_code
 from blis_tui.spec.authoring.glossary import REPRODUCING_BLIS, WORDS, Word
 from blis_tui.spec.authoring.key_tree import DISCRIMINATORS, root
 from blis_tui.spec.hints import KEYS as SYNONYMS

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.live.observe import observer
-from blis_tui.live.observe.folder import read_recording
+from blis_tui.live.observe.recording import read_recording
 from blis_tui.live.observe.wire import target_of
 from tests.cli.test_signals import Child
 from tests.hostile import EVIL, SPEC, require_harmless

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli, current_arguments
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.spec.authoring.explain import values
 from blis_tui.spec.load import load
 from blis_tui.spec.schema import KINDS

@@ -18,7 +18,11 @@ from blis_tui.live.calibration.measured import read_recording as measured_in
 from blis_tui.live.calibration.simulated_load import Pair, agreement, by_batch, by_stage, disagreement, size_of
 from blis_tui.live.observe.answers import error_text, read_answer, read_stream, read_whole
 from blis_tui.live.observe.exchange import longest_answer
-from blis_tui.live.observe.folder import (
+from blis_tui.live.observe.prompts import Prompts, RequestForm, TextScale
+from blis_tui.live.observe.recording import (
+    OUTCOMES,
+    Observed,
+    Server,
     read_recording,
     read_request,
     read_scrape,
@@ -30,8 +34,6 @@ from blis_tui.live.observe.folder import (
     write_tables,
     write_timeline,
 )
-from blis_tui.live.observe.prompts import Prompts, RequestForm, TextScale
-from blis_tui.live.observe.recording import OUTCOMES, Observed, Server
 from blis_tui.live.observe.recording_summary import (
     Progress,
     status_text,

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from blis_tui.cli import tui as command
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
-from blis_tui.live.observe.folder import read_recording
+from blis_tui.cli.standard_streams import ExitCode
+from blis_tui.live.observe.recording import read_recording
 from blis_tui.live.observe.recording_summary import Status
 from blis_tui.tui.app import BlisApp
 from blis_tui.tui.screens import observing

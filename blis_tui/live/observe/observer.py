@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from blis_tui.live.observe.answers import Answer
-    from blis_tui.live.observe.folder import Folder
     from blis_tui.live.observe.prompts import RequestForm
-    from blis_tui.live.observe.recording import Observed, Server
+    from blis_tui.live.observe.recording import Folder, Observed, Server
     from blis_tui.live.observe.recording_summary import Status
     from blis_tui.live.observe.sending import Limits
     from blis_tui.live.observe.server_reports import KvEvents, Tail

@@ -9,8 +9,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.text import printable
 from blis_tui.base.units import count_text, plural, span_text
-from blis_tui.live.observe.folder import KV_EVENTS, server_document
-from blis_tui.live.observe.recording import COMPLETED, OUTCOMES
+from blis_tui.live.observe.recording import COMPLETED, KV_EVENTS, OUTCOMES, server_document
 from blis_tui.results.stats import median_high, percentile
 
 if TYPE_CHECKING:

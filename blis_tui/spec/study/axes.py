@@ -320,7 +320,7 @@ def _check_values(document: Document, at: DataPath, wanted: Json, axes: Sequence
     for number, one in enumerate([wanted] if single else as_list(wanted)):
         if not any(agrees({path: one}, {path: value}) for value in values):
             shown = ", ".join(f"`{flow(value)}`" for value in values[:_MOST_VALUES])
-            more = f" and {len(values) - _MOST_VALUES:,} more" if len(values) > _SHOWN else ""
+            more = f" and {len(values) - _MOST_VALUES:,} more" if len(values) > _MOST_VALUES else ""
             what = "within these bounds" if isinstance(one, dict) else f"`{flow(one)}`"
             place = at if single else (*at, number)
             message = f"`{path}` is never {what}"

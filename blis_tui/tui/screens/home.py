@@ -382,7 +382,7 @@ class HomeScreen(Screen[None]):
 
     def _require_new(self, name: str) -> None:
         """Raise InputError unless an experiment of that name can be created."""
-        from blis_tui.spec.authoring.template import file_name  # noqa: PLC0415  (only needed for new documents)
+        from blis_tui.spec.authoring.project import file_name  # noqa: PLC0415  (only needed for new documents)
         from blis_tui.spec.reader import is_name  # noqa: PLC0415
 
         if not is_name(name):
@@ -393,7 +393,7 @@ class HomeScreen(Screen[None]):
 
     def _write_new(self, name: str | None) -> None:
         from blis_tui.output.result_files import write_text  # noqa: PLC0415
-        from blis_tui.spec.authoring.template import file_name, schema_reference, template  # noqa: PLC0415
+        from blis_tui.spec.authoring.project import file_name, schema_reference, template  # noqa: PLC0415
 
         if name is None:
             return

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from blis_tui.base.errors import InputError
 from blis_tui.base.streams import Streams
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.engine.records import StepFinished
 from blis_tui.live.calibration.fitting.calibrate import fit
 from blis_tui.live.calibration.measured import Data, Step, StepLog, read_recording

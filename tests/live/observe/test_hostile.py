@@ -14,9 +14,18 @@ import pytest
 from blis_tui.base.canonical import to_json
 from blis_tui.live.observe.answers import Usage, error_text, read_stream, read_whole
 from blis_tui.live.observe.exchange import Exchanges, NotHttpError, Reply, _Reading, longest_answer
-from blis_tui.live.observe.folder import read_request, read_scrape, request_line, scrape_line, write_tables
 from blis_tui.live.observe.prompts import Prompts, RequestForm
-from blis_tui.live.observe.recording import MOST, Observed, Scrape, Server
+from blis_tui.live.observe.recording import (
+    MOST,
+    Observed,
+    Scrape,
+    Server,
+    read_request,
+    read_scrape,
+    request_line,
+    scrape_line,
+    write_tables,
+)
 from blis_tui.live.observe.recording_summary import summarize, summary_document, summary_text, warnings
 from blis_tui.live.observe.sending import Limits, Load
 from blis_tui.live.observe.server_reports import _plain, settings, step_of, values

@@ -12,9 +12,9 @@ import pytest
 
 from blis_tui.base.errors import InputError
 from blis_tui.live.observe.exchange import Exchanges
-from blis_tui.live.observe.folder import Folder, read_recording
 from blis_tui.live.observe.observer import Observer, Plan, ask, survey
 from blis_tui.live.observe.prompts import RequestForm
+from blis_tui.live.observe.recording import Folder, read_recording
 from blis_tui.live.observe.recording_summary import summarize, warnings
 from blis_tui.live.observe.sending import Limits
 from blis_tui.live.observe.wire import target_of

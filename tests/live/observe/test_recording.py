@@ -14,8 +14,13 @@ from hypothesis import strategies as st
 
 from blis_tui.base.errors import InputError
 from blis_tui.live.calibration.measured import read_recording as measured
-from blis_tui.live.observe.folder import (
+from blis_tui.live.observe.recording import (
+    OUTCOMES,
     Folder,
+    Observed,
+    Scrape,
+    Server,
+    Step,
     read_recording,
     read_request,
     read_scrape,
@@ -25,7 +30,6 @@ from blis_tui.live.observe.folder import (
     step_line,
     write_tables,
 )
-from blis_tui.live.observe.recording import OUTCOMES, Observed, Scrape, Server, Step
 from blis_tui.live.observe.recording_summary import summarize, warnings
 from blis_tui.model import Trace
 from blis_tui.spec.load import load

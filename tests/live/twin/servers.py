@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import blis_tui
 from blis_tui.engine.records import Preempted, StepFinished
-from blis_tui.live.observe.folder import Folder, read_recording, write_tables
-from blis_tui.live.observe.recording import Observed, Scrape, Server, Step
+from blis_tui.live.observe.recording import Folder, Observed, Scrape, Server, Step, read_recording, write_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
