@@ -15,7 +15,8 @@ from blis_tui.base.processes import how_it_ended, start_process
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.engine.records import Observers
 from blis_tui.results.request_log import RequestLog
-from blis_tui.runs.simulation import SLICE_EVENTS, packed
+from blis_tui.runs.checkpoints import packed
+from blis_tui.runs.simulation import SLICE_EVENTS
 from blis_tui.workload.source import create_source
 
 if TYPE_CHECKING:

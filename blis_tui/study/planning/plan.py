@@ -14,7 +14,8 @@ from blis_tui.base.streams import Stream
 from blis_tui.base.units import plural
 from blis_tui.engine.options.drafts import AcceptanceSampler
 from blis_tui.results.expected_error import known_for
-from blis_tui.runs.simulation import Simulation, objects_from
+from blis_tui.runs.checkpoints import objects_from
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.overrides import parse_overrides
 from blis_tui.spec.resolve import CHOICES
 from blis_tui.spec.study.document import experiment_of
