@@ -27,11 +27,11 @@ from blis_tui import load
 from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.fitted import FittedSettings
 from blis_tui.engine.latency.model import StepLoad
+from blis_tui.live.calibration.document import LEVEL
 from blis_tui.live.calibration.fitting.calibrate import fit
 from blis_tui.live.calibration.fitting.laws import BlackboxLaw, FittedLaw
 from blis_tui.live.calibration.measured import Data, Measured, Recording
 from blis_tui.live.calibration.other_loads import METRICS, within
-from blis_tui.live.calibration.outcome import LEVEL
 from blis_tui.live.calibration.simulated_load import with_latency
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.shipped import builtin
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.engine.request import Request
+    from blis_tui.live.calibration.document import Coefficient, Combined
     from blis_tui.live.calibration.fitting.laws import Law
-    from blis_tui.live.calibration.outcome import Coefficient, Combined
     from blis_tui.model import Experiment
 
 SERVERS: Final = (

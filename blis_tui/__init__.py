@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.decisions import Reroute
     from blis_tui.model import Experiment
     from blis_tui.results.report import Report
-    from blis_tui.runs.compare.reroute import true_regret, whatif
+    from blis_tui.runs.reroute import true_regret, whatif
     from blis_tui.runs.simulation import Simulation
     from blis_tui.study.api import plan, sweep
     from blis_tui.study.planning.answer import Plan
@@ -78,8 +78,8 @@ _HOMES = {
     "plan": "study.api",
     "run": "api",
     "sweep": "study.api",
-    "true_regret": "runs.compare.reroute",
-    "whatif": "runs.compare.reroute",
+    "true_regret": "runs.reroute",
+    "whatif": "runs.reroute",
 }
 
 

@@ -17,7 +17,7 @@ def main() -> None:
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (all are told)
         if caused_by_signal(error):
             sys.exit(INTERRUPTED)
-        from blis_tui.cli.failures import tell_defect  # noqa: PLC0415  (as above)
+        from blis_tui.cli.standard_streams import tell_defect  # noqa: PLC0415  (as above)
 
         sys.exit(tell_defect(error))
     finally:

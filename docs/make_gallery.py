@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import blis_tui
 from blis_tui.base.units import time_text
-from blis_tui.golden.chain import ChainRecorder
+from blis_tui.golden.golden_store import ChainRecorder
 from blis_tui.pictures.load_pictures import LoadObserver
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.library import FOLDERS, suffix
-from blis_tui.spec.places import shipped_specs
+from blis_tui.spec.shipped import shipped_specs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -22,9 +22,9 @@ import blis_tui
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.golden_store import files_of
 from blis_tui.golden.produce import produce
-from blis_tui.live.recording.folder import read_recording
+from blis_tui.live.observe.recording import read_recording
 from blis_tui.live.twin.twin import compare_with_simulation
-from blis_tui.spec.places import shipped_specs
+from blis_tui.spec.shipped import shipped_specs
 from blis_tui.tui.app import BlisApp, Start, TwinStart
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen

@@ -22,7 +22,7 @@ from blis_tui.base.diagnostics import CODES
 from blis_tui.base.scalars import flow
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.output.result_files import write_tree
-from blis_tui.spec.authoring.code_examples import explain
+from blis_tui.spec.authoring.explain import explain
 from blis_tui.spec.authoring.key_tree import Key, root
 from blis_tui.spec.authoring.report_figures import Field, Part, as_code, part_of, report_parts
 from blis_tui.spec.foreign.charts import CHARTS, VLLM_CONFIG

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from blis_tui.cli.main import cli
 from blis_tui.spec.library import FOLDERS, suffix
-from blis_tui.spec.places import shipped_specs
+from blis_tui.spec.shipped import shipped_specs
 
 PAGES: Final = tuple(Path(__file__).parent / name for name in ("studies.md", "planning.md", "schedulers.md"))
 _BLOCK: Final = re.compile(r"(```console\n\$ blis-tui )([^\n]*(?:\\\n[^\n]*)*)\n.*?(?=^```)", re.DOTALL | re.MULTILINE)

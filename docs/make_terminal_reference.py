@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import blis_tui.engine.stopped  # noqa: F401  (kinds of records are known once they are imported)
-from blis_tui.cluster.state_figures import FIGURES
+from blis_tui.cluster.state import FIGURES
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.output.result_files import write_tree
 from blis_tui.results.conditions.breakpoints import FIRST, KEYWORDS

@@ -20,7 +20,7 @@ from blis_tui.base.errors import BlisError
 from blis_tui.cli.main import cli
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load
-from blis_tui.spec.places import shipped_specs
+from blis_tui.spec.shipped import shipped_specs
 from tests.wheels import ROOT
 
 if TYPE_CHECKING:

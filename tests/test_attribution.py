@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from blis_tui.spec.places import shipped_specs
+from blis_tui.spec.shipped import shipped_specs
 
 ROOT = Path(__file__).parents[1]
 NOTICE = (ROOT / "NOTICE").read_text(encoding="utf-8")

@@ -12,11 +12,10 @@ import click
 from blis_tui.base.text import printable, printable_lines
 from blis_tui.base.units import plural, time_text
 from blis_tui.cli import completion
-from blis_tui.cli.failures import reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import Chosen, case_overrides, chosen_options, mention_cases
 from blis_tui.cli.signals import interrupting_on_signals
-from blis_tui.cli.standard_streams import tell
+from blis_tui.cli.standard_streams import reported, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,7 +143,7 @@ def _write_page(
 def _require_place(place: Place, golden: Golden, experiment: Experiment) -> None:
     """Raise UsageError if the run has no such place."""
     from blis_tui.engine.records import Arrived  # noqa: PLC0415
-    from blis_tui.runs.compare.divergence import record_stream  # noqa: PLC0415
+    from blis_tui.runs.divergence import record_stream  # noqa: PLC0415
 
     end_us = json.loads(golden.report)["duration_us"]
     if place.event is not None and place.event > golden.chain.events:

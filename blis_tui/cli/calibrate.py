@@ -12,11 +12,10 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
-from blis_tui.cli.failures import reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import format_option, grouped, set_option
 from blis_tui.cli.signals import ProgressLine
-from blis_tui.cli.standard_streams import print_text, require_different_files, require_no_overwrite, tell
+from blis_tui.cli.standard_streams import print_text, reported, require_different_files, require_no_overwrite, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -194,11 +193,11 @@ def _tell(measured: Sequence[tuple[Path, str]], overrides: tuple[str, ...], aske
 
 
 def _collect(collect: str, spec: str, overrides: tuple[str, ...], loads: int) -> None:
-    from blis_tui.live.calibration.collection import (  # noqa: PLC0415
+    from blis_tui.live.calibration.run import (  # noqa: PLC0415
         accuracy_sentences,
+        case_name,
         collection,
         collection_text,
-        name_of,
         purpose_sentences,
     )
     from blis_tui.output.result_files import write_text  # noqa: PLC0415  (heavy imports only when the command runs)
@@ -209,7 +208,9 @@ def _collect(collect: str, spec: str, overrides: tuple[str, ...], loads: int) ->
     require_no_overwrite({"--collect": collect})
     found = collection(spec, overrides, loads)
     write_text(collect, collection_text(spec, overrides, found, Path(collect)))
-    lines = [f"{name_of(one.load)}: {' '.join(purpose_sentences(one.settles, one.duration_us))}" for one in found.loads]
+    lines = [
+        f"{case_name(one.load)}: {' '.join(purpose_sentences(one.settles, one.duration_us))}" for one in found.loads
+    ]
     print_text(
         "\n".join(fill(line, 100) for line in [*lines, *accuracy_sentences(found), printable(f"wrote {collect}")])
     )

@@ -25,7 +25,6 @@ from blis_tui.cli.check_reports import (
     Checked,
     Outcome,
 )
-from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import (
     cases_in_document,
@@ -35,7 +34,7 @@ from blis_tui.cli.options import (
     seed_option,
     set_option,
 )
-from blis_tui.cli.standard_streams import print_text, read_standard_input_text, tell, yaml_files
+from blis_tui.cli.standard_streams import ExitCode, print_text, read_standard_input_text, reported, tell, yaml_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from blis_tui.base.canonical import to_json
 from blis_tui.base.classes import dataclass
 from blis_tui.base.diagnostics import CODES, render_text
 from blis_tui.base.text import printable_lines
-from blis_tui.cli.failures import ExitCode
+from blis_tui.cli.standard_streams import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

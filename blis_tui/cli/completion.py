@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from blis_tui.cli.failures import reported
 from blis_tui.cli.help import Command
-from blis_tui.cli.standard_streams import print_data
+from blis_tui.cli.standard_streams import print_data, reported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from blis_tui.base.classes import dataclass
-from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import format_option, grouped, known_plugins, plugins_option
-from blis_tui.cli.standard_streams import print_text, read_standard_input_text, tell_left_out
+from blis_tui.cli.standard_streams import ExitCode, print_text, read_standard_input_text, reported, tell_left_out
 
 if TYPE_CHECKING:
     from blis_tui.model import Experiment
-    from blis_tui.runs.compare.comparison import Comparison
+    from blis_tui.runs.comparison import Comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,7 @@ def diff(a: str, b: str | None, changed: _Changed, output_format: str, everythin
     by --set-b. Experiments are simulated with the same seed, A's, unless --set-b sets another one.
     """
     from blis_tui.base.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.runs.compare.comparison_text import comparison_text  # noqa: PLC0415
+    from blis_tui.runs.comparison_text import comparison_text  # noqa: PLC0415
 
     if b is None and not (changed.only_a or changed.only_b):
         raise click.UsageError("nothing to compare with: give B or --set-b PATH=VALUE")
@@ -69,8 +68,8 @@ def diff(a: str, b: str | None, changed: _Changed, output_format: str, everythin
 
 
 def _compare(a: str, b: str, changed: _Changed) -> Comparison:
-    from blis_tui.golden.stored import is_stored, read_stored  # noqa: PLC0415
-    from blis_tui.runs.compare.comparison import Simulated, Stored, compare, simulate  # noqa: PLC0415
+    from blis_tui.golden.bundle import is_stored, read_stored  # noqa: PLC0415
+    from blis_tui.runs.comparison import Simulated, Stored, compare, simulate  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 
     both, own, seed = changed.both, (changed.only_a, changed.only_b), changed.seed

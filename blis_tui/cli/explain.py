@@ -6,10 +6,9 @@ import click
 
 from blis_tui.base.canonical import to_json
 from blis_tui.cli import completion
-from blis_tui.cli.failures import reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import KINDS, format_option, known_plugins, plugins_option
-from blis_tui.cli.standard_streams import print_text
+from blis_tui.cli.standard_streams import print_text, reported
 
 
 @click.command("explain", cls=Command)

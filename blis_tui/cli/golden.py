@@ -12,10 +12,9 @@ import click
 from blis_tui.base.canonical import to_json
 from blis_tui.base.classes import dataclass
 from blis_tui.base.text import printable
-from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Group
 from blis_tui.cli.options import grouped, plugins_option
-from blis_tui.cli.standard_streams import print_text, tell
+from blis_tui.cli.standard_streams import ExitCode, print_text, reported, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

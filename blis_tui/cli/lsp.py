@@ -8,8 +8,8 @@ import click
 
 from blis_tui.base.errors import InputError
 from blis_tui.base.standard_output import standard_output
-from blis_tui.cli.failures import reported
 from blis_tui.cli.help import Command
+from blis_tui.cli.standard_streams import reported
 
 
 @click.command("lsp", cls=Command)

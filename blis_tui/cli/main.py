@@ -14,9 +14,8 @@ import click
 
 from blis_tui._version import ENGINE, __version__
 from blis_tui.base.interrupted import raise_on_signals
-from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import NEIGHBOURS, asks_for_all, help_all
-from blis_tui.cli.standard_streams import print_text, tell
+from blis_tui.cli.standard_streams import ExitCode, print_text, reported, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,6 @@ import click
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError, install_command
 from blis_tui.cli import completion
-from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import (
     FiniteRange,
@@ -30,14 +29,14 @@ from blis_tui.cli.options import (
     set_option,
 )
 from blis_tui.cli.signals import ProgressLine, graceful_stop
-from blis_tui.cli.standard_streams import print_text, tell
+from blis_tui.cli.standard_streams import ExitCode, print_text, reported, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from blis_tui.cli.signals import GracefulStop
     from blis_tui.live.observe.observer import Observer, Plan
-    from blis_tui.live.recording.recording_summary import Status
+    from blis_tui.live.observe.recording_summary import Status
     from blis_tui.live.traffic.opening import Load
 
 _NO_LIMIT: Final = "`{name}` is endless: limit it with --requests or --duration"
@@ -274,8 +273,8 @@ def observe(
         from blis_tui.live.observe.observer import Observer  # noqa: PLC0415  (an extra that may be missing)
     except ImportError:
         raise click.UsageError(f"this needs extra packages: {install_command('observe')}") from None
+    from blis_tui.live.observe.recording import Folder  # noqa: PLC0415  (heavy imports only when the command runs)
     from blis_tui.live.observe.server_reports import Tail  # noqa: PLC0415
-    from blis_tui.live.recording.folder import Folder  # noqa: PLC0415  (heavy imports only when the command runs)
 
     plan = _plan(url, loaded, ends, sent, watched, drawn)
     tail = None if watched.log is None else Tail(Path(watched.log))
@@ -388,7 +387,7 @@ def _duration_us(load: Load, duration_s: float | None) -> int | None:
 
 def _shown_on(line: ProgressLine) -> Callable[[Status], None]:
     """Return a function that shows progress on a line of the terminal."""
-    from blis_tui.live.recording.recording_summary import status_text  # noqa: PLC0415
+    from blis_tui.live.observe.recording_summary import status_text  # noqa: PLC0415
 
     return lambda status: line.show(lambda: status_text(status))
 
@@ -414,12 +413,12 @@ def _run(observer: Observer, told: GracefulStop) -> bool:
 def _finish(folder: Path, output_format: str, *, complete: bool) -> None:
     """Write the tables and the summary, and exit with the corresponding code."""
     from blis_tui.base.canonical import to_json  # noqa: PLC0415
-    from blis_tui.live.recording.folder import (  # noqa: PLC0415
+    from blis_tui.live.observe.recording import (  # noqa: PLC0415
         is_recording,
         read_recording,
         write_tables,
     )
-    from blis_tui.live.recording.recording_summary import summarize, summary_document, summary_text, warnings  # noqa: PLC0415
+    from blis_tui.live.observe.recording_summary import summarize, summary_document, summary_text, warnings  # noqa: PLC0415
 
     if not is_recording(folder):
         tell("interrupted before the first request: nothing was recorded")

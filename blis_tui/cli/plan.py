@@ -15,13 +15,14 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.text import printable, printable_lines
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
-from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import MOST_JOBS, FiniteRange, format_option, grouped, plugins_option, set_option
 from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
 from blis_tui.cli.standard_streams import (
+    ExitCode,
     columns,
     print_text,
+    reported,
     require_different_files,
     require_no_overwrite,
     results,
@@ -297,8 +298,8 @@ def _answer(question: Question, runs: Runs, written: _Written) -> Plan:
 
 def _page(found: Plan) -> str:
     """Return the HTML page about a plan; the run at the answer is repeated to show it over time."""
-    from blis_tui.pictures.chosen import rerun  # noqa: PLC0415
     from blis_tui.pictures.plan_page import answer_runs, plan_page  # noqa: PLC0415
+    from blis_tui.pictures.points import rerun  # noqa: PLC0415
 
     return plan_page(found, [rerun(name, experiment) for name, experiment in answer_runs(found)])
 

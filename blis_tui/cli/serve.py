@@ -10,10 +10,9 @@ import click
 
 from blis_tui.base.errors import install_command
 from blis_tui.cli import completion
-from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import host_option, known_plugins, plugins_option, seed_option, set_option
-from blis_tui.cli.standard_streams import tell
+from blis_tui.cli.standard_streams import ExitCode, reported, tell
 
 
 @click.command(cls=Command)

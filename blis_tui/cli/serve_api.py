@@ -11,7 +11,6 @@ import click
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError, install_command
 from blis_tui.cli import completion
-from blis_tui.cli.failures import reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import (
     FiniteRange,
@@ -23,7 +22,7 @@ from blis_tui.cli.options import (
     set_option,
 )
 from blis_tui.cli.signals import graceful_stop, log_in_lines
-from blis_tui.cli.standard_streams import require_different_files, require_no_overwrite, tell
+from blis_tui.cli.standard_streams import reported, require_different_files, require_no_overwrite, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,11 +10,10 @@ import click
 from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
-from blis_tui.cli.failures import reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import Chosen, case_overrides, chosen_options
 from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
-from blis_tui.cli.standard_streams import print_text, require_no_overwrite
+from blis_tui.cli.standard_streams import print_text, reported, require_no_overwrite
 from blis_tui.cli.sweep import progress_option
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.interrupted import Interrupted, numbers, raise_lost_interrupt
-from blis_tui.cli.failures import ExitCode
-from blis_tui.cli.standard_streams import columns, tell
+from blis_tui.cli.standard_streams import ExitCode, columns, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,6 @@ import click
 
 from blis_tui.base.text import printable
 from blis_tui.cli import completion
-from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Command, Group
 from blis_tui.cli.options import (
     KINDS,
@@ -24,10 +23,12 @@ from blis_tui.cli.options import (
     set_option,
 )
 from blis_tui.cli.standard_streams import (
+    ExitCode,
     print_data,
     print_text,
     read_standard_input,
     read_standard_input_text,
+    reported,
     require_no_overwrite,
     tell,
     yaml_files,
@@ -331,7 +332,7 @@ def new(kind: str, name: str | None, output: str | None, *, every: bool, force: 
     """
     from blis_tui.base.errors import InputError  # noqa: PLC0415
     from blis_tui.output.result_files import write_text  # noqa: PLC0415
-    from blis_tui.spec.authoring.template import file_name, schema_reference, short, template  # noqa: PLC0415
+    from blis_tui.spec.authoring.project import file_name, schema_reference, short, template  # noqa: PLC0415
 
     proper = kind.capitalize()
     name = name if name is not None else f"my-{kind}"
@@ -371,8 +372,7 @@ def init(folder: Path, *, force: bool) -> None:
     package index, its wheel is in wheels/. Nothing is written if one of the files exists already.
     """
     from blis_tui.output.result_files import check_room, write_tree  # noqa: PLC0415
-    from blis_tui.spec.authoring.project import DEMO, project_files  # noqa: PLC0415
-    from blis_tui.spec.authoring.wheel import NAME, own_wheel  # noqa: PLC0415
+    from blis_tui.spec.authoring.project import DEMO, NAME, own_wheel, project_files  # noqa: PLC0415  # noqa: PLC0415
 
     texts = project_files()
     check_room(folder, texts, replace=force)  # before the slow part
@@ -632,7 +632,7 @@ def _find(name: str, kind: str | None) -> LibraryEntry:
     from blis_tui.base.errors import InputError  # noqa: PLC0415
     from blis_tui.spec.compose import is_path  # noqa: PLC0415
     from blis_tui.spec.library import LibraryEntry, entries, find_by_id, is_id  # noqa: PLC0415
-    from blis_tui.spec.places import shipped_specs  # noqa: PLC0415
+    from blis_tui.spec.shipped import shipped_specs  # noqa: PLC0415
 
     if is_id(name) and not Path(name).is_file() and (model := find_by_id(name, Path.cwd())) is not None:
         return LibraryEntry("Model", name, model, shipped=model.is_relative_to(shipped_specs()))

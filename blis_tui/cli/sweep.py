@@ -14,15 +14,16 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
-from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import MOST_JOBS, format_option, grouped, known_plugins, plugins_option, set_option
 from blis_tui.cli.signals import ProgressLine, interrupting_on_signals
 from blis_tui.cli.standard_streams import (
+    ExitCode,
     columns,
     print_data,
     print_text,
     read_standard_input_text,
+    reported,
     require_different_files,
     require_no_overwrite,
     results,
@@ -374,8 +375,11 @@ def open_page(opened: AtomicFiles, name: str) -> TextIO:
 
 def _page(result: StudyResult) -> str:
     """Return the HTML page about a study; its best points are run again to show them over time."""
-    from blis_tui.pictures.chosen import choose, rerun  # noqa: PLC0415
-    from blis_tui.pictures.points import Points  # noqa: PLC0415
+    from blis_tui.pictures.points import (  # noqa: PLC0415
+        Points,
+        choose,
+        rerun,
+    )
     from blis_tui.pictures.study_page import study_page  # noqa: PLC0415
 
     return study_page(result, [rerun(name, experiment) for name, experiment in choose(Points.of(result))])

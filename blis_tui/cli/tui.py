@@ -14,10 +14,9 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.standard_output import late_bound_stderr
 from blis_tui.cli import completion
 from blis_tui.cli.bundle import is_bundle, opened, require_as_packed
-from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import Chosen, case_overrides, chosen_options, grouped, mention_cases
-from blis_tui.cli.standard_streams import results
+from blis_tui.cli.standard_streams import ExitCode, reported, results
 from blis_tui.cli.sweep import (
     Asked,
     axis_option,
@@ -190,7 +189,7 @@ def _show_twin(
     source: str, recording: str, overrides: tuple[str, ...], seed: int | None, known: Registry | None
 ) -> None:
     """Show an experiment beside a recording."""
-    from blis_tui.live.recording.folder import read_recording  # noqa: PLC0415  (heavy imports only when it runs)
+    from blis_tui.live.observe.recording import read_recording  # noqa: PLC0415  (heavy imports only when it runs)
     from blis_tui.live.twin.twin import compare_with_simulation  # noqa: PLC0415
     from blis_tui.spec.load import load  # noqa: PLC0415
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from blis_tui.cli import completion
-from blis_tui.cli.failures import ExitCode, reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import FiniteRange, format_option, known_plugins, plugins_option, set_option
-from blis_tui.cli.standard_streams import print_text, require_no_overwrite, tell
+from blis_tui.cli.standard_streams import ExitCode, print_text, reported, require_no_overwrite, tell
 
 if TYPE_CHECKING:
     from blis_tui.live.twin.twin import Twin
@@ -61,7 +60,7 @@ def twin(
     With a second recording of the same workload instead of SPEC, two servers are compared, or one server at two times.
     """
     from blis_tui.base.canonical import to_json  # noqa: PLC0415  (heavy imports only when the command runs)
-    from blis_tui.live.recording.folder import is_recording, read_recording  # noqa: PLC0415
+    from blis_tui.live.observe.recording import is_recording, read_recording  # noqa: PLC0415
     from blis_tui.live.twin.twin import compare_recordings, compare_with_simulation  # noqa: PLC0415
     from blis_tui.live.twin.twin_text import pairs_csv, twin_document, twin_text  # noqa: PLC0415
     from blis_tui.output.result_files import atomic_text  # noqa: PLC0415

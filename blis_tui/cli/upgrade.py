@@ -8,10 +8,9 @@ import click
 
 from blis_tui.base.text import printable
 from blis_tui.cli import completion
-from blis_tui.cli.failures import reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.spec import rewrite
-from blis_tui.cli.standard_streams import tell
+from blis_tui.cli.standard_streams import reported, tell
 
 if TYPE_CHECKING:
     from blis_tui.base.source import Source

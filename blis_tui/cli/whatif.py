@@ -8,11 +8,10 @@ import click
 
 from blis_tui.base.classes import dataclass
 from blis_tui.cli import completion
-from blis_tui.cli.failures import reported
 from blis_tui.cli.help import Command
 from blis_tui.cli.options import Chosen, case_overrides, chosen_options, format_option, grouped
 from blis_tui.cli.signals import ProgressLine
-from blis_tui.cli.standard_streams import print_text, read_standard_input_text, tell_left_out
+from blis_tui.cli.standard_streams import print_text, read_standard_input_text, reported, tell_left_out
 
 if TYPE_CHECKING:
     from blis_tui.model import Experiment
@@ -117,8 +116,8 @@ def _one(
 ) -> None:
     """Report the effect of one changed decision."""
     from blis_tui.base.canonical import to_json  # noqa: PLC0415
-    from blis_tui.runs.compare.reroute import whatif as ask  # noqa: PLC0415
-    from blis_tui.runs.compare.reroute_text import whatif_text  # noqa: PLC0415
+    from blis_tui.runs.reroute import whatif as ask  # noqa: PLC0415
+    from blis_tui.runs.reroute_text import whatif_text  # noqa: PLC0415
 
     found = ask(experiment, request, route_to, event=event)
     text = to_json(found.to_dict(everything=everything)) if as_json else whatif_text(found, everything=everything)
@@ -129,8 +128,8 @@ def _one(
 def _hindsight(experiment: Experiment, every: int, many: _Many, *, as_json: bool, everything: bool) -> None:
     """Report the cost of many decisions, each compared with its alternatives."""
     from blis_tui.base.canonical import to_json  # noqa: PLC0415
-    from blis_tui.runs.compare.reroute import MOST_DECISIONS, ask_true_regret  # noqa: PLC0415
-    from blis_tui.runs.compare.reroute_text import hindsight_text  # noqa: PLC0415
+    from blis_tui.runs.reroute import MOST_DECISIONS, ask_true_regret  # noqa: PLC0415
+    from blis_tui.runs.reroute_text import hindsight_text  # noqa: PLC0415
 
     line = ProgressLine(None)
     asking = ask_true_regret(

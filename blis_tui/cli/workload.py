@@ -12,10 +12,9 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.cli import completion
-from blis_tui.cli.failures import reported
 from blis_tui.cli.help import Group
 from blis_tui.cli.options import FiniteRange, format_option, grouped, known_plugins, plugins_option
-from blis_tui.cli.standard_streams import print_data, print_text, require_no_overwrite, tell
+from blis_tui.cli.standard_streams import print_data, print_text, reported, require_no_overwrite, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

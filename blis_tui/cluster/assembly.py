@@ -69,7 +69,7 @@ def assembled(
         roster.followers.append(gateway)
         admission.onward = gateway.enter
     if experiment.policy.deferral == "idle-only":
-        from blis_tui.cluster.options.deferral import IdleOnly
+        from blis_tui.cluster.options.gateway import IdleOnly
 
         pipeline.deferral = deferral = IdleOnly(experiment, pipeline, entrance)
         roster.followers.append(deferral)

@@ -14,7 +14,7 @@ from blis_tui.debugger.history import SLICE, Progress, Stop, run_to_stop
 from blis_tui.debugger.state import live
 from blis_tui.engine.records import StepFinished, described
 from blis_tui.results.record_lines import record_dict
-from blis_tui.runs.compare.divergence import record_stream, search
+from blis_tui.runs.divergence import record_stream, search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from blis_tui.debugger.event_store import EventStore
     from blis_tui.debugger.history import Move
     from blis_tui.model import Experiment
-    from blis_tui.runs.compare.divergence import Divergence
+    from blis_tui.runs.divergence import Divergence
 
 
 _BURSTS: Final = 32

@@ -1,4 +1,4 @@
-"""One request: what it asks for, and its progress.
+"""One request: what it asks for, its progress, and what its client's connection adds to the times it measures.
 
 While a request decodes, its progress is not stored here: the decode cohort of its instance derives it from a clock
 (see ``engine.cohort``). The fields below are exact whenever the request is outside a cohort.
@@ -15,7 +15,6 @@ from blis_tui.base.pickling import Picklable
 
 if TYPE_CHECKING:
     from blis_tui.engine.kv.extent import Piece
-    from blis_tui.engine.network import Connection
 
 Segments = tuple[tuple[str, int], ...]
 """The shareable head of a prompt: ``(segment id, tokens)`` pairs; the rest of the prompt is unique to the request.
@@ -364,3 +363,27 @@ class Request:
 
 
 _VALUES: Final = attrgetter(*FIELDS)
+
+
+_BITS_PER_TOKEN: Final = 32
+_US_PER_MS: Final = 1000
+
+
+class Connection(NamedTuple):
+    """A client's connection to the cluster; 10^6 bits per second are one bit per microsecond."""
+
+    rtt_ms: float
+    bandwidth_mbps: float | None
+    """None = unlimited."""
+
+    def ttft_us(self, input_tokens: int) -> int:
+        """Time added to the time to first token: a round trip and sending the prompt."""
+        return self._us(input_tokens)
+
+    def e2e_us(self, input_tokens: int, output_tokens: int) -> int:
+        """Time added to the time to last token: a round trip and sending prompt and answer."""
+        return self._us(input_tokens + output_tokens)
+
+    def _us(self, tokens: int) -> int:
+        sending = 0.0 if self.bandwidth_mbps is None else tokens * _BITS_PER_TOKEN / self.bandwidth_mbps
+        return int(self.rtt_ms * _US_PER_MS + sending + 0.5)

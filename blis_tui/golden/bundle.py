@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, BinaryIO, Final, cast
 from blis_tui.base.canonical import to_json
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InputError, SpecError, TraceError
-from blis_tui.base.input_files import MAX_TRACE_BYTES, open_input, parse_json, real_path
+from blis_tui.base.input_files import MAX_TRACE_BYTES, open_input, parse_json, read_input, real_path
 from blis_tui.base.source import as_map
 from blis_tui.golden.case import DEFAULT, cases_of
 from blis_tui.golden.compare import compare
@@ -30,6 +30,7 @@ from blis_tui.golden.produce import produce
 from blis_tui.golden.session import describe
 from blis_tui.output.result_files import atomic_bytes, atomic_text
 from blis_tui.results.conditions.breakpoints import parse_breakpoint
+from blis_tui.runs.comparison import stored
 from blis_tui.spec.authoring.provenance import compose
 from blis_tui.spec.compose import TEST_KEYS, is_path, shown
 from blis_tui.spec.load import load
@@ -37,7 +38,7 @@ from blis_tui.spec.pools import slots
 from blis_tui.spec.read import read_document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from io import RawIOBase
 
     from blis_tui.base.source import Document
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from blis_tui.golden.golden_store import Golden
     from blis_tui.model import Experiment
     from blis_tui.model.plug_ins import Registry
+    from blis_tui.runs.comparison import Stored
     from blis_tui.runs.simulation import Simulation
 
 SUFFIX: Final = ".blis"
@@ -334,3 +336,45 @@ def _foreign(path: str, why: object) -> InputError:
     return InputError(
         f"{path} is not a bundle of format {FORMAT}: {why}", help="`blis-tui bundle SPEC -o FILE` writes one"
     )
+
+
+_JSON: Final = ".json"
+_MOST_JSON_BYTES: Final = 64 * 1024 * 1024
+
+
+def is_stored(source: str) -> bool:
+    """Return whether a name is that of a file with results; other names are experiments."""
+    return source.endswith((_JSON, SUFFIX))
+
+
+def read_stored(source: str, plugins: Registry | None = None) -> Stored:
+    """Return the results in a file, and their experiment if the bundle or the golden's header has it.
+
+    Raises:
+        InputError: it cannot be read, or is neither a report nor a bundle.
+        SpecError: the experiment of a bundle is not valid here.
+    """
+    if source.endswith(SUFFIX):
+        with unpacked(source, plugins) as bundle:
+            return stored(source, parse_json(bundle.golden.report), bundle.golden.document)
+    found = stored(source, _parsed(Path(source)))
+    header = Path(source.removesuffix(REPORT) + HEADER)
+    if not source.endswith(REPORT) or not header.is_file():
+        return found
+    golden = _parsed(header)
+    return stored(source, found.figures, _document(golden, found.sha256))
+
+
+def _document(golden: object, sha256: str) -> Mapping[str, object] | None:
+    """Return the experiment in a golden's header if it matches the report beside it."""
+    if not isinstance(golden, dict) or golden.get("spec_sha256") != sha256:
+        return None
+    document = golden.get("document")
+    return document if isinstance(document, dict) else None
+
+
+def _parsed(path: Path) -> object:
+    try:
+        return parse_json(read_input(path, limit=_MOST_JSON_BYTES))
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON: {error}", help="`diff` takes reports that `run -o` wrote") from error

@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.base.diagnostics import about
+from blis_tui.base.diagnostics import about, nearest
 from blis_tui.base.errors import InputError
-from blis_tui.base.nearness import nearest
 from blis_tui.base.source import as_list, as_map
+from blis_tui.golden.compare import ComparisonOptions, Tolerance
 from blis_tui.golden.golden_store import stem_of
-from blis_tui.golden.options import ComparisonOptions, Tolerance
 from blis_tui.model.experiment import TwinTest, TwinTolerance
 from blis_tui.spec.cases import expanded_cases
 from blis_tui.spec.compose import Problems, checked, shown

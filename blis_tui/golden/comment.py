@@ -32,8 +32,8 @@ from blis_tui.golden.session import (
 )
 from blis_tui.output.result_files import write_text
 from blis_tui.results.expectations import Verdict
-from blis_tui.runs.compare.comparison_text import difference_lines, relative_text, value_texts
-from blis_tui.runs.compare.documents import experiment_differences
+from blis_tui.runs.comparison_text import difference_lines, relative_text, value_texts
+from blis_tui.runs.documents import experiment_differences
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from blis_tui.golden.golden_store import Golden
     from blis_tui.golden.review import GoldenEntry
     from blis_tui.model.plug_ins import Registry
-    from blis_tui.runs.compare.documents import Difference
+    from blis_tui.runs.documents import Difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,20 +7,19 @@ digest of the schemas, the versions of plug-ins.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.golden.golden_store import first_line_difference, report_text
-from blis_tui.runs.compare.documents import differences
-from blis_tui.runs.compare.documents import pointer as as_pointer
+from blis_tui.runs.documents import differences
+from blis_tui.runs.documents import pointer as as_pointer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from blis_tui.golden.golden_store import Golden, LineDifference
-    from blis_tui.golden.options import ComparisonOptions, Tolerance
-    from blis_tui.runs.compare.documents import Difference
+    from blis_tui.runs.documents import Difference
 
 REDACTED: Final = "[redacted]"
 
@@ -155,3 +154,24 @@ def _child(data: object, step: str) -> object:
     if isinstance(data, dict):
         return data.get(step)
     return data[int(step)] if isinstance(data, list) and _has(data, step) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """Allowed deviation of one number from its golden value: the larger of two bounds."""
+
+    rel: float = 0.0
+    abs: float = 0.0
+
+    def accepts(self, golden: float, found: float) -> bool:
+        """Return whether ``found`` is close enough."""
+        return abs(found - golden) <= max(self.abs, self.rel * abs(golden))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonOptions:
+    """How results are compared with golden files."""
+
+    records: bool = True
+    tolerance: Mapping[str, Tolerance] = field(default_factory=dict)
+    redact: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast, runtime_checkable
 from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InvariantError, SimulationError
 from blis_tui.base.pickling import own_attributes
-from blis_tui.cluster.state_digest import AddressError
+from blis_tui.cluster.state import AddressError
 from blis_tui.engine.request import FIELDS, Request
 from blis_tui.golden.other_process import OtherProcess
 from blis_tui.results.record_lines import record_line

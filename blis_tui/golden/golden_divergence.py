@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.base.text import printable
 from blis_tui.base.units import plural
-from blis_tui.golden.chain import ChainRecorder, divergence_window
+from blis_tui.golden.golden_store import ChainRecorder, divergence_window
 from blis_tui.results.record_lines import record_dict, record_line
-from blis_tui.runs.compare.divergence import NEIGHBOURS, divergence_lines, first_divergence, record_stream, record_text
+from blis_tui.runs.divergence import NEIGHBOURS, divergence_lines, first_divergence, record_stream, record_text
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.build import build_experiment
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Record
     from blis_tui.golden.golden_store import Golden, GoldenFiles
     from blis_tui.model import Experiment
-    from blis_tui.runs.compare.divergence import Divergence, Fields
+    from blis_tui.runs.divergence import Divergence, Fields
 
 _SHOWN_OF_WINDOW: Final = 5
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui._version import ENGINE
 from blis_tui.base.errors import SimulationError
 from blis_tui.base.input_files import input_digest
-from blis_tui.golden.chain import ChainRecorder
-from blis_tui.golden.golden_store import Baseline, Golden
+from blis_tui.golden.golden_store import Baseline, ChainRecorder, Golden
 from blis_tui.golden.other_process import OtherProcess
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.library import schema_path
@@ -20,7 +19,7 @@ from blis_tui.spec.read import MAX_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from blis_tui.golden.chain import Chain
+    from blis_tui.golden.golden_store import Chain
     from blis_tui.model import Experiment
     from blis_tui.model.plug_ins import Plugin
 

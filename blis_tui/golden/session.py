@@ -22,8 +22,8 @@ from blis_tui.golden.other_process import TimeLimit
 from blis_tui.golden.produce import is_up_to_date, produce_checked
 from blis_tui.golden.project import accept_command, plugins_option, relative_to_cwd
 from blis_tui.results.expectations import Verdict
-from blis_tui.runs.compare.comparison_text import difference_lines
-from blis_tui.runs.compare.documents import experiment_differences
+from blis_tui.runs.comparison_text import difference_lines
+from blis_tui.runs.documents import experiment_differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,7 @@ from blis_tui.base.canonical import to_line, to_sorted_json
 from blis_tui.base.errors import SpecError
 from blis_tui.base.text import printable
 from blis_tui.base.units import plural
-from blis_tui.golden.chain import Chain
-from blis_tui.golden.golden_store import Baseline, Golden, report_text
+from blis_tui.golden.golden_store import Baseline, Chain, Golden, report_text
 from blis_tui.golden.produce import described_plugins, produce_checked, schemas_digest
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.figures import require_figures

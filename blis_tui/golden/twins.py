@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 from blis_tui._version import ENGINE
 from blis_tui.base.canonical import to_sorted_json
 from blis_tui.base.text import printable
+from blis_tui.golden.compare import ComparisonOptions, Tolerance
 from blis_tui.golden.golden_store import Baseline, Golden, report_text
-from blis_tui.golden.options import ComparisonOptions, Tolerance
 from blis_tui.golden.produce import schemas_digest
 from blis_tui.golden.studies import NO_RECORDS
-from blis_tui.live.recording.folder import read_recording
-from blis_tui.live.twin.agreement import METRICS
+from blis_tui.live.observe.recording import read_recording
+from blis_tui.live.twin.course import METRICS
 from blis_tui.live.twin.first_difference import where
 from blis_tui.live.twin.twin import compare_with_simulation
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-    from blis_tui.live.recording.recording import Recording
-    from blis_tui.live.twin.agreement import Agreement
+    from blis_tui.live.observe.recording import Recording
+    from blis_tui.live.twin.course import Agreement
     from blis_tui.live.twin.twin import Twin
     from blis_tui.model import Experiment
     from blis_tui.model.experiment import TwinTest, TwinTolerance
-    from blis_tui.runs.compare.documents import Difference
+    from blis_tui.runs.documents import Difference
 
 _SIDES: Final = ("measured", "simulated")
 _COUNTS: Final = ("steps", "preemptions", "prompt tokens from cache", "tokens generated")

@@ -7,29 +7,27 @@ records, but not YAML, schemas or files. Units are in the names; ``None`` means 
 from __future__ import annotations
 
 from blis_tui.model.control_plane import (
+    SLO_CLASSES,
+    SLO_PRIORITIES,
     Autoscaler,
     Cluster,
     Delay,
     Disaggregation,
     Failure,
+    Gateway,
     Lifecycle,
     NodePool,
+    PluginConfig,
+    Policy,
+    Setting,
     Signals,
+    TenantBudgets,
     Transfer,
+    named_in,
 )
 from blis_tui.model.engine import AllToAll, ApiServer, Encoder, Engine, HostLink, KvTier, KvTiers, Lora, Speculative
 from blis_tui.model.experiment import ANY_INSTANCE, CourseExpectation, Expectation, Experiment, Pool, SloTarget
 from blis_tui.model.machine import Hardware, Model
-from blis_tui.model.policy import (
-    SLO_CLASSES,
-    SLO_PRIORITIES,
-    Gateway,
-    PluginConfig,
-    Policy,
-    Setting,
-    TenantBudgets,
-    named_in,
-)
 from blis_tui.model.workload import (
     AdapterMix,
     Budget,

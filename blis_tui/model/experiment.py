@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
-from blis_tui.model.control_plane import NAME, Cluster
+from blis_tui.model.control_plane import NAME, SLO_CLASSES, SLO_PRIORITIES, Cluster, named_in
 from blis_tui.model.engine import Engine
 from blis_tui.model.keys import (
     LARGEST,
@@ -24,14 +24,13 @@ from blis_tui.model.keys import (
     part,
     plug_in,
 )
-from blis_tui.model.policy import SLO_CLASSES, SLO_PRIORITIES, named_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from blis_tui.model.control_plane import PluginConfig, Policy
     from blis_tui.model.machine import Hardware, Model
     from blis_tui.model.plug_ins import Plugin, Registry
-    from blis_tui.model.policy import PluginConfig, Policy
     from blis_tui.model.workload import Workload
 
 

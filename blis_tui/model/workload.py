@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.model.control_plane import SLO_CLASSES
 from blis_tui.model.keys import SMALLEST, DocumentKey, amount, choice, document_key, key, part, plug_in
-from blis_tui.model.policy import SLO_CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from blis_tui.model.policy import PluginConfig
+    from blis_tui.model.control_plane import PluginConfig
 
 
 class Slice:

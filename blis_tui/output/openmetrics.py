@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.instance import Instance
     from blis_tui.model import Pool
-    from blis_tui.results.request_columns import RequestNumbers
-    from blis_tui.results.request_log import RequestTable
+    from blis_tui.results.request_log import RequestNumbers, RequestTable
 
 
 US_PER_S: Final = 1_000_000

@@ -11,16 +11,14 @@ from blis_tui.base.portable_math import ln
 from blis_tui.base.units import plural
 from blis_tui.engine.request import RequestState
 from blis_tui.model.latencies import LATENCIES
-from blis_tui.pictures.page import Picture, PictureView, label
-from blis_tui.pictures.panels import MS_AXIS, PALETTE, Panel, line_of, panels_layout, trace
+from blis_tui.pictures.page import MS_AXIS, PALETTE, Panel, Picture, PictureView, label, line_of, panels_layout, trace
 from blis_tui.results.stats import of_samples, percentile_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.model import Expectation
-    from blis_tui.results.request_columns import RequestNumbers
-    from blis_tui.results.request_log import RequestTable
+    from blis_tui.results.request_log import RequestNumbers, RequestTable
     from blis_tui.results.stats import HistogramSamples
 
     Curve = Sequence[tuple[int, float]]

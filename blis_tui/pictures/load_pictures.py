@@ -12,8 +12,7 @@ from blis_tui.base.html import Table
 from blis_tui.base.units import plural
 from blis_tui.cluster.records import Dispatched, GatewayTick, Held, InstanceChanged, Lost, Retried
 from blis_tui.engine.records import Completed, Dropped, Preempted, Prefilled, Queued, Scheduled, StepFinished, TimedOut
-from blis_tui.pictures.page import Picture, PictureView, label
-from blis_tui.pictures.panels import Panel, line_of, panels_layout, trace
+from blis_tui.pictures.page import Panel, Picture, PictureView, label, line_of, panels_layout, trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

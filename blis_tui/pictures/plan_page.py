@@ -10,10 +10,25 @@ from blis_tui.base.canonical import to_sorted_json
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.html import Table
 from blis_tui.base.units import number_text, plural
-from blis_tui.pictures.chosen import chosen_section
-from blis_tui.pictures.page import Card, Picture, PictureView, Section, cards, document, label, page, provenance, unfold
-from blis_tui.pictures.panels import PALETTE, bound_line, line_of, spread_line, star, value_axis
-from blis_tui.pictures.points import short
+from blis_tui.pictures.page import (
+    PALETTE,
+    Card,
+    Picture,
+    PictureView,
+    Section,
+    bound_line,
+    cards,
+    document,
+    label,
+    line_of,
+    page,
+    provenance,
+    spread_line,
+    star,
+    unfold,
+    value_axis,
+)
+from blis_tui.pictures.points import chosen_section, short
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.planning.plan_text import (
     answer_text,
@@ -31,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from blis_tui.model import Experiment
-    from blis_tui.pictures.chosen import Chosen
+    from blis_tui.pictures.points import Chosen
     from blis_tui.study.planning.answer import Candidate, Plan, Trial
 
 

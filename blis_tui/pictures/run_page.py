@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.html import Table
 from blis_tui.base.units import plural, share_text
 from blis_tui.model.latencies import LATENCIES, SAMPLED, Latency
-from blis_tui.output.report_text import main_lines
+from blis_tui.output.section_text import main_lines
 from blis_tui.pictures.arrivals import NAMES, arrivals_picture, curve, curves_view, name_of, rates_picture
 from blis_tui.pictures.load_pictures import load_pictures
 from blis_tui.pictures.page import Card, Picture, Section, cards, page, provenance, settings
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from blis_tui.results.expectations import Verdict
     from blis_tui.results.lints.finding import Finding
     from blis_tui.results.report import GroupReport, Report
-    from blis_tui.results.request_columns import RequestNumbers
-    from blis_tui.results.request_log import RequestTable
+    from blis_tui.results.request_log import RequestNumbers, RequestTable
     from blis_tui.results.stats import Distribution
     from blis_tui.runs.simulation import Simulation
 

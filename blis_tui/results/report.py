@@ -18,12 +18,11 @@ from blis_tui.model.latencies import SAMPLED
 from blis_tui.results.expectations import Verdict, judge
 from blis_tui.results.lints.finding import LintContext
 from blis_tui.results.lints.table import check_all
-from blis_tui.results.request_columns import split, where
+from blis_tui.results.request_log import split, where
 from blis_tui.results.sections.control import lifecycle_report
 from blis_tui.results.sections.instances import KvCounts, kv_counts
 from blis_tui.results.sections.offered_load import Throughflow
-from blis_tui.results.sections.step_time import step_times
-from blis_tui.results.sections.types import Sections, sections_apply
+from blis_tui.results.sections.types import Sections, sections_apply, step_times
 from blis_tui.results.stats import OMITTED_IF_ABSENT, Distribution, of_histogram, of_ratios, of_samples
 
 if TYPE_CHECKING:
@@ -38,11 +37,10 @@ if TYPE_CHECKING:
     from blis_tui.results.expected_error import Expectation
     from blis_tui.results.lints.finding import Finding
     from blis_tui.results.lints.table import Checkup
-    from blis_tui.results.request_columns import Block
-    from blis_tui.results.request_log import RequestLog, RequestTable
+    from blis_tui.results.request_log import Block, RequestLog, RequestTable
     from blis_tui.results.sections.control import LifecycleReport
     from blis_tui.results.sections.offered_load import Offered, Steady
-    from blis_tui.results.sections.step_time import StepTime
+    from blis_tui.results.sections.types import StepTime
     from blis_tui.workload.traces.trace_table import LeftOut
 
 

@@ -13,8 +13,7 @@ from blis_tui.base.errors import BlisError, InputError, InvariantError, Simulati
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.decisions import RouteOverrides, normalized_overrides
 from blis_tui.cluster.invariants import CLUSTER_INVARIANTS, INVARIANTS, outcomes
-from blis_tui.cluster.state_digest import AddressError, address_holder, digest
-from blis_tui.cluster.state_figures import FIGURES
+from blis_tui.cluster.state import FIGURES, AddressError, address_holder, digest
 from blis_tui.engine.records import Observers, Record, record_classes
 from blis_tui.model import Experiment
 from blis_tui.model.plug_ins import place_in_plugin

@@ -13,8 +13,15 @@ from blis_tui.base.diagnostics import about, in_order, suggestion
 from blis_tui.base.errors import SpecError
 from blis_tui.base.source import as_list, as_map
 from blis_tui.spec.load import resolve_document
-from blis_tui.spec.study.axes import assignments, coordinates_of, count_points, cross, crossed, plain_value
-from blis_tui.spec.study.checks import check_replaced
+from blis_tui.spec.study.axes import (
+    assignments,
+    check_replaced,
+    coordinates_of,
+    count_points,
+    cross,
+    crossed,
+    plain_value,
+)
 from blis_tui.spec.study.study_records import MAX_POINTS
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.base.diagnostics import suggestion
-from blis_tui.base.nearness import nearest, words_of
+from blis_tui.base.diagnostics import nearest, suggestion, words_of
 from blis_tui.base.scalars import flow
 from blis_tui.model import latencies
 

@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
+from blis_tui.base.diagnostics import nearest, words_of
 from blis_tui.base.errors import BlisError
 from blis_tui.base.input_files import real_path
-from blis_tui.base.nearness import nearest, words_of
-from blis_tui.spec.places import data_root, shipped_specs
+from blis_tui.spec.shipped import data_root, shipped_specs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.errors import InputError, PolicyError
 from blis_tui.base.input_files import note_opened, read_input
 from blis_tui.engine.latency.operator_costs import OperatorCosts
-from blis_tui.spec.places import shipped_specs
+from blis_tui.spec.shipped import shipped_specs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The built-in plug-ins of each plug point: their names in documents, and their modules.
+"""What ships: its folders, and the built-in plug-ins of each plug point with their names in documents and modules.
 
 A plug-in is imported when it is requested by name.
 """
@@ -6,13 +6,13 @@ A plug-in is imported when it is requested by name.
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.model.plug_ins import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
 
 SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
     "policy.admission": {
@@ -147,3 +147,23 @@ def are_plugins(words: Iterable[str]) -> bool:
 def builtin() -> Registry:
     """Return the registry of built-in plug-ins."""
     return Registry(shipped=SHIPPED)
+
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def package_root() -> Path:
+    """Return the folder of this package's modules."""
+    return _PACKAGE
+
+
+@cache
+def data_root() -> Path:
+    """Return the folder with ``specs/`` and ``schemas/``: in an installed package, or at the top of a checkout."""
+    installed = _PACKAGE / "_data"
+    return installed if installed.is_dir() else _PACKAGE.parent
+
+
+def shipped_specs() -> Path:
+    """Return the ``specs/`` folder of this package."""
+    return data_root() / "specs"

@@ -12,9 +12,8 @@ import blis_tui.cluster.records
 import blis_tui.engine.records
 import blis_tui.engine.stopped  # noqa: F401  (registers record kinds)
 from blis_tui.base.classes import dataclass
-from blis_tui.base.diagnostics import CODES, suggestion
+from blis_tui.base.diagnostics import CODES, suggestion, words_of
 from blis_tui.base.errors import BlisError
-from blis_tui.base.nearness import words_of
 from blis_tui.base.text import described
 from blis_tui.base.units import in_words
 from blis_tui.cluster.invariants import CLUSTER_INVARIANTS, INVARIANTS, STATEMENTS, Statement
@@ -23,7 +22,7 @@ from blis_tui.model.plug_ins import FOR_BLIS
 from blis_tui.results.lints.table import LINTS, explained
 from blis_tui.spec.authoring import explain as keys
 from blis_tui.spec.authoring import report_figures
-from blis_tui.spec.authoring.code_examples import explain, normal_code
+from blis_tui.spec.authoring.explain import explain, normal_code
 from blis_tui.spec.authoring.glossary import REPRODUCING_BLIS, WORDS, Word
 from blis_tui.spec.authoring.key_tree import DISCRIMINATORS, root
 from blis_tui.spec.hints import KEYS as SYNONYMS

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.request import Request
     from blis_tui.model import Expectation, Experiment, PluginConfig, Session, SloTarget, Workload
-    from blis_tui.results.request_columns import RequestNumbers
+    from blis_tui.results.request_log import RequestNumbers
     from blis_tui.workload.source import RequestSource
 
     Group = tuple[str, str]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.request import Request
     from blis_tui.model import Expectation, SloTarget
-    from blis_tui.results.request_columns import RequestNumbers
+    from blis_tui.results.request_log import RequestNumbers
     from blis_tui.runs.simulation import Simulation
     from blis_tui.study.bounds import Group, Scope
 

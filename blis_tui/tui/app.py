@@ -28,11 +28,10 @@ from blis_tui.base.errors import BlisError
 from blis_tui.base.standard_output import Printed, Stream
 from blis_tui.base.text import REPLACEMENT, control_characters
 from blis_tui.tui.actions import APP, bindings, shown_key
-from blis_tui.tui.commands import Commands
 from blis_tui.tui.screens.observing import ObservingStart
-from blis_tui.tui.screens.window import SmallScreen, is_too_small
+from blis_tui.tui.screens.windows import SmallScreen, is_too_small
 from blis_tui.tui.settings import THEMES, config_folder, default_theme, load_keymap, remember_theme, remembered_theme
-from blis_tui.tui.shell import LoadedBy
+from blis_tui.tui.shell import Commands, LoadedBy
 from blis_tui.tui.typed import OrderedInputApp
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from blis_tui.cluster.decisions import RouteOverrides
-    from blis_tui.live.recording.recording import Recording
+    from blis_tui.live.observe.recording import Recording
     from blis_tui.live.twin.twin import Twin
     from blis_tui.model import Experiment
     from blis_tui.spec.study.study_records import Study
@@ -184,7 +183,7 @@ class BlisApp(OrderedInputApp, inherit_bindings=False):
 
     def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
         """Return the screen as SVG, as Textual does, but such that it looks the same everywhere."""
-        from blis_tui.tui.picture import portable  # noqa: PLC0415  (only needed to export one)
+        from blis_tui.tui.screens.export import portable  # noqa: PLC0415  (only needed to export one)
 
         return portable(super().export_screenshot(title=title, simplify=simplify))
 

@@ -13,7 +13,7 @@ from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.text import printable
 from blis_tui.base.units import plural
 from blis_tui.spec.library import entries, find, suffix
-from blis_tui.tui.drawing.problems import diagnostics_of
+from blis_tui.tui.drawing.lines import diagnostics_of
 from blis_tui.workload.arrivals import CLOSED_LOOP
 
 if TYPE_CHECKING:

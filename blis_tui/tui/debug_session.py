@@ -13,7 +13,7 @@ from blis_tui.results.conditions.breakpoints import Watch, parse_breakpoint
 from blis_tui.results.conditions.language import parse_expression
 from blis_tui.results.conditions.suggestions import suggestions
 from blis_tui.spec.authoring.provenance import Composed, compose
-from blis_tui.spec.places import data_root
+from blis_tui.spec.shipped import data_root
 from blis_tui.tui.driver import Driver
 from blis_tui.tui.panes.fleet import MEASURES
 from blis_tui.tui.panes.request import ranked_requests

@@ -12,7 +12,7 @@ from textual.app import App, SuspendNotSupported
 
 from blis_tui.base.input_files import real_path
 from blis_tui.spec.library import entries, find, suffix
-from blis_tui.spec.places import shipped_specs
+from blis_tui.spec.shipped import shipped_specs
 from blis_tui.tui.catalog import is_searched
 
 if TYPE_CHECKING:

@@ -1,13 +1,21 @@
-"""The interface of the application for screens and commands."""
+"""The application as screens see it, and the entries of its command palette.
+
+Each entry begins with its noun, so that entries of a kind are adjacent.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack, cast
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack, cast, runtime_checkable
 
-from blis_tui.base.classes import NamedTuple
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from blis_tui.base.classes import NamedTuple, dataclass
+from blis_tui.spec.library import names
+from blis_tui.tui.actions import ACTIONS, APP, shown_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
     from pathlib import Path
 
     from textual.app import App
@@ -90,3 +98,84 @@ class Shell(Protocol):
 def shell(app: App[object]) -> Shell:
     """Return the application, which is always one of ours."""
     return cast("Shell", app)
+
+
+@dataclass(frozen=True, slots=True)
+class PaletteEntry:
+    """An entry: ``Request: request_12``."""
+
+    noun: str
+    text: str
+    run: Callable[[], object | Awaitable[object]]
+    help: str = ""
+
+    @property
+    def title(self) -> str:
+        """The text that is shown and searched."""
+        return f"{self.noun}: {self.text}"
+
+
+@runtime_checkable
+class HasPalette(Protocol):
+    """A screen with entries of its own, such as its requests."""
+
+    def palette_entries(self, query: str) -> Iterable[PaletteEntry]:
+        """Return the entries for a query (empty at first); a few dozen at most."""
+        ...
+
+
+class Commands(Provider):
+    """All entries in one order: the screen's actions, its own entries, documents, themes."""
+
+    _documents: tuple[PaletteEntry, ...] = ()
+
+    async def startup(self) -> None:
+        """Collect the names of experiments and studies, once."""
+        app = self._app
+        self._documents = tuple(
+            PaletteEntry("Open", name, partial(app.open_experiment, name), "Open it in the debugger.")
+            for name in names("Experiment", app.folder)
+        ) + tuple(
+            PaletteEntry("Study", name, partial(app.open_study, name), "Show its points and the front among them.")
+            for name in names("Study", app.folder)
+        )
+
+    async def discover(self) -> Hits:
+        """Yield the actions, which are offered before anything is typed."""
+        for entry in self._actions():
+            yield DiscoveryHit(entry.title, entry.run, help=entry.help or None)
+
+    async def search(self, query: str) -> Hits:
+        """Yield every match."""
+        matcher = self.matcher(query)
+        for entry in self._all(query):
+            score = matcher.match(entry.title)
+            if score > 0:
+                yield Hit(score, matcher.highlight(entry.title), entry.run, text=entry.title, help=entry.help or None)
+
+    @property
+    def _app(self) -> Shell:
+        return shell(self.app)
+
+    def _all(self, query: str) -> Iterator[PaletteEntry]:
+        yield from self._actions()
+        if isinstance(self.screen, HasPalette):
+            yield from self.screen.palette_entries(query)
+        yield from self._documents
+        for name in self._app.theme_names():
+            yield PaletteEntry("Theme", name, partial(setattr, self.app, "theme", name))
+
+    def _actions(self) -> Iterator[PaletteEntry]:
+        app, screen = self._app, self.screen
+        for scope in dict.fromkeys((app.scope_of(screen), APP)):
+            for action in ACTIONS:
+                if action.scope == scope and action.name != "app.palette" and app.is_usable(action, screen):
+                    yield PaletteEntry(action.group, action.title, self._running(action), self._about(action))
+
+    def _about(self, action: Action) -> str:
+        keys = shown_keys(self._app.keymap.keys[action.name])
+        return f"{action.help}  ({keys})" if keys else action.help
+
+    def _running(self, action: Action) -> Callable[[], Awaitable[object]]:
+        app, screen = self._app, self.screen
+        return lambda: app.perform(action, screen)

@@ -10,8 +10,7 @@ from blis_tui.base.errors import PolicyError
 from blis_tui.base.pickling import Picklable, stateful_plugins
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.streams import Streams
-from blis_tui.engine.network import Connection
-from blis_tui.engine.request import NO_MEDIA, Reasoning, Request, under_adapter
+from blis_tui.engine.request import NO_MEDIA, Connection, Reasoning, Request, under_adapter
 from blis_tui.workload.arrivals import CLOSED_LOOP, CurvedGaps, DrawnStages, ExactStages, create_gaps
 from blis_tui.workload.distributions import LENGTHS, UntilEosTokens, counts, ratios_of, tokens_of
 from blis_tui.workload.prompt_content import NOTHING_DRAWN, AdapterDraws, MediaDraws, placed

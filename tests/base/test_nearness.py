@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blis_tui.base.nearness import begin_alike, nearest
+from blis_tui.base.diagnostics import begin_alike, nearest
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from random import Random
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Final
 
+from blis_tui.base import diagnostics, errors, html, pickling, portable_math, scalars, text, units
 from blis_tui.base import diagnostics as told
-from blis_tui.base import errors, html, nearness, pickling, portable_math, scalars, text, units
 from blis_tui.base.canonical import to_json, to_line, to_sorted_json
 from blis_tui.base.input_files import (
     DamagedError,
@@ -138,7 +138,10 @@ def test_texts(file_regression: FileRegressionFixture) -> None:
     for wrong in _NAMES:
         known = [name for name in _NAMES if name != wrong]
         digests.add(
-            "meant", nearness.nearest(wrong, known), nearness.begin_alike(wrong, known), nearness.words_of(wrong)
+            "meant",
+            diagnostics.nearest(wrong, known),
+            diagnostics.begin_alike(wrong, known),
+            diagnostics.words_of(wrong),
         )
         for names in (known, known[:3], known[:12], known[:13], []):
             digests.add("suggested", told.suggestion(wrong, names), told.suggestion(wrong, names, meant=["p99", "y"]))

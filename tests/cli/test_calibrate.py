@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from blis_tui import load
 from blis_tui.base.errors import install_command
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.cli.options import cases_by_name
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.live.calibration import other_loads
 from blis_tui.live.calibration.fitting import collect
 

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 import blis_tui
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.golden.case import cases_of
 from tests.golden.projects import SPEC
 

@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 from click.testing import CliRunner
 
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from tests.golden.projects import SPEC, blis_in, project, pytest_in
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "golden.md").read_text(encoding="utf-8")

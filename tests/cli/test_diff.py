@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner, Result
 from pytest_regressions.file_regression import FileRegressionFixture
 
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
-from blis_tui.runs.compare.comparison import stored
+from blis_tui.cli.standard_streams import ExitCode
+from blis_tui.runs.comparison import stored
 
 SMALL = """\
 apiVersion: blis/v1

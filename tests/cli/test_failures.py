@@ -14,8 +14,8 @@ import pytest
 
 from blis_tui.base.errors import BlisError, InputError, InvariantError, SimulationError
 from blis_tui.cli import main as program
-from blis_tui.cli.failures import ExitCode, reported, tell_defect
 from blis_tui.cli.main import COMMANDS, FORMER_COMMANDS, current_arguments
+from blis_tui.cli.standard_streams import ExitCode, reported, tell_defect
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import COMMANDS, cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.output import result_files
 from tests.golden.projects import SPEC, project, pytest_in
 from tests.live.twin.servers import experiment, recorded

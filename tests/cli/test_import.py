@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner, Result
 from pytest_regressions.file_regression import FileRegressionFixture
 
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.spec.validate import validate
 
 DATA = Path(__file__).parents[1] / "spec" / "foreign" / "data"

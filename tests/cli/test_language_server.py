@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from blis_tui.spec.places import shipped_specs
+from blis_tui.spec.shipped import shipped_specs
 
 SPEC = """\
 apiVersion: blis/v1

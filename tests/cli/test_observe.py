@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.live.observe import observer
+from blis_tui.live.observe.recording import read_recording
 from blis_tui.live.observe.wire import target_of
-from blis_tui.live.recording.folder import read_recording
 from tests.cli.test_signals import Child
 from tests.hostile import EVIL, SPEC, require_harmless
 from tests.live.observe import servers
@@ -24,7 +24,7 @@ from tests.live.observe.servers import Asked, Replying, free_port, prompt_tokens
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from blis_tui.live.recording.recording import Recording
+    from blis_tui.live.observe.recording import Recording
 
 TRACE = "arrival_us,input_tokens,output_tokens\n" + "".join(f"{5_000 * n},{10 + n},{3 + n % 3}\n" for n in range(8))
 WORKLOAD = """\

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blis_tui.base.errors import install_command
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.runs.simulation import Simulation
 
 RUN = ("run", "disaggregation", "--set", "workload.requests=8", "--set", "expect=[]")

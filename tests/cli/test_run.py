@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from pytest_regressions.file_regression import FileRegressionFixture
 
 from blis_tui.base.errors import StalledError
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.cluster.invariants import Auditable, Invariant
 from blis_tui.runs.simulation import Simulation
 from tests.prefork import run_module

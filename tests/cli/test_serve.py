@@ -20,9 +20,9 @@ from rich.console import Console
 
 from blis_tui.base.errors import install_command
 from blis_tui.cli import web_server
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
 from blis_tui.cli.serve import program
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.cli.web_server import (
     DRIVER,
     MAX_COLUMNS,

@@ -20,10 +20,10 @@ from click.testing import CliRunner
 import blis_tui
 from blis_tui.base.errors import InputError, SimulationError
 from blis_tui.cli import serve_api as module
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.live.observe import observer
-from blis_tui.live.recording.folder import read_recording
+from blis_tui.live.observe.recording import read_recording
 from blis_tui.live.serving import shared_prefixes
 from blis_tui.live.serving.core import SubmittedRequest
 from blis_tui.live.serving.shared_prefixes import Contents

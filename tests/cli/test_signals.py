@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from blis_tui.cli import signals
-from blis_tui.cli.failures import ExitCode
+from blis_tui.cli.standard_streams import ExitCode
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
 

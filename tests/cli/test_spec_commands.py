@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli, current_arguments
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.spec.authoring.explain import values
 from blis_tui.spec.load import load
 from blis_tui.spec.schema import KINDS
@@ -117,7 +117,7 @@ def test_a_new_project_is_valid_runs_and_passes_its_own_tests(tmp_path: Path) ->
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """The wheel that a project carries takes long to pack: tests/golden/test_ci.py looks at it."""
-    monkeypatch.setattr("blis_tui.spec.authoring.wheel.own_wheel", lambda: b"wheel")
+    monkeypatch.setattr("blis_tui.spec.authoring.project.own_wheel", lambda: b"wheel")
 
 
 @pytest.mark.usefixtures("light")

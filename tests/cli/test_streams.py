@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blis_tui.cli.failures import ExitCode
+from blis_tui.cli.standard_streams import ExitCode
 from tests.prefork import run_module
 
 SPEC = """

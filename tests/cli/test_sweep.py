@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner, Result
 
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.study.store import STORE_VARIABLE
 from tests.prefork import run_module
 from tests.processes import heed_ctrl_c

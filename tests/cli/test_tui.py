@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blis_tui.cli import tui as command
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.study.store import FolderStore
 from blis_tui.tui.app import Start, StudyStart
 from tests.tui.server import BLIS

@@ -8,8 +8,8 @@ from click.testing import CliRunner, Result
 from pytest_regressions.file_regression import FileRegressionFixture
 
 from blis_tui.base.canonical import to_json
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from tests.results.clusters import DOCUMENTS
 
 

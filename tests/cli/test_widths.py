@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import blis_tui
 from blis_tui.cli.signals import ProgressLine
 from blis_tui.cli.standard_streams import columns
-from blis_tui.output.report_text import summary_text
+from blis_tui.output.section_text import summary_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

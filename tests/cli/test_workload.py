@@ -9,8 +9,8 @@ import yaml
 from click.testing import CliRunner, Result
 from pytest_regressions.file_regression import FileRegressionFixture
 
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 
 CSV = "arrival_time_us,input_tokens,output_tokens\n"
 

@@ -5,7 +5,7 @@ import pytest
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.records import NodeChanged, Retried, Stranded
 from blis_tui.cluster.snapshot import InstanceSnapshot, Snapshot, take_snapshot
-from blis_tui.cluster.state_figures import FIGURES
+from blis_tui.cluster.state import FIGURES
 from blis_tui.engine.records import Observers, Record, Routed
 from blis_tui.model import Delay, NodePool, PluginConfig
 from blis_tui.results.request_log import RequestLog

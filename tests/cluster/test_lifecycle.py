@@ -15,7 +15,7 @@ from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.invariants import INVARIANTS
 from blis_tui.cluster.options.lifecycle import LifecycleControl
 from blis_tui.cluster.records import GatewayTick, InstanceChanged, InstanceStopped, Lost, Retried
-from blis_tui.cluster.state_digest import digest
+from blis_tui.cluster.state import digest
 from blis_tui.engine.records import Observers, Record, Routed, StepFinished
 from blis_tui.model import Autoscaler, Delay, Experiment, Failure, Gateway, Lifecycle, NodePool, PluginConfig
 from blis_tui.results.request_log import RequestLog

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from blis_tui.base.errors import StalledError
-from blis_tui.cluster.state_figures import FIGURES
+from blis_tui.cluster.state import FIGURES
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load
 from tests.oracle.draws import Draw, at_random

@@ -14,7 +14,7 @@ from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.invariants import INVARIANTS, SPLIT_INVARIANTS
 from blis_tui.cluster.options.lifecycle import LifecycleControl
 from blis_tui.cluster.records import InstanceChanged, Lost, Retried, ScalingDecided, TransferBrokenOff, TransferStarted
-from blis_tui.cluster.state_digest import digest
+from blis_tui.cluster.state import digest
 from blis_tui.engine.records import Observers, Record
 from blis_tui.model import Autoscaler, Delay, Failure, Lifecycle, NodePool, PluginConfig
 from blis_tui.results.request_log import RequestLog

@@ -11,8 +11,8 @@ import pytest
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.differences import GROUPS, Change, _is_ordinary, compare, differences
 from blis_tui.debugger.history import run_to_stop
+from blis_tui.debugger.state import GROUPS, Change, _is_ordinary, compare, differences
 
 if TYPE_CHECKING:
     from blis_tui.cluster.snapshot import RequestSnapshot

@@ -27,7 +27,7 @@ from blis_tui.results.record_lines import record_dict
 
 if TYPE_CHECKING:
     from blis_tui.debugger.lockstep import Search
-    from blis_tui.runs.compare.divergence import Divergence
+    from blis_tui.runs.divergence import Divergence
 
 SHORT = {"workload.requests": 30}
 SHORTER: dict[str, object] = {

@@ -9,10 +9,10 @@ import pytest
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.differences import compare, differences
 from blis_tui.debugger.event_store import EventStore
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.lockstep import figure_pairs
+from blis_tui.debugger.state import compare, differences
 from blis_tui.debugger.why.event_stories import event_explanation
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.engine.records import (

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import blis_tui
 from blis_tui.debugger.debugger import Debugger
-from blis_tui.debugger.differences import differences
 from blis_tui.debugger.history import run_to_stop
+from blis_tui.debugger.state import differences
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from tests.recorded import SHIPPED, Digests
 

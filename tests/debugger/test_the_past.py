@@ -18,7 +18,7 @@ from blis_tui.debugger.state import LAST_PHASE, live
 from blis_tui.debugger.why.breakdown import so_far_breakdown, ttft_breakdown
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.engine.records import FirstToken
-from blis_tui.runs.compare.comparison import rows
+from blis_tui.runs.comparison import rows
 from tests.debugger.record_reader import Reader, past_of
 
 if TYPE_CHECKING:

@@ -136,7 +136,7 @@ def _experiment(name: str, job: dict[str, object]) -> Experiment:
 def run_jobs(jobs: dict[str, dict[str, object]]) -> dict[str, object]:
     """Do all jobs; what came out, and which Python and which copy of the package did it."""
     import blis_tui  # noqa: PLC0415
-    from blis_tui.spec.places import shipped_specs  # noqa: PLC0415
+    from blis_tui.spec.shipped import shipped_specs  # noqa: PLC0415
 
     outcomes = {}
     for name, job in jobs.items():

@@ -73,7 +73,7 @@ def test_version_of_python(version: str, jobs: Path, baseline: dict[str, Outcome
 
 OPEN: Final = """
 import json, sys, zipfile
-from blis_tui.golden.chain import ChainRecorder
+from blis_tui.golden.golden_store import ChainRecorder
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.build import build_experiment
 with zipfile.ZipFile(sys.argv[1]) as bundle:

@@ -12,7 +12,7 @@ import pytest
 
 import blis_tui
 from blis_tui.cluster.cluster import Cluster as ClusterState
-from blis_tui.cluster.state_digest import digest
+from blis_tui.cluster.state import digest
 from blis_tui.engine.records import Observers, StepFinished, TiersLoaded
 from blis_tui.engine.sglang.hicache import HostPool
 from blis_tui.model import KvTier, KvTiers

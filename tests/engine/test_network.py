@@ -2,7 +2,7 @@
 
 import pytest
 
-from blis_tui.engine.network import Connection
+from blis_tui.engine.request import Connection
 from tests.builders import Outcome, experiment, request
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from blis_tui.base.errors import StalledError
 from blis_tui.cluster.cluster import Cluster
 from blis_tui.cluster.invariants import INVARIANTS
-from blis_tui.cluster.state_digest import digest
+from blis_tui.cluster.state import digest
 from blis_tui.engine.records import Observers
 from blis_tui.engine.request import RequestState
 from blis_tui.engine.sglang.radix_tree import RadixTree

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 import yaml
 
-from blis_tui.spec.authoring.project import project_files
-from blis_tui.spec.authoring.wheel import NAME, own_wheel
+from blis_tui.spec.authoring.project import NAME, own_wheel, project_files
 from tests.golden.projects import blis_in
 from tests.prefork import write_program
 from tests.wheels import checked, with_borrowed

@@ -16,17 +16,15 @@ from blis_tui.engine.kv.pool import BlockPool
 from blis_tui.engine.records import Admitted
 from blis_tui.engine.rules.rule import RunningFirst
 from blis_tui.engine.rules.vllm import BlisBatching
-from blis_tui.golden import chain, session
+from blis_tui.golden import golden_store, session
 from blis_tui.golden.case import cases_of
-from blis_tui.golden.chain import MAX_ENTRIES, ChainRecorder, divergence_window
-from blis_tui.golden.compare import compare
+from blis_tui.golden.compare import ComparisonOptions, compare
 from blis_tui.golden.golden_divergence import find_divergence, record_lines
-from blis_tui.golden.golden_store import RECORDS, GoldenFiles
-from blis_tui.golden.options import ComparisonOptions
+from blis_tui.golden.golden_store import MAX_ENTRIES, RECORDS, ChainRecorder, GoldenFiles, divergence_window
 from blis_tui.golden.produce import produce
 from blis_tui.golden.review import accept
 from blis_tui.results.record_lines import record_dict
-from blis_tui.runs.compare.divergence import first_divergence, record_stream
+from blis_tui.runs.divergence import first_divergence, record_stream
 
 from .projects import SPEC
 
@@ -37,8 +35,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.plan import Plan
     from blis_tui.engine.profile import Limits
     from blis_tui.engine.request import Request
-    from blis_tui.golden.chain import Chain
-    from blis_tui.golden.golden_store import Golden
+    from blis_tui.golden.golden_store import Chain, Golden
 
 
 def chain_of(events: list[str]) -> Chain:
@@ -222,7 +219,7 @@ def test_of_a_changed_spec_the_records_are_those_of_whole_streams(
     before: str, now: str, most: int, *, backwards: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Although only the window of the chains is compared, and the golden's run is repeated no further."""
-    monkeypatch.setattr(chain, "MAX_ENTRIES", most)
+    monkeypatch.setattr(golden_store, "MAX_ENTRIES", most)
     texts = [SPEC, SPEC.replace(before, now)][:: -1 if backwards else 1]
     experiments = []
     for name, text in zip(("old", "new"), texts, strict=True):

@@ -18,14 +18,13 @@ import pytest
 from blis_tui.base.canonical import to_json
 from blis_tui.base.errors import BlisError
 from blis_tui.base.input_files import input_digest
-from blis_tui.golden.bundle import pack, unpacked, verified
+from blis_tui.golden.bundle import pack, read_stored, unpacked, verified
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.comment import STYLES, comment
 from blis_tui.golden.golden_store import ACCEPTED, HEADER, REPORT, files_of
 from blis_tui.golden.produce import produce
 from blis_tui.golden.review import accept, difference_text, look, record_full
 from blis_tui.golden.session import GoldenSettings, run_case
-from blis_tui.golden.stored import read_stored
 from tests.mutations import mutated
 from tests.spec.test_fuzz import mutation
 

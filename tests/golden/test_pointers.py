@@ -12,8 +12,7 @@ from click.testing import CliRunner
 from blis_tui.base.errors import SpecError
 from blis_tui.cli.main import cli
 from blis_tui.golden.case import cases_of
-from blis_tui.golden.compare import REDACTED, _report_differences, redact
-from blis_tui.golden.options import ComparisonOptions, Tolerance
+from blis_tui.golden.compare import REDACTED, ComparisonOptions, Tolerance, _report_differences, redact
 from blis_tui.spec.metric_names import unknown_step
 from tests.golden.projects import SPEC
 

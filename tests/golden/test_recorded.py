@@ -15,20 +15,18 @@ import blis_tui
 from blis_tui.base.canonical import to_json
 from blis_tui.base.errors import InputError
 from blis_tui.golden import determinism
-from blis_tui.golden.bundle import pack, unpacked, verified
+from blis_tui.golden.bundle import is_stored, pack, read_stored, unpacked, verified
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.comment import STYLES, comment, write_html
-from blis_tui.golden.compare import compare
+from blis_tui.golden.compare import ComparisonOptions, Tolerance, compare
 from blis_tui.golden.determinism import find_broken_invariant, find_nondeterminism, record_run
 from blis_tui.golden.golden_store import ACCEPTED, HEADER, RECORDS, REPORT, Baseline, GoldenFiles, files_of
-from blis_tui.golden.options import ComparisonOptions, Tolerance
 from blis_tui.golden.other_process import OtherProcess
 from blis_tui.golden.produce import CHECKS, produce, produce_checked
 from blis_tui.golden.produce import digests as run_digests
 from blis_tui.golden.project import project_of_experiment, project_of_folder
 from blis_tui.golden.review import difference_text, find, look, record_full, survey
 from blis_tui.golden.session import GoldenSettings, decide_mode, on_ci, run_case
-from blis_tui.golden.stored import is_stored, read_stored
 from tests.golden.projects import SPEC
 from tests.golden.test_studies import STUDY
 from tests.golden.test_twins import record, server_in, slower

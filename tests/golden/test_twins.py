@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from blis_tui.base.errors import InputError, SpecError
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.golden.case import cases_of
 from blis_tui.golden.comment import STYLES, comment
 from blis_tui.golden.golden_store import files_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from blis_tui.golden.golden_store import GoldenFiles
     from blis_tui.golden.session import Outcome
-    from blis_tui.live.recording.recording import Observed
+    from blis_tui.live.observe.recording import Observed
 
 REQUESTS = 30
 GAP_US, FRONT_US = 800, 12_000

@@ -19,12 +19,22 @@ from blis_tui.live.calibration.simulated_load import Pair, agreement, by_batch, 
 from blis_tui.live.observe.answers import error_text, read_answer, read_stream, read_whole
 from blis_tui.live.observe.exchange import longest_answer
 from blis_tui.live.observe.prompts import Prompts, RequestForm, TextScale
-from blis_tui.live.observe.server_reports import differences, settings, step_of, values
-from blis_tui.live.observe.wire import target_of
-from blis_tui.live.recording.folder import read_recording, table_csv, write_tables
-from blis_tui.live.recording.lines import read_request, read_scrape, read_step, request_line, scrape_line, step_line
-from blis_tui.live.recording.recording import OUTCOMES, Observed, Server
-from blis_tui.live.recording.recording_summary import (
+from blis_tui.live.observe.recording import (
+    OUTCOMES,
+    Observed,
+    Server,
+    read_recording,
+    read_request,
+    read_scrape,
+    read_step,
+    request_line,
+    scrape_line,
+    step_line,
+    table_csv,
+    write_tables,
+    write_timeline,
+)
+from blis_tui.live.observe.recording_summary import (
     Progress,
     status_text,
     summarize,
@@ -32,7 +42,8 @@ from blis_tui.live.recording.recording_summary import (
     summary_text,
     warnings,
 )
-from blis_tui.live.recording.recording_tracks import write_timeline
+from blis_tui.live.observe.server_reports import differences, settings, step_of, values
+from blis_tui.live.observe.wire import target_of
 from blis_tui.live.serving.core import Core
 from blis_tui.live.serving.metrics import Metrics
 from blis_tui.live.serving.openai_api import RefusedError, Shape, most_bytes, parse_request

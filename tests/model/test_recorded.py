@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import blis_tui
 from blis_tui import model
 from blis_tui.base.classes import dataclass
+from blis_tui.model.control_plane import PluginConfig, named_in
 from blis_tui.model.defaults import (
     CHUNK,
     DEFAULTS,
@@ -41,7 +42,6 @@ from blis_tui.model.plug_ins import (
     setting,
     setting_or,
 )
-from blis_tui.model.policy import PluginConfig, named_in
 from blis_tui.spec.shipped import builtin
 from tests.recorded import SHIPPED, Digests, outcome
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import hypothesis
 from hypothesis import HealthCheck, settings
 
-from blis_tui.results.request_columns import WAYS, RequestNumbers
+from blis_tui.results.request_log import WAYS, RequestNumbers
 from blis_tui.workload.interactive import ClosedLoop, ClosedLoopSettings, InteractiveSource
 
 from .draws import at_random

@@ -226,8 +226,8 @@ def test_places_where_no_file_can_be_are_errors_before_anything_is_computed(
 
 APART = {
     "output/result_files.py": "all others write with it, one file or a tree of them",
-    "live/recording/folder.py": "a recording grows while it is made",
-    "spec/authoring/code_examples.py": "examples for the documentation, in a temporary folder",
+    "live/observe/recording.py": "a recording grows while it is made",
+    "spec/authoring/explain.py": "examples for the documentation, in a temporary folder",
     "golden/other_process.py": "what a process says, in a file without a name",
 }
 """Modules that write, make or move files themselves."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.base.errors import InputError
-from blis_tui.cli.failures import ExitCode
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.output import result_files
 from blis_tui.output.result_files import write_text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import blis_tui
-from blis_tui.output.report_text import summary_text
+from blis_tui.output.section_text import summary_text
 
 
 def test_of_many_tenants_the_largest_are_shown_and_the_others_counted() -> None:

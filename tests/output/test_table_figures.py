@@ -12,7 +12,7 @@ import pytest
 
 import blis_tui
 from blis_tui.engine import records as kinds
-from blis_tui.output.report_text import summary_text
+from blis_tui.output.section_text import summary_text
 
 if TYPE_CHECKING:
     from blis_tui.results.report import Report

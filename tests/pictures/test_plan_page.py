@@ -9,8 +9,8 @@ import pytest
 from plotly.graph_objects import Figure  # type: ignore[import-untyped]
 
 from blis_tui.base.source import Source
-from blis_tui.pictures.chosen import rerun
 from blis_tui.pictures.plan_page import answer_runs, plan_page
+from blis_tui.pictures.points import rerun
 from blis_tui.spec.read import parse
 from blis_tui.spec.study.document import read_study
 from blis_tui.study.planning.answer import Plan, Question

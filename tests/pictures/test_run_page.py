@@ -25,7 +25,7 @@ from tests.pictures.pages import Page
 if TYPE_CHECKING:
     from blis_tui.pictures.load_pictures import LoadTable
     from blis_tui.results.report import Report
-    from blis_tui.results.request_columns import RequestNumbers
+    from blis_tui.results.request_log import RequestNumbers
 
 TENANT = "<b>acme</b></script><!--"
 """A name that would break a page."""

@@ -11,10 +11,9 @@ from click.testing import CliRunner
 from plotly.graph_objects import Figure  # type: ignore[import-untyped]
 
 from blis_tui.base.errors import install_command
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
-from blis_tui.pictures.chosen import choose, rerun
-from blis_tui.pictures.points import Points
+from blis_tui.cli.standard_streams import ExitCode
+from blis_tui.pictures.points import Points, choose, rerun
 from blis_tui.pictures.study_page import study_page
 from blis_tui.spec.study.arguments import study_of_arguments
 from blis_tui.spec.study.document import open_study_or_experiment, read_study

@@ -13,8 +13,7 @@ from blis_tui.results.request_book import NO_EXTRAS
 from blis_tui.results.sections.quality import slo_report
 
 if TYPE_CHECKING:
-    from blis_tui.results.request_columns import RequestNumbers
-    from blis_tui.results.request_log import RequestTable
+    from blis_tui.results.request_log import RequestNumbers, RequestTable
 
 # TTFT 100 ms, TPOT (500 - 100) / 4 = 100 ms, E2E 500 ms
 ROW = SimpleNamespace(number=0, state=RequestState.COMPLETED, ttft_us=100_000, e2e_us=500_000, output_tokens=5)

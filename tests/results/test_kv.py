@@ -8,7 +8,7 @@ import blis_tui
 from blis_tui.engine.records import Preempted, Scheduled, StepFinished
 from blis_tui.engine.stopped import ANSWERS, BLOCKS, ROOM, WATERMARK, SchedulingStopped
 from blis_tui.results.sections.instances import kv_counts
-from blis_tui.runs.compare.comparison import rows
+from blis_tui.runs.comparison import rows
 from blis_tui.runs.simulation import Simulation
 from tests.builders import Outcome, experiment, request
 

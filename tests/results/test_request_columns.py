@@ -13,14 +13,13 @@ import blis_tui
 from blis_tui.engine.request import RequestState
 from blis_tui.output.tables import requests_csv
 from blis_tui.results import request_log
-from blis_tui.results.request_columns import split
-from blis_tui.results.request_log import RequestRow
+from blis_tui.results.request_log import RequestRow, split
 from blis_tui.results.sections.offered_load import THRASHING, Throughflow
 from tests.results.clusters import DOCUMENTS, experiment
 
 if TYPE_CHECKING:
     from blis_tui.results.report import Report
-    from blis_tui.results.request_columns import RequestNumbers
+    from blis_tui.results.request_log import RequestNumbers
 
 NAMES = sorted(DOCUMENTS)
 WARM_UP_US = 700_000

@@ -13,8 +13,7 @@ import pytest
 from benchmarks import accuracy
 from blis_tui import load
 from blis_tui.model import Client, Cluster, Engine, Experiment, Hardware, Policy, Pool, Workload
-from blis_tui.output.report_text import summary_text
-from blis_tui.output.section_text import accuracy_table, accuracy_text, instance_lines
+from blis_tui.output.section_text import accuracy_table, accuracy_text, instance_lines, summary_text
 from blis_tui.results.expected_error import (
     COMPARED,
     DIFFERENT,
@@ -36,7 +35,7 @@ from blis_tui.results.measured import (
     measured,
     traits_of,
 )
-from blis_tui.results.sections.step_time import StepTime, step_times
+from blis_tui.results.sections.types import StepTime, step_times
 from blis_tui.runs.simulation import Simulation
 from docs import make_reliability
 

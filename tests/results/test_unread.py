@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import blis_tui
-from blis_tui.model.policy import SLO_PRIORITIES
+from blis_tui.model.control_plane import SLO_PRIORITIES
 from blis_tui.spec.shipped import builtin
 
 TIGHT = {"max_num_seqs": 4, "kv_blocks": 64}

@@ -9,8 +9,7 @@ import pytest
 import blis_tui
 from blis_tui.cluster.records import Dispatched, TransferFinished, TransferStarted
 from blis_tui.output.tables import requests_csv
-from blis_tui.results.request_columns import WAYS
-from blis_tui.results.request_log import PLAIN_COLUMNS
+from blis_tui.results.request_log import PLAIN_COLUMNS, WAYS
 from tests.results.clusters import DOCUMENTS, experiment, outcome
 
 if TYPE_CHECKING:

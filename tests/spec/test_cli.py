@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from blis_tui.cli.main import cli
-from blis_tui.spec.places import shipped_specs
+from blis_tui.spec.shipped import shipped_specs
 from blis_tui.workload.traces import read
 
 BROKEN = Path(__file__).parent / "broken"

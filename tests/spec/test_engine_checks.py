@@ -11,7 +11,7 @@ import blis_tui
 from blis_tui.base.errors import InputError
 from blis_tui.spec.build import build_experiment
 from blis_tui.spec.operator_files import table_digest
-from blis_tui.spec.places import shipped_specs
+from blis_tui.spec.shipped import shipped_specs
 
 
 def shipped(name: str) -> dict[str, Any]:

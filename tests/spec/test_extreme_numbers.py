@@ -13,9 +13,9 @@ from blis_tui.model.keys import LARGEST, LARGEST_SEED, SMALLEST
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.library import names
 from blis_tui.spec.load import load, resolve_source
-from blis_tui.spec.places import shipped_specs
 from blis_tui.spec.reader import matches
 from blis_tui.spec.schema import KINDS, File, referred, schema
+from blis_tui.spec.shipped import shipped_specs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from blis_tui.base.diagnostics import CODES, Diagnostic, render_text
 from blis_tui.base.errors import InputError, SpecError
 from blis_tui.spec.load import load
-from blis_tui.spec.places import shipped_specs
+from blis_tui.spec.shipped import shipped_specs
 from blis_tui.spec.study.arguments import parse_axis, parse_bound, parse_objective, parse_seeds
 from blis_tui.spec.validate import validate
 

@@ -9,8 +9,8 @@ import pytest
 from blis_tui.base.errors import SpecError
 from blis_tui.spec.library import find_by_id, is_id, names
 from blis_tui.spec.load import load
-from blis_tui.spec.places import shipped_specs
 from blis_tui.spec.read import read_document
+from blis_tui.spec.shipped import shipped_specs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from blis_tui.base.diagnostics import nearest
 from blis_tui.base.errors import SpecError
-from blis_tui.base.nearness import nearest
 from blis_tui.cli.main import cli
 from blis_tui.spec import hints as synonyms
 from blis_tui.spec.authoring.key_tree import root
@@ -18,8 +18,8 @@ from blis_tui.spec.hints import metric_hint, plain
 from blis_tui.spec.library import names
 from blis_tui.spec.load import load
 from blis_tui.spec.metric_names import all_metrics
-from blis_tui.spec.places import shipped_specs
 from blis_tui.spec.schema import KINDS, properties_of
+from blis_tui.spec.shipped import shipped_specs
 from blis_tui.spec.validate import validate
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from blis_tui.base.errors import InputError, SpecError
 from blis_tui.spec.build import build_experiment, digest
 from blis_tui.spec.compose import MAX_PARENTS
 from blis_tui.spec.load import load
-from blis_tui.spec.places import shipped_specs
+from blis_tui.spec.shipped import shipped_specs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,11 +21,10 @@ from referencing.jsonschema import DRAFT202012
 from blis_tui.base.errors import SpecError
 from blis_tui.base.source import Source
 from blis_tui.spec.load import load
-from blis_tui.spec.places import shipped_specs
 from blis_tui.spec.read import parse, read_document
 from blis_tui.spec.reader import _READ, _RULES, Reading, complete, read
 from blis_tui.spec.schema import KINDS, File, schema
-from blis_tui.spec.shipped import builtin
+from blis_tui.spec.shipped import builtin, shipped_specs
 from blis_tui.spec.validate import validate
 
 if TYPE_CHECKING:

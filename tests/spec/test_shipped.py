@@ -12,10 +12,10 @@ from jsonschema import Draft202012Validator
 from blis_tui.spec import hf
 from blis_tui.spec.library import entries, find, names, suffix
 from blis_tui.spec.load import load
-from blis_tui.spec.places import data_root, shipped_specs
 from blis_tui.spec.read import read_document
 from blis_tui.spec.reader import read
 from blis_tui.spec.schema import KINDS, schema
+from blis_tui.spec.shipped import data_root, shipped_specs
 from blis_tui.spec.validate import validate
 
 if TYPE_CHECKING:

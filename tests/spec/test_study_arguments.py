@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from blis_tui.base.errors import SpecError
 from blis_tui.base.source import Source
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.spec.read import parse
 from blis_tui.spec.study.arguments import parse_axis, parse_bound, parse_objective, parse_seeds, study_of_arguments
 from blis_tui.spec.study.document import open_study_or_experiment, read_study

@@ -18,7 +18,7 @@ from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.load import load
 from blis_tui.spec.shipped import builtin
 from blis_tui.study.bounds import allowed_above, max_requests
-from blis_tui.study.early_stop import EarlyStop, Watch
+from blis_tui.study.task import EarlyStop, Watch
 from blis_tui.workload.source import create_source
 from tests.oracle.fleets import draw_fleet, draw_mortal_fleet
 from tests.oracle.runs import check_many

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 import blis_tui
 from blis_tui.base.errors import InputError
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.spec.authoring.provenance import compose
 from blis_tui.study.shrink import shrink
 from tests.golden.projects import blis_in, pytest_in

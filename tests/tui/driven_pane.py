@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from blis_tui.debugger.debugger import Debugger
-    from blis_tui.tui.widgets.boxes import Box
+    from blis_tui.tui.boxes import Box
 
 
 WHOLE = 10**9

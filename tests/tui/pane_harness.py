@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
+    from blis_tui.tui.boxes import Box
     from blis_tui.tui.drawing.lines import Line
-    from blis_tui.tui.widgets.boxes import Box
 
 
 def debugger(experiment: str, event: int, **overrides: object) -> Debugger:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from blis_tui.tui.boxes import RowsBox
 from blis_tui.tui.panes.events import EventList
 from blis_tui.tui.panes.timeline import Timeline
 from blis_tui.tui.screens.why import WhyScreen
-from blis_tui.tui.widgets.boxes import RowsBox
 from tests.tui.debugging import debugging
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explanation import Subject, event_ref, instance_ref
 from blis_tui.engine.records import Completed, Prefilled, Queued, Rejected, Routed, Scheduled, StepFinished
 from blis_tui.runs.simulation import Simulation
+from blis_tui.tui.boxes import Rows, RowsBox
 from blis_tui.tui.drawing.life_line import STAGES
 from blis_tui.tui.panes import fleet as fleet_pane
 from blis_tui.tui.panes import gateway as gateway_pane
@@ -37,7 +38,6 @@ from blis_tui.tui.panes.fleet import MEASURES, VERDICTS, fleet_lines, level, val
 from blis_tui.tui.panes.gateway import gateway_lines
 from blis_tui.tui.panes.instances import instances_lines
 from blis_tui.tui.panes.router import decision_of, router_lines
-from blis_tui.tui.widgets.boxes import Rows, RowsBox
 from tests.cluster.fleets import GATEWAY, fleet
 from tests.tui.debugging import NARROW, debugging, experiment
 from tests.tui.pane_harness import OnePane, text_of, view_at

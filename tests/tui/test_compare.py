@@ -18,8 +18,8 @@ from blis_tui.debugger.why.explain import explain_event
 from blis_tui.debugger.why.explanation import event_ref
 from blis_tui.engine.records import Admitted, Dropped, Queued, Routed
 from blis_tui.results.record_lines import record_dict
-from blis_tui.runs.compare.comparison import ComparedFigure, RequestChanges
-from blis_tui.runs.compare.divergence import Divergence, run_to_end
+from blis_tui.runs.comparison import ComparedFigure, RequestChanges
+from blis_tui.runs.divergence import Divergence, run_to_end
 from blis_tui.tui import view as view_module
 from blis_tui.tui.app import BlisApp
 from blis_tui.tui.drawing.plot import curves_text

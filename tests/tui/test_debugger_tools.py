@@ -23,6 +23,8 @@ from blis_tui.debugger.saved_sessions import save as save_session
 from blis_tui.debugger.state import PHASES
 from blis_tui.golden.bundle import unpacked, verified
 from blis_tui.tui.app import BlisApp, Start
+from blis_tui.tui.bars import TabBar, place_tabs
+from blis_tui.tui.boxes import RowsBox
 from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.editor import read_only
 from blis_tui.tui.panes import PANES as DECLARED
@@ -30,10 +32,8 @@ from blis_tui.tui.panes.events import EventList, EventRows
 from blis_tui.tui.screens.compare import CompareScreen
 from blis_tui.tui.screens.debugger import DebuggerScreen
 from blis_tui.tui.screens.export import KINDS, ExportScreen
-from blis_tui.tui.screens.prompt import ConfirmScreen, PromptScreen
 from blis_tui.tui.screens.why import WhyScreen
-from blis_tui.tui.widgets.bars import TabBar, place_tabs
-from blis_tui.tui.widgets.boxes import RowsBox
+from blis_tui.tui.screens.windows import ConfirmScreen, PromptScreen
 from tests.tui.debugging import NAMES, NARROW, Debugging, debugging, experiment
 from tests.tui.screens import press, screen_text, settle
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from blis_tui.debugger.differences import GROUPS
+from blis_tui.debugger.state import GROUPS
+from blis_tui.tui.boxes import RowsBox
 from blis_tui.tui.panes.changes import PANE, diff_lines, group_style, value_text
-from blis_tui.tui.widgets.boxes import RowsBox
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 if TYPE_CHECKING:

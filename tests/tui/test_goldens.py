@@ -21,13 +21,23 @@ from blis_tui.golden.golden_store import HEADER, GoldenFiles, files_of
 from blis_tui.golden.produce import produce
 from blis_tui.golden.review import accept, survey
 from blis_tui.golden.session import Outcome
-from blis_tui.runs.compare.divergence import record_text
+from blis_tui.runs.divergence import record_text
 from blis_tui.spec.user_plugins import load_plugins
+from blis_tui.tui.bars import TitleBar
 from blis_tui.tui.screens import goldens as goldens_screen
-from blis_tui.tui.screens.goldens import GoldenList, GoldensScreen, check, prepare
-from blis_tui.tui.screens.goldens_lines import checked, decision, difference, matching, name_width, row
-from blis_tui.tui.screens.prompt import ConfirmScreen
-from blis_tui.tui.widgets.bars import TitleBar
+from blis_tui.tui.screens.goldens import (
+    GoldenList,
+    GoldensScreen,
+    check,
+    checked,
+    decision,
+    difference,
+    matching,
+    name_width,
+    prepare,
+    row,
+)
+from blis_tui.tui.screens.windows import ConfirmScreen
 from tests.golden.projects import SPEC
 from tests.tui.screens import check_screen, press, screen_text, settle
 

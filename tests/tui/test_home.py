@@ -21,12 +21,11 @@ from blis_tui.spec.load import load
 from blis_tui.tui import catalog
 from blis_tui.tui.app import BlisApp
 from blis_tui.tui.catalog import Checked, Found, GoldenState, check, facts_of, find_documents, golden_states
-from blis_tui.tui.drawing.problems import problem_text
+from blis_tui.tui.drawing.lines import problem_text
 from blis_tui.tui.screens import home
 from blis_tui.tui.screens.error import ErrorScreen
-from blis_tui.tui.screens.home import ExperimentList, HomeScreen
-from blis_tui.tui.screens.home_lines import HomeEntry, details, matching, name_width, row, summary
-from blis_tui.tui.screens.prompt import PromptScreen
+from blis_tui.tui.screens.home import ExperimentList, HomeEntry, HomeScreen, details, matching, name_width, row, summary
+from blis_tui.tui.screens.windows import PromptScreen
 from tests.tui.screens import check_screen, press, screen_text, settle
 from tests.tui.stubs import Opened, replace_screens
 

@@ -9,9 +9,9 @@ import pytest
 
 from blis_tui.debugger.why.explanation import request_ref
 from blis_tui.debugger.why.lifespans import read_life
+from blis_tui.tui.boxes import RowsBox
 from blis_tui.tui.drawing.life_line import life_bar, life_intervals, past_and_later, position_mark, shares, totals
 from blis_tui.tui.panes.request import PANE, inspector_lines, ranked_requests, subject
-from blis_tui.tui.widgets.boxes import RowsBox
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 from blis_tui.base.units import span_text, time_text
 from blis_tui.debugger.state import LAST_PHASE, PHASES
 from blis_tui.debugger.why.explanation import request_ref
+from blis_tui.tui.boxes import RowsBox
 from blis_tui.tui.panes.instances import ALL_INSTANCES, PANE, instances_lines, step_card, step_tokens
-from blis_tui.tui.widgets.boxes import RowsBox
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 if TYPE_CHECKING:

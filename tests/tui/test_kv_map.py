@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.debugger.why.explanation import request_ref
+from blis_tui.tui.boxes import Rows, RowsBox
 from blis_tui.tui.panes.kv import BLOCK_STYLES, PANE, holdings, kv_grid, kv_map
-from blis_tui.tui.widgets.boxes import Rows, RowsBox
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from blis_tui.debugger.why.explanation import Subject
+from blis_tui.tui.boxes import Rows, RowsBox
 from blis_tui.tui.drawing.lines import Column, cells, fit, flow, line, names_text, shorten, titles, words
 from blis_tui.tui.panes.pane import Pane
-from blis_tui.tui.widgets.boxes import Rows, RowsBox
 from tests.tui.pane_harness import OnePane, debugger, view_at
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from blis_tui.cli import tui as command
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
-from blis_tui.live.recording.folder import read_recording
-from blis_tui.live.recording.recording_summary import Status
+from blis_tui.cli.standard_streams import ExitCode
+from blis_tui.live.observe.recording import read_recording
+from blis_tui.live.observe.recording_summary import Status
 from blis_tui.tui.app import BlisApp
 from blis_tui.tui.screens import observing
 from blis_tui.tui.screens.observing import ObservingScreen, ObservingStart, status_of

@@ -14,7 +14,7 @@ import pytest
 from rich.cells import cell_len
 
 from blis_tui.tui.app import BlisApp, Start
-from blis_tui.tui.picture import portable
+from blis_tui.tui.screens.export import portable
 from tests.tui.debugging import experiment
 from tests.tui.screens import finish, screen_rows, settle
 

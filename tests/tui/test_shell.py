@@ -17,18 +17,18 @@ from textual.widgets import Button, Input, OptionList, Static
 
 from blis_tui.base.errors import InputError
 from blis_tui.spec.load import load
-from blis_tui.spec.places import data_root, shipped_specs
+from blis_tui.spec.shipped import data_root, shipped_specs
 from blis_tui.tui.actions import ACTIONS, named
 from blis_tui.tui.app import BlisApp, Start
+from blis_tui.tui.bars import KeyBar, KeyHint, key_line, place_hints, title_line
 from blis_tui.tui.catalog import is_searched
-from blis_tui.tui.commands import PaletteEntry
 from blis_tui.tui.editor import edit, editor_command, read_only
 from blis_tui.tui.screens.error import CrashScreen, ErrorScreen
 from blis_tui.tui.screens.help import HelpScreen, groups, split_columns
 from blis_tui.tui.screens.home import ExperimentList, HomeScreen
-from blis_tui.tui.screens.window import SmallScreen, small_text
+from blis_tui.tui.screens.windows import SmallScreen, small_text
 from blis_tui.tui.settings import DARK, LIGHT, default_keymap, default_theme
-from blis_tui.tui.widgets.bars import KeyBar, KeyHint, key_line, place_hints, title_line
+from blis_tui.tui.shell import PaletteEntry
 from tests.tui.screens import check_screen, press, screen_text, settle
 from tests.tui.stubs import Opened, replace_screens
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from blis_tui.tui.boxes import RowsBox
 from blis_tui.tui.panes.spec import PANE, coloured, spec_lines, spec_paths, spec_value
-from blis_tui.tui.widgets.boxes import RowsBox
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 
 DOCUMENT = tuple(

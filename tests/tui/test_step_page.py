@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 import blis_tui
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.debugger.places import Place
 from blis_tui.debugger.why.explain import explain
 from blis_tui.debugger.why.explanation import event_ref, request_ref

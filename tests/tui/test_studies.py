@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 from textual.widgets import Input
 
-from blis_tui.runs.compare.divergence import record_stream
+from blis_tui.runs.divergence import record_stream
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.study.parquet import write_rows
 from blis_tui.study.runners import InProcessRunner

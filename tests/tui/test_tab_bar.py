@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from blis_tui.tui.bars import Tab, TabBar, place_tabs, tab_lines
 from blis_tui.tui.panes import PANES
-from blis_tui.tui.widgets.bars import Tab, TabBar, place_tabs, tab_lines
 from tests.tui.debugging import NARROW, debugging
 
 

@@ -16,11 +16,10 @@ import blis_tui
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.state import LAST_PHASE, live
-from blis_tui.debugger.why.breakdown import decode_lines
+from blis_tui.debugger.why.breakdown import decode_lines, wait_lines
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.ranking import ORDERS
-from blis_tui.debugger.why.waits import wait_lines
 from blis_tui.tui.drawing.series import SERIES, value_text
 from blis_tui.tui.panes.changes import diff_lines
 from blis_tui.tui.panes.events import event_line

@@ -10,9 +10,9 @@ from textual.app import App
 from textual.widgets import Input
 
 from blis_tui.cli import tui as command
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
-from blis_tui.live.recording.folder import read_recording
+from blis_tui.cli.standard_streams import ExitCode
+from blis_tui.live.observe.recording import read_recording
 from blis_tui.live.twin.twin import compare_with_simulation
 from blis_tui.tui.app import TwinStart
 from blis_tui.tui.screens.debugger import DebuggerScreen
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_regressions.file_regression import FileRegressionFixture
 
-    from blis_tui.live.recording.recording import Recording
+    from blis_tui.live.observe.recording import Recording
     from blis_tui.tui.app import BlisApp
 
 

@@ -15,9 +15,9 @@ from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.explain import explain_event
 from blis_tui.debugger.why.explanation import Subject
 from blis_tui.results.lints.table import LINTS
+from blis_tui.tui.boxes import Box, Rows, RowsBox
 from blis_tui.tui.panes.instances import instances_lines
 from blis_tui.tui.panes.warnings import PANE, warning_lines
-from blis_tui.tui.widgets.boxes import Box, Rows, RowsBox
 from tests.tui.debugging import NARROW, NORMAL, debugging
 from tests.tui.pane_harness import OnePane, debugger, text_of, view_at
 from tests.tui.screens import check_screen, press, screen_text, settle

@@ -10,7 +10,7 @@ import pytest
 
 import blis_tui
 from blis_tui.engine.records import Routed
-from blis_tui.runs.compare.reroute import ask_whatif
+from blis_tui.runs.reroute import ask_whatif
 from blis_tui.tui.panes.router import decision_of
 from blis_tui.tui.screens import compare as compare_screen
 from blis_tui.tui.screens.compare import CompareScreen
@@ -23,7 +23,7 @@ from tests.tui.screens import draw, idle, screen_text
 
 if TYPE_CHECKING:
     from blis_tui.results.request_log import RequestRow
-    from blis_tui.runs.compare.reroute import WhatIf
+    from blis_tui.runs.reroute import WhatIf
 
 AT = "1781"
 """A routing decision of WEIGHTED."""

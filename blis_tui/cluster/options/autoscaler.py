@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.portable_math import whole_sum
-from blis_tui.cluster.life import CANDIDATES, FAILED, STARTING, NoAutoscaler, accelerators
 from blis_tui.cluster.options.placement import draw
 from blis_tui.cluster.records import Scaled, ScalingDecided
 from blis_tui.cluster.routed_request import LIFECYCLE, BackgroundEvent
+from blis_tui.cluster.stages import CANDIDATES, FAILED, STARTING, NoAutoscaler, accelerators
 from blis_tui.engine.events import Revocable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from blis_tui.base.streams import Streams
-    from blis_tui.cluster.life import Lives
     from blis_tui.cluster.pipeline import Pipeline
+    from blis_tui.cluster.stages import Lives
     from blis_tui.model import Autoscaler, Pool
 
 ENOUGH: Final = "enough and not too much"

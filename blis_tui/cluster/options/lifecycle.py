@@ -12,7 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from blis_tui import model as spec
-from blis_tui.cluster.life import (
+from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Lost, Retried, Stranded
+from blis_tui.cluster.routed_request import LIFECYCLE, BackgroundEvent, RoutedRequest
+from blis_tui.cluster.stages import (
     ACTIVE,
     CAN_FAIL,
     CANDIDATES,
@@ -25,11 +27,9 @@ from blis_tui.cluster.life import (
     WARMING,
     InstanceLife,
     NoAutoscaler,
+    NoLifecycle,
     UnlimitedPlacement,
 )
-from blis_tui.cluster.records import InstanceChanged, InstanceStopped, Lost, Retried, Stranded
-from blis_tui.cluster.routed_request import LIFECYCLE, BackgroundEvent, RoutedRequest
-from blis_tui.cluster.stages import NoLifecycle
 from blis_tui.engine.client_times import client_ttft_us
 from blis_tui.engine.events import Revocable
 from blis_tui.engine.latency.wrappers import scaled_step_times
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from blis_tui.base.streams import Stream, Streams
-    from blis_tui.cluster.life import Lives
     from blis_tui.cluster.pipeline import Pipeline
     from blis_tui.cluster.router import Router
+    from blis_tui.cluster.stages import Lives
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.request import Request
     from blis_tui.model import Failure

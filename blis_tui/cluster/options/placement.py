@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.portable_math import whole_sum
-from blis_tui.cluster.life import Node, UnlimitedPlacement, accelerators
 from blis_tui.cluster.records import NodeChanged
 from blis_tui.cluster.routed_request import LIFECYCLE
+from blis_tui.cluster.stages import Node, UnlimitedPlacement, accelerators
 from blis_tui.engine.events import Revocable
 
 if TYPE_CHECKING:

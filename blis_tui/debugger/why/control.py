@@ -11,7 +11,6 @@ from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import bytes_text, count_text, ordinal, percent_text, plural, span_text, with_spans
 from blis_tui.cluster.admission_control import BUDGET
 from blis_tui.cluster.decisions import LOAD, PPM
-from blis_tui.cluster.life import CANDIDATES
 from blis_tui.cluster.options.lifecycle import NAME as LIFECYCLE
 from blis_tui.cluster.records import (
     Deferred,
@@ -24,7 +23,7 @@ from blis_tui.cluster.records import (
     TransferStarted,
 )
 from blis_tui.cluster.router import NAME as ROUTER
-from blis_tui.cluster.stages import GATEWAY
+from blis_tui.cluster.stages import CANDIDATES, GATEWAY
 from blis_tui.debugger.why.explanation import (
     ExplanationRow,
     Part,

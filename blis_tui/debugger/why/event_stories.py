@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.units import count_text, percent_text, plural, span_text, time_text
 from blis_tui.cluster.decisions import ALTERNATIVES
-from blis_tui.cluster.life import ACTIVE
+from blis_tui.cluster.stages import ACTIVE
 from blis_tui.debugger.state import LAST_PHASE, PHASES
-from blis_tui.debugger.why.breakdown import KINDS
+from blis_tui.debugger.why.breakdown import KINDS, cause_sentence, preempted_by, stop_of
 from blis_tui.debugger.why.control import (
     decision_parts,
     deferred_event,
@@ -46,7 +46,6 @@ from blis_tui.debugger.why.lifecycle import (
 from blis_tui.debugger.why.lifespans import last_step, next_step, read_life
 from blis_tui.debugger.why.memory import KV_SHORTAGES, holders_sentences, moves_part, outranking_part, retraction_part
 from blis_tui.debugger.why.request_content import answers_begun, media_text
-from blis_tui.debugger.why.waits import cause_sentence, preempted_by, stop_of
 from blis_tui.engine.latency.wrappers import captured_size
 from blis_tui.engine.records import DraftsVerified, Routed, StepFinished, described
 from blis_tui.results.conditions.breakpoints import sentence

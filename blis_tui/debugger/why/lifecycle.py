@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.units import bytes_text, count_text, percent_text, plural, span_text, time_text
-from blis_tui.cluster.life import ACTIVE, DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
 from blis_tui.cluster.options.autoscaler import ENOUGH
 from blis_tui.cluster.records import (
     InstanceChanged,
@@ -21,6 +20,7 @@ from blis_tui.cluster.records import (
     TransferBrokenOff,
     TransferStarted,
 )
+from blis_tui.cluster.stages import ACTIVE, DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
 from blis_tui.debugger.why.control import record_of
 from blis_tui.debugger.why.explanation import (
     ExplanationRow,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import bytes_text, percent_text, plural, span_text, time_text
-from blis_tui.cluster.life import CANDIDATES
+from blis_tui.cluster.stages import CANDIDATES
+from blis_tui.debugger.why.breakdown import cause_sentence, preempted_by
 from blis_tui.debugger.why.control import record_of
 from blis_tui.debugger.why.explanation import (
     Part,
@@ -21,7 +22,6 @@ from blis_tui.debugger.why.explanation import (
 )
 from blis_tui.debugger.why.lifespans import last_step
 from blis_tui.debugger.why.memory import KV_SHORTAGES, holders_sentences
-from blis_tui.debugger.why.waits import cause_sentence, preempted_by
 from blis_tui.engine.records import AdapterHeld, AdapterLoad, Scheduled, StepFinished, described
 from blis_tui.engine.stopped import ANSWERS, BLOCKS, MAX_NUM_SEQS, PREEMPTED, TOKENS, WATERMARK
 

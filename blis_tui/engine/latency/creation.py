@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import field, fields
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from blis_tui.base.errors import PolicyError
 from blis_tui.engine.latency.model import LATENCY
-from blis_tui.model.keys import Key
+from blis_tui.model.keys import AUTO, Key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from blis_tui.engine.latency.model import StepTimeModel
     from blis_tui.model import Pool, Setting
     from blis_tui.model.plug_ins import NoSettings, Registry
-
-
-AUTO: Final = "auto"
 
 
 @LATENCY.plugin(AUTO, "`operators` where tables cover model and GPU, else `fitted`.")

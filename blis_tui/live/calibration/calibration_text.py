@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.canonical import to_json
 from blis_tui.base.text import printable
 from blis_tui.base.units import share_text
+from blis_tui.live.calibration.document import LEVEL
 from blis_tui.live.calibration.other_loads import expected_text
-from blis_tui.live.calibration.outcome import LEVEL
 from blis_tui.live.calibration.simulated_load import METRICS, VARIATION, agreement, by_batch, by_stage, size_of
 from blis_tui.output.section_text import accuracy_text, expected_data
 

@@ -18,7 +18,7 @@ from blis_tui.engine.latency.creation import create_latency
 from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.latency.wrappers import launched
 from blis_tui.engine.request import Request
-from blis_tui.live.calibration.steps import StepLog
+from blis_tui.live.calibration.measured import StepLog
 from blis_tui.model import Trace, Workload
 from blis_tui.output.result_files import atomic_text
 from blis_tui.results.expected_error import ObservedLoad, expectation
@@ -29,8 +29,7 @@ from blis_tui.spec.shipped import builtin
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.live.calibration.measured import Data, Measured, Recording
-    from blis_tui.live.calibration.steps import Step
+    from blis_tui.live.calibration.measured import Data, Measured, Recording, Step
     from blis_tui.model import Experiment, PluginConfig
     from blis_tui.results.expected_error import Expectation
     from blis_tui.results.report import Report

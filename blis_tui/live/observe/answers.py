@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.input_files import parse_foreign_json
-from blis_tui.live.recording.recording import MOST_TOKENS
+from blis_tui.live.observe.recording import MOST_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

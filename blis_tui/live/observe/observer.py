@@ -15,23 +15,22 @@ from blis_tui.base.input_files import parse_foreign_json
 from blis_tui.live.observe.answers import brief, count_of, error_text, read_answer
 from blis_tui.live.observe.exchange import ConnectionBrokenError, Exchanges, Reply, longest_answer
 from blis_tui.live.observe.prompts import Prompts, TextScale
+from blis_tui.live.observe.recording import Scrape
+from blis_tui.live.observe.recording_summary import Progress
 from blis_tui.live.observe.sending import Load
 from blis_tui.live.observe.server_reports import differences, settings, step_of, values
 from blis_tui.live.observe.wire import Clock
-from blis_tui.live.recording.recording import Scrape
-from blis_tui.live.recording.recording_summary import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from blis_tui.live.observe.answers import Answer
     from blis_tui.live.observe.prompts import RequestForm
+    from blis_tui.live.observe.recording import Folder, Observed, Server
+    from blis_tui.live.observe.recording_summary import Status
     from blis_tui.live.observe.sending import Limits
     from blis_tui.live.observe.server_reports import KvEvents, Tail
     from blis_tui.live.observe.wire import Target
-    from blis_tui.live.recording.folder import Folder
-    from blis_tui.live.recording.recording import Observed, Server
-    from blis_tui.live.recording.recording_summary import Status
     from blis_tui.workload.interactive import InteractiveSource
     from blis_tui.workload.source import RequestSource
 

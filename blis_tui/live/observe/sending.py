@@ -10,7 +10,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.engine.request import RequestState
 from blis_tui.live.observe.answers import Answer, error_text, read_answer
 from blis_tui.live.observe.exchange import NotHttpError, Reply, longest_answer
-from blis_tui.live.recording.recording import (
+from blis_tui.live.observe.recording import (
     BROKEN,
     COMPLETED,
     INTERRUPTED,

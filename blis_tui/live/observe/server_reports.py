@@ -23,7 +23,7 @@ import zmq
 import zmq.asyncio
 
 from blis_tui.base.errors import InputError
-from blis_tui.live.recording.recording import MOST, Server, Step
+from blis_tui.live.observe.recording import MOST, Server, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.engine.client_times import client_ttft_us
 from blis_tui.output.openmetrics import AT_DEADLINE, FAMILIES, GAPS, US_PER_S, buckets_of_tokens, longest
-from blis_tui.results.request_columns import RequestNumbers
+from blis_tui.results.request_log import RequestNumbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

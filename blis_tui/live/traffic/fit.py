@@ -13,24 +13,22 @@ from blis_tui.base.portable_math import exp, gamma, power, whole_sum
 from blis_tui.base.source import Source
 from blis_tui.base.units import plural, share_text
 from blis_tui.live.traffic.kinds import (
+    LARGEST,
+    Chosen,
     Kind,
     ReasoningAndMedia,
     SessionGroup,
-    group_sessions,
-    kinds_of,
-    reasoning_and_media_of,
-)
-from blis_tui.live.traffic.ledger import Ledger
-from blis_tui.live.traffic.lengths import (
-    LARGEST,
-    Chosen,
     by_chance,
     choose,
     distance,
     distance_of_samples,
     gamma_cdf,
+    group_sessions,
+    kinds_of,
+    reasoning_and_media_of,
     rounded,
 )
+from blis_tui.live.traffic.ledger import Ledger
 from blis_tui.live.traffic.opening import generate
 from blis_tui.live.traffic.traffic_figures import MINUTE, SECOND, dispersion, gap_cv, spread
 from blis_tui.model import PluginConfig

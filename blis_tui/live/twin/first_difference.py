@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from blis_tui.engine.records import StepFinished
-    from blis_tui.live.recording.recording import Observed, Recording, Step
+    from blis_tui.live.observe.recording import Observed, Recording, Step
     from blis_tui.live.twin.fitting import Pace
     from blis_tui.live.twin.simulated_requests import Simulated
 

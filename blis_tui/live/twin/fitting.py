@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import count_text
-from blis_tui.live.recording.recording import COMPLETED
+from blis_tui.live.observe.recording import COMPLETED
 from blis_tui.model import PluginConfig
 from blis_tui.results.stats import median_high
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.live.recording.recording import Observed, Recording, Step
+    from blis_tui.live.observe.recording import Observed, Recording, Step
     from blis_tui.live.twin.simulated_requests import Simulated
 
 

@@ -14,8 +14,7 @@ from blis_tui.base.errors import InputError, PolicyError, TraceError
 from blis_tui.base.input_files import MAX_TRACE_BYTES, input_digest
 from blis_tui.engine.records import Completed, FirstToken, Preempted, StepFinished
 from blis_tui.live.calibration.simulated_load import with_latency
-from blis_tui.live.recording.folder import REQUESTS, TABLE, table_csv
-from blis_tui.live.recording.recording import SERVED
+from blis_tui.live.observe.recording import REQUESTS, SERVED, TABLE, table_csv
 from blis_tui.model import PluginConfig, Trace, Workload
 from blis_tui.output.result_files import atomic_text
 from blis_tui.runs.simulation import Simulation
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from blis_tui.engine.records import Record
-    from blis_tui.live.recording.recording import Recording
+    from blis_tui.live.observe.recording import Recording
     from blis_tui.model import Experiment, Setting
     from blis_tui.results.request_log import RequestRow
 

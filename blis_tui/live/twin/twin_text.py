@@ -15,7 +15,7 @@ from blis_tui.output.tables import csv_line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from blis_tui.live.twin.agreement import Agreement
+    from blis_tui.live.twin.course import Agreement
     from blis_tui.live.twin.fitting import Fitted
     from blis_tui.live.twin.twin import Twin
 

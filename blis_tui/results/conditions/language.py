@@ -36,7 +36,7 @@ from blis_tui.base.diagnostics import cells, suggestion
 from blis_tui.base.errors import BlisError
 from blis_tui.base.text import printable
 from blis_tui.base.units import share_text
-from blis_tui.cluster.state_figures import FIGURES
+from blis_tui.cluster.state import FIGURES
 from blis_tui.engine.records import RECORD_KINDS
 from blis_tui.results.conditions.vocabulary import (
     BOOLEAN,

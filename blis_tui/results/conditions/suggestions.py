@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.cluster.state_figures import FIGURES
+from blis_tui.cluster.state import FIGURES
 from blis_tui.engine.records import RECORD_KINDS, described
 from blis_tui.results.conditions.breakpoints import FIRST, KEYWORDS
 from blis_tui.results.conditions.language import COMPARISONS
@@ -15,7 +15,7 @@ from blis_tui.results.conditions.vocabulary import EVENT_NUMBERS, EVENT_TEXTS, T
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from blis_tui.cluster.state_figures import Figure
+    from blis_tui.cluster.state import Figure
     from blis_tui.model import Experiment
     from blis_tui.results.conditions.vocabulary import EventNumber
 

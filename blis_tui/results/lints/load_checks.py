@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import in_words, percent_text, plural, span_text
-from blis_tui.cluster.life import CANDIDATES
+from blis_tui.cluster.stages import CANDIDATES
 from blis_tui.engine.latency.model import StepLoad
 from blis_tui.engine.request import RequestState
 from blis_tui.results.lints.finding import MIN_REQUESTS, Finding, load_keys, longer_keys, worst

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from blis_tui.results.lints.finding import LintContext
-    from blis_tui.results.request_columns import RequestNumbers
+    from blis_tui.results.request_log import RequestNumbers
 
 _SLICES: Final = 40
 """Slices of the arrivals in which queues are looked at."""

@@ -12,7 +12,7 @@ from inspect import cleandoc
 from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import dataclass
-from blis_tui.results.lints import limits, load_checks, overload, step_times, unread
+from blis_tui.results.lints import limits, load_checks, overload, unread
 from blis_tui.results.lints.finding import Finding
 from blis_tui.results.lints.load_checks import REJECTED_SHARE
 from blis_tui.results.sections.offered_load import THRASHING
@@ -155,12 +155,12 @@ LINTS: Final[tuple[Lint, ...]] = (
     Lint(
         "extrapolated",
         "step times come mostly from measured operators, or do not use operator tables",
-        step_times.extrapolated,
+        unread.extrapolated,
     ),
     Lint(
         "eager-without-cost",
         "the cost of running without CUDA graphs is known where they are off",
-        step_times.eager_without_cost,
+        unread.eager_without_cost,
     ),
     Lint("users-in-step", "users of a closed loop do not stay in lockstep", load_checks.users_in_step),
     Lint("imbalance", "no instance has twice the mean load", load_checks.imbalance),

@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.model import Experiment
-    from blis_tui.results.request_columns import RequestNumbers
-    from blis_tui.results.request_log import RequestTable
+    from blis_tui.results.request_log import RequestNumbers, RequestTable
     from blis_tui.results.sections.instances import EncoderReport
 
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.cluster.admission_control import BUDGET
-from blis_tui.cluster.life import accelerators
-from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL
+from blis_tui.cluster.stages import DISPLACED, EXPIRED, FULL, accelerators
 from blis_tui.engine.request import RequestState
-from blis_tui.results.request_columns import is_split
+from blis_tui.results.request_log import is_split
 from blis_tui.results.stats import OMITTED_IF_ABSENT, Distribution, of_samples, of_shares, sums
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.stages import NoGateway
     from blis_tui.engine.instance import Instance
     from blis_tui.model import Experiment, Policy
-    from blis_tui.results.request_columns import RequestNumbers
+    from blis_tui.results.request_log import RequestNumbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

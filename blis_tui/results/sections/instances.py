@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.instance import Instance
     from blis_tui.engine.options.tiers import Tier, Tiers
     from blis_tui.model import Pool
-    from blis_tui.results.request_columns import RequestNumbers
-    from blis_tui.results.request_log import RequestTable
+    from blis_tui.results.request_log import RequestNumbers, RequestTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final, Literal
 from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.request import RequestState
-from blis_tui.results.request_columns import happened, split, where
+from blis_tui.results.request_log import happened, split, where
 from blis_tui.results.stationary import Flux
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from blis_tui.results.request_columns import Block
+    from blis_tui.results.request_log import Block
 
 THRASHING: Final = 3
 """Minimum number of preemptions of one request that count as thrashing."""

@@ -15,8 +15,7 @@ from blis_tui.results.stats import OMITTED_IF_ABSENT, of_samples
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.results.request_columns import RequestNumbers
-    from blis_tui.results.request_log import RequestTable
+    from blis_tui.results.request_log import RequestNumbers, RequestTable
 
 
 _REQUESTS_PER_S: Final = 100.0

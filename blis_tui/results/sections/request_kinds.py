@@ -8,7 +8,7 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.engine.options.drafts import DraftTallies
 from blis_tui.engine.request import RequestState
-from blis_tui.results.request_columns import is_split
+from blis_tui.results.request_log import is_split
 from blis_tui.results.stats import Distribution, of_samples
 from blis_tui.workload.source import table_of
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.cluster import Cluster
     from blis_tui.engine.instance import Instance
     from blis_tui.model import Experiment
-    from blis_tui.results.request_columns import RequestNumbers
-    from blis_tui.results.request_log import RequestTable
+    from blis_tui.results.request_log import RequestNumbers, RequestTable
     from blis_tui.workload.interactive import SessionCounts
 
 

@@ -16,10 +16,10 @@ from blis_tui.base.source import as_map
 from blis_tui.base.text import printable
 from blis_tui.spec.compose import naming_directory
 from blis_tui.spec.library import find
-from blis_tui.spec.limits import source_of
 from blis_tui.spec.load import build, resolve_source
-from blis_tui.spec.places import data_root
 from blis_tui.spec.pools import owner_of, slot_of
+from blis_tui.spec.resolve import source_of
+from blis_tui.spec.shipped import data_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -18,8 +18,17 @@ from blis_tui.spec.load import build, locate, open_source, resolve_document
 from blis_tui.spec.overrides import as_text, parse_overrides
 from blis_tui.spec.read import read_document
 from blis_tui.spec.reader import complete
-from blis_tui.spec.study.axes import assignments, count_points, crossed, points_of, zipped
-from blis_tui.spec.study.checks import check_exclusions, check_figures, check_paths, check_seeds
+from blis_tui.spec.study.axes import (
+    assignments,
+    check_exclusions,
+    check_figures,
+    check_paths,
+    check_seeds,
+    count_points,
+    crossed,
+    points_of,
+    zipped,
+)
 from blis_tui.spec.study.study_records import Objective, Study
 
 if TYPE_CHECKING:

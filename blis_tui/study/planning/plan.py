@@ -1,4 +1,7 @@
-"""The planner finds the cheapest configuration that sustains a rate, or the rate that a configuration sustains."""
+"""The planner finds the cheapest configuration that sustains a rate, or the rate that a configuration sustains.
+
+Its answer is then tried on a slower server, with other step times, and with other random draws.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,46 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.errors import InputError
+from blis_tui.base.streams import Stream
 from blis_tui.base.units import plural
+from blis_tui.engine.options.drafts import AcceptanceSampler
+from blis_tui.results.expected_error import known_for
+from blis_tui.runs.checkpoints import objects_from
+from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.overrides import parse_overrides
+from blis_tui.spec.resolve import CHOICES
 from blis_tui.spec.study.document import experiment_of
 from blis_tui.spec.study.study_records import Point
-from blis_tui.study.planning.answer import COSTS, INSTANCES, USUAL_CONFIDENCE, Candidate, Plan, Question
+from blis_tui.study.planning.answer import (
+    COSTS,
+    DISAGREEMENT,
+    INSTANCES,
+    USUAL_CONFIDENCE,
+    Candidate,
+    OtherEstimate,
+    Plan,
+    Question,
+    Trial,
+    run_experiment,
+)
 from blis_tui.study.planning.configuration import Configuration
 from blis_tui.study.planning.driver import Driver, Run
 from blis_tui.study.planning.front_end import MoreProcesses, busy_processes, more_processes
-from blis_tui.study.planning.robustness import on_slower_server, other_estimates, other_random_draws
-from blis_tui.study.planning.slower import SlowServer, slower
+from blis_tui.study.planning.search import (
+    failure_reason,
+)
+from blis_tui.study.planning.slower import LATER, SlowServer, metrics_bounded, slower
 from blis_tui.study.point_summary import expected_of
 from blis_tui.study.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
+    from blis_tui.cluster.cluster import Cluster
     from blis_tui.model import Experiment
     from blis_tui.study.runners import Runner
     from blis_tui.study.store import Store
     from blis_tui.study.study_rows import Row
-
 
 _CENTS: Final = 6
 """Prices are equal if they agree to this many digits; sums of the same prices may differ in the last ones."""
@@ -186,3 +208,91 @@ def _order(question: Question, one: Candidate, cost: str) -> tuple[float, float,
     rate = 0.0 if not question.max_rate or one.knee is None or one.knee.holds is None else one.knee.holds
     nearest = None if one.decides is None else one.decides.nearest(question.study.constraints)
     return (-rate, price, 0.0 if nearest is None else nearest[0].of_bound, one.point.number)
+
+
+def on_slower_server(
+    question: Question, found: Trial, slow: SlowServer
+) -> Generator[list[Run], list[Row], OtherEstimate | None]:
+    """Find the effect of a slower server on the tightest bound at the answer, in the deciding run."""
+    nearest = found.nearest(question.study.constraints)
+    if nearest is None:
+        return None
+    mine, row = nearest
+    steady = None if found.steady is None else replace(found.steady, bounds=slow.tightened(found.steady.bounds))
+    (other,) = yield [Run(point=row.point, values=slow.values, seed=row.seed, steady=steady)]
+    value = other.figures.get(mine.metric)
+    if not isinstance(value, int | float):
+        return None
+    holds = not failure_reason(slow.judged(other, question.study.constraints))
+    value *= slow.later if mine.metric.startswith(LATER) else 1.0
+    return OtherEstimate(kind="slower", metric=mine.metric, value=float(value), own=mine.value, holds=holds)
+
+
+def other_estimates(question: Question, best: Candidate) -> Generator[list[Run], list[Row], tuple[OtherEstimate, ...]]:
+    """Find each bounded figure at the answer with the other step-time models, in the deciding run."""
+    found = best.decides
+    if found is None:
+        return ()
+    experiment, bounds = run_experiment(question.study, found.rows[0]), question.study.constraints
+    own, metrics = experiment.pools[0].latency.kind, metrics_bounded(bounds)
+    known = [kind for kind, _ in CHOICES if known_for(kind, experiment, metrics, 100 * (DISAGREEMENT - 1))]
+    if own not in known:
+        return ()
+    decide = [found.nearest(bounds, metric) for metric in dict.fromkeys(one.metric for one in bounds)]
+    asked = [
+        (kind, margin, row) for kind in known if kind != own for margin, row in filter(None, decide) if margin.value > 0
+    ]
+    steady = None if found.steady is None else replace(found.steady, kind="opinion")
+    rows = yield [
+        Run(point=row.point, values={"latency": {"kind": kind}}, seed=row.seed, steady=steady) for kind, _, row in asked
+    ]
+    failing = {kind for (kind, _, _), other in zip(asked, rows, strict=True) if failure_reason(other)}
+    told = []
+    for (kind, mine, _), other in zip(asked, rows, strict=True):
+        value = other.figures.get(mine.metric)
+        if isinstance(value, int | float):
+            holds = kind not in failing
+            told.append(OtherEstimate(kind=kind, metric=mine.metric, value=float(value), own=mine.value, holds=holds))
+    return tuple(told)
+
+
+def other_random_draws(experiment: Experiment) -> tuple[str, ...]:
+    """Return what a run draws besides its requests, in words; empty = seeds do not change how requests fare.
+
+    Raises:
+        SimulationError: the simulation cannot go on.
+    """
+    simulation = Simulation(experiment, check="off")
+    simulation.run()
+    cluster = simulation.cluster
+    counts = {
+        "how long the front end takes per request": _drawn([one.front_end for one in cluster.instances]),
+        "which instance the router chooses": _of_routers(cluster),
+        "which requests are admitted": _started(cluster.pipeline.admission.control.state()[-1]),
+    }
+    rest = _drawn(cluster) - _drawn(cluster.source)
+    for count in counts.values():
+        rest -= count
+    counts["when instances come and go" if experiment.cluster.varies else "what plug-ins draw"] = rest
+    counts["which drafts are accepted"] = len(objects_from([AcceptanceSampler.__module__], cluster))
+    return tuple(words for words, count in counts.items() if count)
+
+
+def _of_routers(cluster: Cluster) -> int:
+    """Return how many routers have drawn; a router for several models delegates to one per model."""
+    count = 0
+    for router in cluster.roster.routers:
+        for one in (router, *router.by_model.values()):
+            count += _started(one.state()[-1])
+    return count
+
+
+def _started(state: object) -> bool:
+    """Return whether a stream has been read, from its state."""
+    return isinstance(state, tuple) and bool(state[0])
+
+
+def _drawn(part: object) -> int:
+    """Return how many streams in a part of a simulation have been read."""
+    streams = objects_from([Stream.__module__], part)
+    return len([one for one in streams if isinstance(one, Stream) and _started(one.state())])

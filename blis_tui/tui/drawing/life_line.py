@@ -10,7 +10,7 @@ from textual.content import Content
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import count_text, filled, percent_text, plural, span_text
-from blis_tui.cluster.life import DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
+from blis_tui.cluster.stages import DRAINING, FAILED, LOADING, SCHEDULING, TERMINATED, WARMING
 from blis_tui.engine.records import RECORD_KINDS, described
 from blis_tui.tui.drawing.lines import fact
 

@@ -11,7 +11,7 @@ from textual.content import Content
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import count_text, span_text, time_text
-from blis_tui.debugger.differences import SPAN, TIME, differences
+from blis_tui.debugger.state import SPAN, TIME, differences
 from blis_tui.debugger.why.explanation import Subject, event_ref, request_ref
 from blis_tui.engine.records import described
 from blis_tui.tui.drawing.life_line import PHASE_STYLES, GlyphStyle
@@ -22,8 +22,7 @@ from blis_tui.tui.view import Picked
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.debugger.differences import Change, Value
-    from blis_tui.debugger.state import DebuggerState
+    from blis_tui.debugger.state import Change, DebuggerState, Value
     from blis_tui.tui.view import View
 
 

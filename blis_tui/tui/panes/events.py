@@ -23,10 +23,10 @@ from blis_tui.debugger.why.explanation import Subject, event_ref
 from blis_tui.engine.records import Preempted, Scheduled, described
 from blis_tui.results.conditions.breakpoints import Reaches, RecordMatch, Sends
 from blis_tui.tui.actions import named, shown_key
+from blis_tui.tui.boxes import Box
 from blis_tui.tui.drawing.event_filter import of_kind, of_request
 from blis_tui.tui.panes.pane import Pane
 from blis_tui.tui.view import Picked
-from blis_tui.tui.widgets.boxes import Box
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

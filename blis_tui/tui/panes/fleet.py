@@ -12,8 +12,8 @@ from textual.content import Content
 from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.units import bar_text, bytes_text, count_text, percent_text, plural, span_text, time_text
-from blis_tui.cluster.life import ACTIVE, TERMINATED
 from blis_tui.cluster.records import ScalingDecided
+from blis_tui.cluster.stages import ACTIVE, TERMINATED
 from blis_tui.debugger.why.explanation import event_ref, instance_ref, request_ref
 from blis_tui.tui.drawing.life_line import STAGES, name_of, rank_of, running_of, stage_of
 from blis_tui.tui.drawing.lines import (

@@ -9,7 +9,7 @@ from textual.content import Content
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import bar_text, count_text, percent_text, plural, span_text, time_text
-from blis_tui.cluster.life import CANDIDATES
+from blis_tui.cluster.stages import CANDIDATES
 from blis_tui.debugger.state import LAST_PHASE, PHASES
 from blis_tui.debugger.why.explanation import instance_ref, request_ref
 from blis_tui.debugger.why.lifespans import read_life

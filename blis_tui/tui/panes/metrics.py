@@ -10,12 +10,12 @@ from textual.reactive import reactive
 
 from blis_tui.base.classes import dataclass
 from blis_tui.base.units import span_text
+from blis_tui.tui.boxes import Box
 from blis_tui.tui.drawing.plot import GUTTER, plot, plot_scale, strips
 from blis_tui.tui.drawing.series import SERIES, coloured, course, top_of, value_text
 from blis_tui.tui.panes.pane import Pane
 from blis_tui.tui.panes.timeline import event_at, hover_text, scale_of
 from blis_tui.tui.view import InTime, Picked
-from blis_tui.tui.widgets.boxes import Box
 
 if TYPE_CHECKING:
     from textual.events import Click, Leave, MouseMove

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Final
 from textual.content import Content
 
 from blis_tui.base.units import bar_text, count_text, filled, percent_text, plural, span_text, time_text
-from blis_tui.debugger.why.breakdown import decode_lines
+from blis_tui.debugger.why.breakdown import decode_lines, wait_lines
 from blis_tui.debugger.why.explanation import event_ref, request_ref
 from blis_tui.debugger.why.lifespans import read_life
 from blis_tui.debugger.why.ranking import ORDERS, Position, ranking
 from blis_tui.debugger.why.request_content import media_text
-from blis_tui.debugger.why.waits import wait_lines
 from blis_tui.engine.records import described
 from blis_tui.tui.actions import named, shown_key
 from blis_tui.tui.drawing.life_line import (

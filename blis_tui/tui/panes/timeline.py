@@ -12,6 +12,7 @@ from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.units import count_text, plural, span_text, time_text
 from blis_tui.debugger.why.explanation import Subject, event_ref
 from blis_tui.results.conditions.breakpoints import Reaches
+from blis_tui.tui.boxes import Box
 from blis_tui.tui.drawing.lines import cells_text, shorten
 from blis_tui.tui.drawing.series import (
     FUTURE,
@@ -27,7 +28,6 @@ from blis_tui.tui.drawing.series import (
     value_text,
 )
 from blis_tui.tui.view import Picked
-from blis_tui.tui.widgets.boxes import Box
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -14,9 +14,10 @@ from blis_tui.base.errors import BlisError
 from blis_tui.base.units import plural
 from blis_tui.debugger.lockstep import Lockstep, RequestStatuses, differing_requests, figure_pairs
 from blis_tui.debugger.places import parse_place
-from blis_tui.runs.compare.comparison import Simulated, compare, request_changes, rows
-from blis_tui.runs.compare.documents import experiment_differences
+from blis_tui.runs.comparison import Simulated, compare, request_changes, rows
+from blis_tui.runs.documents import experiment_differences
 from blis_tui.tui.actions import bindings
+from blis_tui.tui.bars import KeyBar, TitleBar
 from blis_tui.tui.drawing.plot import curves_text
 from blis_tui.tui.drawing.series import BY_NAME
 from blis_tui.tui.driver import GOING, Pump
@@ -37,7 +38,6 @@ from blis_tui.tui.screens.compare_lines import (
 from blis_tui.tui.screens.side_by_side import LONG_S, CompareBox, CurvesBox, SideBySideScreen
 from blis_tui.tui.shell import LoadedBy, shell
 from blis_tui.tui.view import InTime
-from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from blis_tui.debugger.why.explanation import Subject
     from blis_tui.model import Experiment
     from blis_tui.results.report import Report
-    from blis_tui.runs.compare.comparison import ComparedFigure, RequestChanges
-    from blis_tui.runs.compare.divergence import Divergence
+    from blis_tui.runs.comparison import ComparedFigure, RequestChanges
+    from blis_tui.runs.divergence import Divergence
     from blis_tui.tui.shell import ComparedFrom
 
 _AT_ONCE_S: Final = 0.05

@@ -13,8 +13,8 @@ from blis_tui.base.text import clip, cut
 from blis_tui.base.units import count_text, plural, span_text, time_text
 from blis_tui.debugger.lockstep import NOT_ARRIVED, RequestPair, RequestStatus
 from blis_tui.engine.records import described
-from blis_tui.runs.compare.comparison_text import MARKS, both_names, comparison_text, value_change
-from blis_tui.runs.compare.divergence import divergence_lines
+from blis_tui.runs.comparison_text import MARKS, both_names, comparison_text, value_change
+from blis_tui.runs.divergence import divergence_lines
 from blis_tui.tui.drawing.life_line import PHASE_STYLES
 from blis_tui.tui.drawing.lines import shorten
 from blis_tui.tui.panes.events import event_line, fitting, milliseconds
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from blis_tui.debugger.history import Progress
     from blis_tui.debugger.lockstep import FigurePair
     from blis_tui.debugger.state import DebuggerState
-    from blis_tui.runs.compare.comparison import Affected, ComparedFigure, Comparison, RequestChanges
-    from blis_tui.runs.compare.divergence import Divergence, Fields
-    from blis_tui.runs.compare.documents import Difference
+    from blis_tui.runs.comparison import Affected, ComparedFigure, Comparison, RequestChanges
+    from blis_tui.runs.divergence import Divergence, Fields
+    from blis_tui.runs.documents import Difference
 
 
 DIFFERS: Final = "≠"

@@ -16,10 +16,10 @@ from textual.widgets import Static
 from blis_tui._version import ENGINE, __version__
 from blis_tui.base.units import plural
 from blis_tui.tui.actions import bindings
-from blis_tui.tui.drawing.problems import diagnostics_of, diagnostics_text, message_text
+from blis_tui.tui.bars import KeyBar, TitleBar
+from blis_tui.tui.drawing.lines import diagnostics_of, diagnostics_text, message_text
 from blis_tui.tui.editor import edit
-from blis_tui.tui.screens.window import Window
-from blis_tui.tui.widgets.bars import KeyBar, TitleBar
+from blis_tui.tui.screens.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -20,10 +20,9 @@ from blis_tui.base.errors import BlisError, InputError
 from blis_tui.base.units import count_text, plural
 from blis_tui.output.result_files import atomic_bytes, write_text
 from blis_tui.tui.actions import DIALOG, bindings
+from blis_tui.tui.bars import CursorList, KeyBar
 from blis_tui.tui.catalog import shown_folder
-from blis_tui.tui.screens.window import ScrolledWindow, Window
-from blis_tui.tui.widgets.bars import KeyBar
-from blis_tui.tui.widgets.lists import CursorList
+from blis_tui.tui.screens.windows import ScrolledWindow, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

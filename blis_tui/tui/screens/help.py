@@ -16,9 +16,8 @@ from textual.widgets.option_list import Option
 
 from blis_tui.base.classes import dataclass
 from blis_tui.tui.actions import ACTIONS, APP, DIALOG, bindings, named, shown_keys
-from blis_tui.tui.screens.window import Window
-from blis_tui.tui.widgets.bars import KeyBar
-from blis_tui.tui.widgets.lists import CursorList
+from blis_tui.tui.bars import CursorList, KeyBar
+from blis_tui.tui.screens.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

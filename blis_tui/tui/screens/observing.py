@@ -16,11 +16,11 @@ from textual.screen import Screen
 from blis_tui.base.classes import dataclass
 from blis_tui.base.text import draw
 from blis_tui.base.units import bar_text, count_text, span_text
-from blis_tui.live.recording.recording import COMPLETED, OUTCOMES
+from blis_tui.live.observe.recording import COMPLETED, OUTCOMES
 from blis_tui.tui.actions import bindings
+from blis_tui.tui.bars import KeyBar, TitleBar
 from blis_tui.tui.panes.timeline import round_end
 from blis_tui.tui.screens.side_by_side import CompareBox
-from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.events import Resize
 
-    from blis_tui.live.recording.recording_summary import Status
+    from blis_tui.live.observe.recording_summary import Status
 
 
 @dataclass(slots=True, kw_only=True)
@@ -189,7 +189,7 @@ def status_of(document: Mapping[str, object]) -> Status:
     Raises:
         TypeError: the JSON is no status.
     """
-    from blis_tui.live.recording.recording_summary import Status  # noqa: PLC0415
+    from blis_tui.live.observe.recording_summary import Status  # noqa: PLC0415
 
     return Status(**document)  # type: ignore[arg-type]  # what our own process wrote
 

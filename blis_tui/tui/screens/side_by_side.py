@@ -17,7 +17,7 @@ from blis_tui.base.units import count_text
 from blis_tui.debugger.places import parse_place
 from blis_tui.output.result_files import write_text
 from blis_tui.tui.screens.file_windows import new_name, require_new
-from blis_tui.tui.screens.prompt import PromptScreen
+from blis_tui.tui.screens.windows import PromptScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -20,6 +20,8 @@ from blis_tui.base.units import count_text, time_text
 from blis_tui.debugger.state import PHASES
 from blis_tui.debugger.why.explanation import event_ref, request_ref
 from blis_tui.tui.actions import APP, bindings, of_scope
+from blis_tui.tui.bars import KeyBar, Tab, TabBar, TitleBar
+from blis_tui.tui.boxes import Box, RowsBox
 from blis_tui.tui.debug_session import DebugSession
 from blis_tui.tui.drawing.lines import shorten
 from blis_tui.tui.driver import AT_ONCE_S, BACK_TO_BREAKPOINT, GOING, SLICE_S, TICK_S, TO_BREAKPOINT
@@ -27,8 +29,6 @@ from blis_tui.tui.panes import panes_of
 from blis_tui.tui.panes.timeline import Timeline
 from blis_tui.tui.shell import shell
 from blis_tui.tui.view import InTime, Picked
-from blis_tui.tui.widgets.bars import KeyBar, Tab, TabBar, TitleBar
-from blis_tui.tui.widgets.boxes import Box, RowsBox
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

@@ -24,8 +24,9 @@ from blis_tui.spec.study.document import experiment_of, override_texts, source_o
 from blis_tui.study.parquet import write_rows
 from blis_tui.study.study_rows import rows_csv, rows_jsonl
 from blis_tui.tui.actions import bindings
+from blis_tui.tui.bars import KeyBar, TitleBar
+from blis_tui.tui.boxes import GUTTER, MARGIN, Rows
 from blis_tui.tui.screens.file_windows import FilesScreen, Kind, text_bytes
-from blis_tui.tui.screens.prompt import PromptScreen
 from blis_tui.tui.screens.study_points import (
     Board,
     Order,
@@ -44,9 +45,8 @@ from blis_tui.tui.screens.study_points import (
     table_columns,
     title,
 )
+from blis_tui.tui.screens.windows import PromptScreen
 from blis_tui.tui.shell import LoadedBy, shell
-from blis_tui.tui.widgets.bars import KeyBar, TitleBar
-from blis_tui.tui.widgets.boxes import GUTTER, MARGIN, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

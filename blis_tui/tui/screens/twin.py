@@ -20,11 +20,11 @@ from blis_tui.live.twin.fitting import pace_of
 from blis_tui.live.twin.simulated_requests import simulate
 from blis_tui.results.stats import percentile
 from blis_tui.tui.actions import bindings
+from blis_tui.tui.bars import KeyBar, TitleBar
 from blis_tui.tui.drawing.plot import AREA, GUTTER, LINE, SECOND, area_with_line
 from blis_tui.tui.drawing.series import PAST
 from blis_tui.tui.panes.timeline import Scale, axis, round_end
 from blis_tui.tui.screens.side_by_side import CompareBox, CurvesBox, SideBySideScreen
-from blis_tui.tui.widgets.bars import KeyBar, TitleBar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.timer import Timer
 
-    from blis_tui.live.recording.recording import Recording
+    from blis_tui.live.observe.recording import Recording
     from blis_tui.live.twin.course import ServedLife, TwinTimeSeries
     from blis_tui.live.twin.twin import LadderStep, Twin
 

@@ -14,16 +14,28 @@ from textual.worker import get_current_worker
 from blis_tui.base.classes import NamedTuple
 from blis_tui.base.errors import BlisError
 from blis_tui.base.units import count_text, plural
-from blis_tui.runs.compare.comparison_text import both_names
-from blis_tui.runs.compare.divergence import record_text
-from blis_tui.runs.compare.reroute import ask_whatif
-from blis_tui.runs.compare.reroute_text import place_text, whatif_text
+from blis_tui.runs.comparison_text import both_names
+from blis_tui.runs.divergence import record_text
+from blis_tui.runs.reroute import ask_whatif
+from blis_tui.runs.reroute_text import place_text, whatif_text
 from blis_tui.tui.actions import bindings
-from blis_tui.tui.drawing.lines import BLANK, Column, fact, fit, flow, heading, line, shorten, table_rows, titles, words
-from blis_tui.tui.drawing.problems import message_text
-from blis_tui.tui.screens.window import ScrolledWindow
+from blis_tui.tui.bars import KeyBar
+from blis_tui.tui.drawing.lines import (
+    BLANK,
+    Column,
+    fact,
+    fit,
+    flow,
+    heading,
+    line,
+    message_text,
+    shorten,
+    table_rows,
+    titles,
+    words,
+)
+from blis_tui.tui.screens.windows import ScrolledWindow
 from blis_tui.tui.shell import shell
-from blis_tui.tui.widgets.bars import KeyBar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +44,7 @@ if TYPE_CHECKING:
 
     from blis_tui.cluster.records import RoutingDecision
     from blis_tui.model import Experiment
-    from blis_tui.runs.compare.reroute import Change, LatencyShift, OtherRequests, WhatIf
+    from blis_tui.runs.reroute import Change, LatencyShift, OtherRequests, WhatIf
     from blis_tui.tui.drawing.lines import Line, Part
     from blis_tui.tui.shell import LoadedBy
 

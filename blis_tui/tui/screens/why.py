@@ -14,9 +14,9 @@ from textual.widgets import Static
 
 from blis_tui.debugger.why.explain import explain
 from blis_tui.tui.actions import bindings
+from blis_tui.tui.bars import KeyBar
 from blis_tui.tui.drawing.why import MENTION, explanation_page
-from blis_tui.tui.screens.window import ScrolledWindow
-from blis_tui.tui.widgets.bars import KeyBar
+from blis_tui.tui.screens.windows import ScrolledWindow
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

@@ -8,9 +8,9 @@ import blis_tui
 from blis_tui.base.units import plural, span_text
 from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.history import run_to_stop
+from blis_tui.debugger.why.breakdown import wait_causes
 from blis_tui.debugger.why.explain import explain_request
 from blis_tui.debugger.why.lifespans import read_life
-from blis_tui.debugger.why.waits import wait_causes
 from blis_tui.engine.records import AdapterHeld, AdapterLoad, Preempted, Record, Scheduled
 from blis_tui.engine.stopped import BLOCKS, SchedulingStopped
 

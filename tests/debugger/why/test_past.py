@@ -6,8 +6,8 @@ import pytest
 
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.why.breakdown import e2e_breakdown
+from blis_tui.debugger.why.explain import compare
 from blis_tui.debugger.why.lifespans import read_life
-from blis_tui.debugger.why.past import compare
 from tests.debugger.pressed_runs import finished
 
 

@@ -19,10 +19,17 @@ from blis_tui.debugger.debugger import Debugger
 from blis_tui.debugger.event_store import StepRow, StopRow
 from blis_tui.debugger.history import run_to_stop
 from blis_tui.debugger.state import LAST_PHASE
-from blis_tui.debugger.why.breakdown import e2e_breakdown, so_far_breakdown
+from blis_tui.debugger.why.breakdown import (
+    CAUSES,
+    cause_sentence,
+    cause_text,
+    e2e_breakdown,
+    so_far_breakdown,
+    wait_causes,
+    wait_lines,
+)
 from blis_tui.debugger.why.explain import explain_event, explain_request
 from blis_tui.debugger.why.lifespans import read_life
-from blis_tui.debugger.why.waits import CAUSES, cause_sentence, cause_text, wait_causes, wait_lines
 from blis_tui.engine import stopped
 from blis_tui.engine.records import Preempted, Queued, Scheduled, StepFinished
 from blis_tui.engine.rules.tensorrt_llm import TensorRtLlmBatching

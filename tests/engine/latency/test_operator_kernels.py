@@ -13,7 +13,7 @@ from blis_tui.engine.latency.model import Chunk, StepLoad
 from blis_tui.engine.latency.operator_steps import OperatorModel
 from blis_tui.engine.latency.operator_tables import OperatorTables, touched_experts
 from blis_tui.spec.operator_files import read_tables
-from blis_tui.spec.places import shipped_specs
+from blis_tui.spec.shipped import shipped_specs
 from tests.builders import request
 
 SYNCHRONOUS: dict[str, Any] = {"policy.batching": {"kind": "vllm-v1", "async_scheduling": False}}

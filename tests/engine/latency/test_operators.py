@@ -25,7 +25,7 @@ from blis_tui.engine.latency.operator_tables import (
     touched_experts,
 )
 from blis_tui.spec.operator_files import read_tables, table_names, tables_of
-from blis_tui.spec.places import shipped_specs
+from blis_tui.spec.shipped import shipped_specs
 from tests.builders import request
 
 if TYPE_CHECKING:

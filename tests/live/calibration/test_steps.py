@@ -13,14 +13,13 @@ from click.testing import CliRunner
 
 from blis_tui.base.errors import InputError
 from blis_tui.base.streams import Streams
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.engine.records import StepFinished
 from blis_tui.live.calibration.fitting.calibrate import fit
-from blis_tui.live.calibration.measured import Data, read_recording
+from blis_tui.live.calibration.measured import Data, Step, StepLog, read_recording
 from blis_tui.live.calibration.run import calibrated
 from blis_tui.live.calibration.simulated_load import stepped
-from blis_tui.live.calibration.steps import Step, StepLog
 from blis_tui.runs.simulation import Simulation
 from tests.live.calibration.servers import TRUTH, served, with_coefficients
 

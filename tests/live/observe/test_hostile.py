@@ -15,21 +15,29 @@ from blis_tui.base.canonical import to_json
 from blis_tui.live.observe.answers import Usage, error_text, read_stream, read_whole
 from blis_tui.live.observe.exchange import Exchanges, NotHttpError, Reply, _Reading, longest_answer
 from blis_tui.live.observe.prompts import Prompts, RequestForm
+from blis_tui.live.observe.recording import (
+    MOST,
+    Observed,
+    Scrape,
+    Server,
+    read_request,
+    read_scrape,
+    request_line,
+    scrape_line,
+    write_tables,
+)
+from blis_tui.live.observe.recording_summary import summarize, summary_document, summary_text, warnings
 from blis_tui.live.observe.sending import Limits, Load
 from blis_tui.live.observe.server_reports import _plain, settings, step_of, values
 from blis_tui.live.observe.wire import Clock, target_of
-from blis_tui.live.recording.folder import write_tables
-from blis_tui.live.recording.lines import read_request, read_scrape, request_line, scrape_line
-from blis_tui.live.recording.recording import MOST, Observed, Scrape, Server
-from blis_tui.live.recording.recording_summary import summarize, summary_document, summary_text, warnings
 from tests.live.observe.servers import Asked, Replying, serving, well
 from tests.live.observe.test_misbehaviour import TOKENS, observed, trace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from blis_tui.live.observe.recording import Recording
     from blis_tui.live.observe.wire import Wire
-    from blis_tui.live.recording.recording import Recording
 
 HUGE = "9" * 400
 HALF = "x\ud800"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from blis_tui.live.observe.recording import Server
 from blis_tui.live.observe.server_reports import differences, settings, values
-from blis_tui.live.recording.recording import Server
 
 TEXT = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.

@@ -14,10 +14,10 @@ from blis_tui.base.errors import InputError
 from blis_tui.live.observe.exchange import Exchanges
 from blis_tui.live.observe.observer import Observer, Plan, ask, survey
 from blis_tui.live.observe.prompts import RequestForm
+from blis_tui.live.observe.recording import Folder, read_recording
+from blis_tui.live.observe.recording_summary import summarize, warnings
 from blis_tui.live.observe.sending import Limits
 from blis_tui.live.observe.wire import target_of
-from blis_tui.live.recording.folder import Folder, read_recording
-from blis_tui.live.recording.recording_summary import summarize, warnings
 from blis_tui.workload.source import TraceSource
 from blis_tui.workload.traces.trace_table import TraceColumns, TraceTable
 from tests.live.observe.servers import Asked, Replying, Server, free_port, serving, well
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from blis_tui.live.recording.recording import Recording
+    from blis_tui.live.observe.recording import Recording
 
 TOKENS = 4
 APART_US = 5_000

@@ -14,10 +14,23 @@ from hypothesis import strategies as st
 
 from blis_tui.base.errors import InputError
 from blis_tui.live.calibration.measured import read_recording as measured
-from blis_tui.live.recording.folder import Folder, read_recording, write_tables
-from blis_tui.live.recording.lines import read_request, read_scrape, read_step, request_line, scrape_line, step_line
-from blis_tui.live.recording.recording import OUTCOMES, Observed, Scrape, Server, Step
-from blis_tui.live.recording.recording_summary import summarize, warnings
+from blis_tui.live.observe.recording import (
+    OUTCOMES,
+    Folder,
+    Observed,
+    Scrape,
+    Server,
+    Step,
+    read_recording,
+    read_request,
+    read_scrape,
+    read_step,
+    request_line,
+    scrape_line,
+    step_line,
+    write_tables,
+)
+from blis_tui.live.observe.recording_summary import summarize, warnings
 from blis_tui.model import Trace
 from blis_tui.spec.load import load
 from blis_tui.spec.shipped import builtin
@@ -28,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from blis_tui.live.recording.recording import Recording
+    from blis_tui.live.observe.recording import Recording
 
 _COUNT = st.integers(0, 10**6)
 _TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=12)

@@ -16,10 +16,10 @@ from blis_tui.base.errors import InputError
 from blis_tui.live.observe.exchange import Exchanges
 from blis_tui.live.observe.observer import Observer, Plan, scale_of
 from blis_tui.live.observe.prompts import Prompts, RequestForm, TextScale
+from blis_tui.live.observe.recording import Folder, read_recording
 from blis_tui.live.observe.sending import Limits
 from blis_tui.live.observe.server_reports import KvEvents, Tail
 from blis_tui.live.observe.wire import target_of
-from blis_tui.live.recording.folder import Folder, read_recording
 from blis_tui.workload.interactive import InteractiveSource
 from blis_tui.workload.source import create_source
 from tests.live.observe.servers import Asked, Replying, prompt_tokens, serving, well
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from blis_tui.engine.request import Request
-    from blis_tui.live.recording.recording import Recording
-    from blis_tui.live.recording.recording_summary import Status
+    from blis_tui.live.observe.recording import Recording
+    from blis_tui.live.observe.recording_summary import Status
 
 REQUESTS = 6
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.base.errors import InputError
+from blis_tui.live.observe.recording import Step
 from blis_tui.live.observe.server_reports import Tail, step_of
-from blis_tui.live.recording.recording import Step
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from blis_tui.live.traffic.lengths import distance, distance_of_samples, gamma_cdf, ln_gamma, normal_cdf
+from blis_tui.live.traffic.kinds import distance, distance_of_samples, gamma_cdf, ln_gamma, normal_cdf
 
 
 @pytest.mark.parametrize("shape", [0.01, 0.3, 0.5, 1.0, 2.5, 17.0, 400.0, 10_000.0])

@@ -12,8 +12,8 @@ from blis_tui.api import run
 from blis_tui.base.errors import PolicyError
 from blis_tui.base.streams import Streams
 from blis_tui.live.traffic.fit import Fitted, choose_gaps, fit
+from blis_tui.live.traffic.kinds import choose
 from blis_tui.live.traffic.ledger import Ledger
-from blis_tui.live.traffic.lengths import choose
 from blis_tui.live.traffic.opening import Choice, open_traffic, provenance
 from blis_tui.model import PluginConfig
 from blis_tui.output.tables import requests_csv, rows_csv

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 import blis_tui
 from blis_tui.engine.records import Preempted, StepFinished
-from blis_tui.live.recording.folder import Folder, read_recording, write_tables
-from blis_tui.live.recording.recording import Observed, Scrape, Server, Step
+from blis_tui.live.observe.recording import Folder, Observed, Scrape, Server, Step, read_recording, write_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from blis_tui.engine.records import Record
-    from blis_tui.live.recording.recording import Recording
+    from blis_tui.live.observe.recording import Recording
 
 STEP_US, PREFILL_US, DECODE_US = 9000, 20, 300
 BASE: Mapping[str, object] = {

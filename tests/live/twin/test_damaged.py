@@ -11,7 +11,7 @@ import pytest
 
 from blis_tui.base.canonical import to_json
 from blis_tui.base.errors import InputError
-from blis_tui.live.recording.folder import read_recording
+from blis_tui.live.observe.recording import read_recording
 from blis_tui.live.twin.course import of_recording as course_of
 from blis_tui.live.twin.fitting import pace_of
 from blis_tui.live.twin.twin import STEPS, compare_recordings, compare_with_simulation

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from blis_tui.live.recording.recording import Observed
+    from blis_tui.live.observe.recording import Observed
 
 SEEDS: Final = (12, 17)
 

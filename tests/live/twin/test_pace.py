@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blis_tui.live.recording.recording import Observed, Recording, Server, Step
+from blis_tui.live.observe.recording import Observed, Recording, Server, Step
 from blis_tui.live.twin.fitting import FEWEST, _solve, pace_of
 
 NUMBERS = st.lists(

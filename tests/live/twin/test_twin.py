@@ -12,8 +12,7 @@ import pytest
 import blis_tui
 from blis_tui.base.errors import InputError, PolicyError
 from blis_tui.engine.records import Preempted, StepFinished
-from blis_tui.live.recording.folder import TABLE, TIMELINE, TRACE, TRACE_HEADER, read_recording
-from blis_tui.live.recording.recording import Scrape
+from blis_tui.live.observe.recording import TABLE, TIMELINE, TRACE, TRACE_HEADER, Scrape, read_recording
 from blis_tui.live.twin.fitting import BLOCK_STEPS, fit, pace_of, predicted_us
 from blis_tui.live.twin.simulated_requests import replaying, simulate
 from blis_tui.live.twin.twin import Twin, compare_recordings, compare_with_simulation
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from blis_tui.live.recording.recording import Observed, Step
+    from blis_tui.live.observe.recording import Observed, Step
 
 FASTER = {"latency__beta": [STEP_US * 0.6, PREFILL_US, DECODE_US]}
 

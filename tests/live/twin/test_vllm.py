@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 import blis_tui
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
-from blis_tui.live.recording.folder import read_recording
+from blis_tui.cli.standard_streams import ExitCode
+from blis_tui.live.observe.recording import read_recording
 from blis_tui.live.twin.twin import compare_with_simulation
 from blis_tui.live.twin.twin_text import twin_text
 from tests.live.serving.outside import needs_vllm, vllm_server

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import blis_tui
 from blis_tui.cluster.records import RoutingDecision, ScalingDecided
-from blis_tui.cluster.state_figures import FIGURES
+from blis_tui.cluster.state import FIGURES
 from blis_tui.engine.records import (
     ChunkDone,
     Completed,

@@ -11,7 +11,7 @@ from blis_tui.api import load, run
 from blis_tui.model import Experiment
 from blis_tui.results.report import Report
 from blis_tui.results.request_log import RequestRow
-from blis_tui.runs.compare.comparison import (
+from blis_tui.runs.comparison import (
     HIGHER,
     LOWER,
     Affected,
@@ -25,8 +25,8 @@ from blis_tui.runs.compare.comparison import (
     rows,
     simulate,
 )
-from blis_tui.runs.compare.comparison_text import WIDTH, comparison_text
-from blis_tui.runs.compare.documents import experiment_differences
+from blis_tui.runs.comparison_text import WIDTH, comparison_text
+from blis_tui.runs.documents import experiment_differences
 from blis_tui.spec.library import names
 
 SMALL = """

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blis_tui.base.input_files import MAX_DEPTH
-from blis_tui.runs.compare.documents import Difference, differences, pointer
+from blis_tui.runs.documents import Difference, differences, pointer
 
 ABSENT = object()
 

@@ -12,8 +12,8 @@ from blis_tui.base.canonical import to_json
 from blis_tui.base.errors import RouteError
 from blis_tui.cluster.decisions import Reroute
 from blis_tui.cluster.records import RoutingDecision
-from blis_tui.runs.compare.reroute import Hindsight, JudgedDecision, true_regret
-from blis_tui.runs.compare.reroute_text import hindsight_text
+from blis_tui.runs.reroute import Hindsight, JudgedDecision, true_regret
+from blis_tui.runs.reroute_text import hindsight_text
 from blis_tui.runs.simulation import Simulation
 from tests.cluster.fleets import fleet
 from tests.results.clusters import experiment

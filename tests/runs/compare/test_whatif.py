@@ -11,7 +11,7 @@ import pytest
 import blis_tui
 from blis_tui.cluster.records import Retried
 from blis_tui.engine.records import Routed
-from blis_tui.runs.compare.reroute_text import whatif_text
+from blis_tui.runs.reroute_text import whatif_text
 from tests.results.clusters import DOCUMENTS, document, experiment, outcome, simulated
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from blis_tui.engine.records import Record
     from blis_tui.model import Experiment
     from blis_tui.results.request_log import RequestRow
-    from blis_tui.runs.compare.reroute import WhatIf
+    from blis_tui.runs.reroute import WhatIf
 
 ASKED = (
     ("split", "request_20", 0),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from blis_tui.runs.compare.comparison_text import difference_lines, value_change
-from blis_tui.runs.compare.divergence import record_text
-from blis_tui.runs.compare.documents import differences, pointer
+from blis_tui.runs.comparison_text import difference_lines, value_change
+from blis_tui.runs.divergence import record_text
+from blis_tui.runs.documents import differences, pointer
 
 
 def told(old: object, new: object, most: int = 12) -> list[str]:

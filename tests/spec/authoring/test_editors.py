@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from blis_tui.spec.authoring.project import schema_files
-from blis_tui.spec.authoring.template import template
+from blis_tui.spec.authoring.project import schema_files, template
 from blis_tui.spec.schema import KINDS
 
 from . import tools

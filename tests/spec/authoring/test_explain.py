@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from blis_tui.base.diagnostics import CODES
-from blis_tui.spec.authoring import code_examples
-from blis_tui.spec.authoring.code_examples import EXAMPLES
-from blis_tui.spec.authoring.explain import UnknownKeyError, as_data, as_text, look_up, overview
+from blis_tui.spec.authoring import explain
+from blis_tui.spec.authoring.explain import EXAMPLES, UnknownKeyError, as_data, as_text, look_up, overview
 from blis_tui.spec.authoring.key_tree import root
 from blis_tui.spec.schema import KINDS
 from docs import make_reference as reference
@@ -100,7 +99,7 @@ def test_every_kind_of_a_plug_point_is_described(kind: str) -> None:
 
 @pytest.mark.parametrize("code", sorted(EXAMPLES))
 def test_an_example_causes_its_code(code: str) -> None:
-    told = code_examples.explain(code)
+    told = explain.explain(code)
     assert f"[{code}]" in told.output
     assert told.example
     assert "/tmp" not in told.output  # noqa: S108
@@ -112,13 +111,13 @@ def test_every_code_has_an_example() -> None:
 
 
 def test_codes_may_be_written_shorter() -> None:
-    assert code_examples.normal_code("blis1001") == code_examples.normal_code("1001") == "BLIS1001"
-    with pytest.raises(code_examples.UnknownCodeError, match="there is no diagnostic code `BLIS9`"):
-        code_examples.normal_code("BLIS9")
+    assert explain.normal_code("blis1001") == explain.normal_code("1001") == "BLIS1001"
+    with pytest.raises(explain.UnknownCodeError, match="there is no diagnostic code `BLIS9`"):
+        explain.normal_code("BLIS9")
 
 
 def test_the_text_of_a_code(file_regression: FileRegressionFixture) -> None:
-    file_regression.check(code_examples.explain("BLIS1001").to_text(), extension=".txt")
+    file_regression.check(explain.explain("BLIS1001").to_text(), extension=".txt")
 
 
 def test_reference_pages_are_fresh() -> None:

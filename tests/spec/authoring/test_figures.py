@@ -12,7 +12,7 @@ import pytest
 
 import blis_tui.spec.subjects  # noqa: F401  (kinds of records are known once they are imported)
 from blis_tui.engine.records import RECORD_KINDS, streamed_kinds
-from blis_tui.live.recording.recording import Observed
+from blis_tui.live.observe.recording import Observed
 from blis_tui.results.report import Report
 from blis_tui.results.request_log import RequestRow
 from blis_tui.spec.authoring.report_figures import (

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from blis_tui.base.errors import SpecError
 from blis_tui.base.source import Source
 from blis_tui.spec.authoring.layout import comments, format_source
-from blis_tui.spec.places import shipped_specs
 from blis_tui.spec.read import parse
+from blis_tui.spec.shipped import shipped_specs
 
 if TYPE_CHECKING:
     from pathlib import Path

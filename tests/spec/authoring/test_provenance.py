@@ -11,8 +11,8 @@ from blis_tui.base.source import Source
 from blis_tui.spec.authoring.provenance import compose
 from blis_tui.spec.library import names
 from blis_tui.spec.load import load
-from blis_tui.spec.places import shipped_specs
 from blis_tui.spec.read import parse
+from blis_tui.spec.shipped import shipped_specs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 from blis_tui.base.source import Source
 from blis_tui.spec.authoring.key_tree import root
 from blis_tui.spec.authoring.layout import format_source
-from blis_tui.spec.authoring.template import schema_reference, short, template
+from blis_tui.spec.authoring.project import schema_reference, short, template
 from blis_tui.spec.library import schema_path
 from blis_tui.spec.read import parse
 from blis_tui.spec.reader import read

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 import blis_tui
 from blis_tui.base.errors import SpecError
 from blis_tui.base.source import Source
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import FORMER_COMMANDS, cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.spec.authoring.upgrade import upgrade
 from blis_tui.spec.hints import FORMATS, FORMER_KEYS, FormerKey
 

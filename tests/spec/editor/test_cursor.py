@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blis_tui.spec.editor.cursor import Cursor, cursor_at, on_row
-from blis_tui.spec.places import shipped_specs
 from blis_tui.spec.read import read_document
+from blis_tui.spec.shipped import shipped_specs
 
 SHIPPED = sorted(path for path in shipped_specs().rglob("*.yaml"))
 TEXT = """\

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from blis_tui.base.errors import InputError
-from blis_tui.cli.failures import ExitCode
 from blis_tui.cli.main import cli
+from blis_tui.cli.standard_streams import ExitCode
 from blis_tui.spec.foreign.export import export_kubernetes, export_vllm
 from blis_tui.spec.foreign.manifests import import_kubernetes
 from blis_tui.spec.foreign.server_commands import Wanted, import_vllm

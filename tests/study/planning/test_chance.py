@@ -9,7 +9,7 @@ import pytest
 
 import blis_tui
 from blis_tui.base.streams import Stream, stream_key
-from blis_tui.study.planning.robustness import other_random_draws
+from blis_tui.study.planning.plan import other_random_draws
 from tests.cluster.fleets import fleet
 
 if TYPE_CHECKING:

@@ -34,14 +34,13 @@ from blis_tui.live.calibration.simulated_load import Pair, StepPair, compared, d
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from blis_tui.live.calibration.document import Coefficient
     from blis_tui.live.calibration.fitting.clock import Gains
     from blis_tui.live.calibration.fitting.equations import Chain, Sums, Windows
     from blis_tui.live.calibration.fitting.follow import FollowResult
     from blis_tui.live.calibration.fitting.laws import Array, Law, Loads
-    from blis_tui.live.calibration.measured import Data
-    from blis_tui.live.calibration.outcome import Coefficient
+    from blis_tui.live.calibration.measured import Data, StepLog
     from blis_tui.live.calibration.simulated_load import Runs
-    from blis_tui.live.calibration.steps import StepLog
     from blis_tui.model import PluginConfig, Pool
 
 

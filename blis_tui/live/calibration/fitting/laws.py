@@ -12,7 +12,7 @@ import numpy as np
 from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import ln
 from blis_tui.engine.latency.fitted import FittedSettings, growth_of, work_of
-from blis_tui.live.calibration.steps import StepLog
+from blis_tui.live.calibration.measured import StepLog
 from blis_tui.model import PluginConfig
 
 if TYPE_CHECKING:

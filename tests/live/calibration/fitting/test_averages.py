@@ -11,9 +11,8 @@ import pytest
 from blis_tui.base.streams import Streams
 from blis_tui.engine.records import StepFinished
 from blis_tui.live.calibration.fitting.calibrate import fit
-from blis_tui.live.calibration.measured import Data, Measured, Recording
+from blis_tui.live.calibration.measured import Data, Measured, Recording, Step, StepLog
 from blis_tui.live.calibration.simulated_load import Pair, compared
-from blis_tui.live.calibration.steps import Step, StepLog
 from blis_tui.runs.simulation import Simulation
 from tests.live.calibration.servers import served
 

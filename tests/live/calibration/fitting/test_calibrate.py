@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pytest
 
-from blis_tui.live.calibration.fitting.calibrate import fit
+from blis_tui.live.calibration.fitting.calibrate import fit, statements
 from blis_tui.live.calibration.fitting.collect import measured
-from blis_tui.live.calibration.fitting.words import statements
 from blis_tui.live.calibration.measured import Data
 from blis_tui.live.calibration.other_loads import Load, with_load
 from blis_tui.live.calibration.simulated_load import with_latency
@@ -19,8 +18,8 @@ from tests.live.calibration.servers import BASE, TRUTH, measure, served, with_co
 
 if TYPE_CHECKING:
     from blis_tui.engine.latency.fitted import FittedSettings
+    from blis_tui.live.calibration.document import Coefficient
     from blis_tui.live.calibration.fitting.fit import Problem
-    from blis_tui.live.calibration.outcome import Coefficient
     from blis_tui.model import Experiment
 
 

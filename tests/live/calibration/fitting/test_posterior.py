@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pytest
 
+from blis_tui.live.calibration.document import LEVEL
+from blis_tui.live.calibration.fitting.calibrate import BestSide, coefficients
 from blis_tui.live.calibration.fitting.laws import Term
 from blis_tui.live.calibration.fitting.posterior import Posterior
-from blis_tui.live.calibration.fitting.words import BestSide, coefficients
-from blis_tui.live.calibration.outcome import LEVEL
 
 if TYPE_CHECKING:
     from blis_tui.live.calibration.fitting.laws import Law

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pytest
 
-from blis_tui.live.calibration.fitting.fit import FOLLOWED, NOT_FOLLOWED
-from blis_tui.live.calibration.fitting.laws import FITTED_TERMS, Term
-from blis_tui.live.calibration.fitting.posterior import INTERVAL_COST_RISE, Posterior
-from blis_tui.live.calibration.fitting.words import (
+from blis_tui.live.calibration.document import Coefficient
+from blis_tui.live.calibration.fitting.calibrate import (
     BestSide,
     absent,
     coefficients,
@@ -20,8 +18,10 @@ from blis_tui.live.calibration.fitting.words import (
     groups_of,
     statements,
 )
+from blis_tui.live.calibration.fitting.fit import FOLLOWED, NOT_FOLLOWED
+from blis_tui.live.calibration.fitting.laws import FITTED_TERMS, Term
+from blis_tui.live.calibration.fitting.posterior import INTERVAL_COST_RISE, Posterior
 from blis_tui.live.calibration.other_loads import Load
-from blis_tui.live.calibration.outcome import Coefficient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

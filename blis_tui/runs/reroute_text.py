@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.text import aligned, clip, printable
 from blis_tui.base.units import ms_change_text, ms_text, plural
-from blis_tui.runs.compare.comparison_text import WIDTH, both_names, metric_lines
-from blis_tui.runs.compare.divergence import divergence_lines
+from blis_tui.runs.comparison_text import WIDTH, both_names, metric_lines
+from blis_tui.runs.divergence import divergence_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from blis_tui.results.request_log import RequestRow
-    from blis_tui.runs.compare.reroute import (
+    from blis_tui.runs.reroute import (
         Alternative,
         Change,
         Hindsight,

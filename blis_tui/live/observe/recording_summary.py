@@ -9,15 +9,13 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.portable_math import whole_sum
 from blis_tui.base.text import printable
 from blis_tui.base.units import count_text, plural, span_text
-from blis_tui.live.recording.folder import KV_EVENTS
-from blis_tui.live.recording.lines import server_document
-from blis_tui.live.recording.recording import COMPLETED, OUTCOMES
+from blis_tui.live.observe.recording import COMPLETED, KV_EVENTS, OUTCOMES, server_document
 from blis_tui.results.stats import median_high, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from blis_tui.live.recording.recording import Observed, Recording
+    from blis_tui.live.observe.recording import Observed, Recording
 
 
 _WINDOW_US: Final = 5_000_000

@@ -21,20 +21,18 @@ from blis_tui.engine.request import RequestState
 from blis_tui.model import Experiment
 from blis_tui.results.record_lines import record_dict
 from blis_tui.results.stats import of_samples
-from blis_tui.runs.compare.comparison import OutcomeCounts, Simulated, compare
-from blis_tui.runs.compare.divergence import record_stream, run_to_end, search
-from blis_tui.runs.compare.identity import match
+from blis_tui.runs.comparison import OutcomeCounts, Simulated, compare, match
+from blis_tui.runs.divergence import record_stream, run_to_end, search
 from blis_tui.runs.simulation import SLICE_EVENTS, Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from blis_tui.results.report import Report
-    from blis_tui.results.request_columns import RequestNumbers
-    from blis_tui.results.request_log import RequestRow, RequestTable
+    from blis_tui.results.request_log import RequestNumbers, RequestRow, RequestTable
     from blis_tui.results.stats import Distribution
-    from blis_tui.runs.compare.comparison import Comparison
-    from blis_tui.runs.compare.divergence import Divergence
+    from blis_tui.runs.comparison import Comparison
+    from blis_tui.runs.divergence import Divergence
     from blis_tui.workload.traces.trace_table import LeftOut
 
     _Key = int | tuple[str, int]

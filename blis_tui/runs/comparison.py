@@ -1,4 +1,8 @@
-"""Compares two simulated experiments: documents, figures (with the better direction), and single requests."""
+"""Compares two simulated experiments: documents, figures (with the better direction), and single requests.
+
+Names of requests count arrivals. Requests that are sent when an answer has come (later calls of sessions, prompts of
+closed loops) may arrive in another order in another run, and then carry each other's names.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,11 @@ from dataclasses import asdict
 from math import isfinite
 from typing import TYPE_CHECKING, Final, Protocol
 
-from blis_tui.base.classes import dataclass
+from blis_tui.base.classes import NamedTuple, dataclass
 from blis_tui.base.errors import InputError
 from blis_tui.model.latencies import LATENCIES
 from blis_tui.results.sections.instances import zero_if_omitted
-from blis_tui.runs.compare.documents import Difference, experiment_differences
-from blis_tui.runs.compare.identity import match
+from blis_tui.runs.documents import Difference, experiment_differences
 from blis_tui.runs.simulation import Simulation
 from blis_tui.spec.authoring.report_figures import figures_at
 
@@ -519,3 +522,52 @@ def _engines(a: ComparedRun, b: ComparedRun) -> Iterator[str]:
     if isinstance(left, dict) and isinstance(right, dict) and left.get("engine") != right.get("engine"):
         was, now = (_shown(str(meta.get("engine", ""))) for meta in (left, right))
         yield f"A was made by engine {was}, B by engine {now} (`meta.engine`): metrics may differ for that reason alone"
+
+
+class Matched(NamedTuple):
+    """The requests of two runs, matched."""
+
+    pairs: list[tuple[RequestRow, RequestRow]]
+    """The same request in both runs, in the order of the first."""
+    different: int
+    """Requests of the first run whose counterpart in the second is another request."""
+    only_a: int
+    only_b: int
+
+
+def match(a: Sequence[RequestRow], b: Sequence[RequestRow], *, arrivals: bool) -> Matched:
+    """Match the requests of two runs: calls of sessions by session and number, others by name.
+
+    Args:
+        a: the requests of one run.
+        b: the requests of the other one.
+        arrivals: requests are the same if they have the same prompt length and arrive (a session: begins) at the same
+            time; otherwise if prompt and answer have the same lengths, as in two runs of one workload.
+    """
+    asked_a, asked_b = (_asked(rows, arrivals=arrivals) for rows in (a, b))
+    others = {_identity(row): (row, asked) for row, asked in zip(b, asked_b, strict=True)}
+    pairs: list[tuple[RequestRow, RequestRow]] = []
+    found = 0
+    for row, asked in zip(a, asked_a, strict=True):
+        other, asked_there = others.get(_identity(row), (None, asked))
+        if other is None:
+            continue
+        found += 1
+        if asked == asked_there:
+            pairs.append((row, other))
+    return Matched(pairs, found - len(pairs), len(a) - found, len(others) - found)
+
+
+def _identity(row: RequestRow) -> str | tuple[str, int]:
+    return row.request_id if row.round_index is None else (row.session_id, row.round_index)
+
+
+def _asked(rows: Sequence[RequestRow], *, arrivals: bool) -> list[tuple[int, int]]:
+    """Return what must be equal in both runs, for each request."""
+    if not arrivals:
+        return [(row.input_tokens, row.requested_output_tokens) for row in rows]
+    begun: dict[str, int] = {}
+    for row in rows:
+        if row.round_index is not None:
+            begun[row.session_id] = min(begun.get(row.session_id, row.arrival_us), row.arrival_us)
+    return [(row.input_tokens, begun.get(row.session_id, row.arrival_us)) for row in rows]

@@ -11,8 +11,8 @@ from blis_tui.base.classes import dataclass
 from blis_tui.base.errors import InvariantError, SimulationError
 from blis_tui.base.text import printable
 from blis_tui.base.units import ordinal, time_text
-from blis_tui.runs.compare.comparison_text import value_change
-from blis_tui.runs.compare.documents import differences, dotted
+from blis_tui.runs.comparison_text import value_change
+from blis_tui.runs.documents import differences, dotted
 from blis_tui.runs.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from blis_tui.cluster.decisions import RouteOverrides
     from blis_tui.engine.records import Record
     from blis_tui.model import Experiment
-    from blis_tui.runs.compare.documents import Difference
+    from blis_tui.runs.documents import Difference
 
 T = TypeVar("T")
 Fields: TypeAlias = "Mapping[str, object]"

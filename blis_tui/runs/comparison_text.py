@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from blis_tui.base.text import aligned, clip, printable
 from blis_tui.base.units import ms_change_text, ms_text, plural, share_change_text
-from blis_tui.runs.compare.comparison import THRESHOLD, direction_of
+from blis_tui.runs.comparison import THRESHOLD, direction_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
-    from blis_tui.runs.compare.comparison import ComparedFigure, ComparedRun, Comparison, RequestChanges
-    from blis_tui.runs.compare.documents import Difference
+    from blis_tui.runs.comparison import ComparedFigure, ComparedRun, Comparison, RequestChanges
+    from blis_tui.runs.documents import Difference
 
 
 MARKS: Final[Mapping[str, str]] = {"added": "+", "removed": "-", "reordered": "~"}

@@ -1,1 +1,0 @@
-"""Two runs compared: documents, figures, requests, and the first event that differs."""

@@ -1,1 +1,0 @@
-"""Widgets of several screens: title, tabs, keys and lists."""
